@@ -1,0 +1,91 @@
+"""What the collector assembles and a sink receives: spans and trajectories as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+OK = "OK"
+ERROR = "ERROR"
+CANCELLED = "CANCELLED"
+TIMEOUT = "TIMEOUT"
+INTERRUPTED = "INTERRUPTED"
+"""The process that had the span open died."""
+OPEN = "OPEN"
+"""Still running (only ever shown, never delivered)."""
+
+
+@dataclass
+class Span:
+    """One call. Times are wall-clock nanoseconds since the epoch; a duration comes from one monotonic clock."""
+
+    span_id: str
+    """16 lower-case hex digits."""
+    parent_id: str | None
+    name: str
+    """What was called: ``ToolAgentLoop.run``."""
+    role: str
+    """trajectory | agent | llm | tool | parser | env | reward | engine | trainer | span"""
+    key: str
+    """The plan's target key."""
+    start_ns: int
+    end_ns: int | None = None
+    status: str = OPEN
+    inputs: dict[str, Any] = field(default_factory=dict)
+    output: Any = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+    error: tuple[str, str, str] | None = None
+    """Exception type, message, formatted stack."""
+    prompt_ids: list[int] | None = None
+    """The full prompt, rebuilt."""
+    new_prompt_ids: list[int] | None = None
+    """What this prompt adds to the trajectory's earlier tokens (tool results, user turns)."""
+    response_ids: list[int] | None = None
+    logprobs: list[float] | None = None
+    response_mask: list[int] | None = None
+    prompt_text: str | None = None
+    new_prompt_text: str | None = None
+    response_text: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    """Role/content messages of this turn, when they could be told."""
+    host: str = ""
+    pid: int = 0
+    items: int = 0
+    first_item_ns: int | None = None
+
+    @property
+    def duration_ns(self) -> int | None:
+        return None if self.end_ns is None else self.end_ns - self.start_ns
+
+
+@dataclass
+class Trajectory:
+    """One trace: the root span and everything below it, with what later became known.
+
+    ``attributes`` holds the identity under veRL's names: ``step``, ``sample_index``, ``rollout_n``, ``validate``,
+    ``uid``, ``data_source``, ``experiment_name``, ``project_name``, and ``run_id``, ``attempt`` of ours.
+    ``facts`` holds ``reward``, ``reward_extra_info``, ``advantage``, ``trained_in_step``, ...
+    """
+
+    trace_id: str
+    """32 lower-case hex digits."""
+    run_id: str
+    spans: list[Span]
+    """Sorted by start; the root first when it is known."""
+    attributes: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    """What was dropped, cut or torn in this trajectory, for people."""
+
+    @property
+    def root(self) -> Span:
+        return self.spans[0]
+
+    @property
+    def status(self) -> str:
+        return self.root.status
+
+    @property
+    def turns(self) -> int:
+        """LLM calls made."""
+        return sum(span.role == "llm" for span in self.spans)

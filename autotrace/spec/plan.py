@@ -1,0 +1,115 @@
+"""The compiled plan: what the launcher writes once and every traced process reads. Standard library only.
+
+A plan is one JSON object; this module is its schema. Paths (``tokens``, ``attributes``, ``facts``, ``final``) stay
+text here and are parsed in the process that binds the target (``record.fields``). Their first word is an argument name,
+``self``, ``kwargs``, ``result`` or ``item``; the rest are attributes, keys or indexes: ``outputs.-1.reward_score``.
+A list of paths means: the first that is present.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+PLAN_VERSION = 1
+ROLES = ("trajectory", "agent", "llm", "tool", "parser", "env", "reward", "engine", "trainer", "span")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One entry of a spec file."""
+
+    key: str
+    """The entry's first name as written: stable, and all that a wrapper knows of its target."""
+    names: tuple[str, ...]
+    """Alternatives, first that exists wins: ``pkg.mod.Class.method`` or ``pkg.mod:Class.method``; may end in ``.*`` / ``.**``."""
+    where: str = ""
+    """``file.yaml:12`` for messages."""
+    without: tuple[str, ...] = ()
+    """Names a glob must not match (the spec's ``exclude``)."""
+    versions: str | None = None
+    """PEP 508 requirement on an installed distribution: ``verl>=0.5``."""
+    subclasses: bool = False
+    role: str = "span"
+    mode: str = "span"
+    """span | count"""
+    optional: bool = False
+    label: str | None = None
+    """Display name instead of the qualified name."""
+    include: tuple[str, ...] | None = None
+    """Arguments to capture (``result`` among them); None: all."""
+    exclude: tuple[str, ...] = ()
+    """Arguments never to capture."""
+    tokens: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """``prompt``, ``response``, ``logprobs``, ``mask`` -> paths."""
+    attributes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    facts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Facts about the trajectory, read when the call ends."""
+    final: tuple[str, ...] = ()
+    """For generators: the span ends at the first item where one of these paths is true."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to record; one set for the whole run."""
+
+    content: str = "full"
+    """full | text | none"""
+    logprobs: bool = False
+    max_string: int = 65_536
+    """Characters kept of one captured string."""
+    max_items: int = 256
+    """Items kept of one captured container (token lists named in ``tokens`` are never cut)."""
+    max_depth: int = 6
+    redact_keys: tuple[str, ...] = ()
+    """Case-insensitive globs on argument and dict key names, beside the built-in ones."""
+    redact_patterns: tuple[str, ...] = ()
+    """Regular expressions replaced in every captured string."""
+    redact_hook: str | None = None
+    """``pkg.mod:function`` called with each captured value as ``(name, value)`` in the flusher thread."""
+    sampling: dict[str, Any] = field(default_factory=dict)
+    """``rate``, ``seed``, ``every_n_steps``, ``samples``, ``max_samples_per_step_per_worker``, ``validate_rate``."""
+    memory_limit: int = 64 * 1024 * 1024
+    """Bytes of not yet written records a process may hold."""
+    spool_limit: int = 0
+    """Bytes of the whole spool; 0: no limit."""
+    flush_interval: float = 0.2
+    """Seconds between two writes of the flusher."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    targets: tuple[Target, ...]
+    settings: Settings = Settings()
+    digest: str = ""
+    version: int = PLAN_VERSION
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Top-level module names, sorted: the processes that import none of them read no plan."""
+        names = {name.replace(":", ".").split(".", 1)[0] for target in self.targets for name in target.names}
+        return tuple(sorted(names))
+
+    def dumps(self) -> str:
+        """JSON text of the plan."""
+        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def loads(cls, text: str) -> Plan:
+        """Inverse of ``dumps``. Raises ``ValueError`` for anything that is no plan of this version."""
+        raw = json.loads(text)
+        if not isinstance(raw, dict) or raw.get("version") != PLAN_VERSION:
+            raise ValueError(f"not a plan of version {PLAN_VERSION}")
+        targets = tuple(Target(**{name: _frozen(value) for name, value in entry.items()}) for entry in raw["targets"])
+        settings = Settings(**{name: _frozen(value) for name, value in raw["settings"].items()})
+        return cls(targets, settings, raw.get("digest", ""))
+
+
+def _frozen(value: Any) -> Any:
+    """JSON lists become tuples again; dict values too."""
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _frozen(item) for key, item in value.items()}
+    return value

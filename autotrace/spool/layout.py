@@ -1,0 +1,42 @@
+"""File names of a run folder: the one place that knows them.
+
+::
+
+    autotrace-runs/                 AUTOTRACE_RUN_DIR (0700)
+        mlflow.db                   local MLflow store when no tracking URI is given
+        20261121-064412-3f9c1a/     a run: AUTOTRACE_RUN_FOLDER (0700)
+            run.json                what was started, by whom, into which backends (``RunInfo``; no secrets)
+            plan.json               the compiled plan every process reads
+            spool/HOST-PID-RAND-N.seg   segments, one series per process, append-only (0600)
+            blobs/DIGEST            tokenizer files and large payloads, by content hash
+            state.db                the collector's own state: index of trajectories, what was acknowledged
+            shipper.lock            held by the shipper of this node while it runs
+            shipper.log             what the shipper logged
+            status.json             the shipper's last word: delivered, lag, errors, done
+            drain                   exists once the run's first process asks for delivery of everything
+"""
+
+from __future__ import annotations
+
+import os
+
+RUN_JSON = "run.json"
+PLAN_JSON = "plan.json"
+SPOOL = "spool"
+BLOBS = "blobs"
+STATE_DB = "state.db"
+SHIPPER_LOCK = "shipper.lock"
+SHIPPER_LOG = "shipper.log"
+STATUS_JSON = "status.json"
+DRAIN = "drain"
+SEGMENT_SUFFIX = ".seg"
+DEFAULT_RUN_DIR = "autotrace-runs"
+DEFAULT_MLFLOW_DB = "mlflow.db"
+
+DIR_MODE = 0o700
+FILE_MODE = 0o600
+
+
+def spool_of(run_folder: str) -> str:
+    """Folder of the segments of ``run_folder``."""
+    return os.path.join(run_folder, SPOOL)

@@ -1,0 +1,77 @@
+"""Framing of a segment file: append frames, read them back, know where damage begins. See ``records`` for the content."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autotrace.spool.records import MAGIC, MAX_FRAME
+
+_PREFIX = struct.Struct("<II")
+PREFIX_SIZE = _PREFIX.size
+
+
+def frame(payload: bytes) -> bytes:
+    """``payload`` as it stands in a segment."""
+    return _PREFIX.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One complete frame: ``offset`` of its prefix, ``end`` = offset of the next frame."""
+
+    offset: int
+    end: int
+    payload: bytes
+
+
+class Torn(Exception):
+    """Bytes from ``offset`` on are not a complete frame: still being written, or cut by a crash, or damaged."""
+
+    def __init__(self, offset: int, damaged: bool) -> None:
+        super().__init__(f"no complete frame at offset {offset}")
+        self.offset = offset
+        self.damaged = damaged
+        """True: a checksum or length is wrong; False: the file simply ends too early."""
+
+
+def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Frame]:
+    """Yield complete frames from ``offset`` (0: checks the magic first) until the end of the file.
+
+    Stops without a word at a clean end; raises ``Torn`` at anything else. At most ``limit`` bytes are read, frame-aligned.
+    """
+    if offset == 0:
+        head = os.pread(fd, len(MAGIC), 0)
+        if head != MAGIC:
+            if not head:
+                return
+            raise Torn(0, damaged=not MAGIC.startswith(head))
+        offset = len(MAGIC)
+    stop = offset + limit
+    chunk, base = b"", offset
+    while offset < stop:
+        prefix = chunk[offset - base : offset - base + PREFIX_SIZE]
+        if len(prefix) < PREFIX_SIZE:
+            chunk, base = os.pread(fd, 1 << 20, offset), offset
+            prefix = chunk[:PREFIX_SIZE]
+            if not prefix:
+                return
+            if len(prefix) < PREFIX_SIZE:
+                raise Torn(offset, damaged=False)
+        length, checksum = _PREFIX.unpack(prefix)
+        if length > MAX_FRAME:
+            raise Torn(offset, damaged=True)
+        begin = offset + PREFIX_SIZE
+        payload = chunk[begin - base : begin - base + length]
+        if len(payload) < length:
+            chunk, base = os.pread(fd, max(length, 1 << 20), begin), begin
+            payload = chunk[:length]
+            if len(payload) < length:
+                raise Torn(offset, damaged=False)
+        if zlib.crc32(payload) != checksum:
+            raise Torn(offset, damaged=True)
+        yield Frame(offset, begin + length, payload)
+        offset = begin + length
