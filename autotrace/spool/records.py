@@ -58,18 +58,22 @@ class Define(_Record, tag="D"):
 class Tokens(_Record, tag="T"):
     """Token ids without the part that is known already.
 
-    The full list is the first ``keep`` tokens of the sequence ``base`` of the same trace followed by ``new``. A prompt
-    sequence grows by the response that follows it: after a close, sequence ``base`` is prompt + response.
+    The full list is ``sequences[base][:keep] + new`` and becomes ``sequences[sequence]``, where ``sequences`` is counted
+    per trace and writing process. In ``Open.prompt`` the full list is the prompt; in ``Close.response`` it is prompt +
+    response, ``base`` is the prompt's own sequence and ``new`` the response. ``base`` -1: nothing is known, ``new`` is
+    everything. ``new`` empty with ``base`` -1 and ``total`` > 0: the content stands in another span (the agent's LLM
+    call of which this is the engine's side) or was withheld; count and digest tell.
     """
 
     base: int
-    """Sequence number within the trace, counted from 0 by the writing process; equal base = same sequence."""
     keep: int
     new: bytes
     """Little-endian int32."""
     total: int
+    """Length of the full list."""
     digest: bytes = b""
-    """First 8 bytes of blake2b of the full list as little-endian int32: the reader checks the rebuilt list."""
+    """First 8 bytes of blake2b (digest_size 16) of the full list as little-endian int32: the reader checks the list."""
+    sequence: int = -1
 
 
 class Open(_Record, tag="O"):

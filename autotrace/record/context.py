@@ -1,0 +1,123 @@
+"""Which span is current, here and across processes; and what adapters may say about the run and its trajectories."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autotrace.record.probe import Probe
+    from autotrace.record.tokens import TokenLog
+
+_CARRIER = struct.Struct("<B16sQ")
+_VERSION = 1
+
+
+class Trace:
+    """What the spans of one trace share in this process."""
+
+    __slots__ = ("id", "remote", "tokens")
+
+    def __init__(self, id: bytes, remote: bool = False) -> None:
+        self.id = id
+        self.remote = remote
+        """The trace came from another process: its tokens are recorded there."""
+        self.tokens: TokenLog | None = None
+        """Belongs to the flusher."""
+
+
+class Span:
+    """An open call. Only the process that opened a span closes it (``epoch`` changes in a forked child)."""
+
+    __slots__ = (
+        "epoch",
+        "first_item_at",
+        "function",
+        "id",
+        "items",
+        "known",
+        "owner",
+        "parent",
+        "probe",
+        "prompt",
+        "recorded",
+        "token",
+        "trace",
+    )
+
+    def __init__(self, id: int, trace: Trace, parent: int, probe: Probe | None, recorded: bool) -> None:
+        self.id = id
+        self.trace = trace
+        self.parent = parent
+        self.probe = probe
+        self.recorded = recorded
+        """False: a trajectory that was not sampled; everything below it passes through."""
+        self.function: Any = None
+        self.owner = 0
+        """``id()`` of the object the method was called on; tells a ``super()`` call from a nested one."""
+        self.known: Mapping[str, Any] | None = None
+        """Bound arguments, kept until the call ends when a path needs them."""
+        self.token: Token[Span | None] | None = None
+        self.epoch = 0
+        self.items = 0
+        self.first_item_at = 0
+        self.prompt: Any = None
+        """The flusher's note on this span's prompt (sequence number and hash)."""
+
+
+current: ContextVar[Span | None] = ContextVar("autotrace_span", default=None)
+
+
+def current_carrier() -> bytes | None:
+    """The current span as bytes for another process, or None when nothing is being recorded here."""
+    span = current.get()
+    if span is None:
+        return None
+    return _CARRIER.pack(_VERSION if span.recorded else 0, span.trace.id, span.id)
+
+
+def restore(carrier: bytes | None) -> Span | None:
+    """A stand-in for the span of another process; None for anything that is no carrier."""
+    if not isinstance(carrier, bytes) or len(carrier) != _CARRIER.size:
+        return None
+    version, trace, span = _CARRIER.unpack(carrier)
+    return Span(span, Trace(trace, remote=True), 0, None, recorded=version == _VERSION)
+
+
+@contextmanager
+def attach(carrier: bytes | None) -> Iterator[None]:
+    """Make the span of another process current. Anything that is no carrier leaves the context as it is."""
+    span = restore(carrier)
+    if span is None:
+        yield
+        return
+    token = current.set(span)
+    try:
+        yield
+    finally:
+        try:
+            current.reset(token)
+        except ValueError:  # left in another context than entered: nothing to restore there
+            pass
+
+
+def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
+    """Say something about a trajectory: the current one, or the one that ``key`` (``uid``, ``session_id``, ...) names."""
+    from autotrace.record import flusher
+
+    span = current.get()
+    if key is None and (span is None or not span.recorded):
+        return
+    trace = b"" if key is not None or span is None else span.trace.id
+    flusher.put((flusher.FACT, trace, dict(key) if key else None, name, value, time.monotonic_ns()))
+
+
+def bind(name: str, value: Mapping[str, Any]) -> None:
+    """Say something about the run that became known only now (see ``spool.records.Bind``)."""
+    from autotrace.record import flusher
+
+    flusher.put((flusher.BIND, name, dict(value), time.monotonic_ns()))

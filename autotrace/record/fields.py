@@ -1,0 +1,67 @@
+"""Paths such as ``result.extra_fields.global_steps``: read attributes, keys and indexes; absent instead of an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
+
+
+class Path:
+    """A compiled path. ``root`` is its first word (an argument, ``self``, ``kwargs``, ``result`` or ``item``)."""
+
+    __slots__ = ("root", "steps", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.root, *steps = text.split(".")
+        self.steps: tuple[tuple[str, int | None], ...] = tuple((step, _index(step)) for step in steps)
+
+    def read(self, known: Mapping[str, Any]) -> Any:
+        """Value at this path below ``known``, or ``ABSENT``. User code may run (properties) and may not raise through."""
+        value = known.get(self.root, ABSENT)
+        if value is ABSENT:
+            return ABSENT
+        try:
+            for step, index in self.steps:
+                value = _step(value, step, index)
+                if value is ABSENT:
+                    return ABSENT
+        except Exception:
+            return ABSENT
+        return value
+
+
+def _index(step: str) -> int | None:
+    digits = step[1:] if step.startswith("-") else step
+    return int(step) if digits.isdigit() else None
+
+
+def _step(value: Any, step: str, index: int | None) -> Any:
+    if isinstance(value, Mapping):
+        if step in value:
+            return value[step]
+        return value[index] if index is not None and index in value else ABSENT
+    if index is not None:
+        return value[index] if isinstance(value, Sequence) and -len(value) <= index < len(value) else ABSENT
+    found = getattr(value, step, ABSENT)
+    if found is not ABSENT:
+        return found
+    # OmegaConf nodes, tensordicts and friends answer to keys without being Mappings
+    getter = getattr(value, "get", None)
+    return getter(step, ABSENT) if callable(getter) else ABSENT
+
+
+def first(paths: Sequence[Path], known: Mapping[str, Any]) -> Any:
+    """Value of the first path that is present."""
+    for path in paths:
+        value = path.read(known)
+        if value is not ABSENT:
+            return value
+    return ABSENT
+
+
+def compiled(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path, ...]], ...]:
+    """A plan's ``{name: [path, ...]}`` ready to be read."""
+    return tuple((name, tuple(Path(text) for text in texts)) for name, texts in table.items())
