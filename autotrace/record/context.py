@@ -13,19 +13,20 @@ if TYPE_CHECKING:
     from autotrace.record.probe import Probe
     from autotrace.record.tokens import TokenLog
 
-_CARRIER = struct.Struct("<B16sQ")
+_CARRIER = struct.Struct("<BB16sQ")
 _VERSION = 1
+_RECORDED, _TOKENS = 1, 2
 
 
 class Trace:
     """What the spans of one trace share in this process."""
 
-    __slots__ = ("id", "remote", "tokens")
+    __slots__ = ("elsewhere", "id", "tokens")
 
-    def __init__(self, id: bytes, remote: bool = False) -> None:
+    def __init__(self, id: bytes, elsewhere: bool = False) -> None:
         self.id = id
-        self.remote = remote
-        """The trace came from another process: its tokens are recorded there."""
+        self.elsewhere = elsewhere
+        """The tokens of the calls below are recorded by the process that made the call (the agent's LLM client)."""
         self.tokens: TokenLog | None = None
         """Belongs to the flusher."""
 
@@ -77,15 +78,20 @@ def current_carrier() -> bytes | None:
     span = current.get()
     if span is None:
         return None
-    return _CARRIER.pack(_VERSION if span.recorded else 0, span.trace.id, span.id)
+    flags = _RECORDED if span.recorded else 0
+    if span.trace.elsewhere or (span.probe is not None and span.probe.prompt):
+        flags |= _TOKENS
+    return _CARRIER.pack(_VERSION, flags, span.trace.id or bytes(16), span.id)
 
 
 def restore(carrier: bytes | None) -> Span | None:
     """A stand-in for the span of another process; None for anything that is no carrier."""
     if not isinstance(carrier, bytes) or len(carrier) != _CARRIER.size:
         return None
-    version, trace, span = _CARRIER.unpack(carrier)
-    return Span(span, Trace(trace, remote=True), 0, None, recorded=version == _VERSION)
+    version, flags, trace, span = _CARRIER.unpack(carrier)
+    if version != _VERSION:
+        return None
+    return Span(span, Trace(trace, elsewhere=bool(flags & _TOKENS)), 0, None, recorded=bool(flags & _RECORDED))
 
 
 @contextmanager

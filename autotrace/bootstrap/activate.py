@@ -1,0 +1,73 @@
+"""What the ``.pth`` line imports: watch for the first module of the plan, and do nothing else until then.
+
+Standard library only, and almost none of it: every Python process of the run pays for this file. Idempotent: a ``.pth``
+line runs twice in a Python 3.11 virtual environment, and a Ray worker with a ``runtime_env`` runs it four times.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from autotrace.bootstrap import environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Watch:
+    """A ``sys.meta_path`` entry that waits for one of ``names`` and then hands over to the patch engine."""
+
+    autotrace = True
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = names
+        self.engine: Any = None
+        self.started = False
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """None (somebody else finds it) until a module of the plan is imported."""
+        if self.engine is None:
+            if self.started or name not in self.names:
+                return None
+            self.start()
+            if self.engine is None:
+                return None
+        return self.engine.find_spec(name, path, target)
+
+    def start(self) -> None:
+        """Load the engine; whatever goes wrong there, the host imports on."""
+        self.started = True
+        try:
+            from autotrace.patch import engine
+
+            self.engine = engine.start()
+        except Exception:
+            import logging
+
+            logging.getLogger("autotrace").warning("autotrace could not start; this process runs untraced")
+
+
+def main() -> None:
+    """Activate this process if ``AUTOTRACE`` says so."""
+    if os.environ.get(environment.AUTOTRACE) != "1" or any(isinstance(entry, Watch) for entry in sys.meta_path):
+        return
+    if environment.PLAN not in os.environ:
+        from autotrace.bootstrap import prepare
+
+        if not prepare.ensure():
+            return
+    names = frozenset(name for name in os.environ.get(environment.MODULES, "").split(",") if name)
+    watch = Watch(names)
+    sys.meta_path.insert(0, watch)  # type: ignore[arg-type]
+    main_pid = os.environ.get(environment.MAIN_PID, "")
+    if main_pid.partition(":")[0] == str(os.getpid()):
+        from autotrace.bootstrap import exit
+
+        exit.install()
+    if not names.isdisjoint(sys.modules) or "__main__" in names:
+        watch.start()
+
+
+main()

@@ -1,0 +1,91 @@
+"""A token is stored once per trajectory: each turn repeats the whole prefix, so only what is new is written.
+
+Kept per trace: the length and hash of each prompt and of each prompt + response, not the tokens themselves (24 bytes a
+turn instead of the trajectory). Runs on the flusher's thread; the caller made the list copies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from typing import Any
+
+from autotrace.spool.records import Tokens
+
+_WIDTH = 4
+MAX_CHECKPOINTS = 16
+"""Latest prefixes remembered per trace: enough for several agents taking turns in one trajectory."""
+
+
+def packed(numbers: list[int]) -> bytes:
+    """Little-endian int32. Raises ``TypeError`` or ``OverflowError`` for what are no token ids."""
+    ids = array("i", numbers)
+    if ids.itemsize != _WIDTH:  # pragma: no cover - no such platform is known
+        raise OverflowError("int is not 4 bytes wide here")
+    return ids.tobytes()
+
+
+class Prompt:
+    """What is remembered of an open span's prompt until its response arrives."""
+
+    __slots__ = ("hash", "sequence", "total")
+
+    def __init__(self, sequence: int, total: int, hash: Any) -> None:
+        self.sequence = sequence
+        self.total = total
+        self.hash = hash
+
+
+class TokenLog:
+    """The sequences of one trace, as written by this process."""
+
+    __slots__ = ("checkpoints", "epoch", "sequences")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.sequences = 0
+        self.checkpoints: list[tuple[int, bytes, int]] = []
+        """(length in tokens, 16-byte hash, sequence number), in order of writing."""
+
+    def prompt(self, ids: list[int], withheld: bool) -> tuple[Tokens, Prompt]:
+        """Record for a prompt: the longest known prefix and the rest."""
+        data = packed(ids)
+        hasher = hashlib.blake2b(digest_size=16)
+        base, keep = -1, 0
+        at = 0
+        for length, digest, sequence in sorted(self.checkpoints):
+            if length > len(ids):
+                break
+            hasher.update(data[at : length * _WIDTH])
+            at = length * _WIDTH
+            if hasher.digest() == digest:
+                base, keep = sequence, length
+        hasher.update(data[at:])
+        return self._written(hasher, data[keep * _WIDTH :], base, keep, len(ids), withheld)
+
+    def response(self, prompt: Prompt | None, ids: list[int], withheld: bool) -> Tokens:
+        """Record for a response: prompt + response, of which the prompt is known."""
+        data = packed(ids)
+        if prompt is None:
+            hasher, base, keep = hashlib.blake2b(digest_size=16), -1, 0
+        else:
+            hasher, base, keep = prompt.hash.copy(), prompt.sequence, prompt.total
+        hasher.update(data)
+        total = keep + len(ids)
+        digest = hasher.digest()
+        for length, known, sequence in self.checkpoints:
+            if length == total and known == digest:  # the engine's span of the same call wrote it already
+                base, keep, data = sequence, total, b""
+        return self._written(hasher, data, base, keep, total, withheld)[0]
+
+    def _written(
+        self, hasher: Any, new: bytes, base: int, keep: int, total: int, withheld: bool
+    ) -> tuple[Tokens, Prompt]:
+        digest = hasher.digest()
+        if withheld:
+            return Tokens(-1, 0, b"", total, digest[:8], -1), Prompt(-1, total, hasher)
+        sequence = self.sequences
+        self.sequences += 1
+        self.checkpoints.append((total, digest, sequence))
+        del self.checkpoints[:-MAX_CHECKPOINTS]
+        return Tokens(base, keep, new, total, digest[:8], sequence), Prompt(sequence, total, hasher)
