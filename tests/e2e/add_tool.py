@@ -1,4 +1,4 @@
-"""The same tool as a ``BaseTool`` with a life per trajectory, configured by ``add_tool.yaml`` as in veRL's gsm8k example."""
+"""The same tool as a ``BaseTool`` that lives per trajectory (``add_tool.yaml``), as in veRL's gsm8k example."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AddTool(BaseTool):
         return instance_id, ToolResponse()
 
     @rollout_trace_op
-    async def execute(self, instance_id: str, parameters: dict[str, Any], **kwargs: Any) -> tuple[ToolResponse, float, dict]:
+    async def execute(self, instance_id: str, parameters: dict, **kwargs: Any) -> tuple[ToolResponse, float, dict]:
         """Add ``a`` and ``b``."""
         total = str(int(parameters["a"]) + int(parameters["b"]))
         self._instances[instance_id]["reward"] = float(total == self._instances[instance_id]["expected"])

@@ -1,8 +1,8 @@
 """Write the toy dataset of the end-to-end test: ``python make_data.py OUT.parquet ROWS``.
 
-Every row asks for a sum the tiny model has learned. ``extra_info`` carries what a veRL dataset carries: ``index`` (the
-``sample_index`` of a trajectory) and ``tools_kwargs`` with the per-sample ``create_kwargs`` of a ``BaseTool``, as in veRL's
-gsm8k example; function tools ignore the latter.
+Every row asks for a sum the tiny model has learned. ``extra_info`` carries what a veRL dataset carries: ``index``
+(the ``sample_index`` of a trajectory) and ``tools_kwargs`` with the per-sample ``create_kwargs`` of a ``BaseTool``, as
+in veRL's gsm8k example; function tools ignore the latter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The custom reward function of the end-to-end test: 1.0 for the right answer after ``####``, and a little that is unique."""
+"""The custom reward function of the end-to-end test: 1.0 for the right ``#### N``, and a little that is unique."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Make the tiny Qwen2 of the end-to-end test from nothing but local files: ``python tiny_model.py OUT``.
 
-About 200,000 parameters and a byte-level BPE tokenizer of 1,024 symbols, overfitted on the CPU for half a minute until it
-really calls the tool ``add`` in its first turn and answers ``#### N`` in its second. No download.
+About 200,000 parameters and a byte-level BPE tokenizer of 1,024 symbols, overfitted on the CPU for half a minute until
+it really calls the tool ``add`` in its first turn and answers ``#### N`` in its second. No download.
 """
 
 from __future__ import annotations

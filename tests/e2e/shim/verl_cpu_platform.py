@@ -1,7 +1,7 @@
 """The CPU as a platform of veRL >= 0.9, loaded through veRL's ``verl.plugins`` entry points; veRL itself is not edited.
 
-veRL knows NVIDIA, AMD and Huawei devices. ``VERL_PLATFORM=cpu`` selects the class below; ``VERL_ENGINE_DEVICE=cuda`` makes its
-engine registry take the implementations written for CUDA; Ray is started with one pretended GPU.
+veRL knows NVIDIA, AMD and Huawei devices. ``VERL_PLATFORM=cpu`` selects the class below; ``VERL_ENGINE_DEVICE=cuda``
+makes its engine registry take the implementations written for CUDA; Ray is started with one pretended GPU.
 """
 
 from __future__ import annotations
