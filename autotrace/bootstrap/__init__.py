@@ -1,0 +1,23 @@
+"""How the agent comes into a process: ``autotrace-run``, the ``.pth`` and ``.start`` files, ``sitecustomize``.
+
+Everything that a traced process imports from here is standard library only and cheap; what is not (the launcher's
+command line, making a run) is imported by the launcher and by ``python -m autotrace.bootstrap.prepare`` alone.
+"""
+
+from __future__ import annotations
+
+
+def start() -> None:
+    """Activate the agent if ``AUTOTRACE`` is ``1``; never raises. Named by ``autotrace.start`` (PEP 829, Python 3.15+).
+
+    Such an entry point is called in every interpreter of the environment, so the gate that the ``.pth`` line has in
+    front of its import stands here.
+    """
+    import os
+
+    if os.environ.get("AUTOTRACE") != "1":
+        return
+    try:
+        import autotrace.bootstrap.activate  # noqa: F401
+    except Exception:  # law 1: a broken agent must not keep the host from starting
+        return

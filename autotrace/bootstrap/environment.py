@@ -38,6 +38,9 @@ SUPERVISE = "AUTOTRACE_SUPERVISE"
 CONTENT = "AUTOTRACE_CONTENT"
 """``full`` (default), ``text`` (no token ids) or ``none`` (no prompts, responses, arguments at all)."""
 
+QUIET = "AUTOTRACE_QUIET"
+"""``1``: say nothing on stderr on success, neither at the start nor at the end."""
+
 # -- set by the launcher --------------------------------------------------------------------------------------------
 
 RUN_ID = "AUTOTRACE_RUN_ID"

@@ -1,0 +1,173 @@
+"""The end of a run: ask the shipper to deliver everything, wait within a bound, say what came of it.
+
+Standard library only. Used at exit of the run's first process and by the launcher where it stayed as a parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from autotrace.spool import layout
+
+POLL = 0.05
+"""Seconds between two looks at ``status.json``."""
+SILENT = 1.0
+"""Seconds before a wait is worth a progress line."""
+START_GRACE = 15.0
+"""Seconds a shipper may need to appear (the imports of its backend, on a busy machine) before it counts as missing."""
+FINAL = ("done", "blocked")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the wait ended."""
+
+    reason: str
+    """done | blocked | timeout | interrupted | missing (no shipper is running)"""
+    status: dict[str, Any]
+    """The last ``status.json``, empty when there was none."""
+
+
+def wait_for_delivery(
+    run_folder: str, timeout: float, *, interrupted: Callable[[], bool] = lambda: False, quiet: bool = False
+) -> Outcome:
+    """Create ``drain`` and wait until the shipper is done or blocked, at most ``timeout`` seconds.
+
+    A ``KeyboardInterrupt`` or ``interrupted()`` ends the wait. Raises ``OSError`` when ``drain`` cannot be created.
+    """
+    asked_ns = _ask(run_folder)
+    begin = time.monotonic()
+    line = _Progress(quiet)
+    status: dict[str, Any] = {}
+    reason = "timeout"
+    try:
+        while True:
+            waited = time.monotonic() - begin
+            # Asked first: a shipper writes its last word before it lets go of the lock.
+            alive = shipper_alive(run_folder)
+            status, written_ns = read_status(run_folder)
+            if written_ns >= asked_ns and status.get("state") in FINAL:
+                reason = str(status["state"])
+                break
+            if alive is False or (alive is None and waited > START_GRACE):
+                reason = "missing"
+                break
+            if waited >= timeout:
+                break
+            if interrupted():
+                reason = "interrupted"
+                break
+            if waited > SILENT:
+                line.show(f"autotrace: delivering, {left(status)} trajectories left ({waited:.0f} s)")
+            time.sleep(min(POLL, max(0.0, timeout - waited)))
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    line.clear()
+    return Outcome(reason, status)
+
+
+def read_status(run_folder: str) -> tuple[dict[str, Any], int]:
+    """``status.json`` and when it was written (ns of the file system's clock); ``({}, 0)``: none to read."""
+    try:
+        with open(os.path.join(run_folder, layout.STATUS_JSON), "rb") as file:
+            written_ns = os.fstat(file.fileno()).st_mtime_ns
+            status = json.load(file)
+    except (OSError, ValueError):
+        return {}, 0
+    return (status, written_ns) if isinstance(status, dict) else ({}, 0)
+
+
+def shipper_alive(run_folder: str) -> bool | None:
+    """Whether a process of this node holds ``shipper.lock``; None: there never was one, or this cannot be told here."""
+    import fcntl
+
+    try:
+        fd = os.open(os.path.join(run_folder, layout.SHIPPER_LOCK), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
+def left(status: dict[str, Any]) -> int:
+    """Trajectories known and not yet acknowledged by every backend."""
+    return max(0, int(status.get("pending", 0)) + int(status.get("open", 0)))
+
+
+def summary(run_folder: str, outcome: Outcome) -> str:
+    """One line for stderr: what was delivered where and how to look, or what is left and what finishes it."""
+    status = outcome.status
+    known, missing = int(status.get("trajectories", 0)), left(status)
+    shown = os.path.relpath(run_folder) if len(os.path.relpath(run_folder)) < len(run_folder) else run_folder
+    if outcome.reason == "done" and not missing:
+        if not known:
+            return f"autotrace: nothing was recorded; why: autotrace status {shown}"
+        backends = ", ".join(status.get("backends", ())) or "its backend"
+        return f"autotrace: {_count(known)} -> {backends}; to look at them: autotrace ls {shown}"
+    why = {
+        "blocked": "the backend refuses them",
+        "timeout": "the time to wait is over",
+        "interrupted": "the wait was interrupted",
+        "missing": "no shipper is running",
+        "done": "they were given up",
+    }[outcome.reason]
+    error = f" ({status['error']})" if status.get("error") else ""
+    rest = f"{missing} of {_count(known)} are" if status else "what was recorded is"
+    return f"autotrace: {why}{error}: {rest} left in {shown}; to deliver them: autotrace ship {shown}"
+
+
+def say(text: str) -> None:
+    """One line on stderr; never raises."""
+    try:
+        os.write(2, (text + "\n").encode(errors="replace"))
+    except OSError:
+        return
+
+
+def _count(number: int) -> str:
+    return f"{number} trajector{'y' if number == 1 else 'ies'}"
+
+
+def _ask(run_folder: str) -> int:
+    """Create ``drain``; its time in ns."""
+    path = os.path.join(run_folder, layout.DRAIN)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, layout.FILE_MODE))
+    os.utime(path)
+    return os.stat(path).st_mtime_ns
+
+
+class _Progress:
+    """A line that replaces itself on a terminal, and appears once elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.tty = not quiet and sys.stderr is not None and os.isatty(2)
+        self.wanted = not quiet
+        self.text = ""
+
+    def show(self, text: str) -> None:
+        if not self.wanted or text == self.text:
+            return
+        if self.tty:
+            os.write(2, f"\r\x1b[K{text}".encode())
+        elif not self.text:
+            say(text)
+        self.text = text
+
+    def clear(self) -> None:
+        if self.tty and self.text:
+            os.write(2, b"\r\x1b[K")

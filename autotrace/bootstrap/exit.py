@@ -1,0 +1,64 @@
+"""The exit hook of the run's first process: it waits for delivery, within bounds, and says one line.
+
+Imported in no other process; what it needs at the end it imports at the end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+from autotrace.bootstrap import environment as env
+
+DRAIN_TIMEOUT = 60.0
+_installed_in: set[int] = set()
+
+
+def install() -> None:
+    """Register the hook if this is the run's first process, once.
+
+    Called at activation, before any code of the host, so that it runs after all hooks of the host.
+    """
+    pid = os.getpid()
+    if pid not in _installed_in and os.environ.get(env.MAIN_PID) == f"{pid}:{os.uname().nodename}":
+        _installed_in.add(pid)
+        atexit.register(_at_exit, pid)
+
+
+def _at_exit(pid: int) -> None:
+    # A forked child that leaves through sys.exit inherited the hook.
+    if os.getpid() != pid:
+        return
+    try:
+        _finish(os.environ[env.RUN_FOLDER], os.environ.get(env.QUIET) == "1")
+    except KeyboardInterrupt:
+        return
+    except Exception as error:  # law 1: the host's exit code and output are its own
+        from autotrace.bootstrap.prepare import complain
+
+        complain(f"delivery was not awaited ({type(error).__name__})")
+
+
+def _finish(run_folder: str, quiet: bool) -> None:
+    from autotrace.bootstrap.drain import say, summary, wait_for_delivery
+
+    runtime = sys.modules.get("autotrace.record.runtime")
+    if runtime is not None:
+        runtime.shutdown()
+    outcome = wait_for_delivery(run_folder, _timeout(run_folder), quiet=quiet)
+    if not quiet or outcome.reason != "done":
+        say(summary(run_folder, outcome))
+
+
+def _timeout(run_folder: str) -> float:
+    """Seconds to wait, from ``run.json``."""
+    import json
+
+    from autotrace.spool import layout
+
+    try:
+        with open(os.path.join(run_folder, layout.RUN_JSON), "rb") as file:
+            return float(json.load(file)["drain_timeout"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return DRAIN_TIMEOUT

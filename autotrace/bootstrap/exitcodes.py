@@ -1,0 +1,13 @@
+"""Exit codes of ``autotrace-run`` and ``autotrace``; everything else is the command's own."""
+
+from __future__ import annotations
+
+OK = 0
+FAILED = 1
+"""``autotrace`` found something wrong (``check``: a required miss; ``ship``: something is left)."""
+USAGE = 2
+"""Wrong option, spec file or backend: the command was not started."""
+NOT_EXECUTABLE = 126
+"""The command exists and cannot be executed (the shells' convention)."""
+NOT_FOUND = 127
+"""There is no such command (the shells' convention)."""

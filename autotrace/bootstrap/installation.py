@@ -1,0 +1,39 @@
+"""Whether interpreters of this environment activate by themselves, and what ``PYTHONPATH`` must hold if not."""
+
+from __future__ import annotations
+
+import os
+import site
+from collections.abc import Mapping
+
+PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SITECUSTOMIZE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sitecustomize")
+PTH = "autotrace.pth"
+
+
+def pth_file() -> str | None:
+    """Path of this interpreter's ``autotrace.pth``; None: not installed (a source tree on ``PYTHONPATH``)."""
+    folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    return next((path for folder in folders if os.path.exists(path := os.path.join(folder, PTH))), None)
+
+
+def with_package(environ: Mapping[str, str]) -> dict[str, str]:
+    """``environ`` in which ``import autotrace`` works: unchanged where the package is installed."""
+    own = dict(environ)
+    if pth_file() is None:
+        own["PYTHONPATH"] = _joined(environ.get("PYTHONPATH"), PACKAGE_PARENT)
+    return own
+
+
+def with_activation(environ: Mapping[str, str]) -> dict[str, str]:
+    """``environ`` in which interpreters activate: where no ``.pth`` does it, the ``sitecustomize`` folder in front."""
+    own = with_package(environ)
+    if pth_file() is None:
+        own["PYTHONPATH"] = _joined(SITECUSTOMIZE, own["PYTHONPATH"])
+    return own
+
+
+def _joined(*parts: str | None) -> str:
+    """One search path, each entry once, at its first place."""
+    entries = [entry for part in parts if part for entry in part.split(os.pathsep)]
+    return os.pathsep.join(dict.fromkeys(entries))

@@ -1,0 +1,142 @@
+"""Activation by the environment alone: the first process with ``AUTOTRACE=1`` and no run makes the run.
+
+``ensure`` is what the agent calls in every process; it is standard library only and costs one look-up where a run
+exists. The work is done by a process of its own (``python -m autotrace.bootstrap.prepare``), so that the host never
+imports a compiler of YAML.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from autotrace.bootstrap import environment as env
+
+TIMEOUT = 60.0
+"""Seconds after which the host starts without tracing."""
+
+NEVER_MODULES = (
+    # installers, builders, checkers
+    "pip", "ensurepip", "venv", "virtualenv", "build", "setuptools", "hatchling", "pyproject_hooks", "compileall",
+    "py_compile", "site", "sysconfig", "mypy", "ruff", "pre_commit",
+    # helpers that belong to a host program which had its chance
+    "multiprocessing", "torch._inductor", "triton", "ray._private", "ray.dashboard", "ray.autoscaler",
+    # pages and tools of ours and of the backends
+    "autotrace", "mlflow", "tensorboard", "wandb",
+)  # fmt: skip
+"""Top-level modules whose ``python -m`` is obviously not the program to trace."""
+
+NEVER_SCRIPTS = (
+    "pip", "uv", "virtualenv", "conda", "mamba", "poetry", "hatch", "cython", "cmake", "ninja", "meson", "ruff", "mypy",
+    "pre-commit", "setup.py", "_in_process.py", "ray", "mlflow", "tensorboard", "wandb", "autotrace", "autotrace-run",
+    "huggingface-cli", "hf",
+)  # fmt: skip
+"""The same for scripts, by file name; version suffixes (``pip3.11``) are ignored."""
+
+NEVER_PATHS = ("/ray/_private/", "/ray/dashboard/", "/ray/autoscaler/", "/torch/_inductor/", "/multiprocessing/")
+"""The same for scripts, by a part of their path: Ray's daemons and workers (a worker gets its run from the driver)."""
+
+NEVER_CODE = ("from multiprocessing", "import sys; from multiprocessing", "import setuptools, tokenize")
+"""The same for ``python -c``, by its beginning: resource tracker, fork server, spawned children, builds."""
+
+_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+
+
+def ensure() -> bool:
+    """True when this process belongs to a run (afterwards ``AUTOTRACE_PLAN`` is set). Never raises.
+
+    In the first process of an environment-only activation this makes the run; when that fails, the reason was
+    printed once and ``AUTOTRACE=0`` is set, so that no child tries again.
+    """
+    if os.environ.get(env.PLAN):
+        return True
+    if not sys.executable or not is_host_program(sys.orig_argv):
+        return False
+    variables = _in_a_process_of_its_own()
+    if variables is None:
+        os.environ[env.AUTOTRACE] = "0"
+        return False
+    os.environ.update(variables)
+    return True
+
+
+def is_host_program(argv: list[str]) -> bool:
+    """False for an interpreter command line (``sys.orig_argv``) that is obviously not the program to trace."""
+    words = iter(argv[1:])
+    for word in words:
+        if word in _WITH_VALUE:
+            next(words, None)
+        elif word == "-m" or (word.startswith("-") and not word.startswith("--") and word.endswith("m")):
+            module = next(words, "")
+            return not any(module == name or module.startswith(name + ".") for name in NEVER_MODULES)
+        elif word == "-c" or (word.startswith("-") and not word.startswith("--") and word.endswith("c")):
+            return not next(words, "").startswith(NEVER_CODE)
+        elif not word.startswith("-") or word == "-":
+            name = os.path.basename(word).rstrip("0123456789.")
+            path = os.path.abspath(word).replace(os.sep, "/")
+            return name not in NEVER_SCRIPTS and not any(part in path for part in NEVER_PATHS)
+    return True
+
+
+def _in_a_process_of_its_own() -> dict[str, str] | None:
+    """Run ``main`` below for this process; its errors go to our stderr as they are."""
+    import json
+    import subprocess
+
+    from autotrace.bootstrap.installation import with_package
+
+    environ = {**with_package(os.environ), env.AUTOTRACE: "0", "PYTHONSAFEPATH": "1"}
+    request = json.dumps({"pid": os.getpid(), "command": sys.orig_argv, "path": os.environ.get("PYTHONPATH")})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "autotrace.bootstrap.prepare"],
+            input=request.encode(),
+            stdout=subprocess.PIPE,
+            env=environ,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        if done.returncode:
+            return None
+        answer: dict[str, str] = json.loads(done.stdout)
+        return answer
+    except Exception as error:  # law 1
+        complain(f"no run could be prepared ({type(error).__name__}), this program is not traced")
+        return None
+
+
+def complain(message: str) -> None:
+    """One line on stderr; never raises (stderr may be closed)."""
+    try:
+        os.write(2, f"autotrace: {message}\n".encode(errors="replace"))
+    except OSError:
+        return
+
+
+def main() -> int:
+    """``python -m autotrace.bootstrap.prepare``: reads a request, makes the run, writes the variables (JSON both)."""
+    import json
+
+    from autotrace.bootstrap import exitcodes, newrun
+    from autotrace.bootstrap.options import OptionError, Options
+
+    request = json.load(sys.stdin)
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    if request["path"] is None:
+        environ.pop("PYTHONPATH", None)
+    else:
+        environ["PYTHONPATH"] = request["path"]
+    try:
+        options = Options.resolve({}, environ)
+        run = newrun.make(options, request["command"], request["pid"], environ)
+    except (OptionError, newrun.Unusable) as error:
+        complain(f"{error}\nautotrace: the program runs without tracing")
+        return exitcodes.USAGE
+    if not options.quiet:
+        complain(f"run folder {run.folder}")
+    json.dump(dict(run.variables), sys.stdout)
+    return exitcodes.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())
