@@ -60,7 +60,7 @@ def main() -> None:
             return
     names = frozenset(name for name in os.environ.get(environment.MODULES, "").split(",") if name)
     watch = Watch(names)
-    sys.meta_path.insert(0, watch)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, watch)
     main_pid = os.environ.get(environment.MAIN_PID, "")
     if main_pid.partition(":")[0] == str(os.getpid()):
         from autotrace.bootstrap import exit

@@ -66,7 +66,9 @@ class Binder:
                 for target, attribute in self.watched.get(base, ()):
                     if attribute in cls.__dict__:
                         place = f"{cls.__module__}:{qualname}.{attribute}"
-                        self.report(target.key, place, "shadowed", "this override is not traced: add `subclasses: true`")
+                        self.report(
+                            target.key, place, "shadowed", "this override is not traced: add `subclasses: true`"
+                        )
 
     # -- one name ---------------------------------------------------------------------------------------------------
 
@@ -102,7 +104,9 @@ class Binder:
                         self._override(target, cls, attribute)
                     else:
                         where = f"{cls.__module__}:{cls.__qualname__}.{attribute}"
-                        self.report(target.key, where, "shadowed", "this override is not traced: add `subclasses: true`")
+                        self.report(
+                            target.key, where, "shadowed", "this override is not traced: add `subclasses: true`"
+                        )
 
     def _override(self, target: Target, cls: type, attribute: str) -> None:
         self._install(target, cls, attribute, f"{cls.__module__}:{cls.__qualname__}.{attribute}")
@@ -121,9 +125,11 @@ class Binder:
             return made
 
         try:
-            wrapt.wrap_object(owner, attribute, factory)
+            wrapt.wrap_object(owner, attribute, factory)  # type: ignore[arg-type]
         except _OnClass as other:
-            return self._install(target, other.cls, "__call__", f"{other.cls.__module__}:{other.cls.__qualname__}.__call__")
+            return self._install(
+                target, other.cls, "__call__", f"{other.cls.__module__}:{other.cls.__qualname__}.__call__"
+            )
         except Refused as refusal:
             self.report(target.key, place, "refused", str(refusal))
             return False
@@ -237,7 +243,7 @@ def _qualname(owner: Any, attribute: str) -> str:
 
 def _descendants(cls: type) -> Iterator[type]:
     seen: set[type] = set()
-    waiting = list(type.__subclasses__(cls))
+    waiting: list[type] = list(type.__subclasses__(cls))
     while waiting:
         child = waiting.pop()
         if child not in seen:

@@ -75,8 +75,15 @@ def _function(raw: FunctionType, key: str, owner: Any, attribute: str) -> Any:
     if raw.__globals__.get("__name__") == "verl.utils.ray_utils" and raw.__code__.co_name == "wrapper":
         raise Refused("@auto_await looks at its caller's frame: any wrapper makes `await` raise TypeError")
     torch_nn = sys.modules.get("torch.nn")
-    if attribute == "forward" and torch_nn is not None and inspect.isclass(owner) and issubclass(owner, torch_nn.Module):
-        raise Refused("nn.Module.forward runs inside torch.compile and CUDA graphs: name the method that calls the model")
+    if (
+        attribute == "forward"
+        and torch_nn is not None
+        and inspect.isclass(owner)
+        and issubclass(owner, torch_nn.Module)
+    ):
+        raise Refused(
+            "nn.Module.forward runs inside torch.compile and CUDA graphs: name the method that calls the model"
+        )
     return wrap(raw, key)
 
 

@@ -11,13 +11,13 @@ _VARARGS, _VARKEYWORDS = 0x04, 0x08
 class Binder:
     """Names of one function's parameters.
 
-    ``names`` are its positional parameters in order (``self``/``cls`` included when ``method``); members of ``**kwargs``
-    are known under their own names.
+    ``names`` are its positional parameters in order, ``method`` tells whether the first is ``self`` or ``cls``; members of
+    ``**kwargs`` are known under their own names. ``takes``: whether the argument of that name is captured.
     """
 
-    __slots__ = ("code", "defaults", "method", "names", "rest")
+    __slots__ = ("code", "count", "method", "names", "rest", "taken")
 
-    def __init__(self, function: Callable[..., Any], method: bool | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], takes: Callable[[str], bool]) -> None:
         code = getattr(function, "__code__", None)
         self.code = code
         function, code = _behind_decorators(function, code)
@@ -25,19 +25,17 @@ class Binder:
         if code is None:
             self.names: tuple[str, ...] = ()
             self.rest = "args"
-            self.method = bool(method)
-            self.defaults: dict[str, Any] = {}
-            return
-        count = code.co_argcount
-        self.names = code.co_varnames[:count]
-        keywords = code.co_kwonlyargcount
-        self.rest = code.co_varnames[count + keywords] if code.co_flags & _VARARGS else ""
-        if method is None:  # a function that came by value from another process: its first name tells
-            method = bool(self.names) and self.names[0] in ("self", "cls")
-        self.method = method and bool(self.names)
-        tail = function.__defaults__ or ()  # type: ignore[attr-defined]
-        self.defaults = dict(zip(self.names[len(self.names) - len(tail) :], tail, strict=True))
-        self.defaults.update(function.__kwdefaults__ or {})  # type: ignore[attr-defined]
+        else:
+            count = code.co_argcount
+            self.names = code.co_varnames[:count]
+            last = count + code.co_kwonlyargcount
+            self.rest = code.co_varnames[last] if code.co_flags & _VARARGS else ""
+        self.count = len(self.names)
+        self.method = bool(self.names) and self.names[0] in ("self", "cls")
+        self.taken = tuple(
+            (place, name) for place, name in enumerate(self.names) if takes(name) and not (self.method and place == 0)
+        )
+        """Positional parameters to be captured."""
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """``{name: value}`` of what was passed; defaults are not filled in. Wrong calls bind as far as they go."""

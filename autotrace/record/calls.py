@@ -13,7 +13,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from autotrace.record import flusher, ids, sampling
-from autotrace.record.context import Span, Trace, current
+from autotrace.record.context import Span, Trace, current, stand_in
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.probe import Probe
 from autotrace.record.snapshot import Limits, snapshot
@@ -65,14 +65,8 @@ def _open(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     if parent is not None:
         if not parent.recorded:
             return None
-        if (
-            probe.subclasses
-            and parent.probe is probe
-            and args
-            and parent.owner == id(args[0])
-            and parent.function is not function
-        ):
-            return None  # super().run() of the override that is being recorded
+        if probe.subclasses and parent.probe is probe and args and _is_super_call(parent, function, args[0]):
+            return None
     probe.calls += 1
     if probe.counted:
         return None
@@ -80,34 +74,35 @@ def _open(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         binder = probe.binders.get(id(getattr(function, "__code__", function)))
         if binder is None:
             binder = probe.binder(function)
-        known = binder.bind(args, kwargs)
-        if probe.attributes:
-            if binder.method and "self" not in known:
+        attributes = prompt = known = None
+        if probe.knows:
+            known = binder.bind(args, kwargs)
+            if binder.method and args:
                 known["self"] = args[0]
-            attributes = probe.read(probe.attributes, known)
-        else:
-            attributes = None
-        if probe.root or parent is None:
+            if probe.attributes:
+                attributes = probe.read(probe.attributes, known)
+            if probe.prompt:
+                prompt = _tokens(first(probe.prompt, known))
+        if parent is None or probe.root:
             if flusher.full() or (probe.root and decide is not None and not decide(attributes or {})):
-                return Span(0, Trace(b""), 0, None, recorded=False)
-            span = Span(ids.next_span_id(), Trace(ids.new_trace_id()), 0, probe, True)
+                return stand_in(b"", 0, recorded=False)
+            span = Span(ids.next_span_id(), Trace(ids.new_trace_id()), 0, probe, function, epoch)
         else:
-            span = Span(ids.next_span_id(), parent.trace, parent.id, probe, True)
-        span.function = function
-        span.epoch = epoch
-        if args and binder.method:
+            span = Span(ids.next_span_id(), parent.trace, parent.id, probe, function, epoch)
+        if binder.method and args:
             span.owner = id(args[0])
         if probe.keeps:
-            if binder.method and "self" not in known and args:
-                known["self"] = args[0]
             span.known = known
-        prompt = _tokens(first(probe.prompt, known)) if probe.prompt else None
-        inputs = probe.inputs(known, binder.method, binder.names[0] if binder.method else "")
-        _put((flusher.OPEN, span, inputs, attributes, prompt, _monotonic_ns()))
+        _put((flusher.OPEN, span, probe.inputs(binder, args, kwargs), attributes, prompt, _monotonic_ns()))
         return span
     except Exception as error:
         probe.trouble("begin", error)
         return None
+
+
+def _is_super_call(parent: Span, function: Any, owner: Any) -> bool:
+    """Whether this is the base method that the override being recorded calls through ``super()``."""
+    return parent.owner == id(owner) and parent.function is not function
 
 
 def end(span: Span, result: Any) -> Any:
@@ -129,7 +124,7 @@ def close(span: Span, result: Any) -> None:
     at = _monotonic_ns()
     try:
         response = logprobs = mask = attributes = None
-        if probe.response or probe.late or probe.facts or probe.mask or probe.logprobs:
+        if probe.reads_result:
             known = dict(span.known) if span.known is not None else {}
             known["result"] = result
             if probe.response:
@@ -140,8 +135,9 @@ def close(span: Span, result: Any) -> None:
                 mask = _tokens(first(probe.mask, known))
             if probe.late:
                 attributes = probe.read(probe.late, known)
-            for name, value in (probe.read(probe.facts, known) or {}).items():
-                _put((flusher.FACT, span.trace.id, None, name, value, at))
+            if probe.facts:
+                for name, value in (probe.read(probe.facts, known) or {}).items():
+                    _put((flusher.FACT, span.trace.id, None, name, value, at))
         _put((flusher.CLOSE, span, "OK", probe.output(result), attributes, None, response, logprobs, mask, at))
     except Exception as error:
         probe.trouble("end", error)
@@ -288,7 +284,9 @@ def ended(span: Span, error: BaseException) -> None:
 def _status(error: BaseException) -> str:
     if isinstance(error, (asyncio.CancelledError, GeneratorExit)):
         return "CANCELLED"
-    if isinstance(error, (TimeoutError, asyncio.TimeoutError)) or type(error).__name__.endswith(("Timeout", "TimeoutError")):
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)) or type(error).__name__.endswith(
+        ("Timeout", "TimeoutError")
+    ):
         return "TIMEOUT"
     return "ERROR"
 

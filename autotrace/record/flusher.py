@@ -278,7 +278,7 @@ class Flusher:
         trace = span.trace
         if trace.elsewhere:
             return None
-        log = trace.tokens
+        log: TokenLog | None = trace.tokens
         if log is None or log.epoch != self.epoch:
             log = trace.tokens = TokenLog(self.epoch)
         return log

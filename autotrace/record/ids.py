@@ -18,13 +18,18 @@ next_span_id = _series()
 """The next span id: counts up from a random 63-bit number of this process (30 ns; ``os.urandom`` would be 450)."""
 
 
+_trace_prefix = os.urandom(8)
+_next_trace = _series()
+
+
 def new_trace_id() -> bytes:
-    """16 random bytes. Random rather than derived from (uid, session): a resumed run or a retried rollout can never
-    overwrite what was delivered; the collector joins by the attributes instead."""
-    return os.urandom(16)
+    """16 bytes: 8 random ones of this process and a count from a random start. Random rather than derived from
+    (uid, session): a resumed run or a retried rollout can never overwrite what was delivered; the collector joins by the
+    attributes instead."""
+    return _trace_prefix + _next_trace().to_bytes(8, "little")
 
 
 def reseed() -> None:
-    """Start another series; called in a forked child."""
-    global next_span_id
-    next_span_id = _series()
+    """Start other series; called in a forked child."""
+    global next_span_id, _next_trace, _trace_prefix
+    next_span_id, _next_trace, _trace_prefix = _series(), _series(), os.urandom(8)

@@ -8,12 +8,11 @@ from typing import Any
 from autotrace.record import faults, fields
 from autotrace.record.binder import Binder
 from autotrace.record.fields import ABSENT
-from autotrace.record.snapshot import Limits, snapshot
+from autotrace.record.snapshot import ATOMS, Limits, snapshot
 from autotrace.spec.plan import Settings, Target
 
 MAX_FAULTS = 10
 """Internal failures after which a target is switched off."""
-_ROOT_NAMES = frozenset({"self", "result", "item", "kwargs"})
 
 
 class Probe:
@@ -25,6 +24,7 @@ class Probe:
         "calls",
         "content",
         "counted",
+        "dropped",
         "exclude",
         "facts",
         "faults",
@@ -33,6 +33,7 @@ class Probe:
         "keeps",
         "key",
         "label",
+        "knows",
         "late",
         "limits",
         "logprobs",
@@ -40,7 +41,9 @@ class Probe:
         "off",
         "on_fault",
         "prompt",
+        "reads_result",
         "response",
+        "result",
         "role",
         "root",
         "subclasses",
@@ -59,6 +62,8 @@ class Probe:
         self.on_fault: Callable[[Probe], None] | None = None
         self.limits = Limits(settings.max_depth, settings.max_items)
         self.content = settings.content != "none"
+        taken = "result" not in target.exclude and (target.include is None or "result" in target.include)
+        self.result = self.content and taken
         self.include = None if target.include is None else frozenset(target.include)
         self.exclude = frozenset(target.exclude) | {"self", "cls"}
         tokens = fields.compiled(target.tokens)
@@ -67,6 +72,7 @@ class Probe:
         self.response = table.get("response", ())
         self.logprobs = table.get("logprobs", ()) if settings.logprobs else ()
         self.mask = table.get("mask", ())
+        self.dropped = self._dropped(target)
         pairs = fields.compiled(target.attributes)
         self.late = tuple(pair for pair in pairs if any(path.root in ("result", "item") for path in pair[1]))
         self.attributes = tuple(pair for pair in pairs if pair not in self.late)
@@ -76,44 +82,60 @@ class Probe:
         later += [*self.response, *self.logprobs, *self.mask]
         self.keeps = any(path.root not in ("result", "item") for path in later)
         """Some path needs the arguments when the call ends."""
+        self.knows = bool(self.keeps or self.attributes or self.prompt)
+        """Some path needs the arguments at all."""
+        self.reads_result = bool(self.response or self.logprobs or self.mask or self.late or self.facts)
         self.binders: dict[int, Binder] = {}
 
-    def binder(self, function: Any, method: bool | None = None) -> Binder:
+    def _dropped(self, target: Target) -> tuple[str, ...]:
+        """Fields of the result that are not captured: token lists travel by themselves, the rest was excluded."""
+        names = [name[7:] for name in target.exclude if name.startswith("result.")]
+        for paths in target.tokens.values():
+            names += [text[7:] for text in paths if text.startswith("result.") and text.count(".") == 1]
+        return tuple(names)
+
+    def binder(self, function: Any) -> Binder:
         """The binder of ``function``, made at the first call of each override."""
         code = getattr(function, "__code__", function)
         binder = self.binders.get(id(code))
         if binder is None:
-            binder = self.binders[id(code)] = Binder(function, method)
+            binder = self.binders[id(code)] = Binder(function, self.takes)
             if binder.code is None:
                 binder.code = function
         return binder
 
-    def inputs(self, known: Mapping[str, Any], method: bool, first: str) -> dict[str, Any]:
+    def takes(self, name: str) -> bool:
+        """Whether the argument ``name`` is captured (the prompt's token ids travel by themselves)."""
+        if not self.content or name in self.exclude or (self.prompt and name == self.prompt[0].text):
+            return False
+        return self.include is None or name in self.include
+
+    def inputs(self, binder: Binder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Copies of the arguments to be captured."""
-        if not self.content:
-            return {}
-        include, exclude, limits = self.include, self.exclude, self.limits
-        skip = first if method else None
-        prompt = self.prompt[0].text if self.prompt else None
-        return {
-            name: snapshot(value, limits)
-            for name, value in known.items()
-            if name not in exclude and name != skip and name != prompt and (include is None or name in include)
-        }
+        limits = self.limits
+        passed = len(args)
+        inputs: dict[str, Any] = {}
+        for place, name in binder.taken:
+            if place < passed:
+                value = args[place]
+                inputs[name] = value if type(value) in ATOMS else snapshot(value, limits)
+        if passed > binder.count and binder.rest and self.takes(binder.rest):
+            inputs[binder.rest] = snapshot(args[binder.count :], limits)
+        for name, value in kwargs.items():
+            if self.takes(name):
+                inputs[name] = value if type(value) in ATOMS else snapshot(value, limits)
+        return inputs
 
     def output(self, result: Any) -> Any:
         """Copy of the result, without the token lists that travel by themselves."""
-        if not self.content or (self.include is not None and "result" not in self.include) or "result" in self.exclude:
+        if not self.result:
             return None
+        if type(result) in ATOMS:
+            return result
         copied = snapshot(result, self.limits)
-        if isinstance(copied, dict):
-            for paths in (self.response, self.logprobs, self.mask):
-                for path in paths:
-                    if path.root == "result" and len(path.steps) == 1:
-                        copied.pop(path.steps[0][0], None)
-            for name in self.exclude:
-                if name.startswith("result."):
-                    copied.pop(name[7:], None)
+        if self.dropped and type(copied) is dict:
+            for name in self.dropped:
+                copied.pop(name, None)
         return copied
 
     def read(self, pairs: Any, known: Mapping[str, Any]) -> dict[str, Any] | None:

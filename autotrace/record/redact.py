@@ -86,13 +86,18 @@ class Redactor:
             value = pattern.sub(REDACTED, value)
         return value
 
+    def _key(self, key: Any) -> str:
+        kind = type(key)
+        return self.text(key if kind is str else str(key) if kind in (int, float, bool) else kind.__name__)
+
     def _walk(self, value: Any) -> Any:
         kind = type(value)
         if kind is str:
             return self.text(value)
         if kind is dict:
             return {
-                self.text(name): REDACTED if self.secret(name) else self._walk(item) for name, item in value.items()
+                name: REDACTED if self.secret(name) else self._walk(item)
+                for name, item in ((self._key(key), item) for key, item in value.items())
             }
         if kind is list:
             if value and type(value[0]) in (int, float):

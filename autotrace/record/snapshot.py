@@ -11,7 +11,8 @@ import enum
 import sys
 from typing import Any
 
-_ATOMS = frozenset({str, int, float, bool, bytes, type(None)})
+ATOMS = frozenset({str, int, float, bool, bytes, type(None)})
+"""Types whose values nobody can change: kept by reference."""
 _NUMBERS = frozenset({int, float})
 MAX_NODES = 2_000
 """Values visited for one argument: the bound on the caller's time whatever is passed (about 0.5 ms)."""
@@ -29,14 +30,21 @@ class Limits:
 
 def snapshot(value: Any, limits: Limits) -> Any:
     """A copy of ``value`` made of dicts, lists, strings, numbers and markers, safe to encode in another thread."""
-    if type(value) in _ATOMS:
+    kind = type(value)
+    if kind in ATOMS:
         return value
+    # flat containers, the common case: one look at the types in C, one copy in C
+    if kind is dict:
+        if len(value) <= limits.items and ATOMS.issuperset(map(type, value.values())):
+            return value.copy()
+    elif kind is list and len(value) <= limits.items and ATOMS.issuperset(map(type, value)):
+        return value.copy()
     return _copy(value, limits.depth, limits.items, [MAX_NODES])
 
 
 def _copy(value: Any, depth: int, items: int, budget: list[int]) -> Any:
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in ATOMS:
         return value
     budget[0] -= 1
     if budget[0] < 0:
@@ -46,6 +54,8 @@ def _copy(value: Any, depth: int, items: int, budget: list[int]) -> Any:
             return _numbers(value, items)
         return _sequence(value, depth, items, budget)
     if kind is dict or isinstance(value, dict):
+        if kind is dict and len(value) <= items and ATOMS.issuperset(map(type, value.values())):
+            return value.copy()
         return _mapping(dict.items(value), len(value), depth, items, budget)
     return _object(value, kind, depth, items, budget)
 
@@ -68,14 +78,12 @@ def _sequence(value: Any, depth: int, items: int, budget: list[int]) -> Any:
 def _mapping(pairs: Any, size: int, depth: int, items: int, budget: list[int]) -> Any:
     if depth <= 0:
         return {"…": f"{size} keys"}
-    copied: dict[str, Any] = {}
+    copied: dict[Any, Any] = {}
     for number, (name, item) in enumerate(pairs):
         if number >= items:
             copied["…"] = f"{size - items} more"
             break
-        copied[name if type(name) is str else str(name) if type(name) in _ATOMS else type(name).__name__] = _copy(
-            item, depth - 1, items, budget
-        )
+        copied[name] = _copy(item, depth - 1, items, budget)
     return copied
 
 
@@ -88,7 +96,12 @@ def _object(value: Any, kind: type, depth: int, items: int, budget: list[int]) -
             return _array(value, items, depth, budget)
     shape = getattr(kind, "shape", None)
     if shape is not None and hasattr(kind, "dtype"):
-        return {"…": "tensor", "dtype": str(value.dtype), "shape": [int(n) for n in value.shape], "device": _device(value)}
+        return {
+            "…": "tensor",
+            "dtype": str(value.dtype),
+            "shape": [int(n) for n in value.shape],
+            "device": _device(value),
+        }
     if isinstance(value, enum.Enum):
         return str(value.name)
     fields = _fields(kind)

@@ -24,7 +24,7 @@ class _Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
     pass
 
 
-class Header(_Record, tag="H"):
+class Header(_Record, frozen=True, tag="H"):
     """First frame of every segment."""
 
     format: int
@@ -43,7 +43,7 @@ class Header(_Record, tag="H"):
     version: str = ""
 
 
-class Define(_Record, tag="D"):
+class Define(_Record, frozen=True, tag="D"):
     """Names a target once per segment; ``Open.target`` refers to ``id``."""
 
     id: int
@@ -55,7 +55,7 @@ class Define(_Record, tag="D"):
     module: str = ""
 
 
-class Tokens(_Record, tag="T"):
+class Tokens(_Record, frozen=True, tag="T"):
     """Token ids without the part that is known already.
 
     The full list is ``sequences[base][:keep] + new`` and becomes ``sequences[sequence]``, where ``sequences`` is counted
@@ -76,7 +76,7 @@ class Tokens(_Record, tag="T"):
     sequence: int = -1
 
 
-class Open(_Record, tag="O"):
+class Open(_Record, frozen=True, tag="O"):
     """A span began."""
 
     span: int
@@ -93,7 +93,7 @@ class Open(_Record, tag="O"):
     """Thread or task name, when it is not the main one."""
 
 
-class Close(_Record, tag="C"):
+class Close(_Record, frozen=True, tag="C"):
     """A span ended. ``status``: OK | ERROR | CANCELLED | TIMEOUT (INTERRUPTED is the collector's verdict)."""
 
     span: int
@@ -114,7 +114,7 @@ class Close(_Record, tag="C"):
     first_item_at: int = 0
 
 
-class Fact(_Record, tag="F"):
+class Fact(_Record, frozen=True, tag="F"):
     """Something known about a trajectory: reward, advantage, "trained in step 3".
 
     ``trace`` is empty when the writer does not know it; then ``key`` (``uid``, ``session_id``, ``output``, or ``uid``
@@ -128,7 +128,7 @@ class Fact(_Record, tag="F"):
     at: int
 
 
-class Bind(_Record, tag="B"):
+class Bind(_Record, frozen=True, tag="B"):
     """Something about the run that became known after the launch: ``mlflow`` (run id, tracking URI, experiment),
     ``wandb`` (entity, project, run id), ``tokenizer`` (path, revision, trust_remote_code), ``config``."""
 
@@ -137,7 +137,7 @@ class Bind(_Record, tag="B"):
     at: int
 
 
-class Report(_Record, tag="R"):
+class Report(_Record, frozen=True, tag="R"):
     """What happened to a target in this process: bound | shadowed | failed | refused | pending."""
 
     key: str
@@ -147,7 +147,7 @@ class Report(_Record, tag="R"):
     reason: str = ""
 
 
-class Counters(_Record, tag="N"):
+class Counters(_Record, frozen=True, tag="N"):
     """Cumulative since the process started: calls per target key, drops per reason, and gauges."""
 
     calls: dict[str, int]
@@ -156,7 +156,7 @@ class Counters(_Record, tag="N"):
     at: int
 
 
-class Seal(_Record, tag="S"):
+class Seal(_Record, frozen=True, tag="S"):
     """The last frame of a segment that was closed on purpose; ``reason``: exit | rotate | fork."""
 
     reason: str
