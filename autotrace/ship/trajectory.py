@@ -40,6 +40,14 @@ class Span:
     """The full prompt, rebuilt."""
     new_prompt_ids: list[int] | None = None
     """What this prompt adds to the trajectory's earlier tokens (tool results, user turns)."""
+    prompt_base: str | None = None
+    """The span whose prompt + response this prompt begins with; None: with none."""
+    prompt_keep: int = 0
+    """How many tokens it shares with that: ``prompt_ids == (base.prompt_ids + base.response_ids)[:prompt_keep] +
+    new_prompt_ids``."""
+    prompt_tokens: int | None = None
+    """Length of the prompt; known even where the ids stand in another span (the engine's side) or were withheld."""
+    response_tokens: int | None = None
     response_ids: list[int] | None = None
     logprobs: list[float] | None = None
     response_mask: list[int] | None = None
@@ -76,6 +84,8 @@ class Trajectory:
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """What was dropped, cut or torn in this trajectory, for people."""
+    tokenizer: str | None = None
+    """Where the tokenizer was loaded from that made the texts; None: there are none."""
 
     @property
     def root(self) -> Span:
@@ -84,6 +94,11 @@ class Trajectory:
     @property
     def status(self) -> str:
         return self.root.status
+
+    @property
+    def llm_spans(self) -> list[Span]:
+        """The agent's own LLM calls in order; the engine's spans below them have the role ``engine``."""
+        return [span for span in self.spans if span.role == "llm"]
 
     @property
     def turns(self) -> int:

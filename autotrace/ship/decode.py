@@ -1,0 +1,152 @@
+"""Token ids as text, with the tokenizer that the run used. Here and never in the rollout.
+
+``transformers`` is imported when the first trajectory with token ids comes, in the shipper only. What cannot be decoded
+costs the text, never the trajectory.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from autotrace.ship.markup import prompt_messages, response_message
+from autotrace.ship.plain import text
+from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.spool import layout
+
+_log = logging.getLogger("autotrace.ship")
+_OUTER_ROLES = ("agent", "trajectory")
+
+
+class Decoder:
+    """Adds the texts to trajectories. ``bind`` tells which tokenizer it is; before that nothing is decoded."""
+
+    def __init__(self, run_folder: str | Path) -> None:
+        self._run_folder = Path(run_folder)
+        self._binds: list[dict[str, Any]] = []
+        self._decode: Callable[[list[int]], str] | None = None
+        self._place = ""
+        self.problem: str | None = None
+        """Why there is no text, for people."""
+
+    def bind(self, value: Mapping[str, Any]) -> None:
+        """Take ``{path, revision, trust_remote_code, blob}``: where the run loaded its tokenizer from. ``blob`` names a
+        copy in the run folder, which is preferred."""
+        if dict(value) not in self._binds:
+            self._binds.append(dict(value))
+            if self._decode is None:
+                self.problem = None
+
+    def add_texts(self, trajectory: Trajectory) -> None:
+        """Fill the texts and messages of ``trajectory``. Never raises."""
+        if not any(span.prompt_ids or span.response_ids for span in trajectory.spans):
+            return
+        decode = self._loaded()
+        if decode is None:
+            if self.problem:
+                trajectory.notes.append(f"no text: {self.problem}")
+            return
+        trajectory.tokenizer = self._place
+        try:
+            known: dict[str, Span] = {}
+            for span in trajectory.spans:
+                known[span.span_id] = span
+                _texts(span, known, decode)
+            _whole_text(trajectory, decode)
+        except Exception as error:  # a token id out of range, a tokenizer's own code
+            trajectory.notes.append(f"no text: decoding failed with {type(error).__name__}")
+
+    def _loaded(self) -> Callable[[list[int]], str] | None:
+        if self._decode is not None or self.problem is not None or not self._binds:
+            return self._decode
+        problems = []
+        for bind in self._binds:
+            for place in self._places(bind):
+                try:
+                    self._decode, self._place = _load(place, bind), place
+                    return self._decode
+                except Exception as error:
+                    problems.append(f"{place}: {type(error).__name__}: {str(error).splitlines()[:1]}"[:300])
+        self.problem = "the tokenizer cannot be loaded (" + "; ".join(problems) + ")"
+        _log.warning("%s", self.problem)
+        return None
+
+    def _places(self, bind: Mapping[str, Any]) -> list[str]:
+        places = []
+        blob = bind.get("blob")
+        if isinstance(blob, str) and blob and "/" not in blob and not blob.startswith("."):
+            places.append(str(self._run_folder / layout.BLOBS / blob))
+        path = bind.get("path")
+        if isinstance(path, str) and path:
+            places.append(path)
+        return places
+
+
+def _load(place: str, bind: Mapping[str, Any]) -> Callable[[list[int]], str]:
+    """The decoding function of the tokenizer at ``place``, special tokens kept."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    local = os.path.isdir(place)
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        if local and os.path.exists(os.path.join(place, "tokenizer.json")):
+            return _load_fast(place)
+        raise
+    options: dict[str, Any] = {"trust_remote_code": bind.get("trust_remote_code") is True, "local_files_only": local}
+    if isinstance(bind.get("revision"), str) and not local:
+        options["revision"] = bind["revision"]
+    tokenizer = AutoTokenizer.from_pretrained(place, **options)
+
+    def decode(ids: list[int]) -> str:
+        return text(str(tokenizer.decode(ids, skip_special_tokens=False)))
+
+    return decode
+
+
+def _load_fast(place: str) -> Callable[[list[int]], str]:
+    """The same without ``transformers``, for tokenizers that are one ``tokenizer.json``."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(os.path.join(place, "tokenizer.json"))
+    return lambda ids: text(str(tokenizer.decode(ids, skip_special_tokens=False)))
+
+
+def _texts(span: Span, known: Mapping[str, Span], decode: Callable[[list[int]], str]) -> None:
+    """Texts of one call; what earlier calls said already is taken over, not decoded again."""
+    if span.response_ids is not None:
+        span.response_text = decode(span.response_ids)
+    if span.prompt_ids is None or span.new_prompt_ids is None:
+        return
+    span.new_prompt_text = decode(span.new_prompt_ids)
+    base = known.get(span.prompt_base or "")
+    if base is None:
+        span.prompt_text = span.new_prompt_text
+    elif (
+        base.prompt_text is not None
+        and base.response_text is not None
+        and span.prompt_keep == len(base.prompt_ids or ()) + len(base.response_ids or ())
+    ):
+        span.prompt_text = base.prompt_text + base.response_text + span.new_prompt_text
+    else:
+        span.prompt_text = decode(span.prompt_ids)
+    if span.role == "llm":
+        span.messages = prompt_messages(span.new_prompt_text)
+        if span.response_text is not None:
+            span.messages.append(response_message(span.response_text))
+
+
+def _whole_text(trajectory: Trajectory, decode: Callable[[list[int]], str]) -> None:
+    """The outermost agent call gets the first prompt and everything that followed it, as veRL's token2text has it."""
+    calls = [span for span in trajectory.llm_spans if span.prompt_ids is not None]
+    outer = next((span for role in _OUTER_ROLES for span in trajectory.spans if span.role == role), None)
+    if not calls or outer is None:
+        return
+    first, last = calls[0], calls[-1]
+    beginning = len(first.prompt_ids or ())
+    everything = [*(last.prompt_ids or ()), *(last.response_ids or ())]
+    outer.prompt_text = first.prompt_text
+    if outer.response_text is None and everything[:beginning] == first.prompt_ids:
+        outer.response_text = decode(everything[beginning:])

@@ -1,0 +1,96 @@
+"""Late facts find their trajectory: by its id, or by a key that both sides know; until then they wait in the state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from autotrace.ship.plain import plain, text
+from autotrace.ship.row import Row
+from autotrace.ship.state import State
+from autotrace.spool.records import Fact
+
+
+def _word(value: Any) -> str | None:
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    return None if value is None else text(str(value))[:1000]
+
+
+class FactBook:
+    """Facts of one run.
+
+    A key is (``uid``, ``session_id`` or ``rollout_n``[, ``output``]) or (``uid``, ``digest``), where ``digest`` is the
+    first 8 bytes (or their hex digits) of blake2b with digest_size 16 over the response as little-endian int32.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def add(self, segment: int, offset: int, fact: Fact, at_ns: int) -> list[str]:
+        """Store a fact; the trace it belongs to, if that is known by now."""
+        key = fact.key or {}
+        uid, output = _word(key.get("uid")), _word(key.get("output"))
+        session = _word(key.get("session_id", key.get("rollout_n")))
+        digest = (_word(key.get("digest")) or "")[:16] or None
+        trace_id: str | None = fact.trace.hex() if len(fact.trace) == 16 else None
+        if trace_id is None:
+            trace_id = self._search(uid, session, digest, at_ns)
+        self._state.db.execute(
+            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (segment, offset, trace_id, uid, session, digest, output, text(fact.name)[:250] or "fact",
+             msgspec.msgpack.encode(_stored(plain(fact.value))), at_ns),
+        )  # fmt: skip
+        return [] if trace_id is None else [trace_id]
+
+    def _search(self, uid: str | None, session: str | None, digest: str | None, at_ns: int) -> str | None:
+        """The latest trajectory of that key which had begun when the fact was said."""
+        if uid is None:
+            return None
+        if digest is not None:
+            sql = "SELECT trace_id, start_ns FROM digests JOIN traces USING (trace_id) WHERE digest = ? AND uid = ?"
+            values: tuple[Any, ...] = (digest, uid)
+        elif session is not None:
+            sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ? AND session = ?"
+            values = (uid, session)
+        else:
+            sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ?"
+            values = (uid,)
+        found = self._state.db.execute(sql, values).fetchall()
+        if session is None and digest is None and len(found) != 1:
+            return None  # the uid alone names a group
+        found.sort(key=lambda row: row["start_ns"] or 0)
+        begun = [row for row in found if (row["start_ns"] or 0) <= at_ns]
+        chosen = begun[-1:] or found[:1]
+        return chosen[0]["trace_id"] if chosen else None
+
+    def arrived(self, row: Row) -> None:
+        """A root began: facts that were read before it and mean it are its own."""
+        if row.uid is not None and row.session is not None:
+            self._state.db.execute(
+                "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND uid = ? AND session = ? AND digest IS NULL",
+                (row.trace_id, row.uid, row.session),
+            )
+
+    def digested(self, row: Row) -> bool:
+        """The responses of a trace are known: facts that name it by digest are its own; True when there are any."""
+        if row.uid is None:
+            return False
+        cursor = self._state.db.execute(
+            "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND uid = ? AND digest IN "
+            "(SELECT digest FROM digests WHERE trace_id = ?)",
+            (row.trace_id, row.uid, row.trace_id),
+        )
+        return cursor.rowcount > 0
+
+    def waiting(self) -> int:
+        """Facts whose trajectory is not known."""
+        return self._state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
+
+
+def _stored(value: Any) -> Any:
+    """Whole numbers that msgpack cannot hold become text."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        return str(value)
+    return value

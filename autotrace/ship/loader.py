@@ -1,0 +1,108 @@
+"""One trajectory from the spool: finds its records through the state, assembles them, adds what is known about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from autotrace.ship.assembly import Assembly, Origin
+from autotrace.ship.plain import plain
+from autotrace.ship.row import number
+from autotrace.ship.state import State
+from autotrace.ship.trajectory import Trajectory
+from autotrace.spool.reader import SegmentFile, opened, records_at
+from autotrace.spool.records import Close, Header, Open
+from autotrace.spool.run import RunInfo
+
+
+class Loader:
+    """Assembles traces of one run. Reads the state and the segments, writes neither."""
+
+    def __init__(self, state: State, run_folder: str | Path, info: RunInfo) -> None:
+        self._state = state
+        self._run_folder = run_folder
+        self._info = info
+
+    def load(self, trace_id: str, *, final: bool = False) -> Trajectory | None:
+        """The trace as far as it was recorded; None when nothing of it is left in the segments.
+
+        ``final``: calls still open count as interrupted even in living processes.
+        """
+        assembly = Assembly(trace_id)
+        for id, offsets in self._in_order(self._state.places(trace_id)):
+            name, origin = id
+            try:
+                with opened(self._run_folder, name) as fd:
+                    for located in records_at(fd, offsets):
+                        record = located.record
+                        if isinstance(record, (Open, Close)) and record.trace.hex() == trace_id:
+                            assembly.add(origin, record)
+            except OSError:
+                assembly.notes[f"the segment {name} cannot be read any more"] = None
+        trajectory = assembly.finish(self._info.run_id, self.ended, final)
+        if trajectory is not None:
+            self._describe(trajectory)
+        return trajectory
+
+    def _in_order(self, places: dict[int, list[int]]) -> list[tuple[tuple[str, Origin], list[int]]]:
+        found = []
+        for segment, offsets in places.items():
+            row = self._state.db.execute("SELECT name, header FROM segments WHERE id = ?", (segment,)).fetchone()
+            if row is None or row["header"] is None:
+                continue
+            file = SegmentFile(row["name"], 0, 0)
+            header = msgspec.msgpack.decode(row["header"], type=Header)
+            targets = {
+                define["id"]: (define["key"], define["name"], define["role"])
+                for define in self._state.db.execute("SELECT * FROM defines WHERE segment = ?", (segment,))
+            }
+            origin = Origin(file.process, header, targets, anchor(self._state, file.process, header))
+            found.append(((file.process, file.sequence), ((row["name"], origin), offsets)))
+        return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
+
+    def ended(self, process: str) -> int | None:
+        """When the last record of a process was written, if the process lives no more."""
+        row = self._state.db.execute(
+            "SELECT last_ns FROM processes WHERE process = ? AND ended IS NOT NULL", (process,)
+        ).fetchone()
+        return None if row is None else int(row[0])
+
+    def _describe(self, trajectory: Trajectory) -> None:
+        attributes = trajectory.attributes
+        config = self._state.metas("config:")
+        for name, given in (("project_name", self._info.project), ("experiment_name", self._info.experiment)):
+            if given:
+                attributes[name] = given
+            elif attributes.get(name) is None and name in config:
+                attributes[name] = config[name]
+        attributes["run_id"] = self._info.run_id
+        row = self._state.db.execute("SELECT attempt FROM traces WHERE trace_id = ?", (trajectory.trace_id,)).fetchone()
+        if trajectory.root.role == "trajectory":
+            attributes["attempt"] = 1 if row is None else row["attempt"]
+        trajectory.facts = facts_of(self._state, trajectory.trace_id)
+
+
+def facts_of(state: State, trace_id: str) -> dict[str, Any]:
+    """What became known about a trace by name, the latest word last; ``name.1`` for its second output."""
+    facts: dict[str, Any] = {}
+    for row in state.db.execute(
+        "SELECT name, value, output FROM facts WHERE trace_id = ? ORDER BY at_ns, segment, offset", (trace_id,)
+    ):
+        name = row["name"] if row["output"] in (None, "0") else f"{row['name']}.{row['output']}"
+        facts[name] = plain(msgspec.msgpack.decode(row["value"]))
+    reward = facts.get("reward")
+    if isinstance(reward, dict) and number(reward.get("score")) is not None:  # what veRL's reward functions may return
+        facts["reward"] = reward["score"]
+        rest = {name: value for name, value in reward.items() if name != "score"}
+        if rest and "reward_extra_info" not in facts:
+            facts["reward_extra_info"] = rest
+    return facts
+
+
+def anchor(state: State, process: str, header: Header) -> int:
+    """Nanoseconds from a segment's monotonic clock to the wall clock: one for all processes of a boot."""
+    key = f"anchor:{header.boot_id or process}"
+    known = state.meta(key)
+    return header.wall_ns - header.mono_ns if known is None else int(known)

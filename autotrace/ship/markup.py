@@ -1,0 +1,80 @@
+"""Decoded prompts as role/content messages: chat templates leave markup that tells who spoke."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Markup:
+    """How one family of chat templates writes a message: ``begin`` matches up to the content and names the ``role``."""
+
+    begin: re.Pattern[str]
+    end: str
+
+
+MARKUPS = (
+    Markup(re.compile(r"<\|im_start\|>(?P<role>[^\n<]*)\n?"), "<|im_end|>"),  # ChatML: Qwen and many others
+    Markup(re.compile(r"<\|start_header_id\|>(?P<role>[^<]*)<\|end_header_id\|>\n*"), "<|eot_id|>"),  # Llama 3
+)
+_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+_ANSWER = re.compile(r"\A\s*<tool_response>\s*(.*?)\s*</tool_response>\s*\Z", re.DOTALL)
+_ANSWERS = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
+
+Message = dict[str, Any]
+
+
+def prompt_messages(text: str, fallback: str = "user") -> list[Message]:
+    """The messages of a prompt (or of what a turn adds to it); one of role ``fallback`` where no markup is known."""
+    for markup in MARKUPS:
+        parts = list(markup.begin.finditer(text))
+        if not parts:
+            continue
+        messages: list[Message] = []
+        for part, following in zip(parts, [*parts[1:], None], strict=True):
+            content = text[part.end() : following.start() if following else len(text)]
+            content = content.split(markup.end, 1)[0]
+            if following is None and not content.strip():
+                break  # the template's invitation to answer
+            messages.extend(_spoken(part["role"].strip() or fallback, content))
+        return messages
+    return [{"role": fallback, "content": text}] if text.strip() else []
+
+
+def response_message(text: str) -> Message:
+    """What the model said, with the calls of tools told apart where they are written as ``<tool_call>{...}</tool_call>``."""
+    for markup in MARKUPS:
+        text = text.split(markup.end, 1)[0]
+    return _spoken("assistant", text)[0]
+
+
+def _spoken(role: str, content: str) -> list[Message]:
+    if _ANSWER.match(content):
+        return [{"role": "tool", "content": answer} for answer in _ANSWERS.findall(content)]
+    if role != "assistant":
+        return [{"role": role, "content": content.strip("\n")}]
+    calls = []
+    for number, found in enumerate(_CALL.findall(content)):
+        call = _call(found, number)
+        if call is None:
+            return [{"role": role, "content": content.strip("\n")}]
+        calls.append(call)
+    message: Message = {"role": role, "content": _CALL.sub("", content).strip("\n") if calls else content.strip("\n")}
+    if calls:
+        message["tool_calls"] = calls
+    return [message]
+
+
+def _call(found: str, number: int) -> Message | None:
+    try:
+        call = json.loads(found)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        return None
+    arguments = call.get("arguments", {})
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {"id": f"call_{number}", "type": "function", "function": {"name": call["name"], "arguments": text}}

@@ -1,0 +1,120 @@
+"""One line about a trace: what ``autotrace ls`` shows, kept in the state so that no segment must be read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class Row(msgspec.Struct):
+    """One trace. Fields of a trajectory's identity are those of veRL; None where the trace has none."""
+
+    trace_id: str
+    name: str = ""
+    """Name of the root span; empty until the root was seen."""
+    role: str = ""
+    """Role of the root: ``trajectory``, or what a trace without a trajectory begins with (``trainer``)."""
+    status: str = "OPEN"
+    step: int | None = None
+    sample_index: str | None = None
+    """Text: a dataset's index may be a number or a uuid."""
+    rollout_n: int | None = None
+    validate: bool | None = None
+    uid: str | None = None
+    session: str | None = None
+    """``session_id`` of veRL's V1 path, else ``rollout_n``, as text: with ``uid`` the key of late facts."""
+    data_source: str | None = None
+    experiment_name: str | None = None
+    project_name: str | None = None
+    attempt: int = 1
+    """1, or 2 when the same (uid, session) began once more, and so on."""
+    start_ns: int | None = None
+    end_ns: int | None = None
+    turns: int = 0
+    tool_calls: int = 0
+    spans: int = 0
+    prompt_tokens: int | None = None
+    """Tokens of the first prompt."""
+    response_tokens: int | None = None
+    """Tokens generated over all turns."""
+    reward: float | None = None
+    error: str | None = None
+    """``Type: message`` of the root, or of the first span that failed."""
+    facts: str = "{}"
+    """JSON object of all facts."""
+    attributes: str = "{}"
+    """JSON object of the root's attributes."""
+    complete: bool = False
+    version: int = 0
+    """Counts up whenever something new became known of a complete trace."""
+
+    @property
+    def duration_ns(self) -> int | None:
+        """Nanoseconds, None while open."""
+        return None if self.end_ns is None or self.start_ns is None else self.end_ns - self.start_ns
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Row:
+        """From a row of the state."""
+        known = {name: found[name] for name in COLUMNS}
+        for name, kind in COLUMNS.items():
+            if kind == "bool" and known[name] is not None:
+                known[name] = bool(known[name])
+        return cls(**known)
+
+    def values(self) -> tuple[Any, ...]:
+        """In the order of ``COLUMNS``."""
+        return tuple(getattr(self, name) for name in COLUMNS)
+
+
+def _kind(annotation: str) -> str:
+    return annotation.removesuffix(" | None")
+
+
+COLUMNS: dict[str, str] = {name: _kind(kind) for name, kind in Row.__annotations__.items()}
+"""Field -> type name, in order."""
+
+
+def integer(value: Any) -> int | None:
+    """``value`` as a whole number that SQLite can hold, if it is one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = int(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+def number(value: Any) -> float | None:
+    """``value`` as a float, if it is a number."""
+    if isinstance(value, (bool, int, float)):
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    return None
+
+
+def identity(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that a root's attributes tell."""
+
+    def word(name: str) -> str | None:
+        value = attributes.get(name)
+        return None if value is None or isinstance(value, (dict, list)) else str(value)[:1000]
+
+    session = attributes.get("session_id", attributes.get("rollout_n"))
+    validate = attributes.get("validate")
+    return {
+        "step": integer(attributes.get("step")),
+        "sample_index": word("sample_index"),
+        "rollout_n": integer(attributes.get("rollout_n", attributes.get("session_id"))),
+        "validate": validate if isinstance(validate, bool) else None,
+        "uid": word("uid"),
+        "session": None if session is None else str(session)[:1000],
+        "data_source": word("data_source"),
+        "experiment_name": word("experiment_name"),
+        "project_name": word("project_name"),
+    }

@@ -1,0 +1,224 @@
+"""Reading segments back: which files there are, what stands in them, who still writes. Trusts no file and no record.
+
+Nothing is held open between two reads (a run may have hundreds of writers). A symbolic link, a directory or a pipe
+in the spool folder is passed over; a record that does not validate is counted and skipped, never raised.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from autotrace.spool import layout
+from autotrace.spool.records import FORMAT, MAGIC, MAX_FRAME, Header, Record, Seal
+from autotrace.spool.segment import PREFIX_SIZE, Torn, read_frames
+
+_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # NONBLOCK: opening a pipe must not wait
+
+
+class Undecodable(Exception):
+    """The payload is no record; the message says why in two words."""
+
+
+def decode(payload: bytes) -> Record:
+    """The record in ``payload``. Raises ``Undecodable`` for anything hostile, damaged or of a kind not known here."""
+    try:
+        return _decoder.decode(payload)
+    except msgspec.ValidationError as error:
+        raise Undecodable("unknown kind" if str(error).endswith("`$[0]`") else "invalid record") from None
+    except (msgspec.DecodeError, RecursionError, ValueError, OverflowError, MemoryError):
+        raise Undecodable("not decodable") from None
+
+
+@dataclass(frozen=True)
+class Located:
+    """A record and the offset of its frame in the segment."""
+
+    offset: int
+    record: Record
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """What a directory listing tells of a segment."""
+
+    name: str
+    size: int
+    changed_ns: int
+
+    @property
+    def process(self) -> str:
+        """The series of segments it belongs to: one process, ``HOST-PID-RAND``."""
+        return self.name.removesuffix(layout.SEGMENT_SUFFIX).rsplit("-", 1)[0]
+
+    @property
+    def sequence(self) -> int:
+        """Place in the series; -1 when the name tells none."""
+        last = self.name.removesuffix(layout.SEGMENT_SUFFIX).rsplit("-", 1)[-1]
+        return int(last) if last.isdecimal() and len(last) < 10 else -1
+
+
+def segments(run_folder: str | Path) -> list[SegmentFile]:
+    """The segment files of a run, by name; only regular files."""
+    found = []
+    try:
+        entries = list(os.scandir(layout.spool_of(str(run_folder))))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    for entry in entries:
+        if not entry.name.endswith(layout.SEGMENT_SUFFIX):
+            continue
+        try:
+            info = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if stat.S_ISREG(info.st_mode):
+            found.append(SegmentFile(entry.name, info.st_size, info.st_mtime_ns))
+    return sorted(found, key=lambda file: (file.process, file.sequence))
+
+
+@contextmanager
+def opened(run_folder: str | Path, name: str) -> Iterator[int]:
+    """A descriptor of the segment ``name``. Raises ``OSError`` when it is gone or no regular file."""
+    fd = os.open(os.path.join(layout.spool_of(str(run_folder)), name), _FLAGS)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(f"{name} is no regular file")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def writer_alive(run_folder: str | Path, name: str) -> bool:
+    """Whether the process that writes segment ``name`` lives: it holds the file's lock until it dies.
+
+    Call it for segments that have a header only: the writer takes its lock just before that.
+    """
+    try:
+        with opened(run_folder, name) as fd:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+    except OSError:
+        return False
+
+
+def size_of(run_folder: str | Path, name: str) -> int:
+    """Bytes in segment ``name`` now; -1 when it is gone."""
+    try:
+        return os.lstat(os.path.join(layout.spool_of(str(run_folder)), name)).st_size
+    except OSError:
+        return -1
+
+
+class SegmentReader:
+    """Follows one segment from ``offset`` on; see ``read``."""
+
+    def __init__(self, run_folder: str | Path, name: str, offset: int = 0, header: Header | None = None) -> None:
+        self.run_folder = run_folder
+        self.name = name
+        self.offset = offset
+        """Everything before it was handed out."""
+        self.header = header
+        self.sealed: str | None = None
+        """The seal's reason once it was seen."""
+        self.incomplete: Torn | None = None
+        """Why the last ``read`` stopped before the end of the file: still being written, or torn."""
+        self.unusable: str | None = None
+        """Why this file is no segment of ours; nothing more is read from it."""
+        self.tried = -1
+        """Size of the file at the last ``read``."""
+        self.skipped: Counter[str] = Counter()
+        """Records passed over since this object was made, by reason."""
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more is to be read from it."""
+        return self.unusable is not None or self.sealed is not None
+
+    def read(self, limit: int = 16 << 20) -> list[Located]:
+        """The complete records that came since the last call, about ``limit`` bytes at most. Raises ``OSError``."""
+        if self.finished:
+            return []
+        self.incomplete = None
+        with opened(self.run_folder, self.name) as fd:
+            size = self.tried = os.fstat(fd).st_size
+            if size < self.offset:  # the writer cut a half-written batch off again (full disk)
+                self.offset = _boundary(fd, size)
+            try:
+                return self._records(fd, limit)
+            except Torn as torn:
+                if torn.damaged and self.offset > len(MAGIC) and (aligned := _boundary(fd, torn.offset)) != torn.offset:
+                    self.offset = aligned  # cut off and grown again between two reads: our offset is no boundary
+                else:
+                    self.incomplete = torn
+                return []
+
+    def _records(self, fd: int, limit: int) -> list[Located]:
+        found: list[Located] = []
+        try:
+            for frame in read_frames(fd, self.offset, limit):
+                self.offset = frame.end
+                try:
+                    record = decode(frame.payload)
+                except Undecodable as why:
+                    self.skipped[str(why)] += 1
+                    if self.header is None:
+                        self.unusable = f"its first record is {why}"
+                        return []
+                    continue
+                if self.header is None:
+                    if not isinstance(record, Header) or record.format != FORMAT:
+                        self.unusable = f"it does not begin with a header of format {FORMAT}"
+                        return []
+                    self.header = record
+                found.append(Located(frame.offset, record))
+                if isinstance(record, Seal):
+                    self.sealed = record.reason
+                    break
+        except Torn as torn:
+            if not found:
+                raise
+            self.incomplete = torn
+        return found
+
+
+def _boundary(fd: int, limit: int) -> int:
+    """The last frame boundary at or before ``limit``, counted from the beginning of the file."""
+    last = 0
+    try:
+        for frame in read_frames(fd):
+            if frame.offset > limit:
+                break
+            last = frame.offset if frame.end > limit else frame.end
+    except Torn:
+        pass
+    return last
+
+
+def records_at(fd: int, offsets: Sequence[int]) -> Iterator[Located]:
+    """The records whose frames begin at ``offsets``; what no longer stands there intact is left out."""
+    for offset in offsets:
+        prefix = os.pread(fd, PREFIX_SIZE, offset)
+        if len(prefix) < PREFIX_SIZE:
+            continue
+        length, checksum = int.from_bytes(prefix[:4], "little"), int.from_bytes(prefix[4:], "little")
+        if length > MAX_FRAME:
+            continue
+        payload = os.pread(fd, length, offset + PREFIX_SIZE)
+        if len(payload) < length or zlib.crc32(payload) != checksum:
+            continue
+        with suppress(Undecodable):
+            yield Located(offset, decode(payload))
