@@ -1,0 +1,216 @@
+"""What every backend is shown of a trajectory: messages, token usage, and long lists as text.
+
+Three rules keep what is sent small and comparable. A token goes out once: with the LLM turn that read or wrote it. A
+turn shows what is new, the root the whole text. No long list of numbers: interfaces show it as noise, and one of them
+compares it leaf by leaf.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from autotrace.ship.plain import text
+from autotrace.ship.trajectory import Span, Trajectory
+
+TOKEN_ROLES = ("llm", "engine")
+"""Roles of spans that are one request to the model; an engine span repeats the tokens of the LLM call above it."""
+LONG_LIST = 32
+"""A longer list of numbers becomes text."""
+MAX_DEPTH = 32
+
+_DATA_URI = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]{0,100};base64,[A-Za-z0-9+/=\s]{200,}")
+
+
+def packed(numbers: Iterable[int]) -> str:
+    """Integers as decimal text with blanks between: what ``unpacked`` reads, and nothing takes for base64."""
+    return " ".join(map(str, numbers))
+
+
+def unpacked(words: str) -> list[int]:
+    """Inverse of ``packed``."""
+    return [int(word) for word in words.split()]
+
+
+def packed_floats(numbers: Iterable[float]) -> str:
+    """Log probabilities as text, six significant digits (they were recorded as float32)."""
+    return " ".join(f"{number:.6g}" for number in numbers)
+
+
+def runs(mask: Iterable[int]) -> str:
+    """A mask as run lengths: ``[1, 1, 1, 0, 0]`` is ``3x1 2x0``."""
+    return " ".join(f"{sum(1 for _ in group)}x{value}" for value, group in groupby(mask))
+
+
+def plain(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """``value`` as JSON that every backend can store and show.
+
+    NaN and infinities become null (one stored NaN makes W&B's SQLite server fail on later queries), integers beyond
+    64 bits text, long lists of numbers text, inline images their type and size. Lone surrogates are replaced.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if -(1 << 63) <= value < 1 << 63 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return _without_images(text(value))
+    if isinstance(value, (bytes, bytearray)):
+        return f"{len(value)} bytes"
+    if depth <= 0:
+        return "…"
+    if isinstance(value, Mapping):
+        return {text(str(name)): plain(item, depth - 1) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return _listed(list(value), depth)
+    return text(str(value))
+
+
+def _listed(values: list[Any], depth: int) -> Any:
+    if len(values) > LONG_LIST and all(type(item) is int for item in values):
+        return packed(values)
+    if len(values) > LONG_LIST and all(type(item) in (int, float) for item in values):
+        return packed_floats(values)
+    return [plain(item, depth - 1) for item in values]
+
+
+def _without_images(value: str) -> str:
+    if ";base64," not in value:
+        return value
+    return _DATA_URI.sub(lambda found: f"<{found[1] or 'data'}, {len(found[0]) * 3 // 4000} kB>", value)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One LLM call as people read it."""
+
+    messages: list[dict[str, Any]]
+    """What was new to the model in this turn; empty when no text is known."""
+    reply: dict[str, Any] | None
+    """The assistant's message, None when no text is known."""
+
+
+def turn(span: Span) -> Turn:
+    """Messages of an LLM call: the ones that could be told, else the decoded text under the role ``user``."""
+    messages = [plain(message) for message in span.messages or []]
+    reply: dict[str, Any] | None = None
+    if messages and messages[-1].get("role") == "assistant":
+        reply = messages.pop()
+    new = span.new_prompt_text if span.new_prompt_text is not None else span.prompt_text
+    if not messages and new is not None:
+        messages = [{"role": "user", "content": plain(new)}]
+    if reply is None and span.response_text is not None:
+        reply = {"role": "assistant", "content": plain(span.response_text)}
+    return Turn(messages, reply)
+
+
+def usage(span: Span) -> tuple[int, int] | None:
+    """``(prompt tokens, completion tokens)`` of one LLM call, if either is known."""
+    if span.prompt_ids is None and span.response_ids is None:
+        return None
+    return len(span.prompt_ids or ()), len(span.response_ids or ())
+
+
+def total_usage(trajectory: Trajectory) -> tuple[int, int] | None:
+    """Sum over the LLM calls; a prompt that is repeated in every turn counts every time, as the engine read it."""
+    known = [pair for span in trajectory.spans if span.role == "llm" and (pair := usage(span))]
+    return (sum(pair[0] for pair in known), sum(pair[1] for pair in known)) if known else None
+
+
+def model_name(trajectory: Trajectory, span: Span | None = None) -> str:
+    """Name of the model, or ``policy``: in training the weights have a version, not a name."""
+    sources: list[Mapping[str, Any]] = [trajectory.attributes]
+    if span is not None:
+        sources = [span.attributes, span.inputs, *sources]
+    for source in sources:
+        for name in ("model", "model_name"):
+            if isinstance(source.get(name), str) and source[name]:
+                return text(source[name])
+    return "policy"
+
+
+def tokens(trajectory: Trajectory, span: Span) -> dict[str, str]:
+    """Token fields to show with ``span``, as text: those of an LLM turn, or of the root if no turn has any."""
+    if span.role == "llm":
+        return _tokens(span)
+    turns_have = any(other.role == "llm" and other.response_ids is not None for other in trajectory.spans)
+    if turns_have or span is not trajectory.root:
+        return {}
+    holder = next((other for other in trajectory.spans if other.response_ids is not None), None)
+    return {} if holder is None else _tokens(holder)
+
+
+def _tokens(span: Span) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    if span.new_prompt_ids is not None:
+        fields["new_prompt_ids"] = packed(span.new_prompt_ids)
+    elif span.prompt_ids is not None:
+        fields["prompt_ids"] = packed(span.prompt_ids)
+    if span.response_ids is not None:
+        fields["response_ids"] = packed(span.response_ids)
+    if span.logprobs is not None:
+        fields["response_logprobs"] = packed_floats(span.logprobs)
+    return fields
+
+
+def whole(trajectory: Trajectory) -> dict[str, str]:
+    """``prompt_text``, ``response_text`` and ``response_mask`` of the whole trajectory, under veRL's names."""
+    fields: dict[str, str] = {}
+    for span in trajectory.spans:
+        if span.role in TOKEN_ROLES:
+            continue
+        if span.prompt_text is not None:
+            fields.setdefault("prompt_text", plain(span.prompt_text))
+        if span.response_text is not None:
+            fields.setdefault("response_text", plain(span.response_text))
+        if span.response_mask is not None:
+            fields.setdefault("response_mask", runs(span.response_mask))
+    return fields
+
+
+def failure(span: Span) -> str | None:
+    """Why ``span`` did not end well, in one line, or None."""
+    if span.error is not None:
+        return text(f"{span.error[0]}: {span.error[1]}")
+    if span.status in ("OK", "OPEN"):
+        return None
+    return {
+        "CANCELLED": "CANCELLED: the call was cancelled",
+        "TIMEOUT": "TIMEOUT: the call ran into a time limit",
+        "INTERRUPTED": "INTERRUPTED: its process died while the call was open",
+    }.get(span.status, span.status)
+
+
+def end_of(trajectory: Trajectory, span: Span) -> int:
+    """End of ``span``, or, for one that never ended, the last moment known of the trajectory (nanoseconds)."""
+    if span.end_ns is not None:
+        return span.end_ns
+    last = max([span.start_ns, *(other.end_ns or other.start_ns for other in trajectory.spans)])
+    return max(last, span.start_ns)
+
+
+def group_of(attributes: Mapping[str, Any]) -> str | None:
+    """Name of the GRPO group: the n rollouts of one prompt in one step share it; None when the prompt is not known."""
+    prompt = attributes.get("uid", attributes.get("sample_index"))
+    if prompt is None:
+        return None
+    words: Sequence[Any] = [attributes.get("experiment_name"), attributes.get("step"), prompt]
+    return text("/".join(str(word) for word in words if word is not None))
+
+
+def title(trajectory: Trajectory) -> str:
+    """``step 3 · sample 17 · rollout 2``, as far as it is known; else the root's name."""
+    known = trajectory.attributes
+    words = [
+        f"{word} {known[name]}"
+        for word, name in (("step", "step"), ("sample", "sample_index"), ("rollout", "rollout_n"))
+        if known.get(name) is not None
+    ]
+    if not words:
+        return text(trajectory.root.name)
+    return text(" · ".join([*words, "validation"] if known.get("validate") is True else words))

@@ -1,0 +1,191 @@
+"""A trajectory as Weave calls.
+
+Ids follow from ours, so that whatever is sent twice replaces itself: the trace id written as a UUID is the id of the
+trace and of the root call (Weave's pages rely on the two being equal); the call of any other span is the UUID made of
+the first half of the trace id and the span id. The server's table is keyed by (project, ``started_at``, id): a
+span's start must never change between two deliveries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+from uuid import UUID
+
+from autotrace.ship.plain import text
+from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.sinks import payload
+from autotrace.sinks.weave.limits import no_base64
+
+OP_NAME = 128
+DISPLAY_NAME = 1_024
+ATTRIBUTES_OF_OURS = "autotrace_"
+RESERVED = frozenset({"weave", "python", "os"})
+"""Attribute names W&B's client fills."""
+
+
+def trace_uuid(trace_id: str) -> str:
+    """The Weave id of a trace and of its root call."""
+    return str(UUID(trace_id))
+
+
+def call_uuid(trajectory: Trajectory, span_id: str) -> str:
+    """The Weave id of the call for ``span_id``."""
+    root = trajectory.root
+    if root.parent_id is None and span_id == root.span_id:
+        return trace_uuid(trajectory.trace_id)
+    return str(UUID(trajectory.trace_id[:16] + span_id))
+
+
+def feedback_uuid(trace_id: str, name: str) -> str:
+    """The id of the feedback for the fact ``name``: the same in every process and at every attempt."""
+    return str(UUID(bytes=hashlib.sha256(f"{trace_id}/{name}".encode()).digest()[:16]))
+
+
+def object_name(name: str) -> str:
+    """``name`` in the characters and the length that Weave allows for ops and objects."""
+    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)[:OP_NAME] or "unnamed"
+
+
+def timestamp(ns: int) -> str:
+    """ISO 8601 in UTC with microseconds; always the same text for the same ``ns``."""
+    seconds, rest = divmod(ns, 1_000_000_000)
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S") + f".{rest // 1000:06d}Z"
+
+
+def call_of(trajectory: Trajectory, span: Span, project_id: str, run: str | None) -> dict[str, Any]:
+    """The call for ``span``, without ``op_name`` and without facts.
+
+    ``run``: ``entity/project/run_id`` of the W&B run the trainer logs to, if it is known.
+    """
+    root = span is trajectory.root
+    known = {other.span_id for other in trajectory.spans}
+    error = payload.failure(span)
+    inputs, output = _content(trajectory, span)
+    call: dict[str, Any] = {
+        "project_id": project_id,
+        "id": call_uuid(trajectory, span.span_id),
+        "trace_id": trace_uuid(trajectory.trace_id),
+        "parent_id": call_uuid(trajectory, span.parent_id) if span.parent_id in known and span.parent_id else None,
+        "started_at": timestamp(span.start_ns),
+        "ended_at": timestamp(payload.end_of(trajectory, span)),
+        "attributes": _attributes(trajectory, span),
+        "inputs": inputs,
+        "output": output,
+        "summary": _summary(trajectory, span, error is not None),
+        "exception": _exception(span, error),
+    }
+    if root:
+        call["display_name"] = payload.title(trajectory)[:DISPLAY_NAME]
+    group = payload.group_of(trajectory.attributes)
+    if group is not None:
+        call["thread_id"] = group
+        call["turn_id"] = call["trace_id"]
+    step = trajectory.attributes.get("step")
+    if run is not None:
+        call["wb_run_id"] = run
+        if isinstance(step, int) and not isinstance(step, bool) and step >= 0:
+            call["wb_run_step"] = step
+    for part in ("inputs", "output", "attributes"):
+        call[part] = no_base64(call[part])
+    return call
+
+
+def add_facts(call: dict[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The root call with what is known of the trajectory: ``output.reward``, ``output.facts``, ``summary.reward``."""
+    if not facts:
+        return call
+    plain = payload.plain(dict(facts))
+    output = call["output"] if isinstance(call["output"], dict) else {"result": call["output"]}
+    summary = dict(call["summary"])
+    output = {**output, "facts": plain}
+    if "reward" in plain:
+        output["reward"] = summary["reward"] = plain["reward"]
+    return {**call, "output": output, "summary": summary}
+
+
+def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
+    """Flat, as a dot in a key is a path to Weave. The trajectory's identity is on every call, under veRL's names."""
+    found: dict[str, Any] = {}
+    for source in (span.attributes, trajectory.attributes):
+        for name, value in source.items():
+            key = text(str(name)).replace(".", "_")
+            found[f"{ATTRIBUTES_OF_OURS}{key}" if key in RESERVED else key] = payload.plain(value)
+    found.setdefault("run_id", trajectory.run_id)
+    found["role"] = span.role
+    found["target"] = span.key
+    found["status"] = span.status
+    found["host"], found["pid"] = span.host, span.pid
+    if span.items:
+        found["items"] = span.items
+    if span.first_item_ns:
+        found["seconds_to_first_item"] = round((span.first_item_ns - span.start_ns) / 1e9, 6)
+    if span is trajectory.root and trajectory.notes:
+        found["notes"] = payload.plain(trajectory.notes)
+    return found
+
+
+def _content(trajectory: Trajectory, span: Span) -> tuple[dict[str, Any], Any]:
+    inputs = payload.plain(span.inputs)
+    result = payload.plain(span.output)
+    if span.role == "llm":
+        return _chat(trajectory, span, inputs, result)
+    if span is not trajectory.root:
+        return inputs, result
+    output = dict(result) if isinstance(result, dict) else {} if result is None else {"result": result}
+    output |= payload.whole(trajectory)
+    output |= payload.tokens(trajectory, span)
+    return inputs, output
+
+
+def _chat(trajectory: Trajectory, span: Span, inputs: dict[str, Any], result: Any) -> tuple[dict[str, Any], Any]:
+    """The shape of an OpenAI chat completion, which Weave's pages show as a conversation."""
+    turn = payload.turn(span)
+    model = payload.model_name(trajectory, span)
+    fields = payload.tokens(trajectory, span)
+    inputs = {"model": model, **inputs}
+    if turn.messages:
+        inputs["messages"] = turn.messages
+    inputs |= {name: fields.pop(name) for name in ("new_prompt_ids", "prompt_ids") if name in fields}
+    output: dict[str, Any] = {}
+    if turn.reply is not None:
+        stop = span.attributes.get("stop_reason") or span.attributes.get("finish_reason")
+        choice = {"index": 0, "message": turn.reply, "finish_reason": payload.plain(stop)}
+        output = {"object": "chat.completion", "model": model, "choices": [choice]}
+    counts = payload.usage(span)
+    if counts is not None:
+        output["usage"] = _counts(counts)
+    output |= fields
+    if result is not None:
+        output["result"] = result
+    return inputs, output or None
+
+
+def _counts(usage: tuple[int, int]) -> dict[str, int]:
+    return {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
+
+
+def _summary(trajectory: Trajectory, span: Span, failed: bool) -> dict[str, Any]:
+    """Weave adds nothing up: the root carries the totals."""
+    if span is trajectory.root:
+        bad = sum(payload.failure(other) is not None for other in trajectory.spans)
+        summary: dict[str, Any] = {"status_counts": {"success": len(trajectory.spans) - bad, "error": bad}}
+        summary["turns"] = trajectory.turns
+        usage, requests = payload.total_usage(trajectory), trajectory.turns
+    else:
+        summary = {"status_counts": {"success": int(not failed), "error": int(failed)}}
+        usage, requests = (payload.usage(span), 1) if span.role == "llm" else (None, 0)
+    if usage is not None:
+        model = payload.model_name(trajectory, span)
+        summary["usage"] = {model: {**_counts(usage), "requests": requests}}
+    return summary
+
+
+def _exception(span: Span, error: str | None) -> str | None:
+    if error is None:
+        return None
+    stack = text(span.error[2]) if span.error is not None else ""
+    return f"{error}\n\n{stack}" if stack else error

@@ -1,0 +1,148 @@
+"""One connection to W&B: requests with our key, answers as values or as the protocol's errors.
+
+Nothing that may hold prompts or keys gets into a message: of an error's body only the server's own reason is kept, and
+never the values that a validation error repeats.
+"""
+
+from __future__ import annotations
+
+import time
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+import msgspec
+
+from autotrace import __version__
+from autotrace.sinks.protocol import Refused, Unavailable
+from autotrace.sinks.weave.login import Login
+
+TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+WAIT = frozenset({408, 425, 429})
+"""Client errors that mean "later"; so do all server errors."""
+
+
+class Declined(Exception):
+    """The server answered 4xx to this request, for a reason that lies in what was sent."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(f"{status} {reason}".strip())
+        self.status = status
+
+
+class Connection:
+    """HTTP to the trace server and to W&B's GraphQL. Opens nothing before the first request."""
+
+    def __init__(self, login: Login) -> None:
+        self.login = login
+        self._client: httpx.Client | None = None
+
+    def post(self, path: str, body: bytes) -> Any:
+        """JSON to the trace server; the decoded answer. Raises ``Declined``, ``Refused`` or ``Unavailable``."""
+        return self._send(self.login.trace_url + path, content=body, headers={"content-type": "application/json"})
+
+    def upload(self, path: str, project_id: str, name: str, content: bytes) -> Any:
+        """A file to the trace server, as multipart form; the decoded answer."""
+        files = {"file": (name, content, "application/octet-stream")}
+        return self._send(self.login.trace_url + path, data={"project_id": project_id}, files=files)
+
+    def graphql(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
+        """The ``data`` of a GraphQL answer; fields the server failed on are null there."""
+        body = msgspec.json.encode({"query": query, "variables": variables})
+        url = self.login.base_url + "/graphql"
+        answer = self._send(url, content=body, headers={"content-type": "application/json"})
+        data = answer.get("data") if isinstance(answer, dict) else None
+        return data if isinstance(data, dict) else {}
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _send(self, url: str, **request: Any) -> Any:
+        if self._client is None:
+            if not self.login.api_key:
+                raise Refused(
+                    "no W&B API key: set WANDB_API_KEY, or run `wandb login`, where the shipper runs "
+                    f"(looked for {self.login.base_url} in the environment and in netrc)"
+                )
+            try:
+                self._client = httpx.Client(auth=("api", self.login.api_key), timeout=TIMEOUT, follow_redirects=False)
+            except (ValueError, httpx.InvalidURL, UnicodeError) as error:
+                raise Refused(f"cannot talk to {_host(url)}: a proxy or key setting is malformed") from error
+            self._client.headers["user-agent"] = f"autotrace/{__version__}"
+        try:
+            answer = self._client.post(url, **request)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            # Most often a kept-alive connection the server has closed meanwhile. All our requests may be repeated.
+            answer = self._again(url, request)
+        except httpx.TransportError as error:
+            raise Unavailable(f"{_host(url)} does not answer ({type(error).__name__})") from None
+        except (httpx.InvalidURL, ValueError):
+            raise Refused(f"{_host(url)} is no usable address: check WF_TRACE_SERVER_URL and WANDB_BASE_URL") from None
+        return _value(answer)
+
+    def _again(self, url: str, request: dict[str, Any]) -> httpx.Response:
+        assert self._client is not None
+        try:
+            return self._client.post(url, **request)
+        except httpx.TransportError as error:
+            raise Unavailable(f"{_host(url)} drops the connection ({type(error).__name__})") from None
+
+
+def _value(answer: httpx.Response) -> Any:
+    status, host = answer.status_code, _host(str(answer.request.url))
+    if status < 300:
+        try:
+            return msgspec.json.decode(answer.content) if answer.content.strip() else {}
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise Refused(f"{host} answered {status} with no JSON: is this the trace server?") from None
+    if status in WAIT or status >= 500:
+        raise Unavailable(f"{host} answered {status}", _retry_after(answer.headers.get("retry-after")))
+    if status in (401, 403):
+        raise Refused(f"{host} answered {status}: this W&B API key is not valid there, or may not write to the project")
+    if status < 400:
+        raise Refused(f"{host} answers with a redirect ({status}): write the final address into WF_TRACE_SERVER_URL")
+    raise Declined(status, reason_of(answer.content))
+
+
+def reason_of(content: bytes) -> str:
+    """The server's own words in an error body, without the values that validation errors quote."""
+    try:
+        body = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    if not isinstance(body, dict):
+        return ""
+    detail = body.get("reason") or body.get("detail") or body.get("error") or ""
+    if isinstance(detail, list):
+        places = [
+            ".".join(map(str, item.get("loc", ()))) + ": " + str(item.get("type", ""))
+            for item in detail[:3]
+            if isinstance(item, dict)
+        ]
+        return "; ".join(places)[:300]
+    return str(detail)[:300] if isinstance(detail, str) else ""
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds of a ``Retry-After`` header, which holds a number or a date."""
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+def _host(url: str) -> str:
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError):
+        return "the configured W&B address"
+    return f"{parsed.scheme}://{parsed.host}" + (f":{parsed.port}" if parsed.port else "")

@@ -1,0 +1,65 @@
+"""Where W&B is and who we are there, found the way W&B's own client finds it."""
+
+from __future__ import annotations
+
+import configparser
+import netrc
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote, urlparse
+
+SAAS = "https://api.wandb.ai"
+SAAS_TRACE = "https://trace.wandb.ai"
+
+
+@dataclass(frozen=True)
+class Login:
+    """Addresses and key. The key is left out of ``repr``, so that it reaches no log by accident."""
+
+    base_url: str
+    trace_url: str
+    api_key: str | None = field(repr=False)
+    entity: str | None
+
+    @classmethod
+    def from_environment(cls) -> Login:
+        """``WANDB_BASE_URL`` (else W&B's settings files), ``WF_TRACE_SERVER_URL``, ``WANDB_API_KEY`` (else netrc),
+        ``WANDB_ENTITY``. Never raises; what is missing is None."""
+        base = (os.environ.get("WANDB_BASE_URL") or _setting("base_url") or SAAS).rstrip("/")
+        public = (os.environ.get("WANDB_PUBLIC_BASE_URL") or base).rstrip("/")
+        trace = os.environ.get("WF_TRACE_SERVER_URL") or (SAAS_TRACE if public == SAAS else public + "/traces")
+        key = os.environ.get("WANDB_API_KEY") or _netrc_key(urlparse(base).netloc)
+        entity = os.environ.get("WANDB_ENTITY") or _setting("entity")
+        return cls(base, trace.rstrip("/"), key.strip() if key else None, entity or None)
+
+    def page(self, entity: str, project: str, call_id: str) -> str:
+        """Address of a call in W&B's pages (the client's ``redirect_call``)."""
+        app = os.environ.get("WANDB_APP_URL") or self.base_url
+        if "://api.wandb.ai" in app:
+            app = app.replace("://api.", "://", 1)
+        elif "://api." in app:
+            app = app.replace("://api.", "://app.", 1)
+        return f"{app.rstrip('/')}/{quote(entity)}/{quote(project)}/r/call/{call_id}"
+
+
+def _setting(name: str) -> str | None:
+    folder = os.environ.get("WANDB_CONFIG_DIR") or Path.home() / ".config" / "wandb"
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read([Path(folder, "settings"), Path("wandb", "settings")])
+        return parser.get("default", name, fallback=None)
+    except (configparser.Error, OSError, UnicodeDecodeError):
+        return None
+
+
+def _netrc_key(host: str) -> str | None:
+    named = os.environ.get("NETRC")
+    for path in [Path(named).expanduser()] if named else [Path.home() / ".netrc", Path.home() / "_netrc"]:
+        try:
+            found = netrc.netrc(path).authenticators(host)
+        except (OSError, netrc.NetrcParseError):
+            continue
+        if found and found[2]:
+            return found[2]
+    return None

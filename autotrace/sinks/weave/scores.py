@@ -1,0 +1,117 @@
+"""Facts as Weave feedback: the reward always, and whatever became known after the root call was sent.
+
+The server does not promise to drop a second feedback with the same id, so ids are looked up before anything is sent,
+and a value that changed is removed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from autotrace.ship.trajectory import Trajectory
+from autotrace.sinks import payload
+from autotrace.sinks.weave.calls import call_uuid, feedback_uuid, object_name
+from autotrace.sinks.weave.http import Connection, Declined
+from autotrace.sinks.weave.project import Project
+
+SCORES = ("reward", "advantage")
+"""Facts that are feedback in any case if they are numbers: so that one filter finds them however late they came."""
+MAX_PAYLOAD = 1_000_000
+"""Bytes; the server takes 1 MiB."""
+BATCH = 200
+
+
+def wanted(trajectory: Trajectory, in_call: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts to store as feedback. ``in_call``: the facts that the root call holds."""
+    found: dict[str, Any] = {}
+    for name, value in trajectory.facts.items():
+        plain = payload.plain(value)
+        if plain is None:
+            continue
+        number = isinstance(plain, (int, float))
+        if (name in SCORES and number) or name not in in_call or in_call[name] != plain:
+            found[name] = plain
+    return found
+
+
+def send(connection: Connection, project: Project, facts: Sequence[tuple[Trajectory, str, Any]]) -> dict[str, str]:
+    """Store ``facts`` (trajectory, name, value); those that are there already are left alone.
+
+    Returns trace id -> why, for what the server will not take. Raises ``Refused`` or ``Unavailable``.
+    """
+    refused: dict[str, str] = {}
+    for first in range(0, len(facts), BATCH):
+        part = {feedback_uuid(fact[0].trace_id, fact[1]): fact for fact in facts[first : first + BATCH]}
+        try:
+            stored = _stored(connection, project, list(part))
+            changed = [id for id, output in stored.items() if output != part[id][2]]
+            if changed:
+                _purge(connection, project, changed)
+        except Declined as declined:
+            refused.update(dict.fromkeys((fact[0].trace_id for fact in part.values()), _why("facts", declined)))
+            continue
+        new = {id: fact for id, fact in part.items() if id not in stored or id in changed}
+        if new:
+            refused |= _create(connection, project, new)
+    return refused
+
+
+def _ids(ids: Sequence[str]) -> dict[str, Any]:
+    return {"$expr": {"$in": [{"$getField": "id"}, [{"$literal": id} for id in ids]]}}
+
+
+def _stored(connection: Connection, project: Project, ids: Sequence[str]) -> dict[str, Any]:
+    """Feedback id -> value, of those of ``ids`` that the server has."""
+    body = {"project_id": project.id, "fields": ["id", "payload"], "query": _ids(ids)}
+    rows = connection.post("/feedback/query", msgspec.json.encode(body)).get("result", [])
+    return {row["id"]: (row.get("payload") or {}).get("output") for row in rows}
+
+
+def _purge(connection: Connection, project: Project, ids: Sequence[str]) -> None:
+    connection.post("/feedback/purge", msgspec.json.encode({"project_id": project.id, "query": _ids(ids)}))
+
+
+def _create(
+    connection: Connection, project: Project, facts: Mapping[str, tuple[Trajectory, str, Any]]
+) -> dict[str, str]:
+    refused: dict[str, str] = {}
+    rows: list[tuple[str, str, dict[str, Any]]] = []
+    for id, (trajectory, name, value) in facts.items():
+        try:
+            row = _row(project, id, trajectory, name, value)
+        except Declined as declined:
+            refused[trajectory.trace_id] = _why(name, declined)
+            continue
+        rows.append((trajectory.trace_id, name, row))
+    try:
+        if rows:
+            connection.post("/feedback/batch/create", msgspec.json.encode({"batch": [row for _, _, row in rows]}))
+        return refused
+    except Declined:
+        pass  # one of them, or a server that knows no batches: one by one
+    for trace_id, name, row in rows:
+        try:
+            connection.post("/feedback/create", msgspec.json.encode(row))
+        except Declined as declined:
+            refused[trace_id] = _why(name, declined)
+    return refused
+
+
+def _row(project: Project, id: str, trajectory: Trajectory, name: str, value: Any) -> dict[str, Any]:
+    if len(msgspec.json.encode(value)) > MAX_PAYLOAD:
+        value = "left out: larger than the server takes"
+    return {
+        "id": id,
+        "project_id": project.id,
+        "weave_ref": project.call_ref(call_uuid(trajectory, trajectory.root.span_id)),
+        "feedback_type": f"wandb.runnable.{object_name(name)}",
+        "runnable_ref": project.score(name),
+        "payload": {"output": value},
+    }
+
+
+def _why(name: str, declined: Declined) -> str:
+    return f"the trajectory is stored, but W&B will not take its {name}: {declined}"

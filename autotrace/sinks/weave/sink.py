@@ -1,0 +1,238 @@
+"""W&B Weave: every trajectory as one trace, written by the shipper over plain HTTP.
+
+``POST /v2/{entity}/{project}/calls/complete`` is what W&B's own client uses since 0.52.43; an older server answers 404
+there and gets ``/call/upsert_batch``. Sending a call again replaces it (same id, same ``started_at``), so a delivery
+that was cut off is simply repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.sinks import payload
+from autotrace.sinks.protocol import Refused, Rejected
+from autotrace.sinks.weave import scores
+from autotrace.sinks.weave.calls import add_facts, call_of, call_uuid
+from autotrace.sinks.weave.http import Connection, Declined
+from autotrace.sinks.weave.limits import CALL_BYTES, batches, encoded
+from autotrace.sinks.weave.login import Login
+from autotrace.sinks.weave.project import Project, default_entity, project_name
+from autotrace.spool.run import RunInfo
+
+REMEMBERED = 4_096
+"""Traces whose delivered calls are remembered, so that a late fact does not send a whole trajectory again."""
+PROBES = 3
+"""Calls in a row that a server which has accepted nothing yet may decline before it is left alone."""
+DEFAULT_PROJECT = "autotrace"
+_END = ("ended_at", "exception", "output", "summary")
+_BOTH = ("project_id", "id")
+
+
+class _Delivered:
+    """What the server has of one trace: digests of its calls, facts in the root call, facts as feedback."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, bytes] = {}
+        self.facts: dict[str, Any] = {}
+        self.feedback: dict[str, Any] = {}
+
+
+class _Outgoing:
+    """One call on its way."""
+
+    def __init__(
+        self, trajectory: Trajectory, call: dict[str, Any], digest: bytes, facts: dict[str, Any] | None
+    ) -> None:
+        self.trajectory, self.call, self.digest, self.facts = trajectory, call, digest, facts
+
+
+class WeaveSink:
+    """Sink ``weave``. Makes no request before the first delivery.
+
+    Project: the run's (``entity/project`` or ``project``), else each trajectory's ``project_name``, else ``autotrace``.
+    Entity: the project's, else ``WANDB_ENTITY``, else that of the trainer's W&B run, else the key's default.
+    """
+
+    name = "weave"
+
+    def __init__(self, info: RunInfo) -> None:
+        self._project = info.project
+        self._connection = Connection(Login.from_environment())
+        self._projects: dict[str, Project] = {}
+        self._wandb: dict[str, str] = {}
+        self._default_entity: str | None = None
+        self._delivered: OrderedDict[str, _Delivered] = OrderedDict()
+        self._upsert = False
+        self._accepted = False
+        self._declined = 0
+
+    def deliver(self, trajectories: Sequence[Trajectory]) -> None:
+        """Store ``trajectories``; see ``sinks.protocol``."""
+        groups: dict[str, list[Trajectory]] = {}
+        for trajectory in trajectories:
+            groups.setdefault(self._wanted_project(trajectory), []).append(trajectory)
+        reasons: dict[str, str] = {}
+        for name, group in groups.items():
+            try:
+                project = self._open(name)
+                reasons |= self._calls(project, group)
+                reasons |= self._facts(project, [one for one in group if one.trace_id not in reasons])
+            except Declined as declined:
+                raise Refused(f"W&B does not work with us: {declined}") from None
+        if reasons:
+            raise Rejected(reasons)
+
+    def bind(self, name: str, value: Mapping[str, Any]) -> None:
+        """``wandb`` (``entity``, ``project``, ``run_id``): calls sent from now on name the trainer's W&B run."""
+        if name == "wandb":
+            self._wandb = {key: str(item) for key, item in value.items() if item and isinstance(item, (str, int))}
+
+    def page(self, trajectory: Trajectory) -> str | None:
+        """The trajectory in W&B's pages, once something was delivered to its project."""
+        project = self._projects.get(self._wanted_project(trajectory))
+        if project is None:
+            return None
+        call = call_uuid(trajectory, trajectory.root.span_id)
+        return self._connection.login.page(project.entity, project.name, call)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
+
+    def _wanted_project(self, trajectory: Trajectory) -> str:
+        return str(self._project or trajectory.attributes.get("project_name") or DEFAULT_PROJECT)
+
+    def _open(self, wanted: str) -> Project:
+        if wanted not in self._projects:
+            entity, _, name = wanted.rpartition("/") if wanted.count("/") == 1 else ("", "", wanted)
+            entity = entity or self._connection.login.entity or self._wandb.get("entity") or self._entity()
+            self._projects[wanted] = Project(self._connection, entity, project_name(name))
+        return self._projects[wanted]
+
+    def _entity(self) -> str:
+        if self._default_entity is None:
+            self._default_entity = default_entity(self._connection)
+        return self._default_entity
+
+    def _run(self) -> str | None:
+        known = self._wandb
+        if not {"entity", "project", "run_id"} <= known.keys():
+            return None
+        return f"{known['entity']}/{known['project']}/{known['run_id']}"
+
+    # -- calls ------------------------------------------------------------------------------------------------------
+
+    def _calls(self, project: Project, group: Sequence[Trajectory]) -> dict[str, str]:
+        waiting: list[tuple[_Outgoing, bytes]] = []
+        for trajectory in group:
+            for span in trajectory.spans:
+                outgoing = self._outgoing(project, trajectory, span)
+                if outgoing is not None:
+                    waiting.append((outgoing, encoded(outgoing.call)))
+        reasons: dict[str, str] = {}
+        for batch in batches(waiting):
+            self._store(project, batch, reasons)
+        if reasons:
+            self._check(project, ": " + next(iter(reasons.values())), 1)
+        return reasons
+
+    def _outgoing(self, project: Project, trajectory: Trajectory, span: Span) -> _Outgoing | None:
+        """The call for ``span``; None if the server has it just so. New facts alone do not make a call new."""
+        call = call_of(trajectory, span, project.id, self._run())
+        call["op_name"] = project.op(span.name, span.key)
+        digest = hashlib.blake2b(msgspec.json.encode(call), digest_size=16).digest()
+        known = self._delivered.get(trajectory.trace_id)
+        if known is not None and known.calls.get(call["id"]) == digest:
+            return None
+        if span is not trajectory.root:
+            return _Outgoing(trajectory, call, digest, None)
+        facts = payload.plain(trajectory.facts)
+        return _Outgoing(trajectory, add_facts(call, trajectory.facts), digest, facts)
+
+    def _store(self, project: Project, batch: Sequence[tuple[_Outgoing, bytes]], reasons: dict[str, str]) -> None:
+        """Send ``batch``; if the server declines it, halves of it, down to the call that is to blame."""
+        try:
+            self._post(project, batch)
+        except Declined as declined:
+            if declined.status not in (400, 413, 422):
+                raise Refused(f"W&B takes nothing for the project {project.id}: {declined}") from None
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                self._store(project, batch[:middle], reasons)
+                self._store(project, batch[middle:], reasons)
+                return
+            self._single(project, batch[0], declined, reasons)
+            return
+        self._accepted = True
+        for outgoing, _ in batch:
+            delivered = self._remember(outgoing.trajectory.trace_id)
+            delivered.calls[outgoing.call["id"]] = outgoing.digest
+            if outgoing.facts is not None:
+                delivered.facts = outgoing.facts
+
+    def _single(
+        self, project: Project, one: tuple[_Outgoing, bytes], declined: Declined, reasons: dict[str, str]
+    ) -> None:
+        outgoing, data = one
+        if declined.status == 413 and len(data) > CALL_BYTES // 64:
+            smaller = encoded(outgoing.call, len(data) // 4)
+            if len(smaller) < len(data):
+                self._store(project, [(outgoing, smaller)], reasons)
+                return
+        self._declined += declined.status != 413
+        self._check(project, f": {declined}", PROBES)
+        reasons.setdefault(outgoing.trajectory.trace_id, f"W&B will not take call {outgoing.call['id']}: {declined}")
+
+    def _check(self, project: Project, why: str, limit: int) -> None:
+        """Tell a call the server does not like from a server that does not like us."""
+        if not self._accepted and self._declined >= limit:
+            raise Refused(f"W&B has declined every call so far for the project {project.id}{why}")
+
+    def _post(self, project: Project, batch: Sequence[tuple[_Outgoing, bytes]]) -> None:
+        if not self._upsert:
+            body = b'{"batch":[' + b",".join(data for _, data in batch) + b"]}"
+            try:
+                self._connection.post(f"/v2/{project.path}/calls/complete", body)
+                return
+            except Declined as declined:
+                if declined.status not in (404, 405) or self._accepted:
+                    raise
+                self._upsert = True
+        items: list[dict[str, Any]] = []
+        for _, data in batch:
+            call = msgspec.json.decode(data)
+            start = {name: value for name, value in call.items() if name not in _END}
+            end = {name: call[name] for name in (*_BOTH, *_END)}
+            items += [{"mode": "start", "req": {"start": start}}, {"mode": "end", "req": {"end": end}}]
+        self._connection.post("/call/upsert_batch", msgspec.json.encode({"batch": items}))
+
+    def _remember(self, trace_id: str) -> _Delivered:
+        known = self._delivered.get(trace_id)
+        if known is None:
+            known = self._delivered[trace_id] = _Delivered()
+            while len(self._delivered) > REMEMBERED:
+                self._delivered.popitem(last=False)
+        return known
+
+    # -- facts ------------------------------------------------------------------------------------------------------
+
+    def _facts(self, project: Project, group: Sequence[Trajectory]) -> dict[str, str]:
+        waiting: list[tuple[Trajectory, str, Any]] = []
+        for trajectory in group:
+            known = self._remember(trajectory.trace_id)
+            for name, value in scores.wanted(trajectory, known.facts).items():
+                if name not in known.feedback or known.feedback[name] != value:
+                    waiting.append((trajectory, name, value))
+        if not waiting:
+            return {}
+        reasons = scores.send(self._connection, project, waiting)
+        for trajectory, name, value in waiting:
+            if trajectory.trace_id not in reasons:
+                self._remember(trajectory.trace_id).feedback[name] = value
+        return reasons
