@@ -1,0 +1,178 @@
+"""Spec files -> one plan. All mistakes of all files are reported together, and with a mistake nothing is compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotrace.spec import document, entry
+from autotrace.spec.document import Node, Place
+from autotrace.spec.errors import Problem, SpecError
+from autotrace.spec.model import Entry, Paths
+from autotrace.spec.plan import Plan, Settings, Target
+
+SHIPPED = "patch_specs"
+"""Folder of the shipped lists: inside the package when installed, beside it in a source checkout."""
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def shipped_specs() -> list[Path]:
+    """The lists that come with autotrace, in the order of their names."""
+    for folder in (_PACKAGE / SHIPPED, _PACKAGE.parent / SHIPPED):
+        if folder.is_dir():
+            return sorted(folder.glob("*.yaml"))
+    return []
+
+
+def compile_plan(
+    files: Sequence[str | Path] = (),
+    *,
+    shipped: bool = True,
+    settings: Settings = Settings(),  # noqa: B008 - frozen
+) -> Plan:
+    """The plan of the shipped lists (unless ``shipped`` is false) and then ``files``, in order.
+
+    An entry of a later file that names a target of an earlier one refines it: the keys it gives replace the earlier
+    ones, its new names are tried first. Raises ``SpecError`` with every mistake in every file.
+    """
+    problems: list[Problem] = []
+    drafts = _Drafts(problems)
+    paths = [*(shipped_specs() if shipped else ()), *(Path(file) for file in files)]
+    for path in paths:
+        drafts.file(path)
+    if problems:
+        raise SpecError(sorted(problems, key=lambda problem: (_order(problem, paths), problem.line, problem.column)))
+    plan = Plan(tuple(draft.target() for draft in drafts.found), settings)
+    return dataclasses.replace(plan, digest=hashlib.sha256(plan.dumps().encode()).hexdigest())
+
+
+def shown(path: Path) -> str:
+    """A spec file's name in messages and in ``Target.where``."""
+    if path.parent in (_PACKAGE / SHIPPED, _PACKAGE.parent / SHIPPED):
+        return f"{SHIPPED}/{path.name}"
+    return str(path)
+
+
+@dataclass
+class _Draft:
+    """A target that later files may still refine."""
+
+    names: list[str]
+    key: str
+    entry: Entry
+    where: str
+
+    def refine(self, later: Entry, given: frozenset[str], where: str) -> None:
+        self.names = [name for name in _list(later.target) if name not in self.names] + self.names
+        for key in given - {"target"}:
+            setattr(self.entry, key, getattr(later, key))
+        self.where = where
+
+    def target(self) -> Target:
+        made, capture, tokens = self.entry, self.entry.capture, self.entry.tokens
+        token_paths = {} if tokens is None else {name: getattr(tokens, name) for name in tokens.__struct_fields__}
+        return Target(
+            key=self.key,
+            names=tuple(self.names),
+            where=self.where,
+            without=tuple(made.exclude),
+            versions=made.versions,
+            subclasses=made.subclasses,
+            role=made.role,
+            mode=made.mode,
+            optional=made.optional,
+            label=made.label,
+            include=None if capture is None or capture.include is None else tuple(capture.include),
+            exclude=() if capture is None else tuple(capture.exclude),
+            tokens={name: tuple(_list(value)) for name, value in token_paths.items() if value is not None},
+            attributes={name: tuple(_list(value)) for name, value in made.attributes.items()},
+            facts={name: tuple(_list(value)) for name, value in made.facts.items()},
+            final=tuple(_list(made.final)),
+        )
+
+
+class _Drafts:
+    """The targets so far, and who named what."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.found: list[_Draft] = []
+        self.problems = problems
+        self._by_name: dict[str, _Draft] = {}
+
+    def file(self, path: Path) -> None:
+        file = shown(path)
+
+        def complain(place: Place, text: str) -> None:
+            self.problems.append(Problem(file, place.line, place.column, text))
+
+        text = self._text(path, file)
+        root = None if text is None else document.load(text, complain)
+        if root is None:
+            return
+        if not isinstance(root.value, tuple):
+            complain(
+                root.place, "a spec file is a list: begin each entry with `- `, as in `- my_project.agents.Agent.run`"
+            )
+            return
+        here: dict[str, Place] = {}
+        for node in root.value:
+            read = entry.read(node, complain)
+            if read is None:
+                continue
+            names = _list(read[0].target)
+            twice = next((name for name in names if name in here), None)
+            if twice is not None:
+                line = here[twice].line
+                complain(_place(node, twice), f"`{twice}` is already a target in line {line}: put both into one entry")
+                continue
+            here.update((name, _place(node, name)) for name in names)
+            self._add(read[0], read[1], file, node, complain)
+
+    def _text(self, path: Path, file: str) -> str | None:
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            near = [name.name for name in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+            close = difflib.get_close_matches(path.name, near, n=1)
+            hint = f"; did you mean {path.parent / close[0]}?" if close else f" (looked from {os.getcwd()})"
+            self.problems.append(Problem(file, 0, 0, f"no such spec file{hint}"))
+        except UnicodeDecodeError:
+            self.problems.append(Problem(file, 0, 0, "not UTF-8 text: save it as UTF-8"))
+        except OSError as error:
+            self.problems.append(Problem(file, 0, 0, f"cannot be read ({error.strerror}): name a readable YAML file"))
+        return None
+
+    def _add(self, made: Entry, given: frozenset[str], file: str, node: Node, complain: document.Complain) -> None:
+        names = _list(made.target)
+        where = f"{file}:{node.place.line}"
+        earlier = list({id(found): found for found in map(self._by_name.get, names) if found is not None}.values())
+        if len(earlier) > 1:
+            both = " and ".join(f"`{found.key}` ({found.where})" for found in earlier)
+            complain(node.place, f"this entry names two earlier targets, {both}: write one entry for each")
+            return
+        if earlier:
+            draft = earlier[0]
+            draft.refine(made, given, where)
+        else:
+            draft = _Draft(names, names[0], made, where)
+            self.found.append(draft)
+        for name in names:
+            self._by_name[name] = draft
+
+
+def _list(value: Paths) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _place(node: Node, name: str) -> Place:
+    return next((found.place for found in document.walk(node) if found.value == name), node.place)
+
+
+def _order(problem: Problem, paths: Sequence[Path]) -> int:
+    return next((place for place, path in enumerate(paths) if shown(path) == problem.file), len(paths))

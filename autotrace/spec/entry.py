@@ -1,0 +1,172 @@
+"""One entry of a spec file, checked against the model: every mistake in it is named, with its place."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from autotrace.spec import names, paths, versions
+from autotrace.spec.document import Complain, Node, Place
+from autotrace.spec.model import MODES, Capture, Entry, Tokens, form, types
+from autotrace.spec.plan import ROLES
+
+_STRUCTS: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens}
+_CHOICES = {"role": ROLES, "mode": MODES}
+_ARGUMENT = re.compile(r"[^\W\d]\w*(\.\w+)?\Z")
+
+
+def read(node: Node, complain: Complain) -> tuple[Entry, frozenset[str]] | None:
+    """The entry and the keys it gives; None after complaining."""
+    mistakes: list[tuple[Place, str]] = []
+
+    def noted(place: Place, text: str) -> None:
+        mistakes.append((place, text))
+        complain(place, text)
+
+    if isinstance(node.value, str):
+        node = Node({"target": node}, node.place, keys={"target": node.place})
+    if not isinstance(node.value, dict):
+        complain(node.place, f"an entry is a name or a mapping with `target:`, not {_kind(node.value)}")
+        return None
+    given = _fields(Entry, node, "", noted)
+    if "target" in given:
+        _target(node.value["target"], noted)
+        _exclude(node, given, noted)
+    elif "target" not in node.value:
+        noted(node.place, "an entry without `target:`; write `target: package.module.Class.method`")
+    if "versions" in given:
+        _say(node.value["versions"], versions.fault(given["versions"] or ""), noted)
+    _paths(node, given, noted)
+    return None if mistakes else (Entry(**given), frozenset(given))
+
+
+def _fields(struct: type[msgspec.Struct], node: Node, where: str, complain: Complain) -> dict[str, Any]:
+    """Values of the keys of ``node`` that are right."""
+    known = types(struct)
+    found: dict[str, Any] = {}
+    for key, value in node.value.items():
+        if key not in known:
+            complain(node.keys[key], _unknown(key, where, known))
+        elif value.value is None:
+            complain(node.keys[key], f"nothing after `{where}{key}:`; write {form(struct, key)}, or remove the line")
+        elif key in _STRUCTS and isinstance(value.value, dict):
+            found[key] = _STRUCTS[key](**_fields(_STRUCTS[key], value, f"{key}.", complain))
+        elif key in _CHOICES and value.value not in _CHOICES[key]:
+            perhaps = _perhaps(value.text, _CHOICES[key])
+            complain(value.place, f"`{where}{key}: {value.text}`: write {form(struct, key)}{perhaps}")
+        else:
+            try:
+                found[key] = msgspec.convert(value.plain(), known[key])
+            except msgspec.ValidationError as error:
+                part = _part(value, str(error))
+                wrong = f"{_kind(part.value)}{_quoting(part)}"
+                complain(part.place, f"`{where}{key}:` takes {form(struct, key)}, not {wrong}")
+    return found
+
+
+def _target(node: Node, complain: Complain) -> None:
+    if node.value == ():
+        complain(node.place, f"nothing in the list behind `target:`; write {form(Entry, 'target')}")
+    seen: set[str] = set()
+    for item in _items(node):
+        _say(item, names.fault(item.value), complain)
+        if item.value in seen:
+            complain(item.place, f"`{item.value}` is in this list twice: keep one")
+        seen.add(item.value)
+
+
+def _exclude(node: Node, given: dict[str, Any], complain: Complain) -> None:
+    if "exclude" not in given:
+        return
+    target = node.value["target"]
+    if not any(names.is_glob(item.value) for item in _items(target)):
+        complain(
+            node.keys["exclude"],
+            "`exclude:` leaves names out of a target that ends in `*`; "
+            "arguments are left out with `capture: {exclude: [...]}`",
+        )
+    for item in _items(node.value["exclude"]):
+        if not item.value.strip() or any(character.isspace() for character in item.value):
+            complain(item.place, f"`{item.value}`: write a dotted name, `*` stands for any characters")
+
+
+def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
+    for key in ("tokens", "attributes", "facts"):
+        if key in given:
+            for value in node.value[key].value.values():
+                for item in _items(value):
+                    _say(item, paths.fault(item.value), complain)
+    for item in _items(node.value["final"]) if "final" in given else ():
+        fault = paths.fault(item.value)
+        if fault is None and paths.root(item.value) != "item":
+            fault = (
+                f"`{item.value}`: `final` looks at what a generator yields; begin the path with item, `item.finished`"
+            )
+        _say(item, fault, complain)
+    if "capture" in given:
+        for value in node.value["capture"].value.values():
+            for item in _items(value):
+                if not _ARGUMENT.match(item.value):
+                    complain(item.place, f"`{item.value}`: write an argument's name, or result.NAME")
+
+
+def _items(node: Node) -> Iterable[Node]:
+    """The texts of a text or a list of texts."""
+    inside = node.value if isinstance(node.value, tuple) else (node,)
+    return [item for item in inside if isinstance(item.value, str)]
+
+
+def _say(node: Node, fault: str | None, complain: Complain) -> None:
+    if fault is not None:
+        complain(node.place, fault)
+
+
+def _unknown(key: str, where: str, known: Iterable[str]) -> str:
+    if not where and "." in key and names.fault(key) is None:
+        return f"`{key}:` ends in a colon: write the name alone, or `target: {key}`"
+    if key == "<<":
+        return "`<<` merges are not used in spec files: write the keys out"
+    return f"unknown key `{where}{key}`" + (_perhaps(key, known) or f"; known are {', '.join(known)}")
+
+
+def _perhaps(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    return f"; did you mean `{close[0]}`?" if close else ""
+
+
+_AT = re.compile(r"`\$(?P<path>[^`]*)`$")
+_STEP = re.compile(r"\[(\d+|\.\.\.)\]|\.(\w+)")
+
+
+def _part(node: Node, error: str) -> Node:
+    """The node msgspec complains about (it names ``$.a[1]`` at the end of its message)."""
+    found = _AT.search(error)
+    for index, key in _STEP.findall(found["path"] if found else ""):
+        if index.isdigit() and isinstance(node.value, tuple) and int(index) < len(node.value):
+            node = node.value[int(index)]
+        elif key and isinstance(node.value, dict) and key in node.value:
+            node = node.value[key]
+        elif index == "..." and isinstance(node.value, dict):
+            wrong = (item for item in node.value.values() if not isinstance(item.value, (str, tuple)))
+            node = next(wrong, node)
+    return node
+
+
+def _quoting(node: Node) -> str:
+    return f'; in quotes it is a text: "{node.text}"' if node.text and not isinstance(node.value, str) else ""
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, tuple):
+        return "a list"
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a number" if isinstance(value, (int, float)) else f"the text `{value}`"

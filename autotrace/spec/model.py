@@ -1,0 +1,143 @@
+"""The spec language: what an entry of a spec file may say. JSON Schema and reference are generated from here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from autotrace.spec.plan import ROLES
+
+MODES = ("span", "count")
+
+
+def _of(description: str, form: str, example: str, **schema: Any) -> Meta:
+    """``form``: what to write, as the end of a sentence that begins with "write"; ``example``: a YAML value."""
+    return Meta(description=description, extra={"form": form, "example": example}, extra_json_schema=schema or None)
+
+
+_PATHS = "a path such as result.token_ids, or a list of paths (the first that is present counts)"
+_TABLE = "a mapping from a name to a path or a list of paths"
+
+Paths = str | list[str]
+
+
+class Capture(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which arguments are recorded. Without it: all but ``self``, within the size limits."""
+
+    include: Annotated[
+        list[str] | None,
+        _of("Only these arguments; the word `result` stands for what the call returns.", "a list of argument names",
+            "[messages, sampling_params, result]"),
+    ] = None  # fmt: skip
+    exclude: Annotated[
+        list[str],
+        _of("Never these arguments; `result.NAME` leaves one member of the result out.", "a list of argument names",
+            "[image_data, result.routed_experts]"),
+    ] = []  # fmt: skip
+
+
+class Tokens(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Where the token lists of a call are. They are stored once per trajectory and never cut."""
+
+    prompt: Annotated[Paths | None, _of("Token ids the model was given.", _PATHS, "prompt_ids")] = None
+    response: Annotated[Paths | None, _of("Token ids the model produced.", _PATHS, "result.token_ids")] = None
+    logprobs: Annotated[Paths | None, _of("One log-probability per response token.", _PATHS, "result.log_probs")] = None
+    mask: Annotated[
+        Paths | None, _of("1 for tokens of the model, 0 for tokens of tools and users.", _PATHS, "result.response_mask")
+    ] = None
+
+
+class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One target: a function or method to trace, and how."""
+
+    target: Annotated[
+        str | list[str],
+        _of("What to trace: `package.module.Class.method` or `package.module:Class.method`. Of a list, the first that "
+            "exists in the installed release. `package.module.Class.*` means the public methods of that class, "
+            "`package.**` all public functions and methods below.", "a dotted name, or a list of dotted names",
+            "my_project.agents.SearchAgent.run"),
+    ]  # fmt: skip
+    versions: Annotated[
+        str | None,
+        _of("Releases this entry is meant for; with any other release installed it is skipped.",
+            'a distribution and a range such as "verl>=0.5,<0.8"', '"verl>=0.5"'),
+    ] = None  # fmt: skip
+    subclasses: Annotated[
+        bool, _of("Also every override in present and future subclasses, once per call.", "true or false", "true")
+    ] = False
+    role: Annotated[
+        str,
+        _of("What the call is in a trajectory. `trajectory` opens a new one.", "one of " + ", ".join(ROLES), "tool",
+            enum=list(ROLES)),
+    ] = "span"  # fmt: skip
+    label: Annotated[str | None, _of("Name to show instead of the qualified name.", "a text", "web search")] = None
+    capture: Annotated[
+        Capture | None,
+        _of("Which arguments are recorded.", "a mapping with include and exclude", "{exclude: [images]}"),
+    ] = None
+    tokens: Annotated[
+        Tokens | None,
+        _of("Where the token lists are.", "a mapping with prompt, response, logprobs and mask",
+            "{prompt: prompt_ids, response: result.token_ids}"),
+    ] = None  # fmt: skip
+    attributes: Annotated[
+        dict[str, Paths], _of("Single values to show on the span, by name.", _TABLE, "{tool_name: self.name}")
+    ] = {}
+    facts: Annotated[
+        dict[str, Paths],
+        _of("Values about the whole trajectory, read when the call ends.", _TABLE, "{reward: result.reward_score}"),
+    ] = {}
+    final: Annotated[
+        Paths,
+        _of("For generators: the span ends at the first item for which one of these paths is true.",
+            "a path that begins with item, or a list of such paths", "item.finished"),
+    ] = []  # fmt: skip
+    mode: Annotated[
+        str,
+        _of("`span` records each call; `count` only counts calls, for hot loops.", "span or count", "count",
+            enum=list(MODES)),
+    ] = "span"  # fmt: skip
+    optional: Annotated[
+        bool, _of("Absence in the installed release is neither a warning nor an error.", "true or false", "true")
+    ] = False
+    exclude: Annotated[
+        list[str],
+        _of("For targets that end in `*`: names to leave out, which may contain `*` too.", "a list of dotted names",
+            "[my_project.agents.SearchAgent.score]"),
+    ] = []  # fmt: skip
+
+
+File = list[str | Entry]
+"""A spec file: names and entries."""
+
+
+def form(struct: type[msgspec.Struct], key: str) -> str:
+    """What to write for ``key``, as the end of a sentence."""
+    return str(_extra(struct, key)["form"])
+
+
+def example(struct: type[msgspec.Struct], key: str) -> str:
+    """A YAML value for ``key``."""
+    return str(_extra(struct, key)["example"])
+
+
+def description(struct: type[msgspec.Struct], key: str) -> str:
+    """What ``key`` means, one or two sentences."""
+    meta = _meta(struct, key)
+    return meta.description or ""
+
+
+def types(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """Key -> type, in the order of the model."""
+    return {found.encode_name: found.type for found in msgspec.structs.fields(struct)}
+
+
+def _meta(struct: type[msgspec.Struct], key: str) -> Meta:
+    found: Meta = types(struct)[key].__metadata__[0]
+    return found
+
+
+def _extra(struct: type[msgspec.Struct], key: str) -> dict[str, Any]:
+    return _meta(struct, key).extra or {}

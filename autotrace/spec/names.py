@@ -1,0 +1,92 @@
+"""The syntax of a target: ``pkg.mod.Class.method``, ``pkg.mod:Class.method``, ``pkg.mod.Class.*``, ``pkg.**``."""
+
+from __future__ import annotations
+
+import keyword
+import re
+
+_WORD = re.compile(r"[^\W\d]\w*\Z")
+_ENDLESS = frozenset(
+    {
+        "run_scheduler_process",
+        "run_detokenizer_process",
+        "run_data_parallel_controller_process",
+        "run_engine_core",
+        "worker_main",
+        "worker_busy_loop",
+        "run_busy_loop",
+    }
+)
+_ENGINES = ("vllm", "sglang")
+
+
+def is_glob(name: str) -> bool:
+    """Whether ``name`` means several functions."""
+    return name.endswith((".*", ".**", ":*", ":**"))
+
+
+def stem(name: str) -> str:
+    """A glob without its stars, dotted."""
+    return name.rstrip("*").rstrip(".:").replace(":", ".")
+
+
+def top(name: str) -> str:
+    """The top-level module of ``name``."""
+    return re.split(r"[.:]", name, maxsplit=1)[0]
+
+
+def fault(name: str) -> str | None:
+    """Why ``name`` can never be found, and what to write instead; None when it may exist."""
+    shown = f"`{name}`"
+    if not name.strip():
+        return "an empty name: write package.module.Class.method"
+    if name.startswith(("target:", "- ")):
+        return f"{shown}: put a space behind the colon, `target: package.module.Class.method`"
+    if name != name.strip() or " " in name:
+        return f"{shown} has a space in it: a dotted name has none"
+    if name.endswith(")"):
+        return f"{shown}: leave the parentheses out, name the function and not a call of it"
+    if "/" in name or name.endswith(".py"):
+        return f"{shown} is a file: write it with dots, `{_dotted(name)}.function`"
+    if "<locals>" in name:
+        return f"{shown}: a function inside a function does not exist before the outer one runs; name the outer one"
+    if name.count(":") > 1:
+        return f"{shown} has two colons: one between the module and the rest, `package.module:Class.method`"
+    return _words_fault(name, shown)
+
+
+def _words_fault(name: str, shown: str) -> str | None:
+    glob = is_glob(name)
+    words = re.split(r"[.:]", stem(name) if glob else name)
+    if "" in words:
+        if name.startswith("."):
+            return f"{shown} is relative: write it from its top-level package on"
+        return f"{shown}: a word is missing beside a dot"
+    for word in words:
+        if "*" in word:
+            return f"{shown}: `*` may only be the last word, `package.module.Class.*` or `package.**`"
+        if not _WORD.match(word):
+            return f"{shown}: `{word}` is no Python name"
+        if keyword.iskeyword(word):
+            return f"{shown}: `{word}` is a Python keyword, nothing can be called that"
+    if len(words) == 1 and not glob:
+        return f"{shown} is one word: write package.module.function or package.module.Class.method"
+    if len(words) == 1 and name.endswith(".*"):
+        return f"{shown}: for everything in the package write `{words[0]}.**`"
+    return refusal(name)
+
+
+def refusal(name: str) -> str | None:
+    """Why ``name`` is never wrapped: the process entry points and endless loops of vLLM and SGLang."""
+    words = re.split(r"[.:]", name)
+    if words[0] in _ENGINES and (words[-1] in _ENDLESS or words[-1].startswith("event_loop_")):
+        return (
+            f"`{name}` is the entry point of a process or an endless loop: its span would never end. "
+            f"Name what it calls for each request or step, or use the shipped {words[0]}.yaml"
+        )
+    return None
+
+
+def _dotted(name: str) -> str:
+    plain = name[:-3] if name.endswith(".py") else name
+    return plain.strip("./").replace("/", ".")
