@@ -108,8 +108,12 @@ class _Drafts:
     def file(self, path: Path) -> None:
         file = shown(path)
 
+        said: set[Place] = set()
+
         def complain(place: Place, text: str) -> None:
-            self.problems.append(Problem(file, place.line, place.column, text))
+            if place not in said:  # one mistake, one line: what follows from it is left unsaid
+                said.add(place)
+                self.problems.append(Problem(file, place.line, place.column, text))
 
         text = self._text(path, file)
         root = None if text is None else document.load(text, complain)

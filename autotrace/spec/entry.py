@@ -29,6 +29,9 @@ def read(node: Node, complain: Complain) -> tuple[Entry, frozenset[str]] | None:
 
     if isinstance(node.value, str):
         node = Node({"target": node}, node.place, keys={"target": node.place})
+    if node.value is None:
+        complain(node.place, "an empty entry: write a name behind `- `, package.module.Class.method")
+        return None
     if not isinstance(node.value, dict):
         complain(node.place, f"an entry is a name or a mapping with `target:`, not {_kind(node.value)}")
         return None
@@ -52,7 +55,8 @@ def _fields(struct: type[msgspec.Struct], node: Node, where: str, complain: Comp
         if key not in known:
             complain(node.keys[key], _unknown(key, where, known))
         elif value.value is None:
-            complain(node.keys[key], f"nothing after `{where}{key}:`; write {form(struct, key)}, or remove the line")
+            instead = "" if key == "target" else ", or remove the line"
+            complain(node.keys[key], f"nothing after `{where}{key}:`; write {form(struct, key)}{instead}")
         elif key in _STRUCTS and isinstance(value.value, dict):
             found[key] = _STRUCTS[key](**_fields(_STRUCTS[key], value, f"{key}.", complain))
         elif key in _CHOICES and value.value not in _CHOICES[key]:

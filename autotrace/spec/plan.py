@@ -23,7 +23,7 @@ class Target:
     key: str
     """The entry's first name as written: stable, and all that a wrapper knows of its target."""
     names: tuple[str, ...]
-    """Alternatives, first that exists wins: ``pkg.mod.Class.method``, ``pkg.mod:Class.method``; or ending in ``.*``, ``.**``."""
+    """Alternatives, first that exists wins. ``pkg.mod.Class.method``, ``pkg.mod:Class.method``, ``.*``, ``.**``."""
     where: str = ""
     """``file.yaml:12`` for messages."""
     without: tuple[str, ...] = ()
