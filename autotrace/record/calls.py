@@ -124,11 +124,15 @@ def close(span: Span, result: Any) -> None:
     at = _monotonic_ns()
     try:
         response = logprobs = mask = attributes = None
+        skip = 0
         if probe.reads_result:
             known = dict(span.known) if span.known is not None else {}
             known["result"] = result
             if probe.response:
                 response = _tokens(first(probe.response, known))
+                if probe.late_prompt and response is not None:
+                    head = _tokens(first(probe.late_prompt, known)) or []
+                    response, skip = head + response, len(head)
             if probe.logprobs:
                 logprobs = _tokens(first(probe.logprobs, known))
             if probe.mask:
@@ -138,10 +142,10 @@ def close(span: Span, result: Any) -> None:
             if probe.facts:
                 for name, value in (probe.read(probe.facts, known) or {}).items():
                     _put((flusher.FACT, span.trace.id, None, name, value, at))
-        _put((flusher.CLOSE, span, "OK", probe.output(result), attributes, None, response, logprobs, mask, at))
+        _put((flusher.CLOSE, span, "OK", probe.output(result), attributes, None, response, logprobs, mask, at, skip))
     except Exception as error:
         probe.trouble("end", error)
-        _put((flusher.CLOSE, span, "OK", None, None, None, None, None, None, at))
+        _put((flusher.CLOSE, span, "OK", None, None, None, None, None, None, at, 0))
     span.known = None
 
 
@@ -154,7 +158,7 @@ def fail(span: Span, error: BaseException) -> None:
     span.epoch = CLOSED
     at = _monotonic_ns()
     try:
-        _put((flusher.CLOSE, span, _status(error), None, None, _described(error), None, None, None, at))
+        _put((flusher.CLOSE, span, _status(error), None, None, _described(error), None, None, None, at, 0))
         if probe.facts:
             known = dict(span.known or {})
             for name, value in (probe.read(probe.facts, known) or {}).items():
@@ -276,7 +280,7 @@ def ended(span: Span, error: BaseException) -> None:
         if span.epoch != epoch:
             return
         span.epoch = CLOSED
-        _put((flusher.CLOSE, span, "CANCELLED", None, None, None, None, None, None, _monotonic_ns()))
+        _put((flusher.CLOSE, span, "CANCELLED", None, None, None, None, None, None, _monotonic_ns(), 0))
     else:
         fail(span, error)
 

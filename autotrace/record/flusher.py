@@ -248,13 +248,18 @@ class Flusher:
         logprobs: list[float] | None,
         mask: list[int] | None,
         at: int,
+        skip: int,
     ) -> None:
         tokens: Tokens | None = None
         if response is not None:
             log = self._log(span)
             withheld = self.settings.content == "none" or log is None
+            log = log or TokenLog(self.epoch)
             prompt = span.prompt if isinstance(span.prompt, Prompt) else None
-            tokens = (log or TokenLog(self.epoch)).response(prompt, response, withheld)
+            if skip:
+                tokens, _ = log.prompt(response, withheld)  # prompt and response in one: most of it is known
+            else:
+                tokens = log.response(prompt, response, withheld)
             span.prompt = None
         self._add(
             Close(
@@ -270,6 +275,7 @@ class Flusher:
                 None if not mask else bytes(1 if flag else 0 for flag in mask),
                 span.items,
                 span.first_item_at,
+                skip,
             )
         )
 

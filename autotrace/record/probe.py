@@ -35,6 +35,7 @@ class Probe:
         "label",
         "knows",
         "late",
+        "late_prompt",
         "limits",
         "logprobs",
         "mask",
@@ -68,7 +69,10 @@ class Probe:
         self.exclude = frozenset(target.exclude) | {"self", "cls"}
         tokens = fields.compiled(target.tokens)
         table = dict(tokens)
-        self.prompt = table.get("prompt", ())
+        prompt = table.get("prompt", ())
+        self.prompt = tuple(path for path in prompt if path.root != "result")
+        self.late_prompt = tuple(path for path in prompt if path.root == "result")
+        """The prompt is known only from the result (an agent's output)."""
         self.response = table.get("response", ())
         self.logprobs = table.get("logprobs", ()) if settings.logprobs else ()
         self.mask = table.get("mask", ())

@@ -112,6 +112,9 @@ class Close(_Record, frozen=True, tag="C"):
     items: int = 0
     """Items a generator yielded."""
     first_item_at: int = 0
+    skip: int = 0
+    """Tokens of ``response``'s full list that come before the response, for a span whose prompt was not known when it
+    opened (an agent's output: prompt and response in one)."""
 
 
 class Fact(_Record, frozen=True, tag="F"):
