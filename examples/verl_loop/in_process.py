@@ -108,7 +108,7 @@ class Remote:
 
 
 class ScriptedServer:
-    """The engine server: tokens in, tokens out, after ``seconds`` of thinking. ``calls`` is what it saw and answered."""
+    """The engine server: tokens in, tokens out, after ``seconds`` of thinking; ``calls`` is what it saw and said."""
 
     def __init__(self, tokenizer: Any, script: Script, seconds: float = 0.001) -> None:
         self.tokenizer, self.script, self.seconds = tokenizer, script, seconds
@@ -238,7 +238,7 @@ def worker_v1(config: Any, server: ScriptedServer, reward: bool = True) -> Any:
 
 
 async def rollout_v1(agents: Any, prompts: Sequence[dict[str, Any]], step: int, validate: bool = False) -> None:
-    """One batch on the V1 path: veRL repeats each prompt ``rollout.n`` times itself and puts the outputs into the store."""
+    """One batch on the V1 path: veRL repeats each prompt ``rollout.n`` times and puts the outputs into the store."""
     import torch
     from verl.utils import tensordict_utils
 

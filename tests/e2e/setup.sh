@@ -19,7 +19,7 @@ if ! cmp -s "$here/requirements.txt" "$stamp"; then
     python3 -m uv pip sync --quiet --python "$python" "${links[@]}" "$here/requirements.txt"
     cp "$here/requirements.txt" "$stamp"
 fi
-"$python" -c 'import autotrace.spec' 2>/dev/null ||
+[ -x "$venv/bin/autotrace-run" ] ||
     python3 -m uv pip install --quiet --python "$python" --no-deps "${links[@]}" --editable "$root"
 
 data=$venv/e2e
