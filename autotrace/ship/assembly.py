@@ -108,9 +108,10 @@ class Assembly:
         span.items = record.items
         span.first_item_ns = record.first_item_at + origin.anchor if record.first_item_at else None
         if record.response is not None:
-            ids, problem = self._tokens(origin).response(record.span, record.response, draft.prompt_total)
+            before = draft.prompt_total or record.skip
+            ids, problem = self._tokens(origin).response(record.span, record.response, before)
             span.response_ids = ids
-            span.response_tokens = max(0, record.response.total - draft.prompt_total)
+            span.response_tokens = max(0, record.response.total - before)
             self._note(problem)
         if record.logprobs is not None:
             span.logprobs = floats(record.logprobs)
