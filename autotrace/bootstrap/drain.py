@@ -105,20 +105,19 @@ def shipper_alive(run_folder: str) -> bool | None:
 
 
 def left(status: dict[str, Any]) -> int:
-    """Trajectories known and not yet acknowledged by every backend."""
+    """Traces known and not yet acknowledged by every backend."""
     return max(0, int(status.get("pending", 0)) + int(status.get("open", 0)))
 
 
 def summary(run_folder: str, outcome: Outcome) -> str:
     """One line for stderr: what was delivered where and how to look, or what is left and what finishes it."""
-    status = outcome.status
-    known, missing = int(status.get("trajectories", 0)), left(status)
-    shown = os.path.relpath(run_folder) if len(os.path.relpath(run_folder)) < len(run_folder) else run_folder
+    status, missing = outcome.status, left(outcome.status)
+    known = int(status.get("trajectories", 0)) or int(status.get("traces", 0))
+    folder = min(run_folder, os.path.relpath(run_folder), key=len)
     if outcome.reason == "done" and not missing:
         if not known:
-            return f"autotrace: nothing was recorded; why: autotrace status {shown}"
-        backends = ", ".join(status.get("backends", ())) or "its backend"
-        return f"autotrace: {_count(known)} -> {backends}; to look at them: autotrace ls {shown}"
+            return f"autotrace: nothing was recorded; why: autotrace status {folder}"
+        return f"autotrace: {_count(known, status)} -> {_places(status)}; to look at them: autotrace ls {folder}"
     why = {
         "blocked": "the backend refuses them",
         "timeout": "the time to wait is over",
@@ -127,8 +126,8 @@ def summary(run_folder: str, outcome: Outcome) -> str:
         "done": "they were given up",
     }[outcome.reason]
     error = f" ({status['error']})" if status.get("error") else ""
-    rest = f"{missing} of {_count(known)} are" if status else "what was recorded is"
-    return f"autotrace: {why}{error}: {rest} left in {shown}; to deliver them: autotrace ship {shown}"
+    rest = f"{missing} traces are" if status else "what was recorded is"
+    return f"autotrace: {why}{error}; {rest} left in {folder}, to deliver them: autotrace ship {folder}"
 
 
 def say(text: str) -> None:
@@ -139,8 +138,16 @@ def say(text: str) -> None:
         return
 
 
-def _count(number: int) -> str:
+def _count(number: int, status: dict[str, Any]) -> str:
+    if not status.get("trajectories"):
+        return f"{number} trace{'' if number == 1 else 's'}"
     return f"{number} trajector{'y' if number == 1 else 'ies'}"
+
+
+def _places(status: dict[str, Any]) -> str:
+    """``mlflow (sqlite:////data/mlflow.db)``."""
+    backends: dict[str, dict[str, Any]] = status.get("backends", {})
+    return ", ".join(f"{name} ({known['place']})" if known.get("place") else name for name, known in backends.items())
 
 
 def _ask(run_folder: str) -> int:

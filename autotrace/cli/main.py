@@ -1,0 +1,54 @@
+"""``autotrace``: look at a run, finish its delivery, check a spec, look at an installation. One file a command."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+import autotrace
+
+COMMANDS = {
+    "ls": ("autotrace.cli.ls", "ls"),
+    "show": ("autotrace.cli.show", "show"),
+    "status": ("autotrace.cli.status", "status"),
+    "ship": ("autotrace.cli.ship", "ship"),
+    "check": ("autotrace.cli.check", "check"),
+    "doctor": ("autotrace.cli.doctor", "doctor"),
+}
+"""Command -> module and object; imported when used, so that each costs and needs only its own."""
+
+
+class Commands(click.Group):
+    """The group over ``COMMANDS``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order people meet them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command; None when there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name]
+        try:
+            command: click.Command = getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+            return None
+        return command
+
+
+@click.group(cls=Commands, context_settings={"max_content_width": 110})
+@click.version_option(autotrace.__version__, prog_name="autotrace")
+def main() -> None:
+    """Look at the trajectories of a run started with autotrace-run.
+
+    RUN is a run folder, a run's name or a folder of runs; without it the newest run below ./autotrace-runs
+    (or $AUTOTRACE_RUN_DIR) is meant.
+    """
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Which run a command means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from autotrace.bootstrap import environment as env
+from autotrace.cli.terminal import fail
+from autotrace.spool import layout
+from autotrace.spool.run import find_run
+
+run_argument = click.argument("run", required=False, metavar="[RUN]")
+"""A run folder, a folder of runs, or a run's name; without it the newest run."""
+
+
+def locate(run: str | None) -> Path:
+    """The folder of ``run``: a path, a name (or its beginning) below the run directory, or None for the newest.
+
+    Raises ``click.exceptions.Exit`` after one line on stderr.
+    """
+    parent = Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR)
+    inside = os.environ.get(env.RUN_FOLDER)
+    if run is None:
+        chosen = Path(inside) if inside and os.path.isdir(inside) else parent
+    elif os.path.isdir(run):
+        chosen = Path(run)
+    else:
+        named = sorted(path.parent for path in parent.glob(f"{_literal(run)}*/{layout.RUN_JSON}"))
+        if len(named) != 1:
+            what = f"{len(named)} runs in {parent} begin with {run!r}" if named else f"no folder and no run in {parent}"
+            raise fail(f"{run}: {what}")
+        chosen = named[0]
+    if run is None and not chosen.is_dir():
+        raise fail(f"there is no run here ({parent} does not exist); name its folder, or start one with autotrace-run")
+    try:
+        return find_run(chosen)
+    except FileNotFoundError as error:
+        raise fail(error) from None
+
+
+def _literal(name: str) -> str:
+    """``name`` with glob's own characters taken literally."""
+    import glob
+
+    return glob.escape(name)

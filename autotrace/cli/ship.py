@@ -1,0 +1,77 @@
+"""``autotrace ship DIR``: deliver what a run left on disk. Twice in a row delivers nothing twice."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import msgspec
+
+from autotrace.bootstrap import environment as env
+from autotrace.bootstrap import exitcodes, newrun
+from autotrace.bootstrap.masking import masked_uri
+from autotrace.bootstrap.options import OptionError, Options
+from autotrace.cli import runs, terminal
+from autotrace.ship.status import Status
+from autotrace.spool.run import RunInfo
+
+
+@click.command(no_args_is_help=True)
+@click.argument("run", metavar="DIR")
+@click.option("--backend", "backends", multiple=True, metavar="NAME",
+              help="Deliver to this backend too, for good (mlflow, weave, otlp, jsonl); repeatable.")  # fmt: skip
+@click.option("--tracking-uri", metavar="URI", help="Deliver to this MLflow store or server instead, for good.")
+def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None) -> None:
+    """Deliver what is left of run DIR, and wait for it. Exit code 1 if something is still left."""
+    folder = runs.locate(run)
+    os.environ[env.AUTOTRACE] = "0"  # processes that delivery starts are no part of any run
+    try:
+        _redirect(folder, backends, tracking_uri)
+        from autotrace.ship.shipper import ship as deliver
+
+        status = deliver(folder, once=True, progress=_progress if sys.stderr.isatty() else None)
+    except (OptionError, newrun.Unusable) as error:
+        raise terminal.fail(error) from None
+    except (OSError, msgspec.MsgspecError, sqlite3.Error) as error:
+        raise terminal.fail(f"{folder} cannot be used: {error}") from None
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[K", nl=False, err=True)
+    _report(folder, status)
+    if status.state != "done" or status.pending:
+        raise click.exceptions.Exit(exitcodes.FAILED)
+
+
+def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None) -> None:
+    """Write other backends or another place into ``run.json``, after a look whether they can be used."""
+    info = RunInfo.read(folder)
+    given = Options.resolve({"backends": backends, "tracking_uri": tracking_uri}, {})
+    wanted = tuple(dict.fromkeys([*info.backends, *(given.backends if backends else ())]))
+    uri = newrun.absolute_uri(tracking_uri) if tracking_uri is not None else None
+    newrun.check_backends(replace(given, backends=wanted), uri)
+    if uri is not None:
+        os.environ[env.TRACKING_URI] = uri
+        info.tracking_uri = masked_uri(uri)
+        info.origins = {**info.origins, "tracking_uri": "option --tracking-uri of autotrace ship"}
+    if list(wanted) != info.backends or uri is not None:
+        info.backends = list(wanted)
+        info.write(folder)
+
+
+def _progress(status: Status) -> None:
+    delivered = sum(backend.delivered for backend in status.backends.values())
+    click.echo(f"\r\x1b[K{delivered} delivered, {status.pending + status.open} left", nl=False, err=True)
+
+
+def _report(folder: Path, status: Status) -> None:
+    for name, backend in status.backends.items():
+        where = f" ({backend.place})" if backend.place else ""
+        rejected = f", {backend.rejected_count} rejected for good" if backend.rejected_count else ""
+        click.echo(terminal.safe(f"{name}: {backend.delivered} delivered, {backend.pending} left{rejected}{where}"))
+        if backend.error:
+            click.echo(terminal.safe(f"  {backend.error}"), err=True)
+    if status.state in ("running", "draining"):
+        click.echo(f"the run's own shipper (pid {status.pid} on {status.host}) is at work: autotrace status {folder}")

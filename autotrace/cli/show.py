@@ -1,0 +1,143 @@
+"""``autotrace show TRACE``: one trajectory as a tree with turns, tokens, times and texts."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import click
+from rich.console import Group
+from rich.text import Text
+from rich.tree import Tree
+
+from autotrace.cli import runs, terminal
+from autotrace.cli.terminal import block, line, seconds, status_text
+from autotrace.ship.index import Index
+from autotrace.ship.trajectory import Span, Trajectory
+
+LINES, WIDTH = 6, 160
+"""What is shown of one text without ``--full``."""
+
+ROLE_STYLE = {
+    "trajectory": "bold",
+    "agent": "bold",
+    "llm": "cyan",
+    "tool": "magenta",
+    "reward": "green",
+    "env": "magenta",
+}
+IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source", "project_name", "experiment_name")
+
+
+@click.command(no_args_is_help=True)
+@click.argument("trace", metavar="TRACE")
+@runs.run_argument
+@click.option("--full", is_flag=True, help="Do not cut texts.")
+@click.option("--json", "as_json", is_flag=True, help="The whole trajectory as one JSON object.")
+def show(trace: str, run: str | None, full: bool, as_json: bool) -> None:
+    """Show one trajectory as a tree. TRACE is a trace id or the beginning of one (see autotrace ls)."""
+    index = Index.open(runs.locate(run))
+    try:
+        trajectory = index.load(trace)
+    except KeyError as error:
+        raise terminal.fail(error.args[0]) from None
+    out = terminal.console()
+    if as_json:
+        from autotrace.ship.plain import plain
+
+        out.file.write(json.dumps(plain(as_dict(trajectory)), ensure_ascii=False) + "\n")
+        return
+    out.print(tree(trajectory, full), soft_wrap=not out.is_terminal)
+    for backend, (delivered_ns, page, rejected) in index.deliveries(trajectory.trace_id).items():
+        state = f"rejected: {rejected}" if rejected else page or f"delivered {terminal.clock(delivered_ns)}"
+        out.print(line(f"{backend}  ", "dim") + line(state), soft_wrap=True)
+
+
+def tree(trajectory: Trajectory, full: bool = False) -> Tree:
+    """The trajectory for a terminal."""
+    children: dict[str | None, list[Span]] = defaultdict(list)
+    known = {span.span_id for span in trajectory.spans}
+    for span in trajectory.spans:
+        children[span.parent_id if span.parent_id in known else None].append(span)
+    top = Tree(_heading(trajectory), guide_style="dim")
+
+    def grow(branch: Tree, span: Span) -> None:
+        node = branch.add(Group(*_span(span, trajectory.root, full)))
+        for child in children[span.span_id]:
+            grow(node, child)
+
+    for span in children[None]:
+        grow(top, span)
+    for note in trajectory.notes:
+        top.add(line(f"note: {note}", "yellow"))
+    return top
+
+
+def _heading(trajectory: Trajectory) -> Text:
+    text = Text("trajectory ", style="dim") + Text(trajectory.trace_id, style="bold")
+    for name in IDENTITY:
+        if trajectory.attributes.get(name) is not None:
+            text += Text(f"  {name} ", style="dim") + line(trajectory.attributes[name])
+    for name, value in trajectory.facts.items():
+        text += Text("\n") + line(f"{name} ", "dim") + line(_short(value), "green" if name == "reward" else "")
+    return text
+
+
+def _span(span: Span, root: Span, full: bool) -> list[Text]:
+    """The lines of one call: what, how it ended, how long, tokens; then its texts."""
+    head = line(span.name, ROLE_STYLE.get(span.role, "")) + Text(f"  {span.role}", style="dim")
+    head += Text(f"  +{seconds(span.start_ns - root.start_ns) or '0 ms'}", style="dim")
+    head += Text(f"  {seconds(span.duration_ns)}") if span.duration_ns is not None else Text("")
+    tokens = _tokens(span)
+    if tokens:
+        head += Text(f"  {tokens}", style="dim")
+    if span.status != "OK":
+        head += Text("  ") + status_text(span.status)
+    lines = [head]
+    if span.error is not None:
+        lines.append(block(f"{span.error[0]}: {span.error[1]}", "red", lines=None if full else LINES))
+        if full and span.error[2]:
+            lines.append(block(span.error[2], "dim"))
+    for mark, value, style in _texts(span):
+        body = block(value, style, lines=None if full else LINES, width=None if full else WIDTH)
+        lines.append(Text(f"{mark} ", style="dim") + body)
+    return lines
+
+
+def _tokens(span: Span) -> str:
+    parts = []
+    if span.prompt_tokens is not None:
+        parts.append(f"{span.prompt_tokens:,} in")
+    if span.response_tokens is not None:
+        parts.append(f"{span.response_tokens:,} out")
+    return f"{' + '.join(parts)} tokens" if parts else ""
+
+
+def _texts(span: Span) -> list[tuple[str, Any, str]]:
+    """What a person wants to read of a call: an LLM's new prompt and answer, a tool's arguments and result."""
+    if span.role in ("trajectory", "agent"):
+        return []
+    if span.role == "llm":
+        prompt = span.new_prompt_text if span.new_prompt_text is not None else span.prompt_text
+        texts = [(">", prompt, "dim"), ("<", span.response_text, "")]
+    else:
+        texts = [
+            (">", _short(span.inputs) if span.inputs else None, "dim"),
+            ("<", None if span.output is None else _short(span.output), ""),
+        ]
+    return [(mark, value, style) for mark, value, style in texts if value]
+
+
+def _short(value: Any) -> str:
+    """A captured value on one line."""
+    from autotrace.ship.plain import plain
+
+    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
+
+
+def as_dict(trajectory: Trajectory) -> dict[str, Any]:
+    """The trajectory as one plain value."""
+    from dataclasses import asdict
+
+    return {**asdict(trajectory), "status": trajectory.status, "turns": trajectory.turns}

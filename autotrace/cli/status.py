@@ -1,0 +1,136 @@
+"""``autotrace status``: what bound and was called, what was dropped and why, how far delivery is, and advice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+
+import click
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from autotrace.cli import runs, terminal
+from autotrace.cli.advice import advice, known_of
+from autotrace.cli.terminal import line
+from autotrace.ship.index import Index
+from autotrace.ship.status import Status, TargetStatus
+from autotrace.spec.plan import Plan
+from autotrace.spool import layout
+
+STATE_STYLE = {
+    "bound": "green", "never called": "yellow", "shadowed": "yellow", "pending": "dim", "failed": "red",
+    "refused": "red",
+}  # fmt: skip
+
+
+@click.command()
+@runs.run_argument
+@click.option("--all", "everything", is_flag=True, help="Also targets whose module was never imported.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def status(run: str | None, everything: bool, as_json: bool) -> None:
+    """Say what happened to every target of a run, how far delivery is, and what to change."""
+    index = Index.open(runs.locate(run))
+    found, plan = index.status(), plan_of(index)
+    sentences = advice(index.run_folder, index.info, found, plan, index.rows(), known_of(index.binds()))
+    if as_json:
+        whole = {"run": msgspec.to_builtins(index.info), "status": msgspec.to_builtins(found), "advice": sentences}
+        sys.stdout.write(json.dumps(whole, ensure_ascii=False) + "\n")
+        return
+    out = terminal.console()
+    _about(out, index, found)
+    _delivery(out, found)
+    print_targets(out, found, plan, everything)
+    for sentence in sentences:
+        out.print(Text("! ", style="yellow") + line(sentence), soft_wrap=not out.is_terminal)
+
+
+def plan_of(index: Index) -> Plan | None:
+    """The run's plan, None when it cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        return Plan.loads((index.run_folder / layout.PLAN_JSON).read_text(encoding="utf-8"))
+    return None
+
+
+def states_of(target: TargetStatus) -> list[str]:
+    """``bound`` of a target without a call reads ``never called``."""
+    return ["never called" if state == "bound" and not target.calls else state for state in target.states]
+
+
+def print_targets(out: Console, found: Status, plan: Plan | None, everything: bool) -> None:
+    """The table of targets, and how many wait for a module that was never imported."""
+    reported = {target.key: target for target in found.targets}
+    names = [target.key for target in plan.targets] if plan is not None else []
+    names += [key for key in reported if key not in names]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("target", "state", "calls", "processes", "where, why"):
+        table.add_column(name, justify="right" if name in ("calls", "processes") else "left", overflow="fold")
+    waiting = []
+    for key in names:
+        target = reported.get(key) or TargetStatus(key)
+        states = states_of(target) or (["bound"] if target.calls else ["pending"])
+        if states == ["pending"]:
+            waiting.append(key)
+            if not everything:
+                continue
+        table.add_row(
+            line(key),
+            _joined(states),
+            Text(f"{target.calls:,}" if target.calls else ""),
+            Text(str(target.processes or "")),
+            line("; ".join([*target.reasons, *(place for place in target.places if place.replace(":", ".") != key)])),
+        )
+    if table.row_count:
+        out.print(table)
+    if waiting and not everything:
+        modules = sorted({key.replace(":", ".").split(".")[0] for key in waiting})
+        out.print(
+            line(
+                f"{len(waiting)} targets wait for a module that no process imported ({', '.join(modules)}); --all",
+                "dim",
+            )
+        )
+
+
+def _joined(states: Sequence[str]) -> Text:
+    return Text(", ").join(Text(state, style=STATE_STYLE.get(state, "")) for state in states)
+
+
+def _about(out: Console, index: Index, found: Status) -> None:
+    info = index.info
+    out.print(Text(info.run_id, style="bold") + line(f"  {found.state}  {' '.join(info.command)}"), soft_wrap=True)
+    out.print(line(f"started {info.created} on {info.host} (pid {info.main_pid}), autotrace {info.version}", "dim"))
+    for name, value in (
+        ("backends", ", ".join(info.backends)), ("tracking_uri", info.tracking_uri), ("project", info.project),
+        ("experiment", info.experiment), ("drain_timeout", f"{info.drain_timeout:g} s"),
+    ):  # fmt: skip
+        origin = info.origins.get(name, "")
+        if value is None:
+            value = (
+                "a local SQLite store unless veRL's own logger names one" if name == "tracking_uri" else "veRL's own"
+            )
+        out.print(line(f"  {name:14}{value}") + line(f"  ({origin})" if origin else "", "dim"), soft_wrap=True)
+
+
+def _delivery(out: Console, found: Status) -> None:
+    lag = f", the oldest waits for {found.lag_seconds:.0f} s" if found.pending else ""
+    out.print(line(
+        f"{found.trajectories} trajectories ({found.traces} traces), {found.open} open, {found.pending} to deliver"
+        f"{lag}; "
+        f"{found.processes} processes ({found.living} living), spool {found.spool_bytes / 1e6:.1f} MB"
+    ))  # fmt: skip
+    for name, backend in found.backends.items():
+        text = line(f"  {name:8} {backend.delivered} delivered, {backend.pending} to deliver")
+        if backend.rejected_count:
+            text += line(f", {backend.rejected_count} rejected", "red")
+        if backend.place:
+            text += line(f"  {backend.place}", "dim")
+        if backend.error:
+            text += Text("\n") + line(f"           {backend.state}: {backend.error}", "red")
+        out.print(text, soft_wrap=True)
+    for note in [*found.notes, *([found.error] if found.error else [])]:
+        out.print(line(f"  {note}", "yellow"), soft_wrap=True)

@@ -1,0 +1,89 @@
+"""Putting things on a terminal: what a model wrote is shown, never obeyed.
+
+Model output reaches these commands as it is, and a terminal acts on control characters (it can rewrite earlier lines,
+set the title, answer on stdin). ``safe`` makes them visible; all is printed as ``rich.text.Text``, never as markup.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import datetime
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from autotrace.bootstrap import exitcodes
+
+# C0 without tab and newline, DEL, C1; marks that reorder what is read; separators some terminals take for newlines.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+STATUS_STYLE = {
+    "OK": "green", "OPEN": "yellow", "ERROR": "red", "TIMEOUT": "red", "INTERRUPTED": "red", "CANCELLED": "yellow",
+}  # fmt: skip
+
+
+def safe(text: object) -> str:
+    """``text`` with every control character written out (``\\x1b``)."""
+    return _UNSAFE.sub(lambda match: repr(match[0])[1:-1], str(text))
+
+
+def line(text: object, style: str = "") -> Text:
+    """``text`` on one line, safe."""
+    return Text(safe(text).replace("\n", "\\n").replace("\t", " "), style=style)
+
+
+def block(text: object, style: str = "", *, lines: int | None = None, width: int | None = None) -> Text:
+    """``text`` with its line breaks, safe; cut to ``lines`` of ``width`` characters, saying how much was left out."""
+    whole = safe(text).strip("\n")
+    kept = whole.split("\n")
+    if lines is not None and len(kept) > lines:
+        kept = kept[:lines]
+    if width is not None:
+        kept = [part if len(part) <= width else part[: width - 1] + "…" for part in kept]
+    shown = Text("\n".join(kept), style=style)
+    hidden = len(whole) - sum(len(part) + 1 for part in kept) + 1
+    if hidden > 0 and "\n".join(kept) != whole:
+        shown.append(f"\n… {hidden:,} characters more (--full)", style="dim")
+    return shown
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where commands print. Not on a terminal nothing is wrapped or cut, so that ``grep`` sees whole lines."""
+    found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not found.is_terminal:
+        found.width = max(found.width, 200)
+    return found
+
+
+def status_text(status: str) -> Text:
+    """A span's status in its colour."""
+    return Text(safe(status), style=STATUS_STYLE.get(status, ""))
+
+
+def seconds(duration_ns: int | None) -> str:
+    """A duration for people: ``12 ms``, ``3.4 s``, ``7 min 12 s``; empty for None."""
+    if duration_ns is None:
+        return ""
+    value = duration_ns / 1e9
+    if value < 1:
+        return f"{value * 1e3:.3g} ms"
+    if value < 120:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def clock(at_ns: int | None) -> str:
+    """Local date and time of a wall-clock instant; empty for None."""
+    return "" if at_ns is None else f"{datetime.fromtimestamp(at_ns / 1e9):%Y-%m-%d %H:%M:%S}"
+
+
+def fail(message: object, code: int = exitcodes.USAGE) -> click.exceptions.Exit:
+    """Print one line on stderr; raise what is returned."""
+    sys.stdout.flush()
+    click.echo(f"autotrace: {safe(message)}", err=True)
+    return click.exceptions.Exit(code)
