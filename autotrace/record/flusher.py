@@ -109,13 +109,11 @@ def _start() -> None:
 
 
 def _run() -> None:
-    flusher = _flusher
-    if flusher is None:
-        return
     while True:
-        time.sleep(flusher.settings.flush_interval)
+        time.sleep(_flusher.settings.flush_interval if _flusher is not None else 1.0)
         try:
-            flusher.drain(pause=True)
+            if _flusher is not None:
+                _flusher.drain(pause=True)
         except Exception as error:
             faults.failed("flusher", error)
 

@@ -122,9 +122,9 @@ def _object(value: Any, kind: type, depth: int, items: int, budget: list[int]) -
         return {"type": kind.__qualname__, "args": _copy(value.args, depth - 1, items, budget)}
     if kind.__module__ in ("datetime", "uuid", "decimal", "pathlib", "pathlib._local"):
         return str(value)
-    size = getattr(value, "size", None)
-    if isinstance(size, tuple) and len(size) == 2 and "Image" in kind.__name__:  # PIL, without importing it
-        return {"…": f"image {size[0]}x{size[1]}", "mode": str(getattr(value, "mode", ""))}
+    if kind.__module__.startswith("PIL."):  # without importing it
+        width, height = value.size
+        return {"…": f"image {width}x{height}", "mode": str(value.mode)}
     return {"…": f"{kind.__module__}.{kind.__qualname__}"}
 
 

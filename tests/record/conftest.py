@@ -1,0 +1,67 @@
+"""A probe and a spool of the test's own: calls go in, decoded records come out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from autotrace.patch.wrapper import wrap
+from autotrace.record import calls, faults, flusher
+from autotrace.record.probe import Probe
+from autotrace.spec.plan import Settings, Target
+from autotrace.spool.records import Define, Record
+from autotrace.spool.segment import read_frames
+
+
+class Recorder:
+    """Wraps functions and reads back what their calls left in the spool."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = Settings(flush_interval=0.01)
+        flusher.configure(str(folder), "run-1", self.settings, "digest")
+
+    def use(self, settings: Settings) -> None:
+        """Record with other settings from now on."""
+        self.settings = settings
+        flusher.configure(str(self.folder), "run-1", settings, "digest")
+
+    def wrap(self, function: Callable[..., Any], **target: Any) -> Callable[..., Any]:
+        """``function`` recorded under its own name."""
+        key = target.pop("key", function.__qualname__)
+        calls.probes[key] = Probe(Target(key, (key,), **target), self.settings)
+        return wrap(function, key)
+
+    def records(self, kind: type | None = None) -> list[Any]:
+        """Every record written so far, in order."""
+        flusher.flush()
+        found: list[Any] = []
+        for path in sorted((self.folder / "spool").glob("*.seg")):
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                found += [msgspec.msgpack.decode(frame.payload, type=Record) for frame in read_frames(fd)]
+            finally:
+                os.close(fd)
+        return [record for record in found if kind is None or isinstance(record, kind)]
+
+    def names(self) -> dict[int, str]:
+        """Target number -> name, of the records so far."""
+        return {record.id: record.name for record in self.records(Define)}
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    before = dict(calls.probes)
+    faults.counts.clear()
+    assert "autotrace.record.calls" in sys.modules
+    yield Recorder(tmp_path)
+    flusher.shutdown()
+    calls.probes.clear()
+    calls.probes.update(before)
+    calls.decide = None

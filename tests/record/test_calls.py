@@ -1,0 +1,238 @@
+"""What a call leaves behind: open and close, nesting, statuses, facts, sampling."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from autotrace.record import calls, context, faults, sampling
+from autotrace.spool.records import Close, Define, Fact, Open
+
+from .conftest import Recorder
+
+
+def test_a_span_is_written_when_it_opens_and_when_it_closes(recorder: Recorder) -> None:
+    seen: list[int] = []
+
+    def search(query: str, limit: int = 3) -> dict[str, Any]:
+        seen.append(len(recorder.records(Close)))
+        assert [record.inputs for record in recorder.records(Open)] == [{"query": "cats", "limit": 2}]
+        return {"hits": [1, 2]}
+
+    assert recorder.wrap(search)("cats", limit=2) == {"hits": [1, 2]}
+    (close,) = recorder.records(Close)
+    assert seen == [0] and close.status == "OK" and close.output == {"hits": [1, 2]}
+    assert close.at >= recorder.records(Open)[0].at
+
+
+async def test_children_of_concurrent_trajectories_do_not_mix(recorder: Recorder) -> None:
+    async def tool(number: int) -> int:
+        await asyncio.sleep(0.001 * (number % 3))
+        return number
+
+    traced = recorder.wrap(tool, role="tool", key="tool")
+
+    async def rollout(number: int) -> list[int]:
+        return [await traced(number), *await asyncio.gather(traced(number), traced(number))]
+
+    root = recorder.wrap(rollout, role="trajectory", key="rollout", attributes={"step": ("number",)})
+    await asyncio.gather(*(root(number) for number in range(64)))
+    opens = recorder.records(Open)
+    roots = {record.trace: record for record in opens if record.parent == 0}
+    assert len(roots) == 64 and len(opens) == 64 * 4
+    for record in opens:
+        if record.parent:
+            assert record.parent == roots[record.trace].span
+            assert record.inputs["number"] == roots[record.trace].attributes["step"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("bad"), "ERROR"),
+        (TimeoutError(), "TIMEOUT"),
+        (asyncio.TimeoutError(), "TIMEOUT"),
+        (asyncio.CancelledError(), "CANCELLED"),
+        (KeyboardInterrupt(), "ERROR"),
+    ],
+)
+async def test_each_way_to_end_has_its_status(recorder: Recorder, error: BaseException, status: str) -> None:
+    async def fails() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        await recorder.wrap(fails)()
+    assert caught.value is error
+    (close,) = recorder.records(Close)
+    assert close.status == status and close.error[0].endswith(type(error).__name__)
+    assert "test_calls.py" in close.error[2]
+
+
+async def test_a_timeout_from_outside_cancels_the_inner_span(recorder: Recorder) -> None:
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    traced = recorder.wrap(hangs, key="inner")
+
+    async def bounded() -> None:
+        await asyncio.wait_for(traced(), 0.01)
+
+    with pytest.raises(asyncio.TimeoutError):
+        await recorder.wrap(bounded, key="outer")()
+    assert [record.status for record in recorder.records(Close)] == ["CANCELLED", "TIMEOUT"]
+
+
+def test_super_is_recorded_once_and_recursion_every_time(recorder: Recorder) -> None:
+    class Base:
+        def run(self, depth: int) -> int:
+            return depth
+
+    class Mine(Base):
+        def run(self, depth: int) -> int:
+            return super().run(depth) if depth == 0 else self.run(depth - 1)
+
+    Base.run = recorder.wrap(Base.run, key="run", subclasses=True)  # type: ignore[method-assign]
+    Mine.run = recorder.wrap(Mine.run, key="run", subclasses=True)  # type: ignore[method-assign]
+    Mine().run(2)
+    assert [recorder.names()[record.target].split(".")[-2] for record in recorder.records(Open)] == ["Mine"] * 3
+
+
+def test_facts_and_late_attributes_are_read_when_the_call_ends(recorder: Recorder) -> None:
+    def score(outputs: list[Any]) -> SimpleNamespace:
+        outputs[-1].reward = 0.5
+        return SimpleNamespace(version=7)
+
+    traced = recorder.wrap(
+        score,
+        role="reward",
+        attributes={"weight_version": ("result.version",), "missing": ("result.nothing.at.all",)},
+        facts={"reward": ("outputs.-1.reward",)},
+    )
+    traced([SimpleNamespace(reward=None)])
+    (fact,) = recorder.records(Fact)
+    (close,) = recorder.records(Close)
+    assert (fact.name, fact.value, fact.trace) == ("reward", 0.5, close.trace)
+    assert close.attributes == {"weight_version": 7}
+
+
+def test_an_unsampled_trajectory_records_nothing_below_it(recorder: Recorder) -> None:
+    calls.decide = sampling.decision({"rate": 0.5, "seed": 1})
+
+    def tool() -> None: ...
+
+    traced = recorder.wrap(tool, key="tool")
+
+    def rollout(uid: str) -> None:
+        traced()
+
+    root = recorder.wrap(rollout, role="trajectory", key="rollout", attributes={"uid": ("uid",)})
+    for number in range(200):
+        for _ in range(2):  # both rollouts of a group are decided alike
+            root(f"uid-{number}")
+    opens = recorder.records(Open)
+    roots = [record.attributes["uid"] for record in opens if record.parent == 0]
+    assert len(opens) == 2 * len(roots) and 60 < len(set(roots)) < 140
+    assert all(roots.count(uid) == 2 for uid in roots)
+    assert context.current.get() is None
+
+
+def test_arguments_do_not_outlive_their_call(recorder: Recorder) -> None:
+    class Big: ...
+
+    def takes(big: Any) -> None: ...
+
+    traced = recorder.wrap(takes, attributes={"kind": ("big.kind",)}, facts={"seen": ("big.seen",)})
+    big = Big()
+    alive = weakref.ref(big)
+    gc.disable()
+    try:
+        traced(big)
+        del big
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+def test_a_carrier_makes_a_span_of_another_process_the_parent(recorder: Recorder) -> None:
+    def call() -> bytes | None:
+        return context.current_carrier()
+
+    carrier = recorder.wrap(call, key="client")()
+
+    def serve() -> None: ...
+
+    with context.attach(carrier):
+        recorder.wrap(serve, key="server")()
+    client, server = recorder.records(Open)
+    assert (server.trace, server.parent) == (client.trace, client.span)
+    with context.attach(b"nonsense"):
+        assert context.current.get() is None
+
+
+def test_a_forked_child_writes_its_own_segment_and_leaves_its_parents_spans_open(recorder: Recorder) -> None:
+    from autotrace.patch import engine
+
+    def inside() -> None: ...
+
+    traced = recorder.wrap(inside, key="inside")
+
+    def outer() -> int:
+        child = os.fork()
+        if child == 0:
+            engine._after_fork_in_child()
+            traced()
+            return 0
+        os.waitpid(child, 0)
+        return child
+
+    child = recorder.wrap(outer, key="outer")()
+    if child == 0:
+        from autotrace.record import flusher
+
+        flusher.shutdown()
+        os._exit(0)
+    opens = recorder.records(Open)
+    defined = [record.name.rsplit(".")[-1] for record in recorder.records(Define)]
+    assert sorted(defined) == ["inside", "outer"] and len(opens) == 2
+    assert len(recorder.records(Close)) == 2
+    assert len({record.span for record in opens}) == 2
+    assert len(list((recorder.folder / "spool").glob("*.seg"))) == 2
+
+
+def test_failures_of_ours_are_counted_and_switch_the_target_off(recorder: Recorder, monkeypatch: Any) -> None:
+    def works(value: int) -> int:
+        return value + 1
+
+    traced = recorder.wrap(works)
+    probe = calls.probes[works.__qualname__]
+    given_up: list[str] = []
+    probe.on_fault = lambda probe: given_up.append(probe.key)
+    monkeypatch.setattr("autotrace.record.ids.next_span_id", lambda: 1 / 0)
+    assert [traced(number) for number in range(20)] == list(range(1, 21))
+    assert probe.off and given_up == [probe.key]
+    assert faults.counts[f"fault:begin:{probe.key}"] == 10
+
+
+def test_a_closed_generator_is_cancelled_and_a_final_item_is_success(recorder: Recorder) -> None:
+    def stream() -> Any:
+        for number in range(10):
+            yield {"number": number, "finish_reason": "stop" if number == 2 else None}
+
+    plain = recorder.wrap(stream, key="plain")()
+    next(plain)
+    plain.close()
+    finished = recorder.wrap(stream, key="final", final=("item.finish_reason",))()
+    for _ in range(3):
+        next(finished)
+    (first, second) = recorder.records(Close)
+    assert (first.status, second.status, second.items) == ("CANCELLED", "OK", 3)
+    with contextlib.suppress(StopIteration):
+        finished.close()
+    assert len(recorder.records(Close)) == 2

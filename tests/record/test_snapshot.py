@@ -1,0 +1,127 @@
+"""Copies are exact where they are small, bounded where they are not, and never call user code."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from autotrace.record.redact import REDACTED, Redactor
+from autotrace.record.snapshot import Limits, snapshot
+from autotrace.spec.plan import Settings
+
+LIMITS = Limits(6, 256)
+
+
+class Hostile:
+    def __repr__(self) -> str:
+        raise AssertionError("repr was called")
+
+    __str__ = __repr__
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} was read")
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+@dataclass
+class Output:
+    token_ids: list[int]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"role": "user", "content": "hi"}, {"role": "user", "content": "hi"}),
+        ([{"a": [1, 2]}, "b"], [{"a": [1, 2]}, "b"]),
+        ((1, "two"), [1, "two"]),
+        (Output([1, 2], {"k": 0.5}), {"type": "Output", "token_ids": [1, 2], "extra": {"k": 0.5}}),
+        (np.int64(3), 3),
+        (np.float32(0.5), 0.5),
+        (np.array([1.0, 2.0]), [1.0, 2.0]),
+        (np.zeros((100, 100)), {"…": "array", "dtype": "float64", "shape": [100, 100], "first": [0.0, 0.0, 0.0, 0.0]}),
+        (Color.RED, "RED"),
+        (list(range(1000)), {"…": "1000 numbers", "first": list(range(16))}),
+        (ValueError("x"), {"type": "ValueError", "args": ["x"]}),
+    ],
+)
+def test_values(value: Any, expected: Any) -> None:
+    assert snapshot(value, LIMITS) == expected
+
+
+def test_an_object_of_unknown_kind_is_its_type() -> None:
+    assert snapshot(Hostile(), LIMITS) == {"…": f"{__name__}.Hostile"}
+
+
+def test_a_copy_does_not_change_with_its_original() -> None:
+    messages = [{"role": "user", "content": "hi", "tags": ["a"]}]
+    copied = snapshot(messages, LIMITS)
+    messages[0]["tags"].append("b")
+    messages.append({})
+    assert copied == [{"role": "user", "content": "hi", "tags": ["a"]}]
+
+
+def test_depth_and_breadth_are_bounded() -> None:
+    deep: Any = "end"
+    for _ in range(100):
+        deep = {"next": deep}
+    assert len(str(snapshot(deep, LIMITS))) < 200
+    assert len(snapshot([{"n": [n]} for n in range(10_000)], LIMITS)) == 257
+    loop: list[Any] = []
+    loop.append(loop)
+    assert snapshot(loop, LIMITS)
+
+
+def test_every_snapshot_can_be_encoded() -> None:
+    redactor = Redactor(Settings())
+    odd = {
+        1: "int key",
+        ("a", 1): "tuple key",
+        "big": 1 << 70,
+        "bytes": b"\x00\x01",
+        "set": {1},
+        "nested": [{2: Hostile()}],
+    }
+    msgspec.msgpack.encode(redactor.clean("value", snapshot(odd, LIMITS)))
+
+
+@pytest.mark.parametrize(
+    "name", ["api_key", "OPENAI_API_KEY", "x-api-key", "Authorization", "access_token", "db_password", "client_secret"]
+)
+def test_secrets_are_told_by_name(name: str) -> None:
+    redactor = Redactor(Settings())
+    assert redactor.clean(name, "abc") == REDACTED
+    assert redactor.clean("headers", {"deep": [{name: "abc"}]}) == {"deep": [{name: REDACTED}]}
+
+
+@pytest.mark.parametrize("name", ["token_ids", "prompt_token_ids", "max_tokens", "num_tokens", "keyboard", "tokens"])
+def test_token_ids_are_no_secret(name: str) -> None:
+    assert Redactor(Settings()).clean(name, [1, 2]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "key sk-abcdefghijklmnopqrstuvwx",
+        "hf_abcdefghijklmnopqrstuvwx",
+        "Bearer abcdefghijklmnopqrstuvwx",
+        "http://u:pw@host/",
+    ],
+)
+def test_secrets_are_told_by_shape(text: str) -> None:
+    cleaned = Redactor(Settings()).clean("text", text)
+    assert REDACTED in cleaned and "abcdefghijklmnop" not in cleaned and "pw@" not in cleaned
+
+
+def test_own_keys_patterns_and_long_strings() -> None:
+    redactor = Redactor(Settings(redact_keys=("patient_*",), redact_patterns=(r"\d{3}-\d{2}",), max_string=15))
+    assert redactor.clean("x", {"Patient_Name": "Ann", "id": "123-45"}) == {"Patient_Name": REDACTED, "id": REDACTED}
+    assert redactor.clean("x", "a" * 25) == "a" * 15 + "… (10 characters more)"

@@ -1,0 +1,94 @@
+"""A token is stored once per trajectory, and every list comes back exactly."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotrace.record.context import attach, current_carrier
+from autotrace.record.tokens import TokenLog
+from autotrace.ship.tokens import TokenSequences
+from autotrace.spec.plan import Settings
+from autotrace.spool.records import Close, Open
+
+from .conftest import Recorder
+
+ids = st.lists(st.integers(0, 200_000), max_size=30)
+
+
+@settings(max_examples=200, deadline=None)
+@given(turns=st.lists(st.tuples(ids, ids, st.booleans()), min_size=1, max_size=8))
+def test_every_turn_is_rebuilt_whatever_the_turns_share(turns: list[tuple[list[int], list[int], bool]]) -> None:
+    log, reader = TokenLog(0), TokenSequences()
+    sequence: list[int] = []
+    for span, (new, response, fresh) in enumerate(turns):
+        prompt = new if fresh else sequence + new
+        written, note = log.prompt(prompt, withheld=False)
+        rebuilt = reader.prompt(span, written)
+        assert rebuilt.ids == prompt and rebuilt.problem is None
+        assert reader.response(span, log.response(note, response, False), len(prompt)) == (response, None)
+        sequence = prompt + response
+
+
+def test_twenty_turns_cost_their_tokens_once(recorder: Recorder) -> None:
+    def generate(prompt_ids: list[int], answer: list[int]) -> Any:
+        return SimpleNamespace(token_ids=answer)
+
+    def run(turns: int) -> SimpleNamespace:
+        sequence = [random.randrange(150_000) for _ in range(2000)]
+        prompt = len(sequence)
+        for _ in range(turns):
+            answer = [random.randrange(150_000) for _ in range(300)]
+            sequence = sequence + traced(sequence, answer).token_ids
+            sequence = sequence + [random.randrange(150_000) for _ in range(100)]
+        return SimpleNamespace(prompt_ids=sequence[:prompt], response_ids=sequence[prompt:])
+
+    traced = recorder.wrap(
+        generate, key="llm", exclude=("answer",), tokens={"prompt": ("prompt_ids",), "response": ("result.token_ids",)}
+    )
+    agent = recorder.wrap(
+        run, key="agent", tokens={"prompt": ("result.prompt_ids",), "response": ("result.response_ids",)}
+    )
+    output = agent(20)
+    unique = len(output.prompt_ids) + len(output.response_ids)
+    size = sum(path.stat().st_size for path in (recorder.folder / "spool").glob("*.seg") if recorder.records())
+    assert size < 1.3 * 4 * unique
+    *_, close = recorder.records(Close)
+    assert close.response.total == unique and close.skip == len(output.prompt_ids)
+    assert len(close.response.new) == 4 * 100  # what the tools said last, no turn had seen it yet
+
+
+def test_the_engines_side_of_a_call_names_its_tokens_by_count_and_digest_only(recorder: Recorder) -> None:
+    tokens = {"prompt": ("prompt_ids",), "response": ("result",)}
+
+    def engine(prompt_ids: list[int]) -> list[int]:
+        return [7, 8]
+
+    server = recorder.wrap(engine, key="engine", tokens=tokens)
+
+    def client(prompt_ids: list[int]) -> list[int]:
+        with attach(current_carrier()):
+            return server(prompt_ids)  # type: ignore[no-any-return]
+
+    recorder.wrap(client, key="client", tokens=tokens)([1, 2, 3])
+    agent_side, engine_side = recorder.records(Open)
+    assert agent_side.prompt.new and not engine_side.prompt.new
+    assert engine_side.prompt.digest == agent_side.prompt.digest and engine_side.prompt.total == 3
+
+
+def test_content_none_keeps_counts_and_digests_only(recorder: Recorder) -> None:
+    recorder.use(Settings(content="none"))
+
+    def generate(prompt_ids: list[int], secret: str) -> Any:
+        return SimpleNamespace(token_ids=[4242, 4243])
+
+    recorder.wrap(generate, key="llm", tokens={"prompt": ("prompt_ids",), "response": ("result.token_ids",)})(
+        [4240, 4241], "my prompt"
+    )
+    (opened,), (closed,) = recorder.records(Open), recorder.records(Close)
+    assert opened.inputs is None and closed.output is None
+    assert (opened.prompt.total, opened.prompt.new, closed.response.new) == (2, b"", b"")
