@@ -206,9 +206,13 @@ def _wrap_task() -> None:
     """A task's function has no place for a context unless Ray's own tracing is on: give it the same keyword."""
     remote_function = importlib.import_module("ray.remote_function")
     tracing = importlib.import_module("ray.util.tracing.tracing_helper")
+    starting = importlib.import_module("ray._private.auto_init_hook")
     original = remote_function._inject_tracing_into_function
-    # Ray's decorator refuses calls that carry the keyword already, so ours goes below it
-    submit = remote_function.RemoteFunction._remote.__wrapped__
+    # Ray's tracing decorator refuses calls that carry the keyword already, so ours goes below Ray's two
+    decorated = remote_function.RemoteFunction._remote
+    submit = inspect.unwrap(decorated)
+    if _decorators(decorated) != ["auto_init_wrapper", "_invocation_remote_span"]:
+        raise LookupError(f"RemoteFunction._remote is decorated by {_decorators(decorated)}")
 
     @functools.wraps(original)
     def _inject_tracing_into_function(function: Any) -> Any:
@@ -229,7 +233,16 @@ def _wrap_task() -> None:
         return submit(self, args, kwargs, *rest, **options)
 
     remote_function._inject_tracing_into_function = _inject_tracing_into_function  # type: ignore[attr-defined]
-    remote_function.RemoteFunction._remote = tracing._tracing_task_invocation(_remote)
+    remote_function.RemoteFunction._remote = starting.wrap_auto_init(tracing._tracing_task_invocation(_remote))
+
+
+def _decorators(function: Any) -> list[str]:
+    """Names of the wrappers around a function, the outermost first."""
+    names = []
+    while hasattr(function, "__wrapped__"):
+        names.append(function.__code__.co_name)
+        function = function.__wrapped__
+    return names
 
 
 def _propagates(function: Any) -> bool:
