@@ -1,0 +1,158 @@
+"""``autotrace check``: where each target resolves in what is installed, before a run finds out that it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from autotrace.bootstrap import environment as env
+from autotrace.bootstrap import exitcodes
+from autotrace.cli import terminal
+from autotrace.spec import names, verdict
+from autotrace.spec.compiler import SHIPPED, compile_plan, shown
+from autotrace.spec.errors import SpecError
+from autotrace.spec.resolve import Resolver
+from autotrace.spec.sources import Archive, Installed, Source
+from autotrace.spec.verdict import Verdict
+
+_MARKS = {
+    verdict.RESOLVES: ("ok  ", "green"),
+    verdict.SKIPPED: ("skip", "dim"),
+    verdict.UNCLEAR: ("?   ", "yellow"),
+    verdict.MISSING: ("MISS", "red"),
+    verdict.REFUSED: ("REFUSED", "red"),
+}
+
+
+@click.command()
+@click.argument("files", nargs=-1, metavar="[FILES]...", type=click.Path())
+@click.option("--wheel", "archive", metavar="FILE", type=click.Path(path_type=Path),
+              help="Look into this wheel or source distribution instead of what is installed.")  # fmt: skip
+@click.option("--import", "imports", is_flag=True, help="Really import the libraries too, and compare.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
+def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: bool) -> None:
+    """Say where every target of FILES resolves; without FILES, of the shipped lists and $AUTOTRACE_SPECS.
+
+    Source text is read, nothing is imported (see --import). Exit code 1: a target that is not optional does not
+    resolve or cannot be wrapped; 2: a mistake in a spec file.
+    """
+    if archive is not None and imports:
+        raise terminal.fail("--import looks at what is installed, --wheel at what is not: choose one")
+    try:
+        source: Source = Installed() if archive is None else Archive(archive)
+    except (OSError, ValueError) as error:
+        raise terminal.fail(error) from error
+    given = list(files) or [name for name in os.environ.get(env.SPECS, "").split(os.pathsep) if name]
+    try:
+        plan = compile_plan(given)
+    except SpecError as error:
+        for problem in error.problems:
+            click.echo(terminal.safe(problem), err=True)
+        raise click.exceptions.Exit(exitcodes.USAGE) from error
+    own = {target.key for target in plan.targets if not target.where.startswith(f"{SHIPPED}/")}
+    absent = "is not installed" if archive is None else f"is not in {archive.name}"
+    verdicts = verdict.judge(plan, Resolver(source), expected=own if archive is None else frozenset(), absent=absent)
+    if files:
+        wanted = {shown(Path(name)) for name in files}
+        verdicts = [found for found in verdicts if found.target.where.rpartition(":")[0] in wanted]
+    if imports:
+        from autotrace.spec.imported import confirm
+
+        verdicts = [confirm(found) for found in verdicts]
+    _print_json(verdicts) if as_json else _print(verdicts, source)
+    if any(found.failed for found in verdicts):
+        raise click.exceptions.Exit(exitcodes.FAILED)
+
+
+def _print(verdicts: Sequence[Verdict], source: Source) -> None:
+    out = terminal.console()
+    file = ""
+    for found in sorted(verdicts, key=lambda one: one.target.where.rpartition(":")[0]):
+        here = found.target.where.rpartition(":")[0]
+        if here != file:
+            file = here
+            out.print(Text(f"{file}", style="bold"), soft_wrap=True)
+            absent = Counter(
+                names.top(one.name)
+                for one in verdicts
+                if one.library_absent and one.target.where.startswith(f"{file}:")
+            )
+            for library, count in absent.items():
+                out.print(Text(f"  skip  {library} {found.reason} ({count} targets)", style="dim"), soft_wrap=True)
+        if not found.library_absent:
+            _print_one(out, found)
+    counts = {state: sum(one.state == state for one in verdicts) for state in _MARKS}
+    said = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no targets"
+    out.print(said)
+    for library in sorted({names.top(one.name) for one in verdicts}):
+        mine = [one for one in verdicts if names.top(one.name) == library]
+        version = source.version(library)
+        if version is not None and mine and all(one.state == verdict.SKIPPED for one in mine):
+            ranges = sorted({one.target.versions for one in mine if one.target.versions})
+            text = f"nothing of {library} {version} will be traced: the targets are for {', '.join(ranges)}"
+            out.print(Text(text, style="yellow"), soft_wrap=True)
+
+
+def _print_one(out: Console, found: Verdict) -> None:
+    mark, style = _MARKS[found.state]
+    if found.state == verdict.MISSING and found.target.optional:
+        mark, style = "none", "dim"
+    text = Text.assemble("  ", (mark, style), "  ", terminal.safe(found.name))
+    line = found.target.where.rpartition(":")[2]
+    if found.state == verdict.RESOLVES and found.count == 1 and found.found is not None:
+        text.append(f"  {_described(found)}", style="dim")
+    elif found.state == verdict.RESOLVES:
+        text.append(f"  {found.count} functions", style="dim")
+    elif found.state == verdict.SKIPPED:
+        text.append(f"  {found.reason}", style="dim")
+    out.print(text, soft_wrap=True)
+    if found.reason and found.state != verdict.SKIPPED:
+        out.print(Text(f"        line {line}: {terminal.safe(found.reason)}", style=style), soft_wrap=True)
+    for note in found.notes:
+        out.print(Text(f"        note, line {line}: {terminal.safe(note)}", style="yellow"), soft_wrap=True)
+
+
+def _described(found: Verdict) -> str:
+    """``async function (self, prompt), verl>=0.5, name 2 of 3, defined in ...``"""
+    told = found.found
+    assert told is not None
+    parts = [f"{told.binding} {told.kind}".strip() + f" ({', '.join(told.arguments)})"]
+    if found.target.versions:
+        parts.append(found.target.versions)
+    if len(found.target.names) > 1:
+        parts.append(f"name {found.target.names.index(found.name) + 1} of {len(found.target.names)}")
+    if told.dotted and told.dotted != found.name.replace(":", "."):
+        parts.append(f"defined as {told.dotted}")
+    return ", ".join(parts)
+
+
+def _print_json(verdicts: Sequence[Verdict]) -> None:
+    def row(found: Verdict) -> dict[str, Any]:
+        told = found.found
+        return {
+            "target": found.target.key,
+            "where": found.target.where,
+            "state": found.state,
+            "failed": found.failed,
+            "name": found.name,
+            "versions": found.target.versions,
+            "optional": found.target.optional,
+            "reason": found.reason,
+            "notes": list(found.notes),
+            "functions": found.count if found.state == verdict.RESOLVES else 0,
+            "kind": told.kind if told else None,
+            "binding": told.binding if told else None,
+            "arguments": list(told.arguments) if told else None,
+            "defined": told.dotted if told else None,
+            "place": told.place if told else None,
+        }
+
+    click.echo(json.dumps({"targets": [row(found) for found in verdicts]}, indent=2))

@@ -1,0 +1,118 @@
+"""What is known of a function before anything runs: its kind, its arguments, and whether it can be wrapped at all."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from autotrace.spec import syntax
+from autotrace.spec.resolve import Class, Function, Lazy, Module, Native, Resolver, Thing
+
+_PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
+_ROUTES = frozenset({"get", "post", "put", "patch", "delete", "head", "options", "websocket", "api_route", "route"})
+
+
+@dataclass(frozen=True)
+class Description:
+    """A function that was found."""
+
+    module: str
+    """Where it is defined, which may be elsewhere than where it was named."""
+    qualname: str
+    place: str
+    """``file:line``"""
+    kind: str
+    """function | async function | generator | async generator | property | C function"""
+    binding: str
+    """"" | static | class"""
+    arguments: tuple[str, ...]
+    """As written, with ``self``; ``*`` and ``**`` before those that take the rest."""
+    abstract: bool = False
+    actor: bool = False
+    """Its class is ``@ray.remote``."""
+
+    @property
+    def dotted(self) -> str:
+        """Full name of the definition."""
+        return f"{self.module}.{self.qualname}"
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """Plain argument names, without stars."""
+        return tuple(name.lstrip("*") for name in self.arguments if name != "*")
+
+
+def describe(thing: Function) -> Description:
+    """Everything its ``def`` says."""
+    node = thing.node
+    words = [syntax.last_word(item) for item in node.decorator_list] if not isinstance(node, ast.Lambda) else []
+    binding = "static" if "staticmethod" in words else "class" if "classmethod" in words else ""
+    own = "function" if isinstance(node, ast.Lambda) else syntax.kind(node)
+    return Description(
+        module=thing.module.name,
+        qualname=thing.qualname,
+        place=f"{thing.module.file.path}:{node.lineno}",
+        kind="property" if _PROPERTIES & set(words) else own,
+        binding=binding,
+        arguments=syntax.arguments(node),
+        abstract=any(word.startswith("abstract") for word in words),
+        actor=thing.owner is not None and _ray_remote(thing.owner.node.decorator_list),
+    )
+
+
+def refusal(thing: Thing, name: str, resolver: Resolver) -> str | None:
+    """Why ``thing``, found under ``name``, cannot be wrapped, and what to name instead; None when it can."""
+    if isinstance(thing, Module):
+        return f"it is a module: name a function in it, or `{name}.**` for all of them"
+    if isinstance(thing, Class):
+        methods = [word for word in resolver.known_names(thing) if not word.startswith("_")]
+        return f"it is a class: name its methods, `{name}.{methods[0] if methods else 'run'}` or `{name}.*`"
+    if isinstance(thing, Native):
+        return "it is implemented in C: there is nothing to wrap; name the Python function that calls it"
+    if isinstance(thing, Lazy) and thing.found is not None:
+        return f"the module makes it only when asked; name it where it is defined: {_home(thing.found)}"
+    if isinstance(thing, Function) and not isinstance(thing.node, ast.Lambda):
+        return _decorated(thing, thing.node, resolver)
+    return None
+
+
+def _decorated(thing: Function, node: syntax.Function, resolver: Resolver) -> str | None:
+    for decorator in node.decorator_list:
+        if syntax.last_word(decorator) == "auto_await":
+            return (
+                "@auto_await looks at its caller's frame, any wrapper makes `await` raise TypeError; "
+                "name a function that it calls"
+            )
+        called = decorator.func if isinstance(decorator, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr in _ROUTES and _is_app(called.value):
+            return (
+                f"it is a web route: {syntax.dotted(called)} has kept the original function, a wrapper would never be "
+                "called; name a function that it calls"
+            )
+    if thing.owner is None and _ray_remote(node.decorator_list):
+        return "@ray.remote function: Ray exported it when it was decorated; name a function that it calls"
+    if node.name == "forward" and thing.owner is not None and _is_torch(thing.owner, resolver):
+        return "nn.Module.forward runs inside torch.compile and CUDA graphs; name the method that calls the model"
+    return None
+
+
+def _is_app(expression: ast.expr) -> bool:
+    word = syntax.last_word(expression).lower()
+    return word.endswith(("app", "router", "api"))
+
+
+def _ray_remote(decorators: list[ast.expr]) -> bool:
+    return any(syntax.dotted(item) in ("ray.remote", "remote") for item in decorators)
+
+
+def _is_torch(cls: Class, resolver: Resolver) -> bool:
+    order, _ = resolver.order(cls)
+    if any(base.module.name.startswith("torch.nn.modules") for base in order):
+        return True
+    return any(syntax.dotted(base).endswith("nn.Module") for above in order for base in above.node.bases)
+
+
+def _home(thing: Thing) -> str:
+    if isinstance(thing, (Class, Function)):
+        return f"`{thing.module.name}.{thing.qualname}`"
+    return f"`{thing.name}`" if isinstance(thing, (Module, Native)) else "its own module"

@@ -1,0 +1,151 @@
+"""For a name that leads nowhere: where it moved to, or the nearest one that exists."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from autotrace.spec.names import stem, top
+from autotrace.spec.resolve import Class, Function, Module, Resolver, Thing
+
+_DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:(?:async[ \t]+)?def|(?P<cls>class))[ \t]+(?P<name>\w+)", re.MULTILINE)
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+_ALIKE = 0.55
+"""Least likeness (0 to 1) of a class's name for its method to be worth proposing."""
+
+
+def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]]) -> str:
+    """What to write instead of ``name``, as a sentence; "" when nothing is near.
+
+    ``alternatives``: name -> other names of the same thing in other releases (from the shipped lists).
+    """
+    plain = stem(name).replace(":", ".")
+    tail = name[len(stem(name)) :] if name.endswith("*") else ""
+    for other in alternatives.get(name, ()):
+        if other != name and isinstance(resolver.find(other), Function):
+            return f"`{_short(name)}` moved to `{other}`"
+    there, gone = _depth(plain, resolver)
+    if there is None:
+        close = difflib.get_close_matches(top(plain), resolver.source.children(""), n=1, cutoff=0.75)
+        return f"did you mean `{close[0]}{plain[len(top(plain)) :]}{tail}`?" if close else ""
+    moved = list(_same_elsewhere(plain, gone, resolver))
+    if moved:
+        return f"`{_short(plain)}` moved to {_either(moved)}"
+    spelt = _respelt(there, gone, resolver)
+    if spelt is not None:
+        return f"did you mean `{spelt}{tail}`?"
+    alike = list(_alike_elsewhere(plain, gone, resolver))
+    if alike:
+        return f"nearest is {_either(alike)}"
+    names = [word for word in resolver.known_names(there) if not word.startswith("_")]
+    where = _name(there)
+    return f"`{where}` has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else ""
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """A definition seen while leafing through a package."""
+
+    module: str
+    qualname: str
+
+    @property
+    def dotted(self) -> str:
+        return f"{self.module}.{self.qualname}"
+
+
+def _depth(name: str, resolver: Resolver) -> tuple[Thing | None, list[str]]:
+    """The deepest part of ``name`` that exists, and the words below it that do not."""
+    words = name.split(".")
+    for cut in range(len(words) - 1, 0, -1):
+        thing = resolver.find(".".join(words[:cut]))
+        if isinstance(thing, (Module, Class)):
+            return thing, words[cut:]
+    return None, words
+
+
+def _respelt(there: Thing, gone: list[str], resolver: Resolver) -> str | None:
+    """The name with its first missing word spelt as something that exists, if the rest follows."""
+    known = resolver.known_names(there)
+    lowered = {word.lower(): word for word in known}
+    for close in difflib.get_close_matches(gone[0].lower(), lowered, n=5, cutoff=0.7):
+        word = lowered[close]
+        thing = resolver.below(resolver.member(there, word), gone[1:])
+        if thing is not None:
+            return ".".join([_name(there), word, *gone[1:]])
+        inner = resolver.member(there, word)
+        if inner is not None and len(gone) > 1 and isinstance(inner, (Module, Class)):
+            deeper = _respelt(inner, gone[1:], resolver)
+            if deeper is not None:
+                return deeper
+    return None
+
+
+def _same_elsewhere(name: str, gone: list[str], resolver: Resolver) -> Iterator[str]:
+    """The same ``Class.method`` (or the same class, or function) in another module of the package, best first."""
+    owner = _owner_word(name, gone)
+    wanted = f"{owner}.{gone[-1]}" if owner else gone[-1]
+    spots = [spot for spot in _spots(top(name), gone[-1], resolver) if spot.qualname == wanted]
+    spots.sort(key=lambda spot: -_likeness(spot.module, name))
+    yield from (spot.dotted for spot in spots[:2])
+
+
+def _alike_elsewhere(name: str, gone: list[str], resolver: Resolver) -> Iterator[str]:
+    """The same method in a class with a similar name."""
+    owner = _owner_word(name, gone)
+    if not owner:
+        return
+    scored = []
+    for spot in _spots(top(name), gone[-1], resolver):
+        cls = spot.qualname.rpartition(".")[0]
+        likeness = _likeness(cls, owner) if cls else 0.0
+        if likeness >= _ALIKE:
+            scored.append((likeness + 0.2 * _likeness(spot.module, name), spot.dotted))
+    scored.sort(reverse=True)
+    yield from (dotted for _, dotted in scored[:2])
+
+
+def _owner_word(name: str, gone: list[str]) -> str:
+    """The class in ``name``, if its last but one word looks like one."""
+    words = name.split(".")
+    return words[-2] if len(words) > 1 and words[-2][:1].isupper() else ""
+
+
+def _spots(package: str, word: str, resolver: Resolver) -> Iterator[_Spot]:
+    """Definitions of ``word`` in ``package``, by their indentation: no syntax tree is made of a thousand files."""
+    mentions = re.compile(rf"(?:def|class)[ \t]+{re.escape(word)}\b")
+    for file in resolver.source.walk(package):
+        if file.text is None or not mentions.search(file.text):
+            continue
+        above: list[tuple[int, str, bool]] = []
+        for found in _DEFINITION.finditer(file.text):
+            indent = len(found["indent"])
+            while above and above[-1][0] >= indent:
+                above.pop()
+            if found["name"] == word and all(is_class for _, _, is_class in above):
+                yield _Spot(file.name, ".".join([*(name for _, name, _ in above), word]))
+            above.append((indent, found["name"], found["cls"] is not None))
+
+
+def _likeness(one: str, other: str) -> float:
+    """0 to 1: words in common (``LLMServerManager``: LLM, Server, Manager), and letters in the same order."""
+    ones, others = set(_WORDS.findall(one)), set(_WORDS.findall(other))
+    shared = len(ones & others) / max(1, len(ones | others))
+    return 0.5 * shared + 0.5 * difflib.SequenceMatcher(None, one, other).ratio()
+
+
+def _short(name: str) -> str:
+    words = name.replace(":", ".").split(".")
+    return ".".join(words[-2:]) if len(words) > 1 and words[-2][:1].isupper() else words[-1]
+
+
+def _name(thing: Thing) -> str:
+    if isinstance(thing, Class):
+        return f"{thing.module.name}.{thing.qualname}"
+    return thing.name if isinstance(thing, Module) else ""
+
+
+def _either(names: list[str]) -> str:
+    return " or ".join(f"`{name}`" for name in names)

@@ -1,0 +1,325 @@
+"""Where a dotted name leads, by reading source text: nothing is imported, heavy libraries cost nothing.
+
+Follows re-exports, assignments, nested classes and inheritance within and across modules, in Python's method order,
+and reads only the modules on the way. (griffe does the same with more care for documentation, but loads whole packages:
+1.5 s for veRL 0.9.1 and 16 s for vLLM 0.27.)
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from autotrace.spec import syntax
+from autotrace.spec.sources import ModuleFile, Source
+from autotrace.spec.syntax import Assigned, Definition, Imported, Names
+
+_MAX_DEPTH = 64
+"""Re-exports followed before a chain is taken for a circle."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module, with its table of names."""
+
+    file: ModuleFile
+    table: Names
+
+    @property
+    def name(self) -> str:
+        return self.file.name
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class statement."""
+
+    module: Module
+    qualname: str
+    node: ast.ClassDef
+    table: Names
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Class) and (self.module.name, self.qualname) == (other.module.name, other.qualname)
+
+    def __hash__(self) -> int:
+        return hash((self.module.name, self.qualname))
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function statement, or a lambda that was given a name."""
+
+    module: Module
+    qualname: str
+    node: syntax.Function | ast.Lambda
+    owner: Class | None
+
+
+@dataclass(frozen=True)
+class Native:
+    """Something written in C."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Other:
+    """A value that is neither: a constant, or something only running the program tells (``reason``)."""
+
+    reason: str
+    certain: bool
+    """True: it is there and cannot be called; False: nobody can tell without importing."""
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """Not in the module when it runs: behind ``__getattr__`` or ``TYPE_CHECKING``. ``found``: what it stands for."""
+
+    found: Module | Class | Function | Native | Other | None
+
+
+Thing = Module | Class | Function | Native | Other | Lazy
+
+
+class Resolver:
+    """Looks names up in one ``Source``; keeps the syntax trees it has read."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._modules: dict[str, Module | None] = {}
+        self._orders: dict[Class, tuple[list[Class], list[Other | Native]]] = {}
+
+    def module(self, name: str) -> Module | None:
+        """The module of this full name, read and parsed."""
+        if name not in self._modules:
+            file = self.source.find(name)
+            table = Names()
+            if file is not None and file.text is not None:
+                try:
+                    table = syntax.names_of(ast.parse(file.text).body, name, file.package)
+                except (SyntaxError, ValueError, RecursionError):
+                    table = Names()
+            self._modules[name] = None if file is None else Module(file, table)
+        return self._modules[name]
+
+    def find(self, name: str) -> Thing | None:
+        """What ``name`` (``a.b.C.m`` or ``a.b:C.m``) stands for; None: nothing."""
+        for module, rest in self._splits(name):
+            thing = self.below(module, rest)
+            if thing is not None:
+                return thing
+        return None
+
+    def below(self, thing: Thing | None, words: Sequence[str]) -> Thing | None:
+        """Follow attribute ``words`` from ``thing``."""
+        for word in words:
+            if thing is None or isinstance(thing, Other):
+                return thing
+            thing = self.member(thing, word)
+        return thing
+
+    def member(self, thing: Thing, word: str, depth: int = 0) -> Thing | None:
+        """The attribute ``word`` of ``thing``."""
+        if depth > _MAX_DEPTH:
+            return None
+        if isinstance(thing, Module):
+            return self._in_module(thing, word, depth + 1)
+        if isinstance(thing, Class):
+            return self._in_class(thing, word, depth + 1)
+        if isinstance(thing, Lazy):
+            return None if thing.found is None else _lazily(self.member(thing.found, word, depth + 1))
+        if isinstance(thing, Native):
+            kind = getattr(builtins, thing.name, None)
+            return Native(f"{thing.name}.{word}") if kind is None or hasattr(kind, word) else None
+        return Other("", certain=False) if isinstance(thing, Other) and not thing.certain else None
+
+    def known_names(self, thing: Thing) -> list[str]:
+        """Names that can stand below ``thing``, for hints."""
+        if isinstance(thing, Module):
+            return sorted({*thing.table.names, *(self.source.children(thing.name) if thing.file.package else ())})
+        if isinstance(thing, Class):
+            return sorted({name for cls in self.order(thing)[0] for name in cls.table.names})
+        return []
+
+    def order(self, cls: Class) -> tuple[list[Class], list[Other | Native]]:
+        """``cls`` and its bases in Python's method order, and the bases that could not be read."""
+        if cls not in self._orders:
+            self._orders[cls] = ([cls], [])  # a class among its own bases ends here
+            unread: list[Other | Native] = []
+            lines: list[list[Class]] = []
+            direct: list[Class] = []
+            for base in self._bases(cls):
+                if isinstance(base, Class):
+                    above, dark = self.order(base)
+                    lines.append(list(above))
+                    direct.append(base)
+                    unread += dark
+                else:
+                    unread.append(base)
+            self._orders[cls] = ([cls, *_merged([*lines, direct])], unread)
+        return self._orders[cls]
+
+    # -- lookups ----------------------------------------------------------------------------------------------------
+
+    def _splits(self, name: str) -> Iterator[tuple[Module, list[str]]]:
+        """(module, words below it), the longest module first."""
+        if ":" in name:
+            front, _, rest = name.partition(":")
+            module = self.module(front)
+            if module is not None:
+                yield module, rest.split(".")
+            return
+        words = name.split(".")
+        for cut in range(len(words), 0, -1):
+            module = self.module(".".join(words[:cut]))
+            if module is not None:
+                yield module, words[cut:]
+
+    def _in_module(self, module: Module, word: str, depth: int) -> Thing | None:
+        if module.file.native:
+            return Native(f"{module.name}.{word}")
+        found = self._defined(module.table.names.get(word, ()), module, word, None, depth)
+        if found is not None:
+            return found
+        if module.file.package:
+            submodule = self.module(f"{module.name}.{word}")
+            if submodule is not None:
+                return submodule
+        for star in module.table.stars:
+            other = self.module(star)
+            found = None if other is None or word.startswith("_") else self._in_module(other, word, depth + 1)
+            if found is not None:
+                return found
+        hidden = self._defined(module.table.typing_only.get(word, ()), module, word, None, depth)
+        if "__getattr__" in module.table.names or hidden is not None:
+            return _lazily(hidden) or Lazy(None)
+        return None
+
+    def _in_class(self, cls: Class, word: str, depth: int) -> Thing | None:
+        order, unread = self.order(cls)
+        for base in order:
+            found = self._defined(base.table.names.get(word, ()), base.module, word, base, depth)
+            if found is not None:
+                return found
+        for dark in unread:
+            if isinstance(dark, Native):
+                found = self.member(dark, word, depth)
+                if found is not None:
+                    return found
+            else:
+                return dark
+        return None
+
+    def _defined(
+        self, definitions: Sequence[Definition], module: Module, word: str, owner: Class | None, depth: int
+    ) -> Thing | None:
+        """What the last definition that means something stands for; ``X = None`` beside ``import X`` means nothing."""
+        fallback: Thing | None = None
+        for definition in reversed(definitions):
+            if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                if any(syntax.last_word(item) == "overload" for item in definition.decorator_list):
+                    continue
+                if any(syntax.last_word(item) in ("setter", "deleter") for item in definition.decorator_list):
+                    continue  # its getter stands above and is what a read calls
+            found = self._meaning(definition, module, word, owner, depth)
+            if isinstance(found, Other) or found is None:
+                fallback = fallback or found
+            else:
+                return found
+        return fallback
+
+    def _meaning(
+        self, definition: Definition, module: Module, word: str, owner: Class | None, depth: int
+    ) -> Thing | None:
+        qualname = f"{owner.qualname}.{word}" if owner is not None else word
+        if isinstance(definition, ast.ClassDef):
+            table = syntax.names_of(definition.body, module.name, module.file.package)
+            return Class(module, qualname, definition, table)
+        if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return Function(module, qualname, definition, owner)
+        if isinstance(definition, Imported):
+            return self._imported(definition, depth)
+        return self._value(definition, module, qualname, owner, depth)
+
+    def _imported(self, found: Imported, depth: int) -> Thing | None:
+        module = self.module(found.module)
+        if module is None:
+            return Other(f"it comes from {found.module}, which is not there to be read", certain=False)
+        if found.attribute is None:
+            return module
+        inside = None if depth > _MAX_DEPTH else self._in_module(module, found.attribute, depth + 1)
+        return inside.found if isinstance(inside, Lazy) else inside  # importing it does fetch it
+
+    def _value(self, found: Assigned, module: Module, qualname: str, owner: Class | None, depth: int) -> Thing | None:
+        value = found.value
+        if isinstance(value, ast.Lambda):
+            return Function(module, qualname, value, owner)
+        if isinstance(value, (ast.Name, ast.Attribute)) and syntax.dotted(value):
+            inside = self._expression(value, module, owner, depth)
+            return inside if inside is not None else Other("only running the program tells what it is", certain=False)
+        if isinstance(value, ast.Call):
+            wrapped = {
+                "staticmethod",
+                "classmethod",
+                "property",
+                "cached_property",
+                "partial",
+                "partialmethod",
+                "remote",
+            }
+            if syntax.last_word(value.func) in wrapped and value.args:
+                inside = self._expression(value.args[0], module, owner, depth)
+                if inside is not None:
+                    return inside
+            return Other(f"it is what `{syntax.dotted(value) or 'a call'}(...)` returns", certain=False)
+        if isinstance(value, (ast.Constant, ast.List, ast.Dict, ast.Tuple, ast.Set, ast.JoinedStr)):
+            return Other("it is a value, not a function", certain=True)
+        return Other("only running the program tells what it is", certain=False)
+
+    def _expression(self, value: ast.expr, module: Module, owner: Class | None, depth: int) -> Thing | None:
+        if depth > _MAX_DEPTH or not syntax.dotted(value):
+            return None
+        first, *rest = syntax.dotted(value).split(".")
+        inside = None
+        if owner is not None:
+            inside = self._defined(owner.table.names.get(first, ()), module, first, owner, depth + 1)
+        inside = inside or self._in_module(module, first, depth + 1)
+        if inside is None and hasattr(builtins, first):
+            inside = Native(first)
+        return self.below(inside, rest)
+
+    def _bases(self, cls: Class) -> Iterator[Class | Other | Native]:
+        for base in cls.node.bases:
+            plain = base.value if isinstance(base, ast.Subscript) else base
+            owner = self._owner(cls)
+            found = None if isinstance(plain, ast.Call) else self._expression(plain, cls.module, owner, 0)
+            if isinstance(found, (Class, Native)):
+                if found != cls:
+                    yield found
+            elif syntax.last_word(plain) not in ("Protocol", "Generic", "NamedTuple", "TypedDict"):
+                name = syntax.dotted(plain) or "a call"
+                yield Other(f"its base class {name} is not there to be read", certain=False)
+
+    def _owner(self, cls: Class) -> Class | None:
+        outer, _, _ = cls.qualname.rpartition(".")
+        found = self.below(cls.module, outer.split(".")) if outer else None
+        return found if isinstance(found, Class) else None
+
+
+def _lazily(thing: Thing | None) -> Thing | None:
+    return thing if thing is None or isinstance(thing, Lazy) else Lazy(thing)
+
+
+def _merged(lines: list[list[Class]]) -> list[Class]:
+    """The C3 merge; where Python would refuse the class, its bases in the order of the text."""
+    lines = [list(line) for line in lines if line]
+    merged: list[Class] = []
+    while lines:
+        head = next((line[0] for line in lines if not any(line[0] in other[1:] for other in lines)), lines[0][0])
+        merged.append(head)
+        lines = [[cls for cls in line if cls != head] for line in lines]
+        lines = [line for line in lines if line]
+    return merged

