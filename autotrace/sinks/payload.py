@@ -111,9 +111,9 @@ def turn(span: Span) -> Turn:
 
 def usage(span: Span) -> tuple[int, int] | None:
     """``(prompt tokens, completion tokens)`` of one LLM call, if either is known."""
-    if span.prompt_ids is None and span.response_ids is None:
-        return None
-    return len(span.prompt_ids or ()), len(span.response_ids or ())
+    read = len(span.prompt_ids) if span.prompt_ids is not None else span.prompt_tokens
+    written = len(span.response_ids) if span.response_ids is not None else span.response_tokens
+    return None if read is None and written is None else (read or 0, written or 0)
 
 
 def total_usage(trajectory: Trajectory) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "weave_server"))
 
-from fake_server import FakeServer  # noqa: E402
+from fake_server import FakeServer
 
 WANDB = ("WANDB_BASE_URL", "WF_TRACE_SERVER_URL", "WANDB_ENTITY", "WANDB_APP_URL", "WANDB_PUBLIC_BASE_URL", "NETRC")
 

@@ -67,6 +67,7 @@ def trajectory(
     tool.inputs, tool.output = {"tool_call": {"name": "multiply", "arguments": '{"a": 6, "b": 7}'}}, ["42", 0.0, {}]
     two = span("LLMServerClient.generate", "llm", agent.span_id, 5, 8, prompt_ids=first + said + second)
     two.new_prompt_ids, two.response_ids = second, answer
+    two.prompt_base, two.prompt_keep = one.span_id, len(first) + len(said)
     two.new_prompt_text, two.response_text = (
         "<|im_start|>tool\n42<|im_end|>\n",
         f"It is 42, rollout {rollout}.<|im_end|>",

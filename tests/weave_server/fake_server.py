@@ -95,10 +95,14 @@ class FakeServer(ThreadingHTTPServer):
             self.objects[made["project_id"], made["object_id"], digest] = made["val"]
             return {"digest": digest}
         if path == "/feedback/query":
-            wanted = _ids(asked)
+            field_, values = asked["query"]["$expr"]["$in"]
+            assert field_ == {"$getField": "id"}
+            wanted = {value["$literal"] for value in values}
             return {"result": [row for row in self.feedback if row["id"] in wanted]}
         if path == "/feedback/purge":
-            wanted = _ids(asked)
+            wanted = {_purged(each) for each in asked["query"]["$expr"].get("$or", [])}
+            if not wanted:
+                raise ValueError("Can only purge feedback by specifying one or more feedback ids")
             self.feedback[:] = [row for row in self.feedback if row["id"] not in wanted]
             return {}
         if path == "/feedback/create":
@@ -195,7 +199,7 @@ def _form_file(body: bytes, content_type: str) -> bytes:
     return part.split(b"\r\n\r\n", 1)[1][:-2]
 
 
-def _ids(asked: dict[str, Any]) -> set[str]:
-    field_, values = asked["query"]["$expr"]["$in"]
+def _purged(each: dict[str, Any]) -> str:
+    field_, value = each["$eq"]
     assert field_ == {"$getField": "id"}
-    return {value["$literal"] for value in values}
+    return str(value["$literal"])

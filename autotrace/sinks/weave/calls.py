@@ -150,6 +150,9 @@ def _chat(trajectory: Trajectory, span: Span, inputs: dict[str, Any], result: An
     if turn.messages:
         inputs["messages"] = turn.messages
     inputs |= {name: fields.pop(name) for name in ("new_prompt_ids", "prompt_ids") if name in fields}
+    if span.prompt_base is not None:
+        # the whole prompt: the first prompt_keep tokens of that call's prompt and response, then the new ones
+        inputs |= {"prompt_base": call_uuid(trajectory, span.prompt_base), "prompt_keep": span.prompt_keep}
     output: dict[str, Any] = {}
     if turn.reply is not None:
         stop = span.attributes.get("stop_reason") or span.attributes.get("finish_reason")

@@ -59,19 +59,19 @@ def send(connection: Connection, project: Project, facts: Sequence[tuple[Traject
     return refused
 
 
-def _ids(ids: Sequence[str]) -> dict[str, Any]:
-    return {"$expr": {"$in": [{"$getField": "id"}, [{"$literal": id} for id in ids]]}}
-
-
 def _stored(connection: Connection, project: Project, ids: Sequence[str]) -> dict[str, Any]:
     """Feedback id -> value, of those of ``ids`` that the server has."""
-    body = {"project_id": project.id, "fields": ["id", "payload"], "query": _ids(ids)}
+    query = {"$expr": {"$in": [{"$getField": "id"}, [{"$literal": id} for id in ids]]}}
+    body = {"project_id": project.id, "fields": ["id", "payload"], "query": query}
     rows = connection.post("/feedback/query", msgspec.json.encode(body)).get("result", [])
     return {row["id"]: (row.get("payload") or {}).get("output") for row in rows}
 
 
 def _purge(connection: Connection, project: Project, ids: Sequence[str]) -> None:
-    connection.post("/feedback/purge", msgspec.json.encode({"project_id": project.id, "query": _ids(ids)}))
+    """The server purges by single ids only, and takes no ``$in`` here."""
+    each = [{"$eq": [{"$getField": "id"}, {"$literal": id}]} for id in ids]
+    body = {"project_id": project.id, "query": {"$expr": {"$or": each}}}
+    connection.post("/feedback/purge", msgspec.json.encode(body))
 
 
 def _create(
