@@ -14,8 +14,8 @@ import msgspec
 
 from autotrace.ship import processes
 from autotrace.ship.facts import FactBook
-from autotrace.ship.live import LiveTrace
-from autotrace.ship.loader import Loader, anchor
+from autotrace.ship.live import GRACE, LiveTrace
+from autotrace.ship.loader import Loader, anchor, binds_of
 from autotrace.ship.plain import plain, text
 from autotrace.ship.row import Row, identity
 from autotrace.ship.state import State
@@ -66,8 +66,7 @@ class Indexer:
                 define["id"]: (define["name"], define["role"])
                 for define in self._state.db.execute("SELECT * FROM defines WHERE segment = ?", (row["id"],))
             }
-        for row in self._state.db.execute("SELECT name, value FROM binds ORDER BY id"):
-            self.binds.append((row["name"], msgspec.msgpack.decode(row["value"])))
+        self.binds.extend(binds_of(self._state))
         names = {id: name for name, id in self._ids.items()}
         for known in self._state.rows("complete = 0"):
             live = self.live[known.trace_id] = LiveTrace(known)
@@ -225,6 +224,11 @@ class Indexer:
             self.last_progress = live.touched
             touched.append(live)
         return touched
+
+    def hurry(self) -> None:
+        """Let no trace wait for its grace: for a reader that wants an answer now."""
+        for live in self.live.values():
+            live.touched -= GRACE
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 

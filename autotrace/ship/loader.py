@@ -101,6 +101,12 @@ def facts_of(state: State, trace_id: str) -> dict[str, Any]:
     return facts
 
 
+def binds_of(state: State) -> list[tuple[str, dict[str, Any]]]:
+    """What became known about the run, in order."""
+    rows = state.db.execute("SELECT name, value FROM binds ORDER BY id")
+    return [(row["name"], msgspec.msgpack.decode(row["value"])) for row in rows]
+
+
 def anchor(state: State, process: str, header: Header) -> int:
     """Nanoseconds from a segment's monotonic clock to the wall clock: one for all processes of a boot."""
     key = f"anchor:{header.boot_id or process}"

@@ -45,7 +45,7 @@ def prompt_messages(text: str, fallback: str = "user") -> list[Message]:
 
 
 def response_message(text: str) -> Message:
-    """What the model said, with the calls of tools told apart where they are written as ``<tool_call>{...}</tool_call>``."""
+    """What the model said; calls of tools are told apart where they are written as ``<tool_call>{...}</tool_call>``."""
     for markup in MARKUPS:
         text = text.split(markup.end, 1)[0]
     return _spoken("assistant", text)[0]

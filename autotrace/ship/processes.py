@@ -19,6 +19,7 @@ _QUIET_NS = 1_000_000_000
 """A segment younger than this is not asked for its lock: its writer may be about to take it."""
 _PROBE_EVERY = 0.5
 """Seconds between two looks at the lock of one process."""
+_AT_ONCE = -1.0
 _ROTATION_GRACE = 5.0
 """Seconds in which the next segment follows a seal with the reason ``rotate``."""
 
@@ -98,6 +99,11 @@ class Processes:
             (process, text(record.key), text(record.name), text(record.state), text(record.reason)[:1000]),
         )
 
+    def probe_all(self) -> None:
+        """Look at every lock again at the next ``watch``, however young the file."""
+        for process in self.known.values():
+            process.probed = _AT_ONCE
+
     def watch(self, files: Sequence[SegmentFile], readers: Mapping[str, SegmentReader]) -> None:
         """Find out who ended; ``files`` are in order within each process. Inside a transaction."""
         last = {file.process: file for file in files}
@@ -123,7 +129,8 @@ class Processes:
         if reader.sealed is not None:
             process.quiet_since = process.quiet_since or now
             return "died" if now - process.quiet_since > _ROTATION_GRACE else None
-        if now - process.probed < _PROBE_EVERY or time.time_ns() - file.changed_ns < _QUIET_NS:
+        young = time.time_ns() - file.changed_ns < _QUIET_NS
+        if process.probed != _AT_ONCE and (young or now - process.probed < _PROBE_EVERY):
             return None
         process.probed = now
         if writer_alive(self._run_folder, file.name) or size_of(self._run_folder, file.name) != file.size:

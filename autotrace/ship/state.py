@@ -196,6 +196,14 @@ class State:
             (backend, backend),
         )
 
+    def enqueue_rejected(self, backend: str) -> None:
+        """Queue what ``backend`` would not take once more."""
+        self.db.execute(
+            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
+            "WHERE backend = ? AND rejected IS NOT NULL",
+            (backend, backend),
+        )
+
     def next_in_queue(self, backend: str, limit: int) -> list[tuple[str, int]]:
         """Trace ids and versions to deliver next, oldest end first."""
         rows = self.db.execute(
@@ -232,3 +240,25 @@ class State:
     def count(self, sql: str, values: Sequence[Any] = ()) -> int:
         """The number that ``sql`` (ours) tells."""
         return int(self.db.execute(sql, values).fetchone()[0] or 0)
+
+
+class Memory(dict[str, str]):
+    """What a sink must know again in the next process: text by name, stored at once.
+
+    Used in the sink's thread, so each change is a connection of its own; there are a handful in a run.
+    """
+
+    def __init__(self, state: State, prefix: str) -> None:
+        super().__init__(state.metas(prefix))
+        self._path = str(state.db.execute("PRAGMA database_list").fetchone()["file"])
+        self._prefix = prefix
+
+    def __setitem__(self, key: str, value: str) -> None:
+        if self.get(key) == value:
+            return
+        super().__setitem__(key, value)
+        db = sqlite3.connect(self._path, timeout=20.0, isolation_level=None)
+        try:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (self._prefix + key, value))
+        finally:
+            db.close()

@@ -77,7 +77,7 @@ class Status(msgspec.Struct):
     facts_waiting: int = 0
     """Facts (rewards, ...) whose trajectory is not known."""
     spool_bytes: int = 0
-    backends: list[BackendStatus] = []
+    backends: dict[str, BackendStatus] = {}
     targets: list[TargetStatus] = []
     notes: list[str] = []
     error: str | None = None

@@ -1,0 +1,52 @@
+"""``python -m autotrace.ship RUN_FOLDER``: the shipper process of a run; ``bootstrap.shipper`` starts it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from autotrace.bootstrap import environment as env
+from autotrace.ship.lock import ShipperLock
+from autotrace.ship.shipper import Shipper
+from autotrace.spool import layout
+
+
+def main(run_folder: str) -> int:
+    """Follow the run until it is over; 0 unless something unforeseen happened. Logs to ``shipper.log`` alone."""
+    os.environ[env.AUTOTRACE] = "0"
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    folder = Path(run_folder)
+    path = folder / layout.SHIPPER_LOG
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE))
+    logging.basicConfig(
+        filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
+    )
+    for name in ("httpx", "httpcore", "alembic", "mlflow"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    log = logging.getLogger("autotrace.ship")
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    with ShipperLock(folder) as lock:
+        if not lock.held:
+            return 0
+        try:
+            shipper = Shipper(folder)
+            signal.signal(signal.SIGTERM, lambda *_: setattr(shipper, "stopped", True))
+            try:
+                shipper.follow()
+            finally:
+                shipper.close()
+        except Exception:
+            log.exception("the shipper ended")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1])
+    logging.shutdown()
+    # Not sys.exit: a thread of a backend's library must not keep a process alive that has delivered everything.
+    os._exit(code)

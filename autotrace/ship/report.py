@@ -1,0 +1,103 @@
+"""``Status`` from the state: the numbers of a run in one place."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from autotrace.ship.state import State
+from autotrace.ship.status import BackendStatus, Status, TargetStatus
+from autotrace.spool.reader import segments
+from autotrace.spool.run import RunInfo
+
+_SHOWN = 20
+
+
+class _Counters(msgspec.Struct):
+    calls: dict[str, int] = {}
+    drops: dict[str, int] = {}
+    gauges: dict[str, int] = {}
+
+
+def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str) -> Status:
+    """The status of a run with ``verdict`` as its state; delivery errors are the caller's to add."""
+    status = Status(verdict, info.run_id, os.getpid(), os.uname().nodename, time.time_ns())
+    for row in state.db.execute(
+        "SELECT complete, role = 'trajectory' AS whole, count(*) AS n FROM traces GROUP BY 1, 2"
+    ):
+        if row["complete"]:
+            status.traces += row["n"]
+            status.trajectories += row["n"] if row["whole"] else 0
+        else:
+            status.open += row["n"]
+    status.facts_waiting = state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
+    status.spool_bytes = sum(file.size for file in segments(run_folder))
+    status.backends = {name: _backend(state, name) for name in info.backends}
+    status.pending = max((backend.pending for backend in status.backends.values()), default=0)
+    oldest = state.db.execute("SELECT min(t.end_ns) FROM queue q JOIN traces t USING (trace_id)").fetchone()[0]
+    status.lag_seconds = max(0.0, (status.updated_ns - oldest) / 1e9) if oldest else 0.0
+    _processes(state, status)
+    return status
+
+
+def _backend(state: State, name: str) -> BackendStatus:
+    known = state.metas(f"backend:{name}:")
+    rejected = state.db.execute(
+        "SELECT trace_id, rejected FROM deliveries WHERE backend = ? AND rejected IS NOT NULL LIMIT ?", (name, _SHOWN)
+    )
+    return BackendStatus(
+        name,
+        delivered=state.count("SELECT count(*) FROM deliveries WHERE backend = ? AND rejected IS NULL", (name,)),
+        pending=state.count("SELECT count(*) FROM queue WHERE backend = ?", (name,)),
+        rejected=dict(rejected.fetchall()),
+        rejected_count=state.count(
+            "SELECT count(*) FROM deliveries WHERE backend = ? AND rejected IS NOT NULL", (name,)
+        ),
+        place=known.get("place"),
+        open_with=known.get("open_with"),
+    )
+
+
+def _processes(state: State, status: Status) -> None:
+    calls: Counter[str] = Counter()
+    drops: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    for row in state.db.execute("SELECT * FROM processes"):
+        status.processes += 1
+        status.living += row["ended"] is None
+        status.died += row["ended"] == "died"
+        status.torn += row["torn"]
+        skipped.update(msgspec.json.decode(row["skipped"], type=dict[str, int]))
+        if row["counters"] is not None:
+            try:
+                counters = msgspec.msgpack.decode(row["counters"], type=_Counters)
+            except msgspec.ValidationError:
+                continue
+            calls.update(counters.calls)
+            drops.update(counters.drops)
+    status.drops, status.skipped = dict(drops), dict(skipped)
+    for row in state.db.execute("SELECT name, unusable FROM segments WHERE unusable IS NOT NULL LIMIT ?", (_SHOWN,)):
+        status.notes.append(f"the segment {row['name']} was not read: {row['unusable']}")
+    status.targets = _targets(state, calls)
+
+
+def _targets(state: State, calls: Counter[str]) -> list[TargetStatus]:
+    targets: dict[str, TargetStatus] = {}
+    for row in state.db.execute(
+        "SELECT key, state, name, reason, count(DISTINCT process) AS n FROM reports GROUP BY 1, 2, 3, 4 ORDER BY 1, 3"
+    ):
+        target = targets.setdefault(row["key"], TargetStatus(row["key"], {}, [], []))
+        target.states[row["state"]] = target.states.get(row["state"], 0) + 1
+        if row["state"] == "bound":
+            target.processes = max(target.processes, row["n"])
+            if row["name"] not in target.places and len(target.places) < _SHOWN:
+                target.places.append(row["name"])
+        if row["reason"] and row["reason"] not in target.reasons and len(target.reasons) < _SHOWN:
+            target.reasons.append(row["reason"])
+    for key, count in calls.items():
+        targets.setdefault(key, TargetStatus(key, {}, [], [])).calls += count
+    return sorted(targets.values(), key=lambda target: target.key)

@@ -1,0 +1,228 @@
+"""The shipper: reads a run's segments while it goes on, delivers what is complete, ends after the run.
+
+It may be killed at any point: what it knows is in the state, what it has not delivered is in the segments.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from autotrace.ship.decode import Decoder
+from autotrace.ship.delivery import Courier, Parcel
+from autotrace.ship.indexer import Indexer
+from autotrace.ship.lock import ShipperLock
+from autotrace.ship.mainprocess import MainProcess
+from autotrace.ship.report import status_of
+from autotrace.ship.state import Memory, State
+from autotrace.ship.status import Status
+from autotrace.sinks import make
+from autotrace.spool import layout
+from autotrace.spool.run import RunInfo
+
+_log = logging.getLogger("autotrace.ship")
+
+POLL = 0.3
+"""Seconds between two looks at the segments while nothing happens."""
+IDLE = 1.0
+"""Seconds without a new record after which a living process under ``drain`` is no longer waited for."""
+LAST_TRIES = 600.0
+"""Seconds after the end of the run (beyond its drain timeout) for which an unreachable backend is tried again."""
+ONCE_FAILURES = 4
+"""In the foreground: failed tries in a row after which a backend is given up."""
+
+
+class Shipper:
+    """One run's shipper. ``step`` does everything there is to do now and returns the state."""
+
+    def __init__(self, run_folder: str | Path, *, once: bool = False) -> None:
+        self.run_folder = Path(run_folder)
+        self.info = RunInfo.read(self.run_folder)
+        self.once = once
+        self.stopped = False
+        """Set by a signal: commit and end."""
+        self._state = State.of_run(self.run_folder)
+        self._indexer = Indexer(self._state, self.run_folder, self.info, self.info.backends)
+        self._decoder = Decoder(self.run_folder)
+        self._couriers = [
+            Courier(make(name, self.info, self.run_folder, Memory(self._state, f"backend:{name}:")))
+            for name in self.info.backends
+        ]
+        self._bound = 0
+        self._main = MainProcess(self.info.main_pid, self.info.host)
+        self._written = 0.0
+        self._status = Status("running", self.info.run_id)
+        with self._state:
+            for name in self.info.backends:
+                self._state.enqueue_missing(name)
+                if once:  # a person asks for it: what was rejected may be taken by now
+                    self._state.enqueue_rejected(name)
+
+    # -- one round -----------------------------------------------------------------------------------------------------
+
+    def step(self) -> tuple[str, bool]:
+        """Read, decide, deliver; ``(state, something happened)`` with the state as in ``Status``."""
+        gone_for = self._main.gone_for()
+        draining = self.once or gone_for > 0 or (self.run_folder / layout.DRAIN).exists()
+        read = self._indexer.round()
+        self._tell_sinks()
+        living = self._indexer.processes.living()
+        over = gone_for > 0 and (not living or gone_for > self.info.drain_timeout) and not read
+        settled = self._indexer.settle(over)
+        moved = self._deliver()
+        return self._verdict(draining, bool(living), over), bool(read or settled or moved)
+
+    def _tell_sinks(self) -> None:
+        for name, value in self._indexer.binds[self._bound :]:
+            if name == "tokenizer":
+                self._decoder.bind(value)
+            for courier in self._couriers:
+                courier.bind(name, value)
+        self._bound = len(self._indexer.binds)
+
+    def _deliver(self) -> bool:
+        moved = False
+        for courier in self._couriers:
+            moved = self._collect(courier) or moved
+            if courier.ready() and not self.stopped:
+                parcel = self._parcel(courier)
+                if parcel is not None:
+                    courier.send(parcel)
+                    moved = True
+        return moved
+
+    def _collect(self, courier: Courier) -> bool:
+        receipt = courier.receipt()
+        if receipt is None:
+            return False
+        with self._state:
+            self._state.acknowledged(courier.sink.name, receipt.delivered)
+            self._state.refused(courier.sink.name, receipt.rejected)
+        for trace_id, _, reason in receipt.rejected:
+            _log.warning("%s will not take trace %s: %s", courier.sink.name, trace_id, reason)
+        return receipt.problem is None
+
+    def _parcel(self, courier: Courier) -> Parcel | None:
+        name = courier.sink.name
+        parcel, lost = Parcel([], {}), []
+        for trace_id, version in self._state.next_in_queue(name, courier.batch):
+            trajectory = self._indexer.loader.load(trace_id, final=True)
+            if trajectory is None:
+                lost.append((trace_id, version, "its segments are gone from the run folder"))
+                continue
+            self._decoder.add_texts(trajectory)
+            parcel.trajectories.append(trajectory)
+            parcel.versions[trace_id] = version
+        if lost:
+            with self._state:
+                self._state.refused(name, lost)
+        return parcel if parcel.trajectories else None
+
+    def _verdict(self, draining: bool, living: bool, over: bool) -> str:
+        if not draining:
+            return "blocked" if any(courier.state == "blocked" for courier in self._couriers) else "running"
+        quiet = time.monotonic() - self._indexer.last_progress > IDLE
+        if self._indexer.live or (living and not over and not quiet and not self.once):
+            return "draining"
+        unfinished = [courier for courier in self._couriers if courier.busy or self._queued(courier)]
+        if not unfinished:
+            return "done"
+        return "blocked" if all(courier.state == "blocked" for courier in unfinished) else "draining"
+
+    def _queued(self, courier: Courier) -> bool:
+        return bool(self._state.next_in_queue(courier.sink.name, 1))
+
+    # -- the whole life ------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Until the run is over and everything is delivered or given up."""
+        while not self.stopped:
+            state, moved = self.step()
+            gone_for = self._main.gone_for()
+            if gone_for > 0:
+                alone = not self._indexer.processes.living() or gone_for > self.info.drain_timeout
+                given_up = gone_for > self.info.drain_timeout + LAST_TRIES
+                if alone and (state == "done" or given_up):
+                    self.write(state if state == "done" else "blocked")
+                    return
+            self.write(state)
+            if not moved:
+                time.sleep(POLL / 6 if any(courier.busy for courier in self._couriers) else POLL)
+        self.write("running")
+
+    def deliver_all(self, progress: Callable[[Status], None] | None = None) -> Status:
+        """In the foreground: deliver what is there, give a backend up after a few failed tries in a row."""
+        self._indexer.processes.probe_all()
+        while not self.stopped:
+            state, moved = self.step()
+            silent = not moved and time.monotonic() - self._indexer.last_progress > IDLE
+            going_on = silent and self._indexer.live and self._indexer.processes.living()
+            if state == "done" or (going_on and not self._anything_to_send()):
+                return self.write("done" if state == "done" else "running", progress)
+            tried = [courier for courier in self._couriers if courier.busy or self._queued(courier)]
+            if tried and all(not courier.busy and self._gave_up(courier) for courier in tried):
+                return self.write("blocked", progress)
+            self.write(state, progress)
+            if not moved:
+                time.sleep(POLL / 6)
+        return self.write("blocked", progress)
+
+    def _anything_to_send(self) -> bool:
+        return any(courier.busy or self._queued(courier) for courier in self._couriers)
+
+    def _gave_up(self, courier: Courier) -> bool:
+        return courier.state == "blocked" or courier.failures >= ONCE_FAILURES
+
+    def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
+        """Write ``status.json``, about once a second and whenever the state changes."""
+        now = time.monotonic()
+        final = state in ("done", "blocked")
+        if state == self._status.state and now - self._written < (0.25 if progress or final else 1.0):
+            return self._status
+        self._written = now
+        status = self._status = status_of(self._state, self.info, self.run_folder, state)
+        for courier in self._couriers:
+            told = status.backends[courier.sink.name]
+            told.state, told.error = courier.state, courier.error
+        status.error = next((courier.error for courier in self._couriers if courier.error), None)
+        if self._decoder.problem:
+            status.notes.append(self._decoder.problem)
+        try:
+            status.write(self.run_folder)
+        except OSError as error:
+            _log.error("cannot write %s: %s", layout.STATUS_JSON, error)
+        if progress is not None:
+            progress(status)
+        return status
+
+    def close(self) -> None:
+        """Commit what is on its way and let go."""
+        for courier in self._couriers:
+            receipt = courier.close(wait=5.0)
+            if receipt is not None:
+                with self._state:
+                    self._state.acknowledged(courier.sink.name, receipt.delivered)
+                    self._state.refused(courier.sink.name, receipt.rejected)
+        self._main.close()
+        self._state.close()
+
+
+def ship(run_folder: Path, *, once: bool, progress: Callable[[Status], None] | None = None) -> Status:
+    """Run the shipper of ``run_folder`` here. ``once``: deliver what is left and return; else until the run is over.
+
+    When another shipper of this run is at work, its status is returned. Raises ``OSError``, ``msgspec.DecodeError`` or
+    ``sqlite3.Error`` when the folder cannot be used.
+    """
+    with ShipperLock(run_folder) as lock:
+        if not lock.held:
+            return Status.read(run_folder)
+        shipper = Shipper(run_folder, once=once)
+        try:
+            if once:
+                return shipper.deliver_all(progress)
+            shipper.follow()
+            return Status.read(run_folder)
+        finally:
+            shipper.close()

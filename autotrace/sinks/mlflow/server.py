@@ -1,0 +1,178 @@
+"""A tracking server over HTTP: ``POST /v1/traces`` for spans, MLflow's REST interface else. Imports no MLflow."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import httpx
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
+
+from autotrace.sinks.mlflow.store import Declined
+from autotrace.sinks.protocol import Refused, Unavailable
+
+TIMEOUT = httpx.Timeout(60.0, connect=10.0)
+_TRUE = ("1", "true", "yes")
+
+
+def without_password(uri: str) -> str:
+    """``uri`` without ``user:password@``."""
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[-1]))
+
+
+class ServerStore:
+    """The server at ``uri``.
+
+    Credentials: ``MLFLOW_TRACKING_USERNAME`` and ``_PASSWORD``, ``MLFLOW_TRACKING_TOKEN``, or in the URI; certificates as
+    in MLflow (``MLFLOW_TRACKING_SERVER_CERT_PATH``, ``MLFLOW_TRACKING_INSECURE_TLS``).
+    """
+
+    def __init__(self, uri: str, client: httpx.Client | None = None) -> None:
+        self.place = without_password(uri).rstrip("/")
+        self._client = client or httpx.Client(timeout=TIMEOUT, verify=_verify(), auth=_auth(uri), headers=_headers())
+        self._experiments: dict[str, str] = {}
+
+    def experiment_id(self, name: str) -> str:
+        """See ``Store``. Two processes that create it at once both get the same."""
+        if name not in self._experiments:
+            self._experiments[name] = self._find(name) or self._create(name)
+        return self._experiments[name]
+
+    def _find(self, name: str) -> str | None:
+        answer = self._ask("GET", "/api/2.0/mlflow/experiments/get-by-name", params={"experiment_name": name})
+        if answer.status_code == 404:
+            return None
+        experiment = self._json(answer)["experiment"]
+        if experiment.get("lifecycle_stage") == "deleted":
+            raise Refused(
+                f"the MLflow experiment {name!r} is deleted; `mlflow experiments restore -x "
+                f"{experiment['experiment_id']}` brings it back, --project chooses another"
+            )
+        return str(experiment["experiment_id"])
+
+    def _create(self, name: str) -> str:
+        answer = self._ask("POST", "/api/2.0/mlflow/experiments/create", json={"name": name})
+        if answer.status_code == 400 and (found := self._find(name)):
+            return found
+        return str(self._json(answer)["experiment_id"])
+
+    def log_spans(self, experiment_id: str, spans: Sequence[OtlpSpan], run_id: str | None) -> None:
+        """See ``Store``."""
+        request = ExportTraceServiceRequest()
+        request.resource_spans.add().scope_spans.add().spans.extend(spans)
+        headers = {
+            "content-type": "application/x-protobuf",
+            "content-encoding": "gzip",
+            "x-mlflow-experiment-id": experiment_id,
+        }
+        if run_id:
+            headers["x-mlflow-run-id"] = run_id
+        body = gzip.compress(request.SerializeToString(), 1)
+        answer = self._ask("POST", "/v1/traces", content=body, headers=headers)
+        if answer.status_code in (404, 405, 501) and "error_code" not in answer.text:
+            raise Refused(
+                f"{self.place} takes no traces ({answer.status_code}): it needs MLflow 3.5 or newer with an SQL store"
+            )
+        self._check(answer)
+
+    def start_trace(self, info: Mapping[str, Any]) -> None:
+        """See ``Store``."""
+        self._check(self._ask("POST", "/api/3.0/mlflow/traces", json={"trace": {"trace_info": info}}))
+
+    def page(self, experiment_id: str, trace_id: str) -> str | None:
+        """See ``Store``."""
+        return f"{self.place}/#/experiments/{experiment_id}/traces?selectedEvaluationId={quote(trace_id)}"
+
+    def _ask(self, method: str, path: str, **request: Any) -> httpx.Response:
+        try:
+            answer = self._client.request(method, self.place + path, **request)
+        except httpx.TimeoutException as error:
+            raise Unavailable(f"MLflow at {self.place} does not answer") from error
+        except httpx.TransportError as error:
+            raise Unavailable(f"MLflow at {self.place} cannot be reached ({type(error).__name__})") from error
+        code = answer.status_code
+        if code in (401, 403):
+            raise Refused(self._forbidden(answer))
+        if code in (408, 425, 429, 502, 503, 504):
+            raise Unavailable(f"MLflow at {self.place} asks to wait (HTTP {code})", _retry_after(answer))
+        return answer
+
+    def _forbidden(self, answer: httpx.Response) -> str:
+        if "host header" in answer.text.lower():
+            host = urlsplit(self.place).netloc
+            return f"MLflow at {self.place} does not serve this name; start it with --allowed-hosts '{host}'"
+        return (
+            f"MLflow at {self.place} does not let us in (HTTP {answer.status_code}); set MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, and run autotrace ship"
+        )
+
+    def _json(self, answer: httpx.Response) -> Any:
+        self._check(answer)
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise Refused(f"{self.place} is no MLflow server: it answers with something else than JSON") from error
+
+    def _check(self, answer: httpx.Response) -> None:
+        if not answer.is_success:
+            self._experiments.clear()  # the experiment may be gone
+            raise Declined(f"HTTP {answer.status_code}: {_message(answer)}", passing=answer.status_code >= 500)
+
+    def close(self) -> None:
+        """See ``Store``."""
+        self._client.close()
+
+
+def _message(answer: httpx.Response) -> str:
+    try:
+        said = answer.json()
+        return str(said.get("message") or said.get("detail") or said)[:300]
+    except (ValueError, AttributeError):
+        return answer.text[:300]
+
+
+def _retry_after(answer: httpx.Response) -> float | None:
+    value = answer.headers.get("retry-after", "")
+    if value.isdecimal():
+        return float(value)
+    try:
+        from datetime import datetime, timezone
+
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(timezone.utc)).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+def _auth(uri: str) -> httpx.Auth | None:
+    parts = urlsplit(uri)
+    name = parts.username or os.environ.get("MLFLOW_TRACKING_USERNAME")
+    password = parts.password or os.environ.get("MLFLOW_TRACKING_PASSWORD")
+    return httpx.BasicAuth(name, password) if name and password else None
+
+
+def _headers() -> dict[str, str]:
+    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
+    headers = {"user-agent": "autotrace"}
+    if token and not os.environ.get("MLFLOW_TRACKING_USERNAME"):
+        headers["authorization"] = f"Bearer {token}"
+    workspace = os.environ.get("MLFLOW_WORKSPACE")
+    if workspace:
+        headers["x-mlflow-workspace"] = workspace
+    return headers
+
+
+def _verify() -> Any:
+    if os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() in _TRUE:
+        return False
+    path = os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or os.environ.get("REQUESTS_CA_BUNDLE")
+    if not path:
+        return True
+    import ssl
+
+    return ssl.create_default_context(cafile=path)

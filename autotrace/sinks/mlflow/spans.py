@@ -1,0 +1,179 @@
+"""A trajectory as OTLP spans that MLflow understands: its reserved attributes as JSON text, ids and times as recorded.
+
+JSON text in string attributes is what its server unpacks cheapest (one value a token would cost 3 ms a call).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
+from opentelemetry.proto.trace.v1.trace_pb2 import Status as OtlpStatus
+
+from autotrace.ship.plain import text
+from autotrace.ship.trajectory import OK, OPEN, Span, Trajectory
+from autotrace.sinks import payload
+from autotrace.sinks.mlflow.tags import session_of, tags_of
+
+SPAN_TYPES = {
+    "trajectory": "AGENT",
+    "agent": "AGENT",
+    "llm": "CHAT_MODEL",
+    "engine": "LLM",
+    "tool": "TOOL",
+    "parser": "PARSER",
+    "env": "TASK",
+    "reward": "EVALUATOR",
+    "trainer": "WORKFLOW",
+}
+"""Role -> MLflow's span type; others are UNKNOWN."""
+_CHAT_ROLES = ("system", "user", "assistant", "tool")
+_RESERVED = ("mlflow.", "session.id", "user.id")
+
+
+def encode(trajectory: Trajectory) -> list[OtlpSpan]:
+    """All spans of ``trajectory``, the root with the trace's name, tags and session."""
+    spans = [_span(trajectory, span) for span in trajectory.spans]
+    root = spans[0]
+    _put(root, "mlflow.traceTag.mlflow.traceName", text(trajectory.root.name)[:250])
+    for name, value in tags_of(trajectory).items():
+        _put(root, f"mlflow.traceTag.{name}", value)
+    session = session_of(trajectory)
+    if session:
+        _put(root, "session.id", session)
+    return spans
+
+
+def _span(trajectory: Trajectory, span: Span) -> OtlpSpan:
+    made = OtlpSpan(
+        trace_id=bytes.fromhex(trajectory.trace_id),
+        span_id=bytes.fromhex(span.span_id),
+        parent_span_id=bytes.fromhex(span.parent_id) if span.parent_id else b"",
+        name=text(span.name),
+        start_time_unix_nano=max(0, span.start_ns),
+        end_time_unix_nano=max(0, payload.end_of(trajectory, span)),
+    )
+    _status(made, span)
+    _put(made, "mlflow.spanType", SPAN_TYPES.get(span.role, "UNKNOWN"))
+    _put_json(made, "mlflow.spanInputs", _inputs(span))
+    _put_json(made, "mlflow.spanOutputs", _outputs(trajectory, span))
+    for name, value in _own_attributes(trajectory, span).items():
+        if value is not None:
+            _put_json(made, name, value)
+    for name, value in span.attributes.items():
+        if not name.startswith(_RESERVED) and value is not None:
+            _put_json(made, text(name)[:250], payload.plain(value))
+    return made
+
+
+def _status(made: OtlpSpan, span: Span) -> None:
+    if span.status == OK:
+        made.status.code = OtlpStatus.STATUS_CODE_OK
+        return
+    if span.status == OPEN:
+        return
+    made.status.code = OtlpStatus.STATUS_CODE_ERROR
+    made.status.message = payload.failure(span) or span.status
+    if span.error is not None:
+        event = made.events.add(name="exception", time_unix_nano=max(0, span.end_ns or span.start_ns))
+        for name, value in zip(("type", "message", "stacktrace"), span.error, strict=True):
+            event.attributes.append(KeyValue(key=f"exception.{name}", value=AnyValue(string_value=text(value))))
+
+
+def _inputs(span: Span) -> Any:
+    inputs = payload.plain(span.inputs)
+    if span.role != "llm":
+        return inputs
+    messages = [_chat(message) for message in payload.turn(span).messages]
+    return {"messages": messages, **inputs} if messages else inputs
+
+
+def _outputs(trajectory: Trajectory, span: Span) -> Any:
+    output = payload.plain(span.output)
+    if span.role == "llm":
+        reply = payload.turn(span).reply
+        if reply is None:
+            return output
+        choices = [{"index": 0, "message": _chat(reply), "finish_reason": span.attributes.get("stop_reason") or "stop"}]
+        return {"choices": choices, **_named(output)}
+    if span.role == "agent" and (span.prompt_text is not None or span.response_text is not None):
+        return {**_named(output), "prompt_text": span.prompt_text, "response_text": span.response_text}
+    if span is trajectory.root and (trajectory.facts or span.response_text is not None):
+        whole = {**_named(output), **payload.plain(trajectory.facts)}
+        if span.response_text is not None:
+            whole.update({"prompt_text": span.prompt_text, "response_text": span.response_text})
+        return whole
+    return output
+
+
+def _named(output: Any) -> dict[str, Any]:
+    """An output as a mapping, so that more can stand beside it."""
+    if isinstance(output, dict):
+        return output
+    return {} if output is None else {"result": output}
+
+
+def _chat(message: dict[str, Any]) -> dict[str, Any]:
+    """A message that MLflow's chat view takes: it knows four roles and wants text."""
+    role = message.get("role")
+    content = message.get("content")
+    shown = {**message, "role": role if role in _CHAT_ROLES else "user"}
+    shown["content"] = content if isinstance(content, (str, list)) or content is None else str(content)
+    return shown
+
+
+def _own_attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
+    """MLflow's token usage, and ours: token ids as text, from which ``tokens.token_ids`` rebuilds the lists."""
+    own: dict[str, Any] = {"autotrace.role": span.role, "autotrace.status": span.status, "autotrace.key": span.key}
+    if span.role == "llm":
+        used = usage(span)
+        if used is not None:
+            own["mlflow.chat.tokenUsage"] = used
+        own["mlflow.message.format"] = "openai"
+        own["mlflow.llm.model"] = payload.model_name(trajectory, span)
+        own["autotrace.prompt_base"] = span.prompt_base
+        own["autotrace.prompt_keep"] = span.prompt_keep if span.prompt_base else None
+        own["autotrace.logprobs"] = payload.packed_floats(span.logprobs) if span.logprobs else None
+        if span.new_prompt_ids is not None:
+            own["autotrace.new_prompt_ids"] = payload.packed(span.new_prompt_ids)
+        if span.response_ids is not None:
+            own["autotrace.response_ids"] = payload.packed(span.response_ids)
+    if span.response_mask is not None and span.role != "engine":
+        own["autotrace.response_mask"] = payload.runs(span.response_mask)
+    own["autotrace.prompt_tokens"], own["autotrace.response_tokens"] = span.prompt_tokens, span.response_tokens
+    own["autotrace.items"] = span.items or None
+    own["autotrace.first_item_ns"] = span.first_item_ns
+    own["autotrace.process"] = f"{span.host}:{span.pid}" if span.pid else None
+    if span is trajectory.root and trajectory.notes:
+        own["autotrace.notes"] = trajectory.notes
+    return own
+
+
+def usage(span: Span) -> dict[str, int] | None:
+    """Token usage of one LLM call in MLflow's words."""
+    if span.prompt_tokens is None and span.response_tokens is None:
+        known = payload.usage(span)
+        if known is None:
+            return None
+        read, written = known
+    else:
+        read, written = span.prompt_tokens or 0, span.response_tokens or 0
+    return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+
+
+def _put(made: OtlpSpan, name: str, value: str) -> None:
+    made.attributes.append(KeyValue(key=name, value=AnyValue(string_value=value)))
+
+
+def _put_json(made: OtlpSpan, name: str, value: Any) -> None:
+    """Text as it is, everything else as JSON text."""
+    if value is None:
+        return
+    if isinstance(value, bool):
+        made.attributes.append(KeyValue(key=name, value=AnyValue(bool_value=value)))
+    elif isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+        made.attributes.append(KeyValue(key=name, value=AnyValue(int_value=value)))
+    else:
+        _put(made, name, value if isinstance(value, str) else msgspec.json.encode(value).decode())

@@ -1,0 +1,39 @@
+"""What the sink needs of a place in MLflow; there are two kinds, ``server`` and ``sql``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
+
+
+class Declined(Exception):
+    """MLflow takes the request as a whole or not at all, and did not take it; some part of it may be the reason.
+
+    ``passing``: it may be the server's trouble instead (an answer 500).
+    """
+
+    def __init__(self, message: str, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
+
+
+class Store(Protocol):
+    """Raises ``Unavailable``, ``Refused`` or ``Declined``."""
+
+    def experiment_id(self, name: str) -> str:
+        """Id of the experiment ``name``, which is created if need be."""
+
+    def log_spans(self, experiment_id: str, spans: Sequence[OtlpSpan], run_id: str | None) -> None:
+        """Store spans, replacing those of the same ids; the traces whose roots are among them (at most 100) are linked
+        to ``run_id``."""
+
+    def start_trace(self, info: Mapping[str, Any]) -> None:
+        """Store what ``info.describe`` says."""
+
+    def page(self, experiment_id: str, trace_id: str) -> str | None:
+        """URL of a trace."""
+
+    def close(self) -> None:
+        """Release connections; never raises."""

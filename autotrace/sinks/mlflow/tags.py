@@ -1,0 +1,102 @@
+"""What a trace is found by in MLflow: tags, session, and feedback for numbers (tags compare as text only)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from autotrace.ship.plain import text
+from autotrace.ship.trajectory import Trajectory
+
+IDENTITY = (
+    "step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "project_name",
+    "agent_name", "run_id", "attempt",
+)  # fmt: skip
+"""Attributes of a trajectory that become tags of the same name, as text: ``tags.step = '1'``, ``validate = 'True'``."""
+OUTSIDE = ("trainer", "reward", "engine")
+"""Roots of these roles are no trajectories: their step is the tag ``trainer_step`` (so that ``tags.step`` finds
+trajectories alone), and they are not linked to the training run."""
+MAX_FEEDBACK = 32
+_LONGEST = 250
+_REWARD_PARTS = "reward_extra_info"
+
+
+def tags_of(trajectory: Trajectory) -> dict[str, str]:
+    """Tags of the trace, all text."""
+    known = trajectory.attributes
+    tags = {name: _word(known[name]) for name in IDENTITY if _scalar(known.get(name))}
+    if trajectory.root.role in OUTSIDE and "step" in tags:
+        tags[f"{trajectory.root.role}_step"] = tags.pop("step")
+    tags["status"] = trajectory.status
+    tags["role"] = text(trajectory.root.role)
+    if trajectory.turns:
+        tags["turns"] = str(trajectory.turns)
+    for name, value in trajectory.facts.items():
+        if name not in tags and _scalar(value) and re.fullmatch(r"[\w\-. /]{1,200}", name):
+            tags[name] = _word(value)
+    return tags
+
+
+def _scalar(value: Any) -> bool:
+    return isinstance(value, (str, int, float, bool))
+
+
+def _word(value: Any) -> str:
+    return text(str(value))[:1000]
+
+
+def session_of(trajectory: Trajectory) -> str | None:
+    """The GRPO group: the n rollouts of one prompt in one step show as one session. At most 250 characters."""
+    known = trajectory.attributes
+    if trajectory.root.role != "trajectory":
+        return None
+    if known.get("uid") is not None:
+        return _word(known["uid"])[:_LONGEST]
+    if known.get("sample_index") is not None:
+        return f"step-{known.get('step')}-sample-{_word(known['sample_index'])}"[:_LONGEST]
+    return None
+
+
+def linked(trajectory: Trajectory) -> bool:
+    """Whether the trace belongs on the page of the training run."""
+    return trajectory.root.role not in OUTSIDE
+
+
+def feedback_of(trajectory: Trajectory) -> dict[str, Any]:
+    """Name -> number or truth value: the reward, its parts, advantage and whatever else was said."""
+    found: dict[str, Any] = {}
+    facts = sorted(trajectory.facts.items(), key=lambda fact: (not fact[0].startswith("reward"), fact[0]))
+    for name, value in facts:
+        if isinstance(value, (bool, int, float)):
+            found[text(name)[:_LONGEST]] = value
+    for name, value in facts:
+        if isinstance(value, dict):
+            for part, number in value.items():
+                # Parts of the reward under veRL's own names; a part called like another fact keeps the long name.
+                short = part if name == _REWARD_PARTS and part not in found else f"{name}.{part}"
+                if isinstance(number, (bool, int, float)):
+                    found.setdefault(text(short)[:_LONGEST], number)
+    return dict(list(found.items())[:MAX_FEEDBACK])
+
+
+def assessment_id(trace_id: str, name: str) -> str:
+    """The same for the same fact of the same trace, so that sending it again replaces it."""
+    return "a-" + hashlib.blake2b(f"{trace_id}/{name}".encode(), digest_size=16).hexdigest()
+
+
+def previews(trajectory: Trajectory) -> tuple[str | None, str | None]:
+    """First question and last answer, at most 1000 characters each."""
+    calls = trajectory.llm_spans
+    asked = next((message for span in calls for message in span.messages or [] if message.get("role") == "user"), None)
+    answered = next((span.response_text for span in reversed(calls) if span.response_text), None)
+    question = asked.get("content") if asked else None
+    return _preview(question), _preview(answered)
+
+
+def _preview(value: Any) -> str | None:
+    if value is None:
+        return None
+    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text(shown)[:1000]

@@ -1,0 +1,128 @@
+"""Tracking URIs: which ones can be used, making a local store once, and the command that opens one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import sqlite3
+from contextlib import closing
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+SQL_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql")
+_SQLITE = "sqlite:///"
+
+
+def check_uri(uri: str) -> None:
+    """Whether trajectories can be stored at ``uri``, as far as it can be told without a connection and without MLflow.
+
+    Raises ``ValueError`` with a sentence that says what to use instead.
+    """
+    scheme = urlsplit(uri).scheme.split("+")[0].lower()
+    if scheme in ("http", "https"):
+        if not urlsplit(uri).hostname:
+            raise ValueError(f"{uri} names no host; write http://HOST:PORT")
+    elif scheme == "sqlite":
+        _check_sqlite(uri)
+    elif scheme in SQL_SCHEMES:
+        return
+    elif scheme in ("", "file"):
+        raise ValueError(
+            f"{uri} is a directory store, which MLflow no longer accepts for traces; use sqlite:////absolute/path/"
+            "mlflow.db or the URL of an `mlflow server` (`mlflow migrate-filestore` moves what is there)"
+        )
+    else:
+        raise ValueError(
+            f"{uri} cannot be used for trajectories; use http(s)://HOST:PORT of an MLflow server, sqlite:////absolute/"
+            "path/mlflow.db, or the URI of a PostgreSQL, MySQL or SQL Server database"
+        )
+
+
+def _check_sqlite(uri: str) -> None:
+    path = sqlite_path(uri)
+    if path is None:
+        raise ValueError(f"{uri} is a store in memory; write sqlite:////absolute/path/mlflow.db")
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise ValueError(f"{path} is a directory; write sqlite:///{os.path.join(path, 'mlflow.db')}")
+    if not os.path.isdir(folder):
+        raise ValueError(f"{uri}: the folder {folder} does not exist; make it, or choose another")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise ValueError(f"{uri} cannot be written by this user; choose another place")
+
+
+def sqlite_path(uri: str) -> str | None:
+    """File of an SQLite URI; None: it is none, or in memory."""
+    scheme, found, rest = uri.partition(":///")
+    if not found or scheme.split("+")[0] != "sqlite":
+        return None
+    path = rest.split("?")[0]
+    return path if path and path != ":memory:" else None
+
+
+def ui_command(uri: str) -> str | None:
+    """The command that shows the store ``uri`` in a browser; None for a server, which has a page already."""
+    if urlsplit(uri).scheme in ("http", "https"):
+        return None
+    return f"mlflow server --backend-store-uri {shlex.quote(uri)}"
+
+
+def initialise(uri: str) -> None:
+    """Create an SQLite store if it is not there, exactly once however many processes ask; anything else is left alone.
+
+    MLflow itself does this without a lock, and processes that do it at the same time damage the file for good. A store
+    of another MLflow release is never migrated: raises ``ValueError`` with the remedy.
+    """
+    path = sqlite_path(uri)
+    if path is None:
+        return
+    check_uri(uri)
+    lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _tables(path):
+            _check_revision(uri, path)
+            return
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        store_class: Any = SqlAlchemyStore
+        store_class(uri, artifact_root(path)).engine.dispose()
+        with closing(sqlite3.connect(path)) as db:
+            # Readers (the UI) and the writer do not wait for each other; the mode stays with the file. Where the file
+            # system cannot do it, SQLite keeps its old mode.
+            db.execute("PRAGMA journal_mode=WAL")
+    finally:
+        os.close(lock)
+
+
+def artifact_root(path: str) -> str:
+    """Where experiments created by us keep artifacts: beside the store, not in whatever folder the run began in."""
+    return os.path.join(os.path.dirname(os.path.abspath(path)), "mlartifacts")
+
+
+def _tables(path: str) -> list[str]:
+    if not os.path.exists(path) or not os.path.getsize(path):
+        return []
+    with closing(sqlite3.connect(path, timeout=20.0)) as db:
+        names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return [name for name in names if not name.startswith(("sqlite_", "alembic_"))]
+
+
+def _check_revision(uri: str, path: str) -> None:
+    """MLflow would migrate a store whose tables are not all there without asking; that is its owner's decision."""
+    import mlflow
+    from mlflow.store.db import utils
+
+    with closing(sqlite3.connect(path, timeout=20.0)) as db:
+        try:
+            found = [str(row[0]) for row in db.execute("SELECT version_num FROM alembic_version")]
+        except sqlite3.Error:
+            found = []
+    expected = cast(Any, utils)._get_latest_schema_revision()
+    if found != [expected]:
+        raise ValueError(
+            f"{uri} was written by another release of MLflow (schema {', '.join(found) or 'unknown'}; MLflow "
+            f"{mlflow.__version__} here expects {expected}); make a backup and run `mlflow db upgrade {uri}`, or "
+            "choose another store"
+        )
