@@ -50,11 +50,15 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Span | None:
-    """``begin`` for generators: the span is not made current, a context variable must not be held across a ``yield``."""
+    """``begin`` for generators: the span is current while the generator runs (``item`` and ``enter``), never across a
+    ``yield``, where a context variable would leak into the caller."""
     if compiling is not None and compiling():
         return None
     span = _open(function, key, args, kwargs)
-    return span if span is None or span.recorded else None
+    if span is None or not span.recorded:
+        return None
+    span.token = current.set(span)
+    return span
 
 
 def _open(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Span | None:
@@ -84,7 +88,7 @@ def _open(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             if probe.prompt:
                 prompt = _tokens(first(probe.prompt, known))
         if parent is None or probe.root:
-            if flusher.full() or (probe.root and decide is not None and not decide(attributes or {})):
+            if flusher.full() or (probe.root and not sampling.admits(decide, attributes or {})):
                 return stand_in(b"", 0, recorded=False)
             span = Span(ids.next_span_id(), Trace(ids.new_trace_id()), 0, probe, function, epoch)
         else:
@@ -93,6 +97,10 @@ def _open(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             span.owner = id(args[0])
         if probe.keeps:
             span.known = known
+        if probe.batch and known is not None:
+            groups = sampling.choose(probe.batch, known, probe.sampling)
+            if groups is not None:
+                span.chosen = sampling.chosen.set(groups)
         _put((flusher.OPEN, span, probe.inputs(binder, args, kwargs), attributes, prompt, _monotonic_ns()))
         return span
     except Exception as error:
@@ -168,34 +176,48 @@ def fail(span: Span, error: BaseException) -> None:
     span.known = None
 
 
-def item(span: Span, value: Any) -> Span | None:
-    """A generator yielded ``value``. None: that was the final item (``final`` of the target), the span is closed."""
+def item(span: Span, value: Any) -> tuple[Span | None, Callable[[Any], Any] | None]:
+    """A generator yielded ``value``, which ``span`` is no longer current for.
+
+    Returns what to go on with: the span, None when that was the final item (``final`` of the target); and, for targets
+    that have one, what tells of each further item whether it is the final one: then ``item`` and ``enter`` need not be
+    called again.
+    """
+    _leave(span)
     probe = span.probe
     if span.items == 0:
         span.first_item_at = _monotonic_ns()
     span.items += 1
     if probe is None or not probe.final:
-        return span
+        return span, None
+    final = probe.is_final or probe.final_reader(value)
     try:
-        known = {"item": value}
-        for path in probe.final:
-            found = path.read(known)
-            if found is not ABSENT and found:
-                close(span, value)
-                return None
+        if final(value):
+            return finish(span, value), final
     except Exception as error:
         probe.trouble("item", error)
-    return span
+    return span, final
+
+
+def finish(span: Span, value: Any) -> None:
+    """``value`` was the final item: the call is over, whatever its caller does with the generator."""
+    close(span, value)
+
+
+def enter(span: Span) -> None:
+    """The generator goes on after a ``yield``: make its span current again."""
+    span.token = current.set(span)
 
 
 def _leave(span: Span) -> None:
-    token = span.token
-    if token is not None:
-        span.token = None
-        try:
+    token, span.token = span.token, None
+    try:
+        if token is not None:
             current.reset(token)
-        except ValueError:  # the host drives this coroutine in several contexts; ours is not the current one
-            pass
+        if span.chosen is not None:
+            sampling.chosen.reset(span.chosen)
+    except ValueError:  # the host drives this coroutine in several contexts; ours is not the current one
+        pass
 
 
 def _later(span: Span, result: Any) -> Any:
@@ -219,43 +241,51 @@ async def _coroutine(span: Span, coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def generator(span: Span, inner: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """``yield from inner``, recording its end; items are looked at one by one only if the target asks (``final``)."""
-    try:
-        result = yield from (each(span, inner) if span.probe is not None and span.probe.final else inner)
-    except BaseException as error:
-        ended(span, error)
-        raise
-    close(span, result)
-    return result
-
-
-def each(span: Span, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """``yield from generator``, telling ``item`` about each value (PEP 380, spelled out)."""
+    """``yield from inner``, recording its end and telling ``item`` about each value (PEP 380, spelled out)."""
     watched: Span | None = span
+    final = None
     try:
-        value = next(generator)
+        value = next(inner)
         while True:
             if watched is not None:
-                watched = item(watched, value)
+                if final is None:
+                    watched, final = item(watched, value)
+                elif _is_last(watched, final, value):
+                    watched = finish(watched, value)
             try:
                 sent = yield value
             except GeneratorExit:
-                generator.close()
+                inner.close()
                 raise
             except BaseException as error:
-                value = generator.throw(error)
+                value = inner.throw(error)
             else:
-                value = next(generator) if sent is None else generator.send(sent)
+                if final is None and watched is not None:
+                    enter(watched)
+                value = next(inner) if sent is None else inner.send(sent)
     except StopIteration as stop:
+        if watched is not None:
+            _leave(watched)
+            close(watched, stop.value)
         return stop.value
+    except BaseException as error:
+        if watched is not None:
+            ended(watched, error)
+        raise
 
 
-async def _async_generator(span: Span | None, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+async def _async_generator(span: Span, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+    watched: Span | None = span
+    final = None
+    span.token = current.set(span)
     try:
         value = await inner.__anext__()
         while True:
-            if span is not None:
-                span = item(span, value)
+            if watched is not None:
+                if final is None:
+                    watched, final = item(watched, value)
+                elif _is_last(watched, final, value):
+                    watched = finish(watched, value)
             try:
                 sent = yield value
             except GeneratorExit:
@@ -264,18 +294,30 @@ async def _async_generator(span: Span | None, inner: AsyncGenerator[Any, Any]) -
             except BaseException as error:
                 value = await inner.athrow(error)
             else:
+                if final is None and watched is not None:
+                    enter(watched)
                 value = await (inner.__anext__() if sent is None else inner.asend(sent))
     except StopAsyncIteration:
-        if span is not None:
-            close(span, None)
+        if watched is not None:
+            _leave(watched)
+            close(watched, None)
     except BaseException as error:
-        if span is not None:
-            ended(span, error)
+        if watched is not None:
+            ended(watched, error)
         raise
+
+
+def _is_last(span: Span, final: Callable[[Any], Any], value: Any) -> bool:
+    span.items += 1
+    try:
+        return bool(final(value))
+    except Exception:
+        return False
 
 
 def ended(span: Span, error: BaseException) -> None:
     """A generator was left by ``error``: closing it early is the caller's right, not an error."""
+    _leave(span)
     if isinstance(error, GeneratorExit):
         if span.epoch != epoch:
             return

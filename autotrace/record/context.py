@@ -44,6 +44,8 @@ class Span:
     known: Mapping[str, Any] | None = None
     """Bound arguments, kept until the call ends when a path needs them."""
     token: Token[Span | None] | None = None
+    chosen: Token[frozenset[str] | None] | None = None
+    """This call chose samples of its batch (``sampling.chosen``)."""
     items = 0
     first_item_at = 0
     prompt: Any = None

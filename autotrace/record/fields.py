@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
@@ -65,3 +66,33 @@ def first(paths: Sequence[Path], known: Mapping[str, Any]) -> Any:
 def compiled(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path, ...]], ...]:
     """A plan's ``{name: [path, ...]}`` ready to be read."""
     return tuple((name, tuple(Path(text) for text in texts)) for name, texts in table.items())
+
+
+def reader(paths: Sequence[Path], sample: Any) -> Callable[[Any], Any]:
+    """``first(paths, {root: value})`` as a function of the value, quick for values built like ``sample``.
+
+    It raises what a value that is built differently makes it raise, and answers ``ABSENT`` for what is not there.
+    """
+    if len(paths) == 1 and all(index is None for _, index in paths[0].steps):
+        steps = [step for step, _ in paths[0].steps]
+        quick: list[Callable[[Any], Any]] = [operator.attrgetter(".".join(steps))] if steps else []
+        if len(steps) == 1:
+            quick.append(operator.itemgetter(steps[0]))
+        elif len(steps) == 2:
+            outer, inner = steps
+            quick.append(lambda value: value[outer][inner])
+        for found in quick:
+            try:
+                found(sample)
+            except Exception:
+                continue
+            return found
+
+    def slow(value: Any) -> Any:
+        for path in paths:
+            found = path.read({path.root: value})
+            if found is not ABSENT and found:
+                return found
+        return ABSENT
+
+    return slow

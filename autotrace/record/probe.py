@@ -20,6 +20,7 @@ class Probe:
 
     __slots__ = (
         "attributes",
+        "batch",
         "binders",
         "calls",
         "content",
@@ -29,6 +30,7 @@ class Probe:
         "facts",
         "faults",
         "final",
+        "is_final",
         "include",
         "keeps",
         "key",
@@ -47,6 +49,7 @@ class Probe:
         "result",
         "role",
         "root",
+        "sampling",
         "subclasses",
     )
 
@@ -82,11 +85,15 @@ class Probe:
         self.attributes = tuple(pair for pair in pairs if pair not in self.late)
         self.facts = fields.compiled(target.facts)
         self.final = tuple(fields.Path(text) for text in target.final)
+        self.is_final: Callable[[Any], Any] | None = None
+        """What ``final_reader`` found, for the chunks of every further call."""
         later = [path for _, paths in (*self.facts, *self.late) for path in paths]
         later += [*self.response, *self.logprobs, *self.mask]
         self.keeps = any(path.root not in ("result", "item") for path in later)
         """Some path needs the arguments when the call ends."""
-        self.knows = bool(self.keeps or self.attributes or self.prompt)
+        self.batch = dict(fields.compiled(target.batch))
+        self.sampling = settings.sampling
+        self.knows = bool(self.keeps or self.attributes or self.prompt or self.batch)
         """Some path needs the arguments at all."""
         self.reads_result = bool(self.response or self.logprobs or self.mask or self.late or self.facts)
         self.binders: dict[int, Binder] = {}
@@ -150,6 +157,11 @@ class Probe:
             if value is not ABSENT and value is not None:
                 found[name] = snapshot(value, self.limits)
         return found or None
+
+    def final_reader(self, item: Any) -> Callable[[Any], Any]:
+        """What tells whether an item like ``item`` is the final one, cheap enough to be asked of every chunk."""
+        self.is_final = fields.reader(self.final, item)
+        return self.is_final
 
     def trouble(self, place: str, error: BaseException) -> None:
         """A failure of ours while recording this target: count it, and give up on the target after ``MAX_FAULTS``."""

@@ -7,8 +7,15 @@ rollouts of a group come to the same answer.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
+
+from autotrace.record.fields import ABSENT, Path, first
+
+chosen: ContextVar[frozenset[str] | None] = ContextVar("autotrace_chosen", default=None)
+"""Groups (``uid``, or sample index where there is none) that the batch being worked on chose; None: no batch limits it."""
 
 Decision = Callable[[Mapping[str, Any]], bool]
 
@@ -53,3 +60,51 @@ def decision(settings: Mapping[str, Any]) -> Decision | None:
         return share is None or fraction(seed, attributes.get("data_source"), sample_of(attributes)) < share
 
     return decide
+
+
+def admits(decide: Decision | None, attributes: Mapping[str, Any]) -> bool:
+    """Whether the trajectory with these attributes is recorded."""
+    groups = chosen.get()
+    if groups is not None and str(attributes.get("uid", attributes.get("sample_index"))) not in groups:
+        return False
+    return decide is None or decide(attributes)
+
+
+def choose(paths: Mapping[str, Sequence[Path]], known: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+    """The groups of a batch to record, ``frozenset`` of their names; None when nothing limits their number.
+
+    ``paths`` (a target's ``batch``): ``group`` and ``sample`` name one value per row, ``limit`` and ``n`` numbers of the
+    host's own configuration. ``settings["max_samples_per_step_per_worker"]`` wins over ``limit``.
+    """
+    limit = settings.get("max_samples_per_step_per_worker")
+    if limit is None:
+        limit = first(paths.get("limit", ()), known)
+    if limit is ABSENT or limit is None:
+        return None
+    samples = _rows(first(paths.get("sample", ()), known))
+    groups = _rows(first(paths.get("group", ()), known)) or samples
+    if len(samples) != len(groups) or len(set(samples)) <= 1:
+        samples = groups  # no index in the dataset: every row says 0
+    expected = first(paths.get("n", ()), known)
+    return lowest(groups, samples, int(limit), settings.get("seed", 0), expected if isinstance(expected, int) else 1)
+
+
+def lowest(groups: Sequence[str], samples: Sequence[str], limit: int, seed: Any, n: int = 1) -> frozenset[str]:
+    """The ``limit`` groups whose samples hash lowest: the same prompts again in a resumed run.
+
+    A group of which this worker has only some of its ``n`` rollouts is never chosen (veRL cuts a batch into chunks without
+    looking), unless every row is a group of its own: then the rollouts are made later (V1).
+    """
+    counts = Counter(groups)
+    whole = {group for group, count in counts.items() if count >= n} if max(counts.values(), default=0) > 1 else set(counts)
+    first_sample = dict(zip(reversed(groups), reversed(samples), strict=True))
+    ranked = sorted(whole, key=lambda group: (fraction(seed, first_sample[group]), group))
+    return frozenset(ranked[: max(limit, 0)])
+
+
+def _rows(values: Any) -> list[str]:
+    """One name per row, from an array, a list or a tensordict stack."""
+    if values is ABSENT or values is None:
+        return []
+    tolist = getattr(values, "tolist", None)
+    return [str(value) for value in (tolist() if tolist is not None else values)]

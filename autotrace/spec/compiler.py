@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from autotrace.spec import document, entry
 from autotrace.spec.document import Node, Place
 from autotrace.spec.errors import Problem, SpecError
@@ -76,7 +78,6 @@ class _Draft:
 
     def target(self) -> Target:
         made, capture, tokens = self.entry, self.entry.capture, self.entry.tokens
-        token_paths = {} if tokens is None else {name: getattr(tokens, name) for name in tokens.__struct_fields__}
         return Target(
             key=self.key,
             names=tuple(self.names),
@@ -90,11 +91,20 @@ class _Draft:
             label=made.label,
             include=None if capture is None or capture.include is None else tuple(capture.include),
             exclude=() if capture is None else tuple(capture.exclude),
-            tokens={name: tuple(_list(value)) for name, value in token_paths.items() if value is not None},
+            tokens=_members(tokens),
             attributes={name: tuple(_list(value)) for name, value in made.attributes.items()},
             facts={name: tuple(_list(value)) for name, value in made.facts.items()},
+            batch=_members(made.batch),
             final=tuple(_list(made.final)),
         )
+
+
+def _members(struct: msgspec.Struct | None) -> dict[str, tuple[str, ...]]:
+    """The paths given in a ``tokens`` or ``batch`` mapping."""
+    if struct is None:
+        return {}
+    given = {name: getattr(struct, name) for name in struct.__struct_fields__}
+    return {name: tuple(_list(value)) for name, value in given.items() if value is not None}
 
 
 class _Drafts:

@@ -99,7 +99,7 @@ def _exclude(node: Node, given: dict[str, Any], complain: Complain) -> None:
 
 
 def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
-    for key in ("tokens", "attributes", "facts"):
+    for key in ("tokens", "attributes", "facts", "batch"):
         if key in given:
             for value in node.value[key].value.values():
                 for item in _items(value):

@@ -49,6 +49,19 @@ class Tokens(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None
 
 
+class Batch(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Where a batch of samples is, for sampling an exact number of each batch."""
+
+    group: Annotated[Paths | None, _of("Per row, what the rollouts of one prompt share.", _PATHS, "batch.uid")] = None
+    sample: Annotated[
+        Paths | None, _of("Per row, what names the prompt in the dataset, equal in every run.", _PATHS, "batch.index")
+    ] = None
+    limit: Annotated[
+        Paths | None, _of("How many samples of a batch to record, where the host is configured so.", _PATHS, "self.limit")
+    ] = None
+    n: Annotated[Paths | None, _of("Rollouts per prompt.", _PATHS, "self.config.n")] = None
+
+
 class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """One target: a function or method to trace, and how."""
 
@@ -89,6 +102,11 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         dict[str, Paths],
         _of("Values about the whole trajectory, read when the call ends.", _TABLE, "{reward: result.reward_score}"),
     ] = {}
+    batch: Annotated[
+        Batch | None,
+        _of("This call gets a batch of samples: exact sampling is decided here.",
+            "a mapping with group, sample, limit and n", "{group: batch.uid, sample: batch.index}"),
+    ] = None  # fmt: skip
     final: Annotated[
         Paths,
         _of("For generators: the span ends at the first item for which one of these paths is true.",

@@ -130,7 +130,8 @@ def _notes(target: Target, found: Description) -> Iterator[str]:
 
 
 def _given_paths(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
-    for key, table in (("tokens", target.tokens), ("attributes", target.attributes), ("facts", target.facts)):
+    tables = {"tokens": target.tokens, "attributes": target.attributes, "facts": target.facts, "batch": target.batch}
+    for key, table in tables.items():
         for name, alternatives in table.items():
             if alternatives:
                 yield f"{key}.{name}", alternatives
