@@ -28,7 +28,7 @@ check: environment
 	$(VENV)/bin/mypy
 
 wheel: environment
-	$(VENV)/bin/python -m build --installer uv .
+	$(VENV)/bin/python -m uv build --out-dir dist .
 
 clean:
 	rm -rf $(VENV) $(E2E_VENV) dist .pytest_cache .mypy_cache .ruff_cache

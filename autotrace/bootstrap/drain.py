@@ -126,8 +126,8 @@ def summary(run_folder: str, outcome: Outcome) -> str:
         "done": "they were given up",
     }[outcome.reason]
     error = f" ({status['error']})" if status.get("error") else ""
-    rest = f"{missing} traces are" if status else "what was recorded is"
-    return f"autotrace: {why}{error}; {rest} left in {folder}, to deliver them: autotrace ship {folder}"
+    rest, them = (f"{missing} traces are", "them") if status else ("what was recorded is", "it")
+    return f"autotrace: {why}{error}; {rest} left in {folder}, to deliver {them}: autotrace ship {folder}"
 
 
 def say(text: str) -> None:

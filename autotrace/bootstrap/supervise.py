@@ -27,8 +27,10 @@ _OWN = {
     signal.SIGPIPE,
 }  # fmt: skip
 _FORWARDED = signal.valid_signals() - _OWN
+_FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH}
+"""What a terminal sends to all its foreground processes (its hang-up goes to the first process of the session)."""
 _FROM_KERNEL = 0x80
-"""``si_code`` SI_KERNEL: a key on the terminal, which reached the command as well."""
+"""``si_code`` SI_KERNEL: not sent by a process."""
 
 
 def supervise(program: Command, environ: Mapping[str, str], run_folder: str, options: Options) -> NoReturn:
@@ -86,13 +88,13 @@ def _forward_until_exit(child: int) -> tuple[int, bool]:
 
 
 def _next_signal() -> tuple[int, bool]:
-    """The next signal, and whether a key on the terminal sent it."""
+    """The next signal, and whether the terminal sent it to the command as well."""
     wanted = _FORWARDED | {signal.SIGCHLD}
     if hasattr(signal, "sigwaitinfo"):
         info = signal.sigwaitinfo(wanted)
-        return info.si_signo, info.si_code == _FROM_KERNEL
+        return info.si_signo, info.si_code == _FROM_KERNEL and info.si_signo in _FROM_TERMINAL
     number = signal.sigwait(wanted)
-    return number, number in (signal.SIGINT, signal.SIGQUIT) and os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
+    return number, number in _FROM_TERMINAL and os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
 
 
 def _end_like(status: int) -> NoReturn:

