@@ -1,0 +1,203 @@
+"""``autotrace-run python -m verl.trainer.main_ppo ...``: one real GRPO step, 4 prompts x n 2, and what MLflow has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import mlflow
+import pytest
+from main_ppo import MainPPO
+
+from autotrace.sinks.mlflow.tokens import token_ids
+
+TRACED = ("traced", "base_tool", "legacy")
+V1 = ("traced", "base_tool")
+TOOL = {"traced": "FunctionTool.call", "base_tool": "AddTool.execute", "legacy": "FunctionTool.call"}
+
+pytestmark = pytest.mark.timeout(1500)  # the first test of the session waits for the runs
+
+
+def trajectories(run: MainPPO) -> list[Any]:
+    """The run's trajectory traces in MLflow."""
+    return [trace for trace in run.traces if trace.info.tags["role"] == "trajectory"]
+
+
+def role(span: Any) -> str:
+    """What a span was recorded as."""
+    return str(span.get_attribute("autotrace.role"))
+
+
+def below(trace: Any, parent: Any) -> list[Any]:
+    """Children of a span in the order they began."""
+    children = [span for span in trace.data.spans if span.parent_id == parent.span_id]
+    return sorted(children, key=lambda span: span.start_time_ns)
+
+
+def root_of(trace: Any) -> Any:
+    """The one span without a parent."""
+    (root,) = [span for span in trace.data.spans if span.parent_id is None]
+    return root
+
+
+def reward_of(trace: Any) -> Any:
+    """The feedback ``reward``."""
+    (reward,) = [one for one in trace.info.assessments if one.name == "reward"]
+    return reward.value
+
+
+@pytest.mark.parametrize("name", [*TRACED, "plain"])
+def test_the_run_ends_well(runs: dict[str, MainPPO], name: str) -> None:
+    assert runs[name].returncode == 0
+    assert len(runs[name].engine_calls) == 16, "the tiny model did not call its tool in every trajectory"
+
+
+def test_the_run_is_the_same_without_autotrace(runs: dict[str, MainPPO], capsys: pytest.CaptureFixture[str]) -> None:
+    traced, plain = runs["traced"], runs["plain"]
+    assert traced.returncode == plain.returncode
+    shapes = [[(sorted(row), type(row["score"])) for row in run.dump] for run in (traced, plain)]
+    assert shapes[0] == shapes[1]
+    questions = [Counter(row["input"] for row in run.dump) for run in (traced, plain)]
+    assert sorted(questions[0].values()) == sorted(questions[1].values()) == [2, 2, 2, 2]
+    with capsys.disabled():
+        ratio = traced.seconds / plain.seconds
+        print(f"\n  wall time traced {traced.seconds:.0f} s, without {plain.seconds:.0f} s, ratio {ratio:.2f}")
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_every_trajectory_is_one_trace(runs: dict[str, MainPPO], name: str) -> None:
+    found = trajectories(runs[name])
+    assert len(found) == 8
+    assert len({trace.info.trace_id for trace in found}) == 8
+    span_ids = [span.span_id for trace in found for span in trace.data.spans]
+    assert len(set(span_ids)) == len(span_ids)
+    assert {str(trace.info.state.value) for trace in found} == {"OK"}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_the_calls_are_nested_as_they_happened(runs: dict[str, MainPPO], name: str) -> None:
+    for trace in trajectories(runs[name]):
+        root = root_of(trace)
+        assert role(root) == "trajectory"
+        agent, *rest = below(trace, root)
+        assert (role(agent), agent.name) == ("agent", "ToolAgentLoop.run")
+        assert "reward" in {role(span) for span in rest}
+        steps = below(trace, agent)
+        assert [role(step) for step in steps] == ["llm", "parser", "tool", "llm", "parser"]
+        assert steps[2].name == "ToolAgentLoop._call_tool"
+        assert TOOL[name] in [span.name for span in below(trace, steps[2])]
+        for llm in (steps[0], steps[3]):
+            assert llm.span_type == "CHAT_MODEL"
+            (served,) = below(trace, llm)  # the server's side of the call, from its own process
+            assert role(served) == "engine"
+            assert served.get_attribute("autotrace.process") != llm.get_attribute("autotrace.process")
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_every_span_lies_within_its_parent(runs: dict[str, MainPPO], name: str) -> None:
+    for trace in trajectories(runs[name]):
+        spans = {span.span_id: span for span in trace.data.spans}
+        for span in spans.values():
+            assert span.start_time_ns <= span.end_time_ns
+            if span.parent_id is not None:
+                parent = spans[span.parent_id]
+                assert parent.start_time_ns <= span.start_time_ns
+                assert span.end_time_ns <= parent.end_time_ns
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_token_ids_are_those_the_engine_read_and_wrote(runs: dict[str, MainPPO], name: str) -> None:
+    recorded = []
+    for trace in trajectories(runs[name]):
+        llm = {span.span_id: span for span in trace.data.spans if role(span) == "llm"}
+        recorded += token_ids({span_id: span.attributes for span_id, span in llm.items()}).values()
+    assert len(recorded) == 16
+    seen = [(call.prompt_ids, call.output_ids) for call in runs[name].engine_calls]
+    assert sorted(recorded) == sorted(seen)
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_turns_are_readable(runs: dict[str, MainPPO], name: str) -> None:
+    for trace in trajectories(runs[name]):
+        turns = sorted((s for s in trace.data.spans if role(s) == "llm"), key=lambda span: span.start_time_ns)
+        first, second = (str(turn.inputs["messages"]) for turn in turns)
+        assert "What is" in first
+        assert "What is" not in second, "a turn shows its new messages"
+        assert "####" in str(turns[1].outputs["choices"])
+        usage = turns[0].get_attribute("mlflow.chat.tokenUsage")
+        assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"] > 0
+
+
+@pytest.mark.parametrize("name", V1)
+def test_rewards_are_those_of_verls_dump(runs: dict[str, MainPPO], name: str) -> None:
+    dumped = {row["uid"]: row["score"] for row in runs[name].dump}
+    tags = [(trace.info.tags, reward_of(trace)) for trace in trajectories(runs[name])]
+    recorded = {f"{tag['uid']}_{tag['rollout_n']}_0": reward for tag, reward in tags}
+    assert recorded.keys() == dumped.keys()
+    for key, score in dumped.items():
+        assert recorded[key] == pytest.approx(score, rel=1e-6)  # veRL's went through a float32 tensor
+
+
+def test_rewards_are_those_of_verls_dump_on_the_legacy_path(runs: dict[str, MainPPO]) -> None:
+    dumped = sorted(row["score"] for row in runs["legacy"].dump)  # its rows have no key; no two scores are equal
+    recorded = sorted(reward_of(trace) for trace in trajectories(runs["legacy"]))
+    assert recorded == pytest.approx(dumped, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_each_rollout_of_a_group_is_there_once(runs: dict[str, MainPPO], name: str) -> None:
+    tags = [trace.info.tags for trace in trajectories(runs[name])]
+    groups: dict[str, list[str]] = {}
+    for tag in tags:
+        groups.setdefault(tag["uid"], []).append(tag["rollout_n"])
+        assert tag["validate"] == "False"
+        assert tag["data_source"] == "toy/add"
+        assert tag["experiment_name"] == name
+    assert len(groups) == 4
+    assert all(sorted(rollouts) == ["0", "1"] for rollouts in groups.values())
+    indexes = {tag["uid"]: tag["sample_index"] for tag in tags}
+    assert len(set(indexes.values())) == 4
+    assert set(indexes.values()) <= {str(index) for index in range(8)}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_a_step_is_found_by_its_tag(runs: dict[str, MainPPO], name: str) -> None:
+    found = runs[name].search(filter_string="tags.step = '1'")
+    assert {trace.info.trace_id for trace in found} == {trace.info.trace_id for trace in trajectories(runs[name])}
+    assert runs[name].search(filter_string="tags.step = '2'") == []
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_the_traces_of_verls_own_mlflow_run_are_the_trajectories(runs: dict[str, MainPPO], name: str) -> None:
+    mlflow.set_tracking_uri(runs[name].tracking_uri)
+    (run,) = mlflow.search_runs(search_all_experiments=True, output_format="list")
+    assert run.info.run_name == name
+    assert "critic/score/mean" in run.data.metrics
+    found = {trace.info.trace_id for trace in runs[name].search(run_id=run.info.run_id)}
+    assert found == {trace.info.trace_id for trace in trajectories(runs[name])}
+
+
+@pytest.mark.parametrize("name", V1)
+def test_a_trainer_step_is_a_trace_of_its_own(runs: dict[str, MainPPO], name: str) -> None:
+    others = [trace for trace in runs[name].traces if trace.info.tags["role"] != "trajectory"]
+    assert [(trace.info.tags["role"], root_of(trace).name.rsplit(".")[-1]) for trace in others] == [("trainer", "step")]
+    assert others[0].info.tags["trainer_step"] == "1"
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_the_custom_reward_function_is_in_the_trajectory(runs: dict[str, MainPPO], name: str) -> None:
+    for trace in trajectories(runs[name]):
+        (scored,) = [span for span in trace.data.spans if span.name == "compute_score"]
+        assert scored.outputs["score"] == pytest.approx(reward_of(trace), rel=1e-6)
+        assert scored.inputs["data_source"] == "toy/add"
+
+
+def test_a_base_tool_lives_and_dies_in_its_trajectory(runs: dict[str, MainPPO]) -> None:
+    for trace in trajectories(runs["base_tool"]):
+        (call,) = [span for span in trace.data.spans if span.name == "ToolAgentLoop._call_tool"]
+        create, execute, release = below(trace, call)
+        names = [span.name for span in (create, execute, release)]
+        assert names == ["AddTool.create", "AddTool.execute", "AddTool.release"]
+        assert create.inputs["create_kwargs"]["ground_truth"] == execute.outputs[0]["text"]
+        assert [span.name for span in below(trace, execute)] == ["AddTool.calc_reward"]
+        assert "agent_data" not in execute.inputs
