@@ -192,6 +192,9 @@ class Indexer:
             )
         self._state.put_row(row)
         self._facts.arrived(row)
+        for key in _CONFIG_KEYS:  # what has no project of its own (the trainer's step) belongs where the others are
+            if attributes.get(key) and self._state.meta(f"config:{key}") is None:
+                self._state.put_meta(f"config:{key}", str(attributes[key])[:250])
 
     def _bind(self, record: Bind) -> None:
         value = {str(key): plain(item) for key, item in sorted(record.value.items())}
