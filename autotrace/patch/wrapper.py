@@ -100,26 +100,42 @@ def _async_generator(function: Function, key: str) -> Function:
         calls = sys.modules.get("autotrace.record.calls")
         span = None if calls is None else calls.begin_stream(function, key, args, kwargs)
         inner = function(*args, **kwargs)
+        final = None
         try:
-            value = await inner.__anext__()
-            while True:
+            async for value in inner:
                 if span is not None:
-                    span = calls.item(span, value)  # type: ignore[union-attr]
-                try:
-                    sent = yield value
-                except GeneratorExit:
-                    await inner.aclose()
-                    raise
-                except BaseException as error:
-                    value = await inner.athrow(error)
-                else:
-                    value = await (inner.__anext__() if sent is None else inner.asend(sent))
+                    if final is None:
+                        span, final = calls.item(span, value)  # type: ignore[union-attr]
+                    else:  # one of an engine's many chunks: nothing is looked at but whether it is the last
+                        span.items += 1
+                        try:
+                            last = final(value)
+                        except Exception:
+                            last = False
+                        if last:
+                            calls.finish(span, value)  # type: ignore[union-attr]
+                            span = None
+                while True:
+                    try:
+                        sent = yield value
+                    except GeneratorExit:
+                        await inner.aclose()
+                        raise
+                    except BaseException as error:
+                        value = await inner.athrow(error)
+                    else:
+                        if sent is None:
+                            break
+                        value = await inner.asend(sent)
+                if final is None and span is not None:
+                    calls.enter(span)  # type: ignore[union-attr]
         except StopAsyncIteration:
-            if span is not None:
-                calls.close(span, None)  # type: ignore[union-attr]
+            pass
         except BaseException as error:
             if span is not None:
                 calls.ended(span, error)  # type: ignore[union-attr]
             raise
+        if span is not None:
+            calls.exhausted(span, None)  # type: ignore[union-attr]
 
     return wrapper
