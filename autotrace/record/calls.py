@@ -193,7 +193,8 @@ def item(span: Span, value: Any) -> tuple[Span | None, Callable[[Any], Any] | No
     final = probe.is_final or probe.final_reader(value)
     try:
         if final(value):
-            return finish(span, value), final
+            finish(span, value)
+            return None, final
     except Exception as error:
         probe.trouble("item", error)
     return span, final
@@ -202,6 +203,12 @@ def item(span: Span, value: Any) -> tuple[Span | None, Callable[[Any], Any] | No
 def finish(span: Span, value: Any) -> None:
     """``value`` was the final item: the call is over, whatever its caller does with the generator."""
     close(span, value)
+
+
+def exhausted(span: Span, result: Any) -> None:
+    """A generator came to its end."""
+    _leave(span)
+    close(span, result)
 
 
 def enter(span: Span) -> None:
@@ -251,7 +258,8 @@ def generator(span: Span, inner: Generator[Any, Any, Any]) -> Generator[Any, Any
                 if final is None:
                     watched, final = item(watched, value)
                 elif _is_last(watched, final, value):
-                    watched = finish(watched, value)
+                    finish(watched, value)
+                    watched = None
             try:
                 sent = yield value
             except GeneratorExit:
@@ -265,8 +273,7 @@ def generator(span: Span, inner: Generator[Any, Any, Any]) -> Generator[Any, Any
                 value = next(inner) if sent is None else inner.send(sent)
     except StopIteration as stop:
         if watched is not None:
-            _leave(watched)
-            close(watched, stop.value)
+            exhausted(watched, stop.value)
         return stop.value
     except BaseException as error:
         if watched is not None:
@@ -285,7 +292,8 @@ async def _async_generator(span: Span, inner: AsyncGenerator[Any, Any]) -> Async
                 if final is None:
                     watched, final = item(watched, value)
                 elif _is_last(watched, final, value):
-                    watched = finish(watched, value)
+                    finish(watched, value)
+                    watched = None
             try:
                 sent = yield value
             except GeneratorExit:
@@ -299,8 +307,7 @@ async def _async_generator(span: Span, inner: AsyncGenerator[Any, Any]) -> Async
                 value = await (inner.__anext__() if sent is None else inner.asend(sent))
     except StopAsyncIteration:
         if watched is not None:
-            _leave(watched)
-            close(watched, None)
+            exhausted(watched, None)
     except BaseException as error:
         if watched is not None:
             ended(watched, error)
