@@ -149,19 +149,23 @@ class SegmentReader:
         return self.unusable is not None or self.sealed is not None
 
     def read(self, limit: int = 16 << 20) -> list[Located]:
-        """The complete records that came since the last call, about ``limit`` bytes at most. Raises ``OSError``."""
+        """The complete records that came since the last call, about ``limit`` bytes at most. Raises ``OSError``.
+
+        A writer cuts a half-written batch off again (full disk). Where that happened behind our back, the segment is
+        read again from the beginning: records may come twice, and none is missed.
+        """
         if self.finished:
             return []
         self.incomplete = None
         with opened(self.run_folder, self.name) as fd:
             size = self.tried = os.fstat(fd).st_size
-            if size < self.offset:  # the writer cut a half-written batch off again (full disk)
-                self.offset = _boundary(fd, size)
+            if size < self.offset:
+                self.offset = 0
             try:
                 return self._records(fd, limit)
             except Torn as torn:
-                if torn.damaged and self.offset > len(MAGIC) and (aligned := _boundary(fd, torn.offset)) != torn.offset:
-                    self.offset = aligned  # cut off and grown again between two reads: our offset is no boundary
+                if torn.damaged and not _is_boundary(fd, torn.offset):
+                    self.offset = 0
                 else:
                     self.incomplete = torn
                 return []
@@ -195,17 +199,17 @@ class SegmentReader:
         return found
 
 
-def _boundary(fd: int, limit: int) -> int:
-    """The last frame boundary at or before ``limit``, counted from the beginning of the file."""
-    last = 0
+def _is_boundary(fd: int, offset: int) -> bool:
+    """Whether a frame begins or the readable part of the file ends at ``offset``."""
+    end = len(MAGIC)
     try:
-        for frame in read_frames(fd):
-            if frame.offset > limit:
+        for frame in read_frames(fd, 0, max(1, offset)):
+            end = frame.end
+            if end >= offset:
                 break
-            last = frame.offset if frame.end > limit else frame.end
-    except Torn:
-        pass
-    return last
+    except Torn as torn:
+        end = torn.offset
+    return offset in (0, end)
 
 
 def records_at(fd: int, offsets: Sequence[int]) -> Iterator[Located]:

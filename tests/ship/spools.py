@@ -113,7 +113,9 @@ class Process:
         self.write(Open(span, trace, parent, list(ROLES).index(role), self.tick(), prompt=tokens, **more))
         return span
 
-    def close(self, trace: bytes, span: int, response: list[int] | None = None, status: str = "OK", **more: Any) -> None:
+    def close(
+        self, trace: bytes, span: int, response: list[int] | None = None, status: str = "OK", **more: Any
+    ) -> None:
         """End a call."""
         tokens: Tokens | None = None
         if response is not None:

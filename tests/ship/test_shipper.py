@@ -1,0 +1,409 @@
+"""From segments to delivered trajectories: nothing lost, nothing twice, whatever dies when."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotrace.record.tokens import TokenLog
+from autotrace.ship.index import Index
+from autotrace.ship.lock import ShipperLock
+from autotrace.ship.shipper import ship
+from autotrace.ship.status import Status
+from autotrace.ship.tokens import digest_of
+from autotrace.spool import layout
+from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return new_run(tmp_path)
+
+
+def delivered(run: Path) -> dict[str, dict[str, Any]]:
+    """What the sink holds, by trace id; fails on a duplicate."""
+    lines = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
+    found = {line["trace_id"]: line for line in lines}
+    assert len(found) == len(lines)
+    return found
+
+
+def shipped(run: Path) -> dict[str, dict[str, Any]]:
+    assert ship(run, once=True).state == "done"
+    return delivered(run)
+
+
+def wait(what: Callable[[], Any], seconds: float = 20.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if found := what():
+                return found
+        except (OSError, ValueError):
+            pass
+        time.sleep(0.02)
+    raise AssertionError("waited in vain")
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def follow(processes: list[subprocess.Popen[bytes]]) -> Callable[[Path], subprocess.Popen[bytes]]:
+    """Starts a shipper process."""
+
+    def start(run: Path) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, "-m", "autotrace.ship", str(run)])
+        processes.append(process)
+        return process
+
+    return start
+
+
+@pytest.fixture
+def main(processes: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """The run's first process."""
+    processes.append(subprocess.Popen(["sleep", "600"]))
+    return processes[-1]
+
+
+# -- what a trajectory is made of --------------------------------------------------------------------------------------
+
+
+def test_a_trajectory_arrives_whole(run: Path) -> None:
+    process = Process(run)
+    trace = trajectory(process)
+    process.exit()
+    line = shipped(run)[trace.hex()]
+    assert [span["role"] for span in line["spans"]] == ["trajectory", "agent", "llm", "parser", "tool", "llm"]
+    root, agent, first, _, _, second = line["spans"]
+    assert agent["parent_id"] == root["span_id"] and second["parent_id"] == agent["span_id"]
+    assert all(root["start_ns"] <= span["start_ns"] <= span["end_ns"] <= root["end_ns"] for span in line["spans"])
+    assert (first["new_prompt_ids"], first["response_ids"]) == (PROMPT, ANSWER)
+    assert (second["new_prompt_ids"], second["response_ids"]) == (TOOL, FINAL)
+    assert (second["prompt_base"], second["prompt_keep"]) == (first["span_id"], len(PROMPT + ANSWER))
+    assert agent["response_ids"] == ANSWER + TOOL + FINAL and agent["response_mask"] == [1, 1, 1, 0, 0, 1, 1, 1, 1]
+    assert line["facts"] == {"reward": 1.0} and not line["notes"]
+    assert line["attributes"]["run_id"] == "run" and line["attributes"]["attempt"] == 1
+
+
+def test_token_lists_survive_the_change_of_segments(run: Path) -> None:
+    process = Process(run)
+    trace = os.urandom(16)
+    root = process.open(trace, "trajectory", attributes=attributes())
+    first = process.open(trace, "llm", root, PROMPT)
+    process.rotate()
+    process.close(trace, first, ANSWER)
+    process.rotate()
+    second = process.open(trace, "llm", root, PROMPT + ANSWER + TOOL)
+    process.close(trace, second, FINAL)
+    process.close(trace, root)
+    process.exit()
+    with_index = Index.open(run)
+    loaded = with_index.load(trace.hex())
+    assert [(span.prompt_ids, span.response_ids) for span in loaded.llm_spans] == [
+        (PROMPT, ANSWER),
+        (PROMPT + ANSWER + TOOL, FINAL),
+    ]
+    assert loaded.notes == []
+
+
+def test_missing_tokens_are_said_not_invented(run: Path) -> None:
+    process = Process(run)
+    trace = os.urandom(16)
+    root = process.open(trace, "trajectory", attributes=attributes())
+    process.logs[trace] = TokenLog(0)
+    process.logs[trace].prompt(PROMPT, False)  # this record never reaches the segment
+    llm = process.open(trace, "llm", root, PROMPT + TOOL)
+    process.close(trace, llm, ANSWER)
+    process.close(trace, root)
+    process.exit()
+    line = shipped(run)[trace.hex()]
+    assert "response_ids" not in line["spans"][1] and line["spans"][1]["prompt_tokens"] == 6
+    assert line["spans"][1]["response_tokens"] == 3
+    assert any("token ids are missing" in note for note in line["notes"])
+
+
+def test_the_engine_side_of_a_call_comes_from_another_process(run: Path) -> None:
+    worker, server = Process(run), Process(run, "node-2-bb")
+    server.wall += 3_600 * 10**9  # its wall clock is an hour off: the machine's monotonic clock decides
+    trace = os.urandom(16)
+    root = worker.open(trace, "trajectory", attributes=attributes())
+    llm = worker.open(trace, "llm", root, PROMPT)
+    server.at = worker.at
+    engine = server.open(trace, "engine", llm, PROMPT, withheld=True)
+    server.close(trace, engine, ANSWER, withheld=True)
+    worker.at = server.at
+    worker.close(trace, llm, ANSWER)
+    worker.close(trace, root)
+    worker.exit()
+    server.exit()
+    spans = {span["role"]: span for span in shipped(run)[trace.hex()]["spans"]}
+    assert spans["engine"]["parent_id"] == spans["llm"]["span_id"]
+    assert spans["llm"]["start_ns"] < spans["engine"]["start_ns"] < spans["engine"]["end_ns"] < spans["llm"]["end_ns"]
+    assert (spans["engine"]["prompt_tokens"], spans["engine"]["response_tokens"]) == (4, 3)
+
+
+def test_what_has_no_trajectory_is_a_trace_of_its_own(run: Path) -> None:
+    process = Process(run)
+    trace = os.urandom(16)
+    step = process.open(trace, "trainer", attributes={"step": 3})
+    process.close(trace, step)
+    process.exit()
+    assert shipped(run)[trace.hex()]["spans"][0]["role"] == "trainer"
+    assert ship(run, once=True).trajectories == 0
+
+
+def test_a_uid_that_begins_twice_is_a_second_attempt(run: Path) -> None:
+    process = Process(run)
+    first, second = trajectory(process, uid="u", rollout=1), trajectory(process, uid="u", rollout=1)
+    other = trajectory(process, uid="u", rollout=0)
+    process.fact("advantage", 2.0, key={"uid": "u", "session_id": 1})
+    process.exit()
+    lines = shipped(run)
+    assert [lines[trace.hex()]["attributes"]["attempt"] for trace in (first, second, other)] == [1, 2, 1]
+    assert "advantage" not in lines[first.hex()]["facts"] and lines[second.hex()]["facts"]["advantage"] == 2.0
+
+
+def test_a_root_that_was_never_written_is_stood_in_for(run: Path) -> None:
+    process = Process(run)
+    trace = os.urandom(16)
+    child = process.open(trace, "engine", parent=77)
+    process.close(trace, child)
+    process.exit()
+    line = shipped(run)[trace.hex()]
+    assert line["spans"][0]["parent_id"] is None and "not recorded" in line["notes"][0]
+
+
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+
+def test_facts_find_their_trajectory_by_key_before_and_after_it(run: Path) -> None:
+    reward_worker = Process(run, "node-3-cc")
+    reward_worker.fact("reward", {"score": 0.25, "acc": True}, key={"uid": "u", "session_id": 0, "output": 0})
+    reward_worker.exit()
+    process = Process(run)
+    trace = trajectory(process, uid="u", reward=None)
+    process.fact("trained_in_step", 4, key={"uid": "u", "session_id": "0"})
+    process.fact("reward", 9.0, key={"uid": "nobody", "session_id": 0})
+    process.exit()
+    line = shipped(run)[trace.hex()]
+    assert line["facts"] == {"reward": 0.25, "reward_extra_info": {"acc": True}, "trained_in_step": 4}
+    assert ship(run, once=True).facts_waiting == 1
+
+
+def test_facts_find_their_trajectory_by_the_digest_of_the_response(run: Path) -> None:
+    process = Process(run)
+    process.fact("reward", 0.5, key={"uid": "u", "digest": bytes.fromhex(digest_of(ANSWER + TOOL + FINAL))})
+    trace = trajectory(process, uid="u", reward=None)
+    process.fact("advantage", -1.0, key={"uid": "u", "digest": digest_of(ANSWER + TOOL + FINAL)})
+    process.exit()
+    assert shipped(run)[trace.hex()]["facts"] == {"reward": 0.5, "advantage": -1.0}
+
+
+def test_a_fact_after_delivery_replaces_what_was_delivered(run: Path) -> None:
+    process = Process(run)
+    traces = [trajectory(process, uid=f"u{n}", reward=None) for n in range(3)]
+    process.exit()
+    assert shipped(run)[traces[1].hex()]["facts"] == {}
+    late = Process(run, "node-9-dd")
+    late.fact("reward", 1.5, key={"uid": "u1", "session_id": 0})
+    late.exit()
+    lines = shipped(run)
+    assert len(lines) == 3 and lines[traces[1].hex()]["facts"] == {"reward": 1.5}
+    assert len(lines[traces[1].hex()]["spans"]) == 6
+
+
+# -- death -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_process_leaves_its_open_calls_interrupted(run: Path) -> None:
+    process = Process(run)
+    trace = os.urandom(16)
+    root = process.open(trace, "trajectory", attributes=attributes())
+    tool = process.open(trace, "tool", root, inputs={"command": "sleep"})
+    process.count({}, {})
+    last = process.wall + process.at
+    process.raw(b"\x40\x00\x00")
+    process.die()
+    line = shipped(run)[trace.hex()]
+    assert [(span["status"], span["end_ns"]) for span in line["spans"]] == [("INTERRUPTED", last)] * 2
+    status = ship(run, once=True)
+    assert (status.died, status.torn) == (1, 3)
+    assert tool and Index.open(run).rows()[0].status == "INTERRUPTED"
+
+
+def test_an_open_trajectory_of_a_living_process_is_shown_and_not_sent(
+    tmp_path: Path, main: subprocess.Popen[bytes]
+) -> None:
+    run = new_run(tmp_path, main_pid=main.pid)
+    process = Process(run)
+    trace = os.urandom(16)
+    root = process.open(trace, "trajectory", attributes=attributes())
+    done = trajectory(process, uid="other")
+    status = ship(run, once=True)
+    assert (status.state, status.open, status.pending) == ("running", 1, 0)
+    assert set(delivered(run)) == {done.hex()}
+    index = Index.open(run)
+    assert index.load(trace.hex()[:6]).status == "OPEN"
+    assert [row.status for row in index.rows()] == ["OPEN", "OK"]
+    process.close(trace, root)
+    process.exit()
+    assert shipped(run)[trace.hex()]["status"] == "OK"
+
+
+def test_records_that_mean_harm_cost_themselves_only(run: Path) -> None:
+    process = Process(run)
+    trace = trajectory(process)
+    deep: Any = "x"
+    for _ in range(400):
+        deep = [deep]
+    evil = process.open(
+        trace, "tool", 1, inputs={"deep": deep, "esc": "\x1b[2J<script>", "n": float("nan"), "b": b"\0" * 9}
+    )
+    process.close(trace, evil, status="../../etc/passwd")
+    process.open(b"short", "llm")
+    process.open(b"\xff" * 16, "llm", 2**63)
+    process.exit()
+    stranger = Process(run, "node-5-ee", run_id="another run")
+    other = trajectory(stranger)
+    stranger.exit()
+    lines = shipped(run)
+    assert other.hex() not in lines and len(lines[trace.hex()]["spans"]) == 7
+    status = ship(run, once=True)
+    assert status.skipped == {"invalid record": 1} and "another run" in status.notes[0]
+
+
+# -- the shipper's own life --------------------------------------------------------------------------------------------
+
+
+def test_delivering_twice_makes_no_duplicate(run: Path) -> None:
+    process = Process(run)
+    for number in range(20):
+        trajectory(process, uid=f"u{number}")
+    process.exit()
+    assert shipped(run) == shipped(run)
+
+
+def test_a_lost_acknowledgement_sends_again_and_replaces(run: Path) -> None:
+    process = Process(run)
+    trace = trajectory(process)
+    process.exit()
+    before = shipped(run)
+    os.unlink(run / layout.STATE_DB)
+    for name in ("-wal", "-shm"):
+        (run / f"{layout.STATE_DB}{name}").unlink(missing_ok=True)
+    assert shipped(run) == before and trace.hex() in before
+
+
+def test_killed_again_and_again_nothing_is_lost_or_doubled(
+    tmp_path: Path, main: subprocess.Popen[bytes], follow: Callable[[Path], subprocess.Popen[bytes]]
+) -> None:
+    run = new_run(tmp_path, main_pid=main.pid)
+    process = Process(run)
+    dice = random.Random(7)
+    expected: dict[str, float] = {}
+    for round in range(8):
+        shipper = follow(run)
+        for number in range(10):
+            reward = dice.random()
+            expected[trajectory(process, uid=f"{round}.{number}", reward=None).hex()] = reward
+            process.fact("reward", reward, key={"uid": f"{round}.{number}", "session_id": 0})
+        time.sleep(dice.uniform(0.2, 1.3))  # the moment of death is the subject
+        shipper.send_signal(signal.SIGKILL)
+        shipper.wait()
+    process.exit()
+    main.kill()
+    main.wait()
+    last = follow(run)
+    assert last.wait(30) == 0
+    assert {trace: line["facts"].get("reward") for trace, line in delivered(run).items()} == expected
+    assert Status.read(run).state == "done"
+
+
+def test_a_second_shipper_leaves_quietly(run: Path, follow: Callable[[Path], subprocess.Popen[bytes]]) -> None:
+    Status("running", "run").write(run)
+    with ShipperLock(run) as lock:
+        assert lock.held
+        assert follow(run).wait(20) == 0
+        assert ship(run, once=True).state == "running"
+
+
+def test_under_drain_everything_is_delivered_while_the_first_process_waits(
+    tmp_path: Path, main: subprocess.Popen[bytes], follow: Callable[[Path], subprocess.Popen[bytes]]
+) -> None:
+    run = new_run(tmp_path, main_pid=main.pid)
+    process, idle = Process(run), Process(run, "node-7-ff")  # the second never ends: a daemon of the run
+    shipper = follow(run)
+    trace = trajectory(process)
+    wait(lambda: trace.hex() in delivered(run))
+    assert Status.read(run).state == "running"
+    late = trajectory(process)
+    process.exit()
+    (run / layout.DRAIN).touch()
+    status = wait(lambda: (now := Status.read(run)).state == "done" and now)
+    assert status.pending == 0 and late.hex() in delivered(run)
+    assert shipper.poll() is None
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        shipper.send_signal(ignored)
+    main.kill()
+    main.wait()
+    assert shipper.wait(20) == 0 and idle.fd >= 0
+
+
+def test_sigterm_ends_the_shipper_with_its_state_committed(
+    tmp_path: Path, main: subprocess.Popen[bytes], follow: Callable[[Path], subprocess.Popen[bytes]]
+) -> None:
+    run = new_run(tmp_path, main_pid=main.pid)
+    process = Process(run)
+    trace = trajectory(process)
+    shipper = follow(run)
+    wait(lambda: trace.hex() in delivered(run))
+    wait(lambda: Status.read(run).pending == 0 and Status.read(run).trajectories == 1)
+    shipper.terminate()
+    assert shipper.wait(20) == 0
+    assert Index.open(run).deliveries(trace.hex())["jsonl"][0]
+
+
+def test_targets_and_drops_are_summed_over_processes(run: Path) -> None:
+    for name in ("node-1-aa", "node-2-bb"):
+        process = Process(run, name)
+        process.report("verl.X.run", "bound")
+        process.report("verl.Y.run", "failed", "no such class")
+        process.count({"verl.X.run": 1}, {})
+        process.count({"verl.X.run": 5}, {"full": 2})
+        process.exit()
+    status = ship(run, once=True)
+    first, second = status.targets
+    assert (first.key, first.calls, first.processes, first.states) == ("verl.X.run", 10, 2, {"bound": 1})
+    assert second.reasons == ["no such class"] and status.drops == {"full": 4}
+
+
+def test_the_index_reads_a_folder_it_cannot_write(run: Path) -> None:
+    process = Process(run)
+    trace = trajectory(process)
+    (run / layout.SHIPPER_LOCK).symlink_to("/nonexistent/lock")
+    index = Index.open(run)
+    assert [row.trace_id for row in index.rows(step=1, role="trajectory")] == [trace.hex()]
+    assert index.rows(step=2) == [] and not (run / layout.STATE_DB).exists()
+    assert index.load(f"tr-{trace.hex()[:8]}").turns == 2
+    with pytest.raises(KeyError, match="no trace of this run"):
+        index.load("zz")
+    with pytest.raises(TypeError, match="cannot filter"):
+        index.rows(colour=1)
