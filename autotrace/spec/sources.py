@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import pkgutil
 import re
 import sys
 import tarfile
@@ -64,13 +65,12 @@ class Installed:
         parent, _, _ = module.rpartition(".")
         if parent and (self.find(parent) is None or parent not in self._folders):
             return None
-        search = self._folders[parent] if parent else self.roots
-        try:
-            spec = importlib.machinery.PathFinder.find_spec(module, search)
-            if spec is None and not parent and self._hooks:
+        spec = _spec(module, self._folders[parent] if parent else self.roots)
+        if spec is None and not parent and self._hooks:
+            try:
                 spec = importlib.util.find_spec(module)  # editable installs, builtin modules
-        except (ImportError, ValueError, AttributeError):
-            return None
+            except (ImportError, ValueError, AttributeError):
+                return None
         if spec is None:
             return None
         if spec.submodule_search_locations is not None:
@@ -171,6 +171,23 @@ class Archive:
     def _describe(self, text: str) -> None:
         fields = dict(line.split(": ", 1) for line in text.split("\n\n")[0].splitlines() if ": " in line)
         self.distribution, self._version = fields.get("Name", ""), fields.get("Version", "")
+
+
+def _spec(module: str, folders: Sequence[str]) -> importlib.machinery.ModuleSpec | None:
+    """``PathFinder.find_spec``, which wants the parent of a namespace package imported."""
+    spaces: list[str] = []
+    for folder in folders:
+        finder = pkgutil.get_importer(folder or os.getcwd())
+        spec = None if finder is None else finder.find_spec(module)
+        if spec is not None and spec.loader is not None:
+            return spec
+        if spec is not None and spec.submodule_search_locations is not None:
+            spaces += spec.submodule_search_locations
+    if not spaces:
+        return None
+    found = importlib.machinery.ModuleSpec(module, None, is_package=True)
+    found.submodule_search_locations = spaces
+    return found
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes | None]]:
