@@ -65,8 +65,9 @@ def refusal(thing: Thing, name: str, resolver: Resolver) -> str | None:
     if isinstance(thing, Module):
         return f"it is a module: name a function in it, or `{name}.**` for all of them"
     if isinstance(thing, Class):
-        methods = [word for word in resolver.known_names(thing) if not word.startswith("_")]
-        return f"it is a class: name its methods, `{name}.{methods[0] if methods else 'run'}` or `{name}.*`"
+        methods = [word for word in resolver.own_names(thing) if not word.startswith("_")]
+        method = "run" if "run" in methods or not methods else methods[0]
+        return f"it is a class: name its methods, `{name}.{method}` for example, or `{name}.*`"
     if isinstance(thing, Native):
         return "it is implemented in C: there is nothing to wrap; name the Python function that calls it"
     if isinstance(thing, Lazy) and thing.found is not None:

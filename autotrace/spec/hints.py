@@ -31,17 +31,16 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
         close = difflib.get_close_matches(top(plain), resolver.source.children(""), n=1, cutoff=0.75)
         return f"did you mean `{close[0]}{plain[len(top(plain)) :]}{tail}`?" if close else ""
     moved = list(_same_elsewhere(plain, gone, resolver))
-    if moved:
-        return f"`{_short(plain)}` moved to {_either(moved)}"
     spelt = _respelt(there, gone, resolver)
+    if moved and spelt not in moved:
+        return f"`{_short(plain)}` moved to {_either(moved)}"
     if spelt is not None:
         return f"did you mean `{spelt}{tail}`?"
     alike = list(_alike_elsewhere(plain, gone, resolver))
     if alike:
         return f"nearest is {_either(alike)}"
-    names = [word for word in resolver.known_names(there) if not word.startswith("_")]
-    where = _name(there)
-    return f"`{where}` has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else ""
+    names = [word for word in resolver.own_names(there) if not word.startswith("_")]
+    return f"`{_name(there)}` has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class _Spot:
         return f"{self.module}.{self.qualname}"
 
 
-def _depth(name: str, resolver: Resolver) -> tuple[Thing | None, list[str]]:
+def _depth(name: str, resolver: Resolver) -> tuple[Module | Class | None, list[str]]:
     """The deepest part of ``name`` that exists, and the words below it that do not."""
     words = name.split(".")
     for cut in range(len(words) - 1, 0, -1):

@@ -137,12 +137,20 @@ class Resolver:
         return Other("", certain=False) if isinstance(thing, Other) and not thing.certain else None
 
     def known_names(self, thing: Thing) -> list[str]:
-        """Names that can stand below ``thing``, for hints."""
+        """Every name that can stand below ``thing``."""
         if isinstance(thing, Module):
             return sorted({*thing.table.names, *(self.source.children(thing.name) if thing.file.package else ())})
         if isinstance(thing, Class):
             return sorted({name for cls in self.order(thing)[0] for name in cls.table.names})
         return []
+
+    def own_names(self, thing: Module | Class) -> list[str]:
+        """Functions, classes and modules that ``thing`` itself defines, in the order of the text."""
+        defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        names = [name for name, found in thing.table.names.items() if isinstance(found[-1], defined)]
+        if isinstance(thing, Module) and thing.file.package:
+            names += [name for name in self.source.children(thing.name) if name not in names]
+        return names
 
     def order(self, cls: Class) -> tuple[list[Class], list[Other | Native]]:
         """``cls`` and its bases in Python's method order, and the bases that could not be read."""

@@ -1,0 +1,110 @@
+"""What is generated from the model: the JSON Schema for editors and the reference for people.
+
+python -m autotrace.spec.schema              > patch_specs/schema.json
+python -m autotrace.spec.schema --markdown   the reference of the spec language
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from autotrace.spec import model
+from autotrace.spec.model import Batch, Capture, Entry, Tokens
+
+_INSIDE: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens, "batch": Batch}
+
+
+def json_schema() -> str:
+    """The JSON Schema of a spec file, as it is shipped."""
+    schema: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "autotrace spec file",
+        "description": "A list of functions and methods to trace.",
+        **_without_null(msgspec.json.schema(model.File)),
+    }
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def markdown() -> str:
+    """The reference: every key, what it means, what to write."""
+    lines = [
+        "# Spec reference",
+        "",
+        "A spec file is a YAML list. Each entry is a name, or a mapping with the keys below; only `target` is needed.",
+        "",
+        "```yaml",
+        "- my_project.agents.SearchAgent.run",
+        "- target: my_project.tools.WebSearch.execute",
+        "  role: tool",
+        "  subclasses: true",
+        "```",
+        "",
+        "Editors complete and check spec files that begin with `# yaml-language-server: $schema=schema.json` "
+        "(the schema lies beside the shipped lists).",
+        "",
+    ]
+    for key in model.types(Entry):
+        lines += _section(Entry, key)
+        if key in _INSIDE:
+            lines += _table(_INSIDE[key], key)
+    return "\n".join([*lines, *_PATHS])
+
+
+def _without_null(schema: Any) -> Any:
+    """``schema`` without None: a key that is not meant is left out, ``key:`` with nothing behind it is a mistake."""
+    if isinstance(schema, list):
+        return [_without_null(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: _without_null(item) for key, item in schema.items() if not (key == "default" and item is None)}
+    alternatives = [item for item in kept.pop("anyOf", []) if item != {"type": "null"}]
+    if len(alternatives) == 1:
+        return {**alternatives[0], **kept}
+    return {**kept, "anyOf": alternatives} if alternatives else kept
+
+
+_PATHS = """## Paths
+
+A path begins with the name of an argument, or with one of
+
+| word | what it is |
+|---|---|
+| `self` | the object the method was called on |
+| `kwargs` | all keyword arguments |
+| `result` | what the call returned; for a generator, its final item |
+| `item` | what a generator just yielded (only in `final`) |
+
+and goes on with attributes, keys and indexes, all joined by dots: `result.outputs.-1.token_ids`. Arguments that arrive
+through `**kwargs` are known by their own names. What is not there is absent, never an error. Of a list of paths the first
+that is present counts, so one entry can serve several releases of a library.
+
+## Several files
+
+The shipped lists come first, then the files given with `--spec` or `AUTOTRACE_SPECS`, in order. An entry that names a
+target of an earlier file refines it: the keys it gives replace the earlier ones. Within one file a name may stand only
+once.
+""".splitlines()
+
+
+def _section(struct: type[msgspec.Struct], key: str) -> Iterator[str]:
+    yield f"## `{key}`"
+    yield ""
+    yield f"{model.description(struct, key)} Write {model.form(struct, key)}."
+    yield ""
+    yield from ("```yaml", f"{key}: {model.example(struct, key)}", "```", "")
+
+
+def _table(struct: type[msgspec.Struct], key: str) -> Iterator[str]:
+    yield from (f"| in `{key}` | meaning | example |", "|---|---|---|")
+    for inner in model.types(struct):
+        yield f"| `{inner}` | {model.description(struct, inner)} | `{model.example(struct, inner)}` |"
+    yield ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown() if "--markdown" in sys.argv[1:] else json_schema())
