@@ -225,6 +225,13 @@ def test_no_key_is_refused_with_the_remedy(nobody: Path) -> None:
         sink().deliver(group())
 
 
+@pytest.mark.parametrize("address", ["trace.example.org", "ftp://trace.example.org", "http://[::1", "http://x:y"])
+def test_an_address_that_is_none_is_refused(fake: FakeServer, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("WF_TRACE_SERVER_URL", address)
+    with pytest.raises(Refused, match="WF_TRACE_SERVER_URL"):
+        sink().deliver(group())
+
+
 def test_the_key_comes_from_netrc(fake: FakeServer, nobody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_API_KEY")
     (nobody / ".netrc").write_text(f"machine {fake.url.removeprefix('http://')} login user password from-netrc\n")

@@ -65,12 +65,12 @@ class Connection:
             if not self.login.api_key:
                 raise Refused(
                     "no W&B API key: set WANDB_API_KEY, or run `wandb login`, where the shipper runs "
-                    f"(looked for {self.login.base_url} in the environment and in netrc)"
+                    f"(looked for {host_of(self.login.base_url)} in the environment and in netrc)"
                 )
             try:
                 self._client = httpx.Client(auth=("api", self.login.api_key), timeout=TIMEOUT, follow_redirects=False)
-            except (ValueError, httpx.InvalidURL, UnicodeError) as error:
-                raise Refused(f"cannot talk to {_host(url)}: a proxy or key setting is malformed") from error
+            except (ValueError, httpx.InvalidURL, UnicodeError):
+                raise Refused(f"cannot talk to {host_of(url)}: a proxy or key setting is malformed") from None
             self._client.headers["user-agent"] = f"autotrace/{__version__}"
         try:
             answer = self._client.post(url, **request)
@@ -78,9 +78,11 @@ class Connection:
             # Most often a kept-alive connection the server has closed meanwhile. All our requests may be repeated.
             answer = self._again(url, request)
         except httpx.TransportError as error:
-            raise Unavailable(f"{_host(url)} does not answer ({type(error).__name__})") from None
+            raise Unavailable(f"{host_of(url)} does not answer ({type(error).__name__})") from None
         except (httpx.InvalidURL, ValueError):
-            raise Refused(f"{_host(url)} is no usable address: check WF_TRACE_SERVER_URL and WANDB_BASE_URL") from None
+            raise Refused(
+                f"{host_of(url)} is no usable address: check WF_TRACE_SERVER_URL and WANDB_BASE_URL"
+            ) from None
         return _value(answer)
 
     def _again(self, url: str, request: dict[str, Any]) -> httpx.Response:
@@ -88,11 +90,11 @@ class Connection:
         try:
             return self._client.post(url, **request)
         except httpx.TransportError as error:
-            raise Unavailable(f"{_host(url)} drops the connection ({type(error).__name__})") from None
+            raise Unavailable(f"{host_of(url)} drops the connection ({type(error).__name__})") from None
 
 
 def _value(answer: httpx.Response) -> Any:
-    status, host = answer.status_code, _host(str(answer.request.url))
+    status, host = answer.status_code, host_of(str(answer.request.url))
     if status < 300:
         try:
             return msgspec.json.decode(answer.content) if answer.content.strip() else {}
@@ -140,7 +142,8 @@ def _retry_after(value: str | None) -> float | None:
         return None
 
 
-def _host(url: str) -> str:
+def host_of(url: str) -> str:
+    """Scheme, host and port, for messages: anything else of an address may be a secret."""
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import netrc
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlparse
@@ -40,7 +41,8 @@ class Login:
             app = app.replace("://api.", "://", 1)
         elif "://api." in app:
             app = app.replace("://api.", "://app.", 1)
-        return f"{app.rstrip('/')}/{quote(entity)}/{quote(project)}/r/call/{call_id}"
+        app = re.sub(r"//[^/@]*@", "//", app).rstrip("/")
+        return f"{app}/{quote(entity)}/{quote(project)}/r/call/{call_id}"
 
 
 def _setting(name: str) -> str | None:

@@ -10,7 +10,7 @@ import msgspec
 
 from autotrace.sinks.protocol import Refused
 from autotrace.sinks.weave.calls import object_name
-from autotrace.sinks.weave.http import Connection, Declined
+from autotrace.sinks.weave.http import Connection, Declined, host_of
 
 _VIEWER = "query DefaultEntity { viewer { username defaultEntity { name } } }"
 _PROJECT = """query Project($name: String!, $entity: String) { project(name: $name, entityName: $entity) { name } }"""
@@ -25,7 +25,7 @@ def default_entity(connection: Connection) -> str:
     entity = (viewer.get("defaultEntity") or {}).get("name") or viewer.get("username")
     if not entity:
         raise Refused(
-            f"{connection.login.base_url} does not know this W&B API key: check WANDB_API_KEY, WANDB_BASE_URL"
+            f"{host_of(connection.login.base_url)} does not know this W&B API key: check WANDB_API_KEY, WANDB_BASE_URL"
         )
     return str(entity)
 

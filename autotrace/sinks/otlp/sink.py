@@ -1,0 +1,208 @@
+"""Any OTLP receiver, through OpenTelemetry's own exporter over HTTP.
+
+Endpoint, headers, compression, certificates and timeout are the standard ``OTEL_EXPORTER_OTLP_*`` variables. Ids are
+those of the recording, so a receiver that keys by span id (MLflow, most trace stores) keeps one of each however often
+it is sent. A late fact sends the root span again, and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+from autotrace.ship.trajectory import Trajectory
+from autotrace.sinks.otlp.spans import otel_span, size_of
+from autotrace.sinks.protocol import Refused, Rejected, Unavailable
+from autotrace.spool.run import RunInfo
+
+REQUEST_BYTES = 4_000_000
+"""Below the smallest default limit among receivers (4 MiB, gRPC-based ones behind a gateway)."""
+REQUEST_TRACES = 100
+"""MLflow links at most so many traces of one request to a run."""
+TIMEOUT = 30.0
+"""Seconds for one request, unless ``OTEL_EXPORTER_OTLP_TIMEOUT`` says otherwise."""
+REMEMBERED = 4_096
+"""Traces whose delivered spans are remembered."""
+SPAN_AT_FAULT = frozenset({400, 413, 422})
+
+_Item = tuple[Trajectory, ReadableSpan, bytes]
+
+
+class _Answered(requests.HTTPError):
+    """Ends the exporter's own retries: when to try again is the shipper's decision."""
+
+
+class OtlpSink:
+    """Sink ``otlp``. Makes no request before the first delivery."""
+
+    name = "otlp"
+
+    def __init__(self, info: RunInfo) -> None:
+        # Its messages hold what the receiver answered and, for a malformed setting, the headers themselves.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+        self._resource = _resource(info)
+        self._last: requests.Response | None = None
+        self._session = requests.Session()
+        self._session.hooks["response"].append(self._answered)
+        timed = "OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"
+        timeout = None if any(os.environ.get(name) for name in timed) else TIMEOUT
+        self._exporter = OTLPSpanExporter(session=self._session, timeout=timeout)
+        self._delivered: OrderedDict[str, dict[str, bytes]] = OrderedDict()
+        self._accepted = False
+        self._declined = 0
+
+    def deliver(self, trajectories: Sequence[Trajectory]) -> None:
+        """Send ``trajectories``; see ``sinks.protocol``."""
+        reasons: dict[str, str] = {}
+        for batch in self._batches(trajectories):
+            self._store(batch, reasons)
+        if reasons:
+            if not self._accepted and self._declined:
+                raise Refused(f"{_receiver()} declines everything: {next(iter(reasons.values()))}")
+            raise Rejected(reasons)
+
+    def bind(self, name: str, value: Mapping[str, Any]) -> None:
+        """Nothing that becomes known later changes where spans go."""
+
+    def page(self, trajectory: Trajectory) -> str | None:
+        """OTLP does not say where a receiver shows its traces."""
+        return None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+
+    def _batches(self, trajectories: Sequence[Trajectory]) -> Iterator[list[_Item]]:
+        batch: list[_Item] = []
+        size, traces = 0, 0
+        for trajectory in trajectories:
+            traces += 1
+            for item in self._new(trajectory):
+                weight = size_of(item[1])
+                if batch and (size + weight > REQUEST_BYTES or traces > REQUEST_TRACES):
+                    yield batch
+                    batch, size, traces = [], 0, 1
+                batch.append(item)
+                size += weight
+        if batch:
+            yield batch
+
+    def _new(self, trajectory: Trajectory) -> Iterator[_Item]:
+        """Spans of ``trajectory`` that the receiver does not have just so."""
+        known = self._delivered.get(trajectory.trace_id, {})
+        for span in trajectory.spans:
+            made = otel_span(trajectory, span, self._resource)
+            digest = hashlib.blake2b(made.to_json(indent=None).encode(), digest_size=16).digest()
+            if known.get(span.span_id) != digest:
+                yield trajectory, made, digest
+
+    def _store(self, batch: list[_Item], reasons: dict[str, str]) -> None:
+        status, words = self._export([made for _, made, _ in batch])
+        if status in SPAN_AT_FAULT:
+            if len(batch) > 1:
+                self._store(batch[: len(batch) // 2], reasons)
+                self._store(batch[len(batch) // 2 :], reasons)
+                return
+            self._declined += status != 413
+            if not self._accepted and self._declined >= 3:
+                raise Refused(f"{_receiver()} has declined every span so far ({status})")
+            reasons.setdefault(batch[0][0].trace_id, f"{_receiver()} will not take one of its spans ({status})")
+            return
+        self._accepted = True
+        for trajectory, made, digest in batch:
+            if words:
+                reasons.setdefault(trajectory.trace_id, words)
+            self._remember(trajectory.trace_id)[format(made.context.span_id, "016x")] = digest
+
+    def _export(self, spans: list[ReadableSpan]) -> tuple[int, str]:
+        """Status, and what the receiver says it dropped. Raises ``Unavailable`` or ``Refused``."""
+        self._last = None
+        try:
+            done = self._exporter.export(spans) is SpanExportResult.SUCCESS
+        except requests.RequestException:  # exporters before 1.40 let it through
+            done = False
+        answer = self._last
+        if answer is None:
+            raise Unavailable(f"{_receiver()} does not answer")
+        status = answer.status_code
+        if done and status < 300:
+            return status, _partial(answer, len(spans))
+        if status in SPAN_AT_FAULT:
+            return status, ""
+        if status in (408, 425, 429) or status >= 500:
+            raise Unavailable(f"{_receiver()} answered {status}", _retry_after(answer.headers.get("retry-after")))
+        if status in (401, 403):
+            raise Refused(f"{_receiver()} answered {status}: check OTEL_EXPORTER_OTLP_HEADERS")
+        raise Refused(f"{_receiver()} answered {status}: is OTEL_EXPORTER_OTLP_ENDPOINT an OTLP/HTTP receiver?")
+
+    def _answered(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        self._last = response
+        if response.status_code >= 300:
+            raise _Answered(response=response)
+
+    def _remember(self, trace_id: str) -> dict[str, bytes]:
+        known = self._delivered.setdefault(trace_id, {})
+        while len(self._delivered) > REMEMBERED:
+            self._delivered.popitem(last=False)
+        return known
+
+
+def _resource(info: RunInfo) -> Resource:
+    """The user's ``OTEL_RESOURCE_ATTRIBUTES`` and ``OTEL_SERVICE_NAME`` win over ours."""
+    ours = {"service.name": info.project or "autotrace", "service.instance.id": info.run_id}
+    ours["autotrace.run_id"] = info.run_id
+    if info.experiment:
+        ours["autotrace.experiment_name"] = info.experiment
+    theirs = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    if os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in theirs:
+        del ours["service.name"]
+    return Resource.create(ours)
+
+
+def _receiver() -> str:
+    """Address for messages: host only, as a path or a query may hold a key."""
+    named = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    parts = urlsplit(named or "http://localhost:4318")
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        port = ""
+    return f"the OTLP receiver at {parts.hostname or 'the configured address'}{port}"
+
+
+def _partial(answer: requests.Response, sent: int) -> str:
+    if not answer.content or "json" in answer.headers.get("content-type", ""):
+        return ""
+    try:
+        told = ExportTraceServiceResponse.FromString(answer.content).partial_success
+    except DecodeError:
+        return ""
+    if not told.rejected_spans:
+        return ""
+    return f"{_receiver()} dropped {told.rejected_spans} of the {sent} spans of a request: {told.error_message[:300]}"
+
+
+def _retry_after(value: str | None) -> float | None:
+    try:
+        return max(0.0, float(value)) if value else None
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value or "").timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,248 @@
+"""A trajectory as OpenTelemetry spans: GenAI semantic conventions where they have a word, ``autotrace.*`` for the rest.
+
+Source: open-telemetry/semantic-conventions-genai (status Development), spans and events of late 2026. Usage stands on
+``chat`` spans only, so that a receiver that adds up a trace counts it once. Rewards are ``gen_ai.evaluation.result``;
+as events of the root span, because receivers of traces take those, and few take the log records that the newest
+edition prefers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from autotrace import __version__
+from autotrace.ship.plain import text
+from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.sinks import payload
+from autotrace.sinks.otlp.messages import arguments_of, input_messages, output_messages
+
+OPERATIONS = {"trajectory": "invoke_agent", "agent": "invoke_agent", "llm": "chat", "tool": "execute_tool"}
+KINDS = {"llm": SpanKind.CLIENT, "engine": SpanKind.SERVER}
+ENGINES = ("vllm", "sglang", "trtllm")
+REQUEST = {
+    "temperature": float,
+    "top_p": float,
+    "top_k": float,
+    "max_tokens": int,
+    "frequency_penalty": float,
+    "presence_penalty": float,
+    "seed": int,
+}
+"""Sampling parameters that the conventions name, and the type they want."""
+MAX_TEXT = 1_000_000
+"""Characters of one attribute; what is longer loses its middle, and ``autotrace.cut`` names it."""
+_SCOPE = InstrumentationScope("autotrace", __version__)
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+
+
+def otel_span(trajectory: Trajectory, span: Span, resource: Resource) -> ReadableSpan:
+    """``span`` with the ids and times it was recorded with."""
+    error = payload.failure(span)
+    return ReadableSpan(
+        name=_name(trajectory, span),
+        context=_context(trajectory, span.span_id),
+        parent=_context(trajectory, span.parent_id) if span.parent_id else None,
+        resource=resource,
+        attributes=_limited(_attributes(trajectory, span)),
+        events=_events(trajectory, span),
+        kind=KINDS.get(span.role, SpanKind.INTERNAL),
+        status=Status(StatusCode.OK) if error is None else Status(StatusCode.ERROR, error[:1000]),
+        start_time=max(0, span.start_ns),
+        end_time=max(0, payload.end_of(trajectory, span)),
+        instrumentation_scope=_SCOPE,
+    )
+
+
+def size_of(span: ReadableSpan) -> int:
+    """About how many bytes ``span`` takes."""
+    attributes = span.attributes or {}
+    return 500 + sum(40 + (4 * len(value) if not value.isascii() else len(value)) for value in _strings(attributes))
+
+
+def _strings(attributes: Mapping[str, Any]) -> list[str]:
+    return [value if isinstance(value, str) else "" for value in attributes.values()]
+
+
+def _context(trajectory: Trajectory, span_id: str) -> SpanContext:
+    return SpanContext(int(trajectory.trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=_SAMPLED)
+
+
+def _name(trajectory: Trajectory, span: Span) -> str:
+    operation = OPERATIONS.get(span.role)
+    subject = {
+        "chat": payload.model_name(trajectory, span),
+        "execute_tool": tool_name(span),
+        "invoke_agent": _agent(trajectory, span),
+    }
+    return text(f"{operation} {subject[operation]}" if operation else span.name)
+
+
+def _agent(trajectory: Trajectory, span: Span) -> str:
+    known = trajectory.attributes.get("agent_name") or span.attributes.get("agent_name")
+    return text(str(known or span.name.split(".")[0]))
+
+
+def tool_name(span: Span) -> str:
+    """Name of the tool, as the call told it."""
+    asked = span.inputs.get("tool_call")
+    for source in (span.attributes, asked if isinstance(asked, dict) else {}):
+        for name in ("tool_name", "name"):
+            if isinstance(source.get(name), str):
+                return text(source[name])
+    return text(span.name)
+
+
+def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
+    found: dict[str, Any] = {"autotrace.name": span.name, "autotrace.role": span.role, "autotrace.target": span.key}
+    for source in (span.attributes, trajectory.attributes):
+        found |= {f"autotrace.{text(str(name))}": payload.plain(value) for name, value in source.items()}
+    found |= {"autotrace.run_id": trajectory.run_id, "autotrace.status": span.status}
+    found |= {"autotrace.host": span.host, "autotrace.pid": span.pid}
+    group = payload.group_of(trajectory.attributes)
+    if group is not None:
+        found["autotrace.group"] = group
+        found["gen_ai.conversation.id"] = f"{group}/{trajectory.attributes.get('rollout_n', 0)}"
+    if span.role in OPERATIONS:
+        found["gen_ai.operation.name"] = OPERATIONS[span.role]
+    if span.error is not None or payload.failure(span):
+        found["error.type"] = span.error[0] if span.error else span.status.lower()
+    found |= _content(trajectory, span)
+    return {name: value for name, value in found.items() if value is not None and value != ""}
+
+
+def _content(trajectory: Trajectory, span: Span) -> dict[str, Any]:
+    if span.role == "llm":
+        return _chat(trajectory, span)
+    inputs, output = payload.plain(span.inputs), payload.plain(span.output)
+    if span.role == "tool":
+        asked = inputs.get("tool_call")
+        arguments = asked.get("arguments", asked) if isinstance(asked, dict) else inputs.get("parameters", inputs)
+        call: dict[str, Any] = {"gen_ai.tool.name": tool_name(span), "gen_ai.tool.type": "function"}
+        call["gen_ai.tool.call.arguments"] = _json(arguments_of(arguments))
+        return call | {
+            "gen_ai.tool.call.arguments": _json(arguments_of(arguments)),
+            "gen_ai.tool.call.result": _json(output),
+        }
+    found: dict[str, Any] = {"autotrace.inputs": _json(inputs) if inputs else None, "autotrace.output": _json(output)}
+    if span.role in ("trajectory", "agent"):
+        found["gen_ai.agent.name"] = _agent(trajectory, span)
+    return found | _root(trajectory) if span is trajectory.root else found
+
+
+def _root(trajectory: Trajectory) -> dict[str, Any]:
+    """What the root tells of the whole: text, mask, facts, notes."""
+    whole = payload.whole(trajectory)
+    prompt, response = whole.get("prompt_text"), whole.get("response_text")
+    found: dict[str, Any] = {"autotrace.turns": trajectory.turns, "autotrace.response_mask": whole.get("response_mask")}
+    if prompt is not None:
+        found["gen_ai.input.messages"] = _json(input_messages([{"role": "user", "content": prompt}]))
+    if response is not None:
+        stop = "error" if payload.failure(trajectory.root) else "stop"
+        found["gen_ai.output.messages"] = _json(output_messages({"content": response}, stop))
+    if trajectory.facts:
+        facts = payload.plain(trajectory.facts)
+        found["autotrace.facts"] = _json(facts)
+        found["autotrace.reward"] = facts.get("reward")
+    if trajectory.notes:
+        found["autotrace.notes"] = payload.plain(trajectory.notes)
+    tokens = payload.tokens(trajectory, trajectory.root)
+    return found | {f"autotrace.{name}": value for name, value in tokens.items()}
+
+
+def _chat(trajectory: Trajectory, span: Span) -> dict[str, Any]:
+    turn, model = payload.turn(span), payload.model_name(trajectory, span)
+    stop = span.attributes.get("stop_reason") or span.attributes.get("finish_reason")
+    reason = "error" if payload.failure(span) else str(stop or "stop")
+    found: dict[str, Any] = {
+        "gen_ai.provider.name": provider(trajectory, span),
+        "gen_ai.request.model": model,
+        "gen_ai.response.model": model,
+        "gen_ai.response.finish_reasons": [reason],
+        "gen_ai.output.type": "text",
+        "autotrace.inputs": _json(payload.plain(span.inputs)) if span.inputs else None,
+        "autotrace.output": _json(payload.plain(span.output)),
+    }
+    sampling = span.inputs.get("sampling_params", span.inputs)
+    for name, kind in REQUEST.items():
+        value = sampling.get(name) if isinstance(sampling, dict) else None
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
+            found[f"gen_ai.request.{name}"] = kind(value)
+    if turn.messages:
+        found["gen_ai.input.messages"] = _json(input_messages(turn.messages))
+    if turn.reply is not None:
+        found["gen_ai.output.messages"] = _json(output_messages(turn.reply, reason))
+    usage, cached = payload.usage(span), span.attributes.get("cached_tokens")
+    if usage is not None:
+        found |= {"gen_ai.usage.input_tokens": usage[0], "gen_ai.usage.output_tokens": usage[1]}
+    if isinstance(cached, int):
+        found["gen_ai.usage.cache_read.input_tokens"] = cached
+    if span.first_item_ns:
+        found["gen_ai.response.time_to_first_chunk"] = (span.first_item_ns - span.start_ns) / 1e9
+    if span.prompt_base is not None:
+        found |= {"autotrace.prompt_base": span.prompt_base, "autotrace.prompt_keep": span.prompt_keep}
+    return found | {f"autotrace.{name}": value for name, value in payload.tokens(trajectory, span).items()}
+
+
+def provider(trajectory: Trajectory, span: Span) -> str:
+    """The engine that answered, told from the spans below; else the library that was called."""
+    below = [other.key for other in trajectory.spans if other.parent_id == span.span_id]
+    for key in (span.key, *below):
+        for engine in ENGINES:
+            if engine in key.lower():
+                return engine
+    return span.key.split(".")[0] or "unknown"
+
+
+def _events(trajectory: Trajectory, span: Span) -> list[Event]:
+    end = max(0, payload.end_of(trajectory, span))
+    events: list[Event] = []
+    if span.error is not None:
+        names = ("exception.type", "exception.message", "exception.stacktrace")
+        told = {name: text(value) for name, value in zip(names, span.error, strict=True)}
+        events.append(Event("exception", told, timestamp=end))
+    if span is trajectory.root:
+        for name, value in scores(trajectory.facts).items():
+            told_score: dict[str, Any] = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": float(value)}
+            if isinstance(value, bool):
+                told_score["gen_ai.evaluation.score.label"] = "pass" if value else "fail"
+            events.append(Event("gen_ai.evaluation.result", told_score, timestamp=end))
+    return events
+
+
+def scores(facts: Mapping[str, Any]) -> dict[str, float | bool]:
+    """Facts that are results of an evaluation: ``reward`` and its parts, ``advantage``; numbers or truth values."""
+    found: dict[str, float | bool] = {}
+    for name, value in payload.plain(dict(facts)).items():
+        if not name.startswith(("reward", "advantage", "score")):
+            continue
+        for part, number in value.items() if isinstance(value, dict) else [("", value)]:
+            if isinstance(number, (bool, int, float)):
+                found[f"{name}.{part}" if part else name] = number
+    return found
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+def _limited(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Values as OpenTelemetry takes them: scalars and lists of texts; anything else is JSON text. Cuts long texts."""
+    cut: list[str] = []
+    for name, value in attributes.items():
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            continue
+        if not isinstance(value, (str, bool, int, float)):
+            value = msgspec.json.encode(value).decode()
+        if isinstance(value, str) and len(value) > MAX_TEXT:
+            cut.append(f"{name}: {len(value)} characters")
+            half = MAX_TEXT // 2
+            value = f"{value[:half]} … [{len(value) - MAX_TEXT} characters cut] … {value[-half:]}"
+        attributes[name] = text(value) if isinstance(value, str) else value
+    return attributes | {"autotrace.cut": cut} if cut else attributes
