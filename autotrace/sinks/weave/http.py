@@ -77,12 +77,10 @@ class Connection:
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             # Most often a kept-alive connection the server has closed meanwhile. All our requests may be repeated.
             answer = self._again(url, request)
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
+            raise Refused(f"{host_of(url)} is no address: check WF_TRACE_SERVER_URL and WANDB_BASE_URL") from None
         except httpx.TransportError as error:
             raise Unavailable(f"{host_of(url)} does not answer ({type(error).__name__})") from None
-        except (httpx.InvalidURL, ValueError):
-            raise Refused(
-                f"{host_of(url)} is no usable address: check WF_TRACE_SERVER_URL and WANDB_BASE_URL"
-            ) from None
         return _value(answer)
 
     def _again(self, url: str, request: dict[str, Any]) -> httpx.Response:
