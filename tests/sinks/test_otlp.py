@@ -188,6 +188,12 @@ def test_what_a_person_must_mend_is_refused_without_secrets(
     assert "What is 6 times 7" not in caplog.text
 
 
+def test_a_malformed_setting_is_refused(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")
+    with pytest.raises(Refused, match="OTEL_EXPORTER_OTLP"):
+        OtlpSink(info()).deliver([trajectory()])
+
+
 def test_one_bad_span_costs_its_trajectory_alone(receiver: Receiver) -> None:
     receiver.poison = b"POISON"
     bad = trajectory(sample=99, prompt="POISON")

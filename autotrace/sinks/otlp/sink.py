@@ -59,9 +59,7 @@ class OtlpSink:
         self._last: requests.Response | None = None
         self._session = requests.Session()
         self._session.hooks["response"].append(self._answered)
-        timed = "OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"
-        timeout = None if any(os.environ.get(name) for name in timed) else TIMEOUT
-        self._exporter = OTLPSpanExporter(session=self._session, timeout=timeout)
+        self._exporter: OTLPSpanExporter | None = None
         self._delivered: OrderedDict[str, dict[str, bytes]] = OrderedDict()
         self._accepted = False
         self._declined = 0
@@ -85,7 +83,9 @@ class OtlpSink:
 
     def close(self) -> None:
         """Close the connections."""
-        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+        if self._exporter is not None:
+            self._exporter.shutdown()  # type: ignore[no-untyped-call]
+            self._exporter = None
 
     def _batches(self, trajectories: Sequence[Trajectory]) -> Iterator[list[_Item]]:
         batch: list[_Item] = []
@@ -132,6 +132,8 @@ class OtlpSink:
     def _export(self, spans: list[ReadableSpan]) -> tuple[int, str]:
         """Status, and what the receiver says it dropped. Raises ``Unavailable`` or ``Refused``."""
         self._last = None
+        if self._exporter is None:
+            self._exporter = _exporter(self._session)
         try:
             done = self._exporter.export(spans) is SpanExportResult.SUCCESS
         except requests.RequestException:  # exporters before 1.40 let it through
@@ -160,6 +162,15 @@ class OtlpSink:
         while len(self._delivered) > REMEMBERED:
             self._delivered.popitem(last=False)
         return known
+
+
+def _exporter(session: requests.Session) -> OTLPSpanExporter:
+    named = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") or os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT")
+    try:
+        # exporters before 1.34 read whole seconds only
+        return OTLPSpanExporter(session=session, timeout=float(named) if named else TIMEOUT)
+    except ValueError:
+        raise Refused("one of the OTEL_EXPORTER_OTLP_* variables is malformed: timeout or compression") from None
 
 
 def _resource(info: RunInfo) -> Resource:
