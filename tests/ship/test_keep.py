@@ -1,0 +1,54 @@
+"""Keep-rules decide for whole groups, and the same way again."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotrace.ship.keep import Keeper, KeepRules, Member, parse_bytes
+
+
+def members(*rewards: float, status: str = "OK", seconds: float = 1.0) -> list[Member]:
+    return [Member(status, int(seconds * 1e9), reward) for reward in rewards]
+
+
+def test_errors_and_spread_are_kept_the_rest_by_share() -> None:
+    keeper = Keeper(KeepRules(errors=True, spread=True, random=0.2), "seed")
+    assert keeper.decide("a", [*members(1.0), *members(1.0, status="TIMEOUT")]) == "errors"
+    assert keeper.decide("b", members(0.0, 1.0)) == "spread"
+    flat = [keeper.decide(f"group-{number}", members(1.0, 1.0)) for number in range(1000)]
+    assert set(flat) == {None, "random"} and 150 < flat.count("random") < 250
+    again = Keeper(KeepRules(errors=True, spread=True, random=0.2), "seed")
+    assert flat == [again.decide(f"group-{number}", members(1.0, 1.0)) for number in range(1000)]
+
+
+def test_the_slowest_and_the_extremes_are_relative_to_what_came_before() -> None:
+    keeper = Keeper(KeepRules(slowest=5, extremes=5))
+    for number in range(500):
+        keeper.decide(str(number), members(float(number % 100), seconds=1 + number % 100))
+    assert keeper.decide("slow", members(50.0, seconds=500)) == "slowest"
+    assert keeper.decide("best", members(101.0, 50.0)) == "extremes"
+    assert keeper.decide("worst", members(-1.0, 50.0)) == "extremes"
+    assert keeper.decide("middle", members(50.0, 50.0, seconds=50)) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "rules"),
+    [
+        ([], None),
+        (["errors", "slowest=5", "random=0.1"], KeepRules(errors=True, slowest=5.0, random=0.1)),
+    ],
+)
+def test_words(words: list[str], rules: KeepRules | None) -> None:
+    assert KeepRules.parse(words) == rules
+
+
+@pytest.mark.parametrize("word", ["eror", "errors=1", "slowest", "slowest=x", "random=2", "slowest=101"])
+def test_a_wrong_word_is_answered_with_what_to_write(word: str) -> None:
+    with pytest.raises(ValueError, match="write"):
+        KeepRules.parse([word])
+
+
+def test_sizes() -> None:
+    assert parse_bytes("--x", "1.5GB") == 1_500_000_000 and parse_bytes("--x", "20 kb") == 20_000
+    with pytest.raises(ValueError, match="500MB"):
+        parse_bytes("--x", "many")
