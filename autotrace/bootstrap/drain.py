@@ -64,7 +64,7 @@ def wait_for_delivery(
                 reason = "interrupted"
                 break
             if waited > SILENT:
-                line.show(f"autotrace: delivering, {left(status)} trajectories left ({waited:.0f} s)")
+                line.show(f"autotrace: delivering{_left_text(status)} ({waited:.0f} s)")
             time.sleep(min(POLL, max(0.0, timeout - waited)))
     except KeyboardInterrupt:
         reason = "interrupted"
@@ -136,6 +136,10 @@ def say(text: str) -> None:
         os.write(2, (text + "\n").encode(errors="replace"))
     except OSError:
         return
+
+
+def _left_text(status: dict[str, Any]) -> str:
+    return f", {left(status)} traces left" if left(status) else ""
 
 
 def _count(number: int, status: dict[str, Any]) -> str:

@@ -43,9 +43,9 @@ def _at_exit(pid: int) -> None:
 def _finish(run_folder: str, quiet: bool) -> None:
     from autotrace.bootstrap.drain import say, summary, wait_for_delivery
 
-    runtime = sys.modules.get("autotrace.record.runtime")
-    if runtime is not None:
-        runtime.shutdown()
+    flusher = sys.modules.get("autotrace.record.flusher")
+    if flusher is not None:
+        flusher.shutdown()
     outcome = wait_for_delivery(run_folder, _timeout(run_folder), quiet=quiet)
     if not quiet or outcome.reason != "done":
         say(summary(run_folder, outcome))

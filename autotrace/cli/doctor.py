@@ -40,7 +40,7 @@ class Finding:
     text: str
 
 
-@click.command()
+@click.command(short_help="Whether tracing can work from here: activation, versions, backends.")
 @click.option("--python", "interpreter", metavar="PATH",
               help="The interpreter that runs the training; default: python of PATH.")  # fmt: skip
 def doctor(interpreter: str | None) -> None:

@@ -27,7 +27,7 @@ SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
 """Order -> key and whether the largest comes first; what has no value comes last."""
 
 
-@click.command()
+@click.command(short_help="The trajectories of a run, and the best, worst and longest.")
 @runs.run_argument
 @click.option("--step", type=int, help="Only this training step.")
 @click.option("--sort", type=click.Choice(list(SORTS)), default="start", help="Largest first, except start.")
@@ -37,10 +37,11 @@ SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
 @click.option("--validate/--train", "validate", default=None, help="Only validation, or only training.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
 @click.option("--all", "everything", is_flag=True, help="Also traces that are no trajectory (trainer steps).")
+@click.option("--tree", "as_tree", is_flag=True, help="Each trajectory with its turns and tool calls.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def ls(
     run: str | None, step: int | None, sort: str, reverse: bool, status: Sequence[str], validate: bool | None,
-    limit: int | None, everything: bool, as_json: bool,
+    limit: int | None, everything: bool, as_tree: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List the trajectories of a run, and name the best, worst and longest of them."""
     index = Index.open(runs.locate(run))
@@ -61,7 +62,12 @@ def ls(
     if not rows:
         out.print(nothing(index, step))
         return
-    out.print(table(shown, pages))
+    if as_tree:
+        from autotrace.cli.overview import overview
+
+        out.print(overview(shown, index))
+    else:
+        out.print(table(shown, pages))
     if len(shown) < len(rows):
         out.print(Text(f"{len(shown)} of {len(rows)} trajectories", style="dim"))
     for text in [*remarkable(rows, pages), *places(index)]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 
 import click
 
@@ -48,6 +49,8 @@ def main() -> None:
     RUN is a run folder, a run's name or a folder of runs; without it the newest run below ./autotrace-runs
     (or $AUTOTRACE_RUN_DIR) is meant.
     """
+    # What the shipper logs to its file, these commands say themselves.
+    logging.getLogger("autotrace").addHandler(logging.NullHandler())
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from autotrace.ship.status import Status
 from autotrace.spool.run import RunInfo
 
 
-@click.command(no_args_is_help=True)
+@click.command(no_args_is_help=True, short_help="Deliver what a run left on disk.")
 @click.argument("run", metavar="DIR")
 @click.option("--backend", "backends", multiple=True, metavar="NAME",
               help="Deliver to this backend too, for good (mlflow, weave, otlp, jsonl); repeatable.")  # fmt: skip

@@ -30,7 +30,7 @@ ROLE_STYLE = {
 IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source", "project_name", "experiment_name")
 
 
-@click.command(no_args_is_help=True)
+@click.command(no_args_is_help=True, short_help="One trajectory as a tree: turns, tokens, times, texts.")
 @click.argument("trace", metavar="TRACE")
 @runs.run_argument
 @click.option("--full", is_flag=True, help="Do not cut texts.")
@@ -62,8 +62,10 @@ def tree(trajectory: Trajectory, full: bool = False) -> Tree:
         children[span.parent_id if span.parent_id in known else None].append(span)
     top = Tree(_heading(trajectory), guide_style="dim")
 
+    turns = {span.span_id: number for number, span in enumerate(trajectory.llm_spans, 1)}
+
     def grow(branch: Tree, span: Span) -> None:
-        node = branch.add(Group(*_span(span, trajectory.root, full)))
+        node = branch.add(Group(*_span(span, trajectory.root, turns.get(span.span_id), full)))
         for child in children[span.span_id]:
             grow(node, child)
 
@@ -79,14 +81,15 @@ def _heading(trajectory: Trajectory) -> Text:
     for name in IDENTITY:
         if trajectory.attributes.get(name) is not None:
             text += Text(f"  {name} ", style="dim") + line(trajectory.attributes[name])
-    for name, value in trajectory.facts.items():
+    for name, value in sorted(trajectory.facts.items(), key=lambda fact: (fact[0] != "reward", fact[0])):
         text += Text("\n") + line(f"{name} ", "dim") + line(_short(value), "green" if name == "reward" else "")
     return text
 
 
-def _span(span: Span, root: Span, full: bool) -> list[Text]:
+def _span(span: Span, root: Span, turn: int | None, full: bool) -> list[Text]:
     """The lines of one call: what, how it ended, how long, tokens; then its texts."""
-    head = line(span.name, ROLE_STYLE.get(span.role, "")) + Text(f"  {span.role}", style="dim")
+    head = Text("" if turn is None else f"turn {turn}  ", style="bold cyan")
+    head += line(span.name, ROLE_STYLE.get(span.role, "")) + Text(f"  {span.role}", style="dim")
     head += Text(f"  +{seconds(span.start_ns - root.start_ns) or '0 ms'}", style="dim")
     head += Text(f"  {seconds(span.duration_ns)}") if span.duration_ns is not None else Text("")
     tokens = _tokens(span)

@@ -26,9 +26,11 @@ STATE_STYLE = {
     "bound": "green", "never called": "yellow", "shadowed": "yellow", "pending": "dim", "failed": "red",
     "refused": "red",
 }  # fmt: skip
+PLACES = 3
+"""Places and reasons shown of one target."""
 
 
-@click.command()
+@click.command(short_help="What bound, was called, dropped and delivered, and what to change.")
 @runs.run_argument
 @click.option("--all", "everything", is_flag=True, help="Also targets whose module was never imported.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -82,18 +84,21 @@ def print_targets(out: Console, found: Status, plan: Plan | None, everything: bo
             _joined(states),
             Text(f"{target.calls:,}" if target.calls else ""),
             Text(str(target.processes or "")),
-            line("; ".join([*target.reasons, *(place for place in target.places if place.replace(":", ".") != key)])),
+            line(_where(target)),
         )
     if table.row_count:
         out.print(table)
     if waiting and not everything:
-        modules = sorted({key.replace(":", ".").split(".")[0] for key in waiting})
-        out.print(
-            line(
-                f"{len(waiting)} targets wait for a module that no process imported ({', '.join(modules)}); --all",
-                "dim",
-            )
-        )
+        names = ", ".join(sorted({key.replace(":", ".").split(".")[0] for key in waiting}))
+        out.print(line(f"{len(waiting)} targets ({names}) wait for a module that no process imported; --all", "dim"))
+
+
+def _where(target: TargetStatus) -> str:
+    """Why not, and the classes it was found on where the key does not say it; a few of each."""
+    key = target.key.replace(":", ".")
+    names = [place.rpartition(":")[2] for place in target.places if place.replace(":", ".") != key]
+    more = [f"and {len(names) - PLACES} more"] if len(names) > PLACES else []
+    return "; ".join([*target.reasons[:PLACES], *names[:PLACES], *more])
 
 
 def _joined(states: Sequence[str]) -> Text:

@@ -1,0 +1,70 @@
+"""``autotrace ls --tree``: steps, prompts, rollouts, and what each rollout did, one line a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from rich.tree import Tree
+
+from autotrace.cli.terminal import line, seconds, status_text
+from autotrace.ship.index import Index
+from autotrace.ship.row import Row
+from autotrace.ship.trajectory import Span
+
+SHOWN_ROLES = ("llm", "tool", "env")
+
+
+def overview(rows: Sequence[Row], index: Index) -> Tree:
+    """``rows`` in their order, below the step and prompt that they belong to."""
+    top = Tree(Text(index.info.run_id, style="bold"), guide_style="dim")
+    branches: dict[object, Tree] = {}
+    for row in rows:
+        step, prompt = (row.validate, row.step), (row.validate, row.step, row.uid)
+        if step not in branches:
+            branches[step] = top.add(_step(row))
+        if prompt not in branches:
+            branches[prompt] = branches[step].add(_prompt(row))
+        node = branches[prompt].add(_rollout(row))
+        for span in _calls(index, row):
+            node.add(_call(span))
+    return top
+
+
+def _step(row: Row) -> Text:
+    name = "no step" if row.step is None else f"step {row.step}"
+    return line(f"{name}  validation" if row.validate else name, "bold")
+
+
+def _prompt(row: Row) -> Text:
+    return line("prompt " + (row.sample_index or "?"), "bold") + line(f"  {row.uid or ''}", "dim")
+
+
+def _rollout(row: Row) -> Text:
+    number = "" if row.rollout_n is None else f"rollout {row.rollout_n}  "
+    text = Text(f"{number}{row.trace_id[:12]}")
+    text += Text("" if row.reward is None else f"  reward {row.reward:.4g}", style="green")
+    text += Text(f"  {row.turns} turns  {seconds(row.duration_ns)}", style="dim")
+    return text if row.status == "OK" else text + Text("  ") + status_text(row.status)
+
+
+def _calls(index: Index, row: Row) -> list[Span]:
+    """The LLM and tool calls of a trajectory; of tools inside tools the outer one."""
+    try:
+        spans = {span.span_id: span for span in index.load(row.trace_id, texts=False).spans}
+    except KeyError:
+        return []
+    return [
+        span
+        for span in spans.values()
+        if span.role in SHOWN_ROLES and (span.parent_id not in spans or spans[span.parent_id].role != span.role)
+    ]
+
+
+def _call(span: Span) -> Text:
+    style = "cyan" if span.role == "llm" else "magenta"
+    tokens = f"  {span.prompt_tokens or '?'} + {span.response_tokens or '?'} tokens" if span.role == "llm" else ""
+    name = span.inputs.get("tool_call")
+    called = f" {name['name']}" if isinstance(name, dict) and isinstance(name.get("name"), str) else ""
+    text = line(span.name + called, style) + line(f"{tokens}  {seconds(span.duration_ns)}", "dim")
+    return text if span.status == "OK" else text + Text("  ") + status_text(span.status)
