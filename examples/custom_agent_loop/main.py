@@ -1,6 +1,6 @@
 """The agent of ``debate.py`` in veRL's own worker, with an engine that answers from a script.
 
-    autotrace-run --spec examples/custom_agent_loop/traced.yaml python examples/custom_agent_loop/main.py
+autotrace-run --spec examples/custom_agent_loop/traced.yaml python examples/custom_agent_loop/main.py
 """
 
 from __future__ import annotations

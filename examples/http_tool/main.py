@@ -1,6 +1,6 @@
 """The tool of ``search.py`` in veRL's own agent loop, against a service that is slow, wrong and right in turn.
 
-    autotrace-run --spec examples/http_tool/traced.yaml python examples/http_tool/main.py
+autotrace-run --spec examples/http_tool/traced.yaml python examples/http_tool/main.py
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ async def main(folder: Path, url: str) -> None:
     )
     agents = in_process.worker(config, in_process.ScriptedServer(tokenizer, script))
     prompts = [
-        {"question": f"How many books are about the {word}?", "answer": len(BOOKS.get(word, [])), "uid": word, "index": i}
-        for i, word in enumerate(("moon", "sea", "sun"))
+        {"question": f"How many books are about the {word}?", "answer": len(BOOKS.get(word, [])), "uid": word}
+        for word in ("moon", "sea", "sun")
     ]
     output = await in_process.rollout(agents, prompts, n=1, step=1)
     print("scores", output.batch["rm_scores"].sum(dim=1).tolist())

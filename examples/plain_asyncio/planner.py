@@ -1,6 +1,6 @@
 """An agent without any RL, veRL or inference engine in it: a plain asyncio program.
 
-    autotrace-run --spec examples/plain_asyncio/traced.yaml python examples/plain_asyncio/planner.py
+autotrace-run --spec examples/plain_asyncio/traced.yaml python examples/plain_asyncio/planner.py
 """
 
 from __future__ import annotations
