@@ -6,7 +6,8 @@ import ast
 from dataclasses import dataclass
 
 from autotrace.spec import syntax
-from autotrace.spec.resolve import Class, Function, Lazy, Module, Native, Resolver, Thing
+from autotrace.spec.resolve import Resolver
+from autotrace.spec.things import Class, Function, Lazy, Module, Native, Thing
 
 _PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
 _ROUTES = frozenset({"get", "post", "put", "patch", "delete", "head", "options", "websocket", "api_route", "route"})

@@ -6,7 +6,8 @@ import fnmatch
 from collections.abc import Iterator, Sequence
 
 from autotrace.spec.names import stem
-from autotrace.spec.resolve import Class, Function, Module, Resolver
+from autotrace.spec.resolve import Resolver
+from autotrace.spec.things import Class, Function, Module
 
 
 def expand(name: str, without: Sequence[str], resolver: Resolver) -> Iterator[Function]:

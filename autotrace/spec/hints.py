@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from autotrace.spec.names import stem, top
-from autotrace.spec.resolve import Class, Function, Module, Resolver, Thing
+from autotrace.spec.resolve import Resolver
+from autotrace.spec.things import Class, Function, Module, Thing
 
 _DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:(?:async[ \t]+)?def|(?P<cls>class))[ \t]+(?P<name>\w+)", re.MULTILINE)
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
@@ -28,8 +29,15 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
             return f"`{_short(name)}` moved to `{other}`"
     there, gone = _depth(plain, resolver)
     if there is None:
-        close = difflib.get_close_matches(top(plain), resolver.source.children(""), n=1, cutoff=0.75)
-        return f"did you mean `{close[0]}{plain[len(top(plain)) :]}{tail}`?" if close else ""
+        close = difflib.get_close_matches(top(plain), resolver.source.children(""), n=5, cutoff=0.75)
+        spellings = [f"{word}{plain[len(top(plain)) :]}" for word in close]
+        best = next(
+            (spelling for spelling in spellings if isinstance(resolver.find(spelling), (Function, Class))), None
+        )
+        best = best or next(iter(spellings), None)
+        return f"did you mean `{best}{tail}`?" if best else ""
+    if isinstance(there, Module) and there.trouble:
+        return there.trouble
     moved = list(_same_elsewhere(plain, gone, resolver))
     spelt = _respelt(there, gone, resolver)
     if moved and spelt not in moved:

@@ -57,7 +57,8 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Paths | None, _of("Per row, what names the prompt in the dataset, equal in every run.", _PATHS, "batch.index")
     ] = None
     limit: Annotated[
-        Paths | None, _of("How many samples of a batch to record, where the host is configured so.", _PATHS, "self.limit")
+        Paths | None,
+        _of("How many samples of a batch to record, where the host is configured so.", _PATHS, "self.limit"),
     ] = None
     n: Annotated[Paths | None, _of("Rollouts per prompt.", _PATHS, "self.config.n")] = None
 

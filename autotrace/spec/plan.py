@@ -47,8 +47,8 @@ class Target:
     facts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Facts about the trajectory, read when the call ends."""
     batch: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """``group``, ``sample`` (one value per row), ``limit``, ``n`` -> paths: this call gets a batch of samples, and exact
-    sampling (so many samples of each batch) is decided here."""
+    """``group``, ``sample`` (one value per row), ``limit``, ``n`` -> paths: this call gets a batch of samples, and
+    exact sampling (so many samples of each batch) is decided here."""
     final: tuple[str, ...] = ()
     """For generators: the span ends at the first item where one of these paths is true."""
 

@@ -9,79 +9,16 @@ from __future__ import annotations
 
 import ast
 import builtins
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from autotrace.spec import syntax
 from autotrace.spec.sources import ModuleFile, Source
 from autotrace.spec.syntax import Assigned, Definition, Imported, Names
+from autotrace.spec.things import Class, Function, Lazy, Module, Native, Other, Thing
 
 _MAX_DEPTH = 64
 """Re-exports followed before a chain is taken for a circle."""
-
-
-@dataclass(frozen=True)
-class Module:
-    """A module, with its table of names."""
-
-    file: ModuleFile
-    table: Names
-
-    @property
-    def name(self) -> str:
-        return self.file.name
-
-
-@dataclass(frozen=True)
-class Class:
-    """A class statement."""
-
-    module: Module
-    qualname: str
-    node: ast.ClassDef
-    table: Names
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Class) and (self.module.name, self.qualname) == (other.module.name, other.qualname)
-
-    def __hash__(self) -> int:
-        return hash((self.module.name, self.qualname))
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function statement, or a lambda that was given a name."""
-
-    module: Module
-    qualname: str
-    node: syntax.Function | ast.Lambda
-    owner: Class | None
-
-
-@dataclass(frozen=True)
-class Native:
-    """Something written in C."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Other:
-    """A value that is neither: a constant, or something only running the program tells (``reason``)."""
-
-    reason: str
-    certain: bool
-    """True: it is there and cannot be called; False: nobody can tell without importing."""
-
-
-@dataclass(frozen=True)
-class Lazy:
-    """Not in the module when it runs: behind ``__getattr__`` or ``TYPE_CHECKING``. ``found``: what it stands for."""
-
-    found: Module | Class | Function | Native | Other | None
-
-
-Thing = Module | Class | Function | Native | Other | Lazy
 
 
 class Resolver:
@@ -96,13 +33,7 @@ class Resolver:
         """The module of this full name, read and parsed."""
         if name not in self._modules:
             file = self.source.find(name)
-            table = Names()
-            if file is not None and file.text is not None:
-                try:
-                    table = syntax.names_of(ast.parse(file.text).body, name, file.package)
-                except (SyntaxError, ValueError, RecursionError):
-                    table = Names()
-            self._modules[name] = None if file is None else Module(file, table)
+            self._modules[name] = None if file is None else _parsed(file)
         return self._modules[name]
 
     def find(self, name: str) -> Thing | None:
@@ -315,6 +246,20 @@ class Resolver:
         outer, _, _ = cls.qualname.rpartition(".")
         found = self.below(cls.module, outer.split(".")) if outer else None
         return found if isinstance(found, Class) else None
+
+
+def _parsed(file: ModuleFile) -> Module:
+    if file.text is None:
+        return Module(file, Names())
+    try:
+        with warnings.catch_warnings():  # of other people's escape sequences
+            warnings.simplefilter("ignore")
+            body = ast.parse(file.text).body
+        return Module(file, syntax.names_of(body, file.name, file.package))
+    except SyntaxError as error:
+        return Module(file, Names(), f"{file.path}:{error.lineno or 1} is no valid Python ({error.msg})")
+    except (ValueError, RecursionError) as error:
+        return Module(file, Names(), f"{file.path} cannot be parsed ({error})")
 
 
 def _lazily(thing: Thing | None) -> Thing | None:

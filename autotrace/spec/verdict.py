@@ -12,7 +12,8 @@ from autotrace.spec import globs, names, paths, versions
 from autotrace.spec.describe import Description, describe, refusal
 from autotrace.spec.hints import hint
 from autotrace.spec.plan import Plan, Target
-from autotrace.spec.resolve import Function, Lazy, Native, Other, Resolver
+from autotrace.spec.resolve import Resolver
+from autotrace.spec.things import Function, Lazy, Native, Other
 
 RESOLVES, MISSING, REFUSED, SKIPPED, UNCLEAR = "resolves", "missing", "refused", "skipped", "unclear"
 """States. Unclear: there, but only running the program tells what it is."""
@@ -81,6 +82,8 @@ def _judged(
         for verdict in tried:
             if verdict.state == state:
                 return verdict
+    if len(tried) == 1 and tried[0].reason:
+        return tried[0]
     near = next(filter(None, (hint(name, resolver, alternatives) for name in target.names)), "")
     what = "no such name" if len(tried) == 1 else f"none of its {len(tried)} names exists"
     return dataclasses.replace(tried[0], reason=f"{what}; {near}" if near else what)
@@ -98,8 +101,12 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
         state = REFUSED if thing.certain else UNCLEAR
         advice = "name a function" if thing.certain else "`autotrace check --import` can tell"
         return Verdict(target, state, name, f"{thing.reason or 'only running the program tells what it is'}; {advice}")
-    if thing is None or (isinstance(thing, Lazy) and thing.found is None):
+    if thing is None:
         return Verdict(target, MISSING, name)
+    if isinstance(thing, Lazy) and thing.found is None:
+        return Verdict(
+            target, MISSING, name, "its module makes names when asked (`__getattr__`); name it where it is defined"
+        )
     reason = names.refusal(name) or refusal(thing, name, resolver)
     found = describe(thing) if isinstance(thing, Function) else None
     if isinstance(thing, Native):

@@ -1,0 +1,167 @@
+"""Spec files become one plan: spellings, refinement, the shipped lists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autotrace.spec import schema
+from autotrace.spec.compiler import compile_plan, shipped_specs
+from autotrace.spec.errors import SpecError
+from autotrace.spec.plan import Plan, Settings, Target
+
+EVERYTHING = """
+- target:
+    - my.new.Agent.run
+    - my.old:Agent.run
+  versions: "verl>=0.5,<2"
+  subclasses: true
+  role: llm
+  label: the agent
+  capture: {include: [messages, result], exclude: [result.images]}
+  tokens: {prompt: prompt_ids, response: [result.token_ids, result], logprobs: result.log_probs, mask: result.mask}
+  attributes: {weight_version: result.extra_fields.global_steps, request_id: [request_id, kwargs.request_id]}
+  facts: {reward: result.-1.reward_score}
+  batch: {group: batch.uid, sample: [batch.index, batch.id]}
+  final: [item.finished, item.done]
+  mode: count
+  optional: true
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spec files are written into an empty working folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def compiled(*texts: str) -> tuple[Target, ...]:
+    """The targets of files with these texts, without the shipped lists."""
+    for number, text in enumerate(texts):
+        Path(f"{number}.yaml").write_text(text)
+    return compile_plan([f"{number}.yaml" for number in range(len(texts))], shipped=False).targets
+
+
+def test_a_name_is_enough() -> None:
+    assert compiled("- my.agents.Agent.run\n") == (
+        Target(key="my.agents.Agent.run", names=("my.agents.Agent.run",), where="0.yaml:1"),
+    )
+
+
+def test_every_key_arrives_in_the_plan() -> None:
+    (target,) = compiled(EVERYTHING)
+    assert target == Target(
+        key="my.new.Agent.run",
+        names=("my.new.Agent.run", "my.old:Agent.run"),
+        where="0.yaml:2",
+        versions="verl>=0.5,<2",
+        subclasses=True,
+        role="llm",
+        mode="count",
+        optional=True,
+        label="the agent",
+        include=("messages", "result"),
+        exclude=("result.images",),
+        tokens={
+            "prompt": ("prompt_ids",),
+            "response": ("result.token_ids", "result"),
+            "logprobs": ("result.log_probs",),
+            "mask": ("result.mask",),
+        },
+        attributes={
+            "weight_version": ("result.extra_fields.global_steps",),
+            "request_id": ("request_id", "kwargs.request_id"),
+        },
+        facts={"reward": ("result.-1.reward_score",)},
+        batch={"group": ("batch.uid",), "sample": ("batch.index", "batch.id")},
+        final=("item.finished", "item.done"),
+    )
+
+
+def test_globs_leave_names_out() -> None:
+    (target,) = compiled("- {target: my.agents.Agent.*, exclude: [my.agents.Agent.score, 'my.agents.*.close']}\n")
+    assert (target.names, target.without) == (("my.agents.Agent.*",), ("my.agents.Agent.score", "my.agents.*.close"))
+    assert compiled("- my.**\n")[0].names == ("my.**",)
+
+
+def test_anchors_are_plain_yaml() -> None:
+    first, second = compiled("- {target: a.b.c, capture: &no {include: []}}\n- {target: a.b.d, capture: *no}\n")
+    assert first.include == second.include == ()
+
+
+def test_a_later_file_refines_an_earlier_one() -> None:
+    first = "- {target: [a.new.f, a.old.f], role: llm, label: old, attributes: {x: y}}\n- a.b.g\n"
+    refined, other = compiled(first, "- target: a.old.f\n  label: new\n  capture: {exclude: [image]}\n")
+    assert refined.key == "a.new.f"
+    assert refined.names == ("a.new.f", "a.old.f")
+    assert (refined.role, refined.label, refined.exclude) == ("llm", "new", ("image",))
+    assert refined.attributes == {"x": ("y",)}
+    assert refined.where == "1.yaml:1"
+    assert other.names == ("a.b.g",)
+
+
+def test_a_name_alone_changes_nothing_of_an_earlier_entry() -> None:
+    (target,) = compiled("- {target: a.b.c, role: llm}\n", "- a.b.c\n")
+    assert target.role == "llm"
+
+
+def test_new_names_of_a_refinement_are_tried_first() -> None:
+    (target,) = compiled("- a.b.c\n", "- target: [mine.c, a.b.c]\n")
+    assert (target.key, target.names) == ("a.b.c", ("mine.c", "a.b.c"))
+
+
+def test_an_entry_refines_one_target_only() -> None:
+    with pytest.raises(SpecError, match="names two earlier targets, `a.b.c` .0.yaml:1. and `a.b.d` .0.yaml:2."):
+        compiled("- a.b.c\n- a.b.d\n", "- target: [a.b.c, a.b.d]\n")
+
+
+def test_an_empty_file_is_no_mistake() -> None:
+    assert compiled("# nothing yet\n") == ()
+
+
+def test_the_digest_is_of_the_content() -> None:
+    Path("one.yaml").write_text("- a.b.c\n")
+    first = compile_plan(["one.yaml"], shipped=False)
+    assert first.digest == compile_plan(["one.yaml"], shipped=False).digest
+    assert len(first.digest) == 64
+    assert first.digest != compile_plan(["one.yaml"], shipped=False, settings=Settings(content="none")).digest
+    Path("one.yaml").write_text("- a.b.d\n")
+    assert first.digest != compile_plan(["one.yaml"], shipped=False).digest
+
+
+def test_the_shipped_lists_compile_and_survive_the_journey() -> None:
+    plan = compile_plan()
+    assert {name.split(".")[0] for target in plan.targets for name in target.names} == {"verl", "vllm", "sglang"}
+    assert Plan.loads(plan.dumps()) == plan
+    assert {path.name for path in shipped_specs()} >= {"sglang.yaml", "verl.yaml", "vllm.yaml"}
+
+
+def test_shipped_targets_say_where_they_stand() -> None:
+    assert {target.where.rpartition(":")[0] for target in compile_plan().targets} == {
+        "patch_specs/sglang.yaml", "patch_specs/verl.yaml", "patch_specs/vllm.yaml",
+    }  # fmt: skip
+
+
+def test_the_shipped_schema_is_that_of_the_model() -> None:
+    shipped = shipped_specs()[0].parent / "schema.json"
+    assert json.loads(shipped.read_text()) == json.loads(schema.json_schema()), (
+        "run: python -m autotrace.spec.schema > patch_specs/schema.json"
+    )
+
+
+def test_the_reference_names_every_key() -> None:
+    text = schema.markdown()
+    entry = json.loads(schema.json_schema())["$defs"]["Entry"]
+    assert [line[4:-1] for line in text.splitlines() if line.startswith("## `")] == list(entry["properties"])
+    assert entry["required"] == ["target"]
+    assert entry["additionalProperties"] is False
+
+
+def test_the_examples_of_the_reference_are_valid() -> None:
+    from autotrace.spec import model
+
+    for key in model.types(model.Entry):
+        target = "" if key == "target" else f"  target: my.agents.{'*' if key == 'exclude' else 'run'}\n"
+        compiled(f"- {key}: {model.example(model.Entry, key)}\n{target}")
