@@ -136,8 +136,8 @@ def test_the_older_way_of_writing_stores_the_same(
     monkeypatch.setattr(Connection, "post", older)
     sink = WeaveSink(info(project="dev/older"))
     sink.bind("wandb", {"entity": "dev", "project": "older", "run_id": "run1"})
-    sink.deliver(group())
+    sink.deliver(group(sample=77))  # SQLite wants an id once among all projects
     found = read_back("dev/older", all={}, roots={"filter": ROOTS})
     assert (len(found["all"]), len(found["roots"])) == (10, 2)
     assert {call["output"]["reward"] for call in found["roots"]} == {0.0, 1.0}
-    assert {(call["wb_run_id"], call["thread_id"]) for call in found["all"]} == {("dev/older/run1", "exp-a/3/uid-17")}
+    assert {(call["wb_run_id"], call["thread_id"]) for call in found["all"]} == {("dev/older/run1", "exp-a/3/uid-77")}
