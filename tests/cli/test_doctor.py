@@ -1,0 +1,77 @@
+"""``autotrace doctor``: whether tracing can work from here, and what to change."""
+
+from __future__ import annotations
+
+import http.server
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from autotrace.bootstrap.options import Options
+from autotrace.cli.doctor import activates
+from autotrace.cli.reach import reach
+from tests.bootstrap.conftest import Place, installation, place  # noqa: F401 - fixtures
+from tests.cli.conftest import Call
+
+
+def findings(output: str) -> dict[str, str]:
+    """Subject -> its line."""
+    lines = [line for line in output.splitlines() if line[:4] in ("ok  ", "note", "warn", "FAIL")]
+    return {line[6:18].strip(): line for line in lines}
+
+
+def test_a_healthy_place(call: Call, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTRACE_BACKEND", "jsonl")
+    monkeypatch.setenv("AUTOTRACE_TRACKING_URI", "http://u:hush@host")
+    output = call("doctor", "--python", sys.executable).output
+    found = findings(output)
+
+    assert f"python {sys.version.split()[0]}" in found["versions"]
+    assert "verl.yaml" in found["specs"]
+    assert "hush" not in output
+    assert "The newest run:" in output and run.name in output
+
+
+def test_an_installed_interpreter_activates_and_a_bare_one_does_not(place: Place) -> None:  # noqa: F811
+    assert activates(place.python) is True
+    assert activates(f"{sys.base_prefix}/bin/python3") is False
+    assert activates("/no/such/python") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "subject", "said"),
+    [
+        ("AUTOTRACE_BACKEND", "jaeger", "options", "no backend is called 'jaeger'"),
+        ("AUTOTRACE_SPECS", "absent.yaml", "specs", "absent.yaml"),
+        ("AUTOTRACE_TRACKING_URI", "./mlruns", "backends", "sqlite:"),
+        ("AUTOTRACE_TRACKING_URI", "http://127.0.0.1:9", "mlflow", "does not answer"),
+    ],
+)
+def test_what_is_wrong_fails_with_the_remedy(
+    call: Call, monkeypatch: pytest.MonkeyPatch, name: str, value: str, subject: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    found = call("doctor")
+    assert found.exit_code == 1
+    assert findings(found.output)[subject].startswith("FAIL")
+    assert said in findings(found.output)[subject]
+
+
+@pytest.mark.parametrize(("code", "reachable"), [(200, True), (404, True), (403, False), (500, False)])
+def test_a_server_is_asked(code: int, reachable: bool) -> None:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(code)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = Options.resolve({"tracking_uri": f"http://127.0.0.1:{server.server_port}"}, {})
+        found, text = reach("mlflow", options)
+        server.shutdown()
+    assert (found, f"answers {code}" in text) == (reachable, True)

@@ -1,0 +1,97 @@
+"""``autotrace ls``: from a metric at a step to that step's trajectories."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Call
+from tests.ship.spools import Process, attributes, new_run, trajectory
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_all_trajectories_of_the_newest_run(call: Call, run: Path) -> None:
+    found = call("ls")
+    assert found.exit_code == 0
+    for row in rows(call("ls", "--json").output):
+        assert row["trace_id"][:12] in found.output
+    assert "worst" in found.output and "longest" in found.output
+
+
+@pytest.mark.parametrize(
+    ("options", "rewards"),
+    [
+        (["--sort", "reward"], [1.0, 0.75, 0.5, 0.25, None]),
+        (["--sort", "reward", "--reverse"], [0.25, 0.5, 0.75, 1.0, None]),
+        (["--step", "1", "--sort", "reward"], [0.5, 0.25]),
+        (["--step", "2", "--train", "--sort", "reward", "--limit", "1"], [1.0]),
+        (["--validate"], [None]),
+        (["--status", "error"], []),
+        (["--step", "9"], []),
+    ],
+)
+def test_filters_and_orders(call: Call, run: Path, options: list[str], rewards: list[float | None]) -> None:
+    assert [row["reward"] for row in rows(call("ls", "--json", *options).output)] == rewards
+
+
+def test_the_remarkable_ones_of_a_step_are_named(call: Call, run: Path) -> None:
+    best, worst = rows(call("ls", "--json", "--step", "2", "--train", "--sort", "reward").output)
+    lines = {line.split()[0]: line for line in call("ls", "--step", "2").output.splitlines() if line.strip()}
+    assert f"{best['trace_id'][:12]}  reward 1" in lines["best"]
+    assert f"{worst['trace_id'][:12]}  reward 0.75" in lines["worst"]
+
+
+def test_a_step_that_is_not_there_names_those_that_are(call: Call, run: Path) -> None:
+    assert "no trajectory of step 9; there are steps 1 to 2" in call("ls", "--step", "9").output
+
+
+def test_the_tree_shows_steps_prompts_rollouts_and_calls(call: Call, run: Path) -> None:
+    found = call("ls", "--tree", "--step", "1").output
+    assert found.index("step 1") < found.index("prompt 7") < found.index("rollout 0") < found.index("rollout 1")
+    assert found.count("LLMServerClient.generate") == 4
+    assert found.count("ToolAgentLoop._call_tool add") == 2
+
+
+def test_what_a_model_wrote_is_not_obeyed_by_the_terminal(call: Call, runs: Path) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J\u202e[red]x[/red]"
+    process = Process(new_run(runs))
+    trace = trajectory(process, uid=evil, sample_index=evil)
+    failed = process.open(b"f" * 16, "trajectory", attributes=attributes(uid="u", sample_index=evil))
+    process.close(b"f" * 16, failed, status="ERROR", error=("ToolError", evil, evil))
+    process.exit()
+
+    ways = (["ls"], ["ls", "--tree"], ["status"], ["show", trace.hex(), "--full"], ["show", "66", "--full"])
+    output = "".join(call(*words).output for words in ways)
+    assert not {"\x1b", "\x07", "\u202e"} & set(output)
+    assert "[red]x[/red]" in output
+    assert "\\x1b" in output
+
+
+class TestWhichRun:
+    def test_a_name_or_its_beginning_or_a_path(self, call: Call, run: Path, runs: Path) -> None:
+        expected = call("ls", "--json", run).output
+        assert expected
+        assert call("ls", "--json", run.name).output == expected
+        assert call("ls", "--json", run.name[:10]).output == expected
+        assert call("ls", "--json", runs).output == expected
+
+    def test_no_run_at_all(self, call: Call, runs: Path) -> None:
+        found = call("ls")
+        assert found.exit_code == 2
+        assert (
+            found.output == "autotrace: autotrace-runs holds no autotrace run (no run.json in it or one level below)\n"
+        )
+
+    def test_no_run_directory(self, call: Call, runs: Path) -> None:
+        runs.rmdir()
+        assert "start one with autotrace-run" in call("ls").output
+
+    def test_an_unknown_name(self, call: Call, run: Path) -> None:
+        found = call("ls", "2031")
+        assert (found.exit_code, found.output) == (2, "autotrace: 2031: no folder and no run in autotrace-runs\n")

@@ -1,0 +1,67 @@
+"""``autotrace show``: one trajectory as a tree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Call
+from tests.ship.spools import ANSWER, PROMPT, Process, attributes, new_run
+
+
+def first(call: Call) -> str:
+    return str(json.loads(call("ls", "--json").output.splitlines()[0])["trace_id"])
+
+
+def test_the_tree_has_turns_tokens_times_and_the_reward(call: Call, run: Path) -> None:
+    found = call("show", first(call)[:10]).output
+    lines = found.splitlines()
+
+    assert "step 1" in lines[0] and "uid u1" in lines[0]
+    assert "reward 0.25" in found
+    depth = {name: next(line.index(name) for line in lines if name in line)
+             for name in ("AgentLoopWorker._run", "ToolAgentLoop.run", "turn 1", "turn 2", "_call_tool")}  # fmt: skip
+    assert depth["AgentLoopWorker._run"] < depth["ToolAgentLoop.run"] < depth["turn 1"] == depth["turn 2"]
+    (turn,) = [line for line in lines if "turn 2" in line]
+    assert f"{len(PROMPT) + len(ANSWER) + 2} in + 4 out tokens" in turn
+    assert " ms" in turn
+
+
+def test_json_holds_everything(call: Call, run: Path) -> None:
+    found = json.loads(call("show", first(call), "--json").output)
+    assert [span["role"] for span in found["spans"]] == ["trajectory", "agent", "llm", "parser", "tool", "llm"]
+    assert found["spans"][2]["prompt_ids"] == PROMPT
+    assert (found["facts"]["reward"], found["turns"], found["status"]) == (0.25, 2, "OK")
+
+
+def test_long_texts_are_cut_unless_full(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    root = process.open(b"t" * 16, "trajectory", attributes=attributes())
+    tool = process.open(b"t" * 16, "tool", root, inputs={"page": 1})
+    process.close(b"t" * 16, tool, output="\n".join(f"line {number}" for number in range(50)))
+    process.close(b"t" * 16, root)
+    process.exit()
+
+    assert "line 49" not in call("show", "7474").output
+    assert "characters more (--full)" in call("show", "7474").output
+    assert "line 49" in call("show", "7474", "--full").output
+
+
+def test_errors_and_open_calls_are_seen(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    root = process.open(b"t" * 16, "trajectory", attributes=attributes())
+    failed = process.open(b"t" * 16, "tool", root)
+    process.close(b"t" * 16, failed, status="ERROR", error=("ToolError", "no such page", "Traceback ..."))
+    process.open(b"t" * 16, "tool", root)
+    found = call("show", "7474").output
+
+    assert "ToolError: no such page" in found
+    assert "ERROR" in found and "OPEN" in found
+    assert "Traceback" not in found
+    process.exit()
+
+
+def test_a_beginning_that_means_none(call: Call, run: Path) -> None:
+    found = call("show", "nothing")
+    assert found.exit_code == 2
+    assert "no trace of this run begins with 'nothing'" in found.output

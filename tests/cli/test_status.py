@@ -1,0 +1,103 @@
+"""``autotrace status``: what happened to every target, to every record, and what to change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autotrace.spec.plan import Plan, Target
+from tests.cli.conftest import Call
+from tests.ship.spools import Process, new_run, trajectory
+
+
+def advice(call: Call) -> str:
+    return "\n".join(json.loads(call("status", "--json").output)["advice"])
+
+
+def test_every_target_and_what_became_of_it(call: Call, runs: Path) -> None:
+    folder = new_run(runs, origins={"backends": "option --backend"})
+    keys = ("a.called", "b.idle", "c.broken", "d.route", "e.absent")
+    (folder / "plan.json").write_text(Plan(tuple(Target(key, (key,)) for key in keys)).dumps())
+    process = Process(folder)
+    process.report("a.called", "bound")
+    process.report("b.idle", "bound")
+    process.report("c.broken", "failed", "no attribute broken")
+    process.report("d.route", "refused", "a FastAPI route")
+    process.count({"a.called": 1200}, {"drop:memory_limit": 3})
+    process.exit()
+
+    found = call("status").output
+    lines = {key: next((line for line in found.splitlines() if line.strip().startswith(key)), "") for key in keys}
+    assert "bound" in lines["a.called"] and "1,200" in lines["a.called"]
+    assert "never called" in lines["b.idle"]
+    assert "failed" in lines["c.broken"] and "no attribute broken" in lines["c.broken"]
+    assert "refused" in lines["d.route"] and "a FastAPI route" in lines["d.route"]
+    assert lines["e.absent"] == ""
+    assert "1 targets (e) wait for a module" in found
+    assert "pending" in next(line for line in call("status", "--all").output.splitlines() if "e.absent" in line)
+    assert "option --backend" in found
+    assert "3 drop:memory_limit" in found
+
+
+def test_delivery_is_told_by_backend(call: Call, run: Path) -> None:
+    assert "jsonl    0 delivered, 5 to deliver" in call("status").output
+    call("ship", run)
+    assert "jsonl    5 delivered, 0 to deliver" in call("status").output
+
+
+@pytest.mark.parametrize(
+    ("binds", "said"),
+    [
+        ({"config": {"rollout_mode": "sync"}}, "set actor_rollout_ref.rollout.mode=async"),
+        ({"dataset": {"columns": ["prompt", "data_source"]}}, "agent_name: tool_agent"),
+        ({"config": {"nnodes": 4}}, "trainer.nnodes=4, and only node wrote"),
+    ],
+)
+def test_advice_where_verl_is_set_up_so_that_nothing_appears(
+    call: Call, runs: Path, binds: dict[str, dict[str, object]], said: str
+) -> None:
+    process = Process(new_run(runs))
+    for name, value in binds.items():
+        process.bind(name, **value)
+    process.exit()
+    assert said in advice(call)
+
+
+@pytest.mark.parametrize(
+    "binds",
+    [
+        {"config": {"rollout_mode": "async", "nnodes": 1}},
+        {"dataset": {"columns": ["prompt", "agent_name"]}},
+        {"dataset": {"columns": ["prompt"]}, "config": {"default_agent_loop": "tool_agent"}},
+    ],
+)
+def test_no_advice_where_it_is_set_up_well(call: Call, runs: Path, binds: dict[str, dict[str, object]]) -> None:
+    process = Process(new_run(runs))
+    for name, value in binds.items():
+        process.bind(name, **value)
+    trajectory(process)
+    process.exit()
+    call("ship", runs)
+    assert advice(call) == ""
+
+
+def test_sample_index_without_meaning_is_said(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    for uid in ("a", "b"):
+        trajectory(process, uid=uid, sample_index=0)
+    process.exit()
+    assert "extra_info.index" in advice(call)
+
+
+def test_a_run_without_any_process_says_where_to_look(call: Call, runs: Path) -> None:
+    new_run(runs)
+    assert "autotrace doctor" in advice(call)
+
+
+def test_a_process_that_was_killed_is_counted(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    trajectory(process)
+    process.die()
+    assert "1 processes ended without saying so" in advice(call)
