@@ -17,9 +17,9 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "sinks"))
-DEFAULT = HERE.parent.parent / ".envs"
-SERVER = Path(os.environ.get("AUTOTRACE_TEST_WEAVE_SERVER") or DEFAULT / "weave-server")
-CLIENT = Path(os.environ.get("AUTOTRACE_TEST_WEAVE_CLIENT") or DEFAULT / "weave-client")
+DEFAULT = HERE.parent.parent
+SERVER = Path(os.environ.get("AUTOTRACE_TEST_WEAVE_SERVER") or DEFAULT / ".venv-weave-server")
+CLIENT = Path(os.environ.get("AUTOTRACE_TEST_WEAVE_CLIENT") or DEFAULT / ".venv-weave-client")
 KEY = "canary" * 7
 
 ReadBack = Callable[..., dict[str, list[dict[str, Any]]]]
