@@ -134,6 +134,13 @@ def test_the_trainers_run_is_linked_once_it_is_known(fake: FakeServer) -> None:
         assert (call["wb_run_id"], call["wb_run_step"]) == ("team/rl/abc123", 5)
 
 
+def test_an_offline_run_has_no_entity_and_is_linked_all_the_same(fake: FakeServer) -> None:
+    weave = sink()
+    weave.bind("wandb", {"entity": None, "project": "rl", "run_id": "abc123"})
+    weave.deliver([trajectory()])
+    assert {call["wb_run_id"] for call in fake.calls.values()} == {"team/rl/abc123"}
+
+
 def test_a_step_of_minus_one_is_no_step_of_the_run(fake: FakeServer) -> None:
     weave = sink()
     weave.bind("wandb", {"entity": "team", "project": "rl", "run_id": "abc123"})

@@ -26,7 +26,7 @@ ReadBack = Callable[..., dict[str, list[dict[str, Any]]]]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "backends: needs environments of its own, which setup.sh makes (300 MB)")
+    config.addinivalue_line("markers", "backends: needs environments of its own, which setup.sh makes (230 MB)")
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Two small environments (about 300 MB together): W&B's own trace server and the genuine client that reads back.
+# Two small environments (about 230 MB together): W&B's own trace server and the genuine client that reads back.
 #
 #   tests/weave_server/setup.sh SERVER_VENV CLIENT_VENV
 #

@@ -55,8 +55,9 @@ class _Outgoing:
 class WeaveSink:
     """Sink ``weave``. Makes no request before the first delivery.
 
-    Project: the run's (``entity/project`` or ``project``), else each trajectory's ``project_name``, else ``autotrace``.
-    Entity: the project's, else ``WANDB_ENTITY``, else that of the trainer's W&B run, else the key's default.
+    Project: the run's (``entity/project`` or ``project``), else each trajectory's ``project_name``, else that of the
+    trainer's W&B run, else ``autotrace``. Entity: the one written before the project, else ``WANDB_ENTITY``, else that
+    of the trainer's W&B run, else the key's default.
     """
 
     name = "weave"
@@ -106,7 +107,8 @@ class WeaveSink:
         self._connection.close()
 
     def _wanted_project(self, trajectory: Trajectory) -> str:
-        return str(self._project or trajectory.attributes.get("project_name") or DEFAULT_PROJECT)
+        known = self._project or trajectory.attributes.get("project_name") or self._wandb.get("project")
+        return str(known or DEFAULT_PROJECT)
 
     def _open(self, wanted: str) -> Project:
         if wanted not in self._projects:
@@ -120,11 +122,12 @@ class WeaveSink:
             self._default_entity = default_entity(self._connection)
         return self._default_entity
 
-    def _run(self) -> str | None:
+    def _run(self, project: Project) -> str | None:
+        """The trainer's W&B run. An offline run does not know its entity; it is synchronised to the same one later."""
         known = self._wandb
-        if not {"entity", "project", "run_id"} <= known.keys():
+        if not {"project", "run_id"} <= known.keys():
             return None
-        return f"{known['entity']}/{known['project']}/{known['run_id']}"
+        return f"{known.get('entity', project.entity)}/{known['project']}/{known['run_id']}"
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
@@ -144,7 +147,7 @@ class WeaveSink:
 
     def _outgoing(self, project: Project, trajectory: Trajectory, span: Span) -> _Outgoing | None:
         """The call for ``span``; None if the server has it just so. New facts alone do not make a call new."""
-        call = call_of(trajectory, span, project.id, self._run())
+        call = call_of(trajectory, span, project.id, self._run(project))
         call["op_name"] = project.op(span.name, span.key)
         digest = hashlib.blake2b(msgspec.json.encode(call), digest_size=16).digest()
         known = self._delivered.get(trajectory.trace_id)
