@@ -89,8 +89,8 @@ def print_targets(out: Console, found: Status, plan: Plan | None, everything: bo
     if table.row_count:
         out.print(table)
     if waiting and not everything:
-        names = ", ".join(sorted({key.replace(":", ".").split(".")[0] for key in waiting}))
-        out.print(line(f"{len(waiting)} targets ({names}) wait for a module that no process imported; --all", "dim"))
+        modules = ", ".join(sorted({key.replace(":", ".").split(".")[0] for key in waiting}))
+        out.print(line(f"{len(waiting)} targets ({modules}) wait for a module that no process imported; --all", "dim"))
 
 
 def _where(target: TargetStatus) -> str:

@@ -232,6 +232,12 @@ class TestRefusals:
         assert found.returncode == 2
         assert "actor_rollout_ref.rollout.trace.backend=mlflow" in found.stderr
 
+    def test_a_directory_store_is_2_with_the_remedy(self, place: Place) -> None:
+        found = place.launch(self.START, ["--backend", "mlflow", "--tracking-uri", "./mlruns"])
+        assert found.returncode == 2
+        assert "option --tracking-uri: ./mlruns is a directory store" in found.stderr
+        assert "use sqlite:///" in found.stderr
+
     def test_no_command_is_2(self, place: Place) -> None:
         assert place.run([place.launcher]).returncode == 2
 
@@ -256,6 +262,16 @@ def test_settings_and_their_origins_are_written_without_secrets(place: Place) ->
     assert info["origins"]["experiment"] == "environment AUTOTRACE_EXPERIMENT"
     assert info["origins"]["tracking_uri"] == "environment MLFLOW_TRACKING_URI"
     assert "hush" not in "".join(path.read_text() for path in run.glob("*.json"))
+
+
+def test_a_fresh_sqlite_store_is_there_before_the_command_starts(place: Place) -> None:
+    code = (
+        "import sqlite3; ask = sqlite3.connect('fresh.db').execute\n"
+        "print(*ask('select count(*) from alembic_version').fetchone(), *ask('pragma journal_mode').fetchone())"
+    )
+    found = place.launch(["python", "-c", code], ["--backend", "mlflow", "--tracking-uri", "sqlite:///fresh.db"])
+    assert found.stdout == "1 wal\n", found.stderr
+    assert place.info()["tracking_uri"] == f"sqlite:///{place.cwd.resolve()}/fresh.db"
 
 
 def test_only_the_owner_can_read_a_run(place: Place) -> None:
