@@ -10,6 +10,7 @@ from autotrace.spec.resolve import Resolver
 from autotrace.spec.things import Class, Function, Lazy, Module, Native, Thing
 
 _PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
+_IMPLICIT_CLASS_METHODS = frozenset({"__init_subclass__", "__class_getitem__"})
 _ROUTES = frozenset({"get", "post", "put", "patch", "delete", "head", "options", "websocket", "api_route", "route"})
 
 
@@ -47,14 +48,16 @@ def describe(thing: Function) -> Description:
     """Everything its ``def`` says."""
     node = thing.node
     words = [syntax.last_word(item) for item in node.decorator_list] if not isinstance(node, ast.Lambda) else []
-    binding = "static" if "staticmethod" in words else "class" if "classmethod" in words else ""
+    name = thing.qualname.rpartition(".")[2]
+    static = "staticmethod" in words or (thing.owner is not None and name == "__new__")
+    on_class = "classmethod" in words or (thing.owner is not None and name in _IMPLICIT_CLASS_METHODS)
     own = "function" if isinstance(node, ast.Lambda) else syntax.kind(node)
     return Description(
         module=thing.module.name,
         qualname=thing.qualname,
         place=f"{thing.module.file.path}:{node.lineno}",
         kind="property" if _PROPERTIES & set(words) else own,
-        binding=binding,
+        binding="static" if static else "class" if on_class else "",
         arguments=syntax.arguments(node),
         abstract=any(word.startswith("abstract") for word in words),
         actor=thing.owner is not None and _ray_remote(thing.owner.node.decorator_list),

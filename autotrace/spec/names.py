@@ -71,8 +71,6 @@ def _words_fault(name: str, shown: str) -> str | None:
             return f"{shown}: `{word}` is a Python keyword, nothing can be called that"
     if len(words) == 1 and not glob:
         return f"{shown} is one word: write package.module.function or package.module.Class.method"
-    if len(words) == 1 and name.endswith(".*"):
-        return f"{shown}: for everything in the package write `{words[0]}.**`"
     return refusal(name)
 
 

@@ -106,7 +106,8 @@ class Installed:
         if self.find(module) is None:
             return None
         for other in metadata.distributions(path=self.roots):
-            if module in (other.read_text("top_level.txt") or "").split():
+            told = other.read_text("top_level.txt")
+            if module in (told.split() if told is not None else {file.parts[0] for file in other.files or ()}):
                 return other.version
         return None
 

@@ -8,8 +8,10 @@ Exit code 1 when a required target of a release does not resolve. ``PACKS_CACHE`
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,8 +60,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     options.cache.mkdir(parents=True, exist_ok=True)
     failed = False
+    there: dict[str, str] = {}
     for distribution, version in wanted(options.releases):
-        outcome = look(distribution, version, wheel_of(distribution, version, options.cache))
+        outcome = look(distribution, version, wheel_of(distribution, version, options.cache), there)
         counts = ", ".join(f"{count} {state}" for state, count in sorted(outcome.states.items()))
         print(f"{'FAIL' if outcome.failures else 'ok  '}  {outcome.name:24}{counts}", flush=True)
         for failure in outcome.failures:
@@ -83,7 +86,7 @@ def wheel_of(distribution: str, version: str, cache: Path) -> Path:
     """The wheel in ``cache``, downloaded with pip if it is not there."""
     pattern = f"{distribution.replace('-', '_')}-{version}-*.whl"
     if not any(cache.glob(pattern)):
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:"]
+        command = [*pip(), "download", "-q", "--no-deps", "--only-binary", ":all:"]
         command += ["--python-version", PYTHON, "--dest", str(cache), f"{distribution}=={version}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -91,8 +94,22 @@ def wheel_of(distribution: str, version: str, cache: Path) -> Path:
     return next(cache.glob(pattern))
 
 
-def look(distribution: str, version: str, wheel: Path) -> Outcome:
-    """``autotrace check --wheel``: the targets of this distribution's list."""
+def pip() -> list[str]:
+    """This interpreter's pip, or that of PATH: environments made by uv have none."""
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    found = shutil.which("pip3") or shutil.which("pip")
+    if found is None:
+        raise SystemExit("no pip to download with: python -m ensurepip")
+    return [found]
+
+
+def look(distribution: str, version: str, wheel: Path, there: dict[str, str]) -> Outcome:
+    """``autotrace check --wheel``: the targets of this distribution's list.
+
+    ``there``: optional target -> release that had it. What an older release had and this one has not was moved, and the
+    list does not know where to.
+    """
     command = [sys.executable, "-m", "autotrace.cli.main", "check", "--json", "--wheel", str(wheel)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     name = f"{distribution} {version}"
@@ -107,6 +124,11 @@ def look(distribution: str, version: str, wheel: Path) -> Outcome:
     failures += [
         f"{row['where']} unclear: {row['target']}; {row['reason']}" for row in rows if row["state"] == "unclear"
     ]
+    for row in rows:
+        if row["state"] == "resolves":
+            there[row["target"]] = name
+        elif row["state"] == "missing" and row["optional"] and row["target"] in there:
+            failures.append(f"{row['where']} {row['target']}: in {there[row['target']]}, gone here; {row['reason']}")
     if not rows:
         failures.append(f"no shipped list for {library}")
     elif (set(states) == {"skipped"}) != (version in TOO_OLD.get(distribution, ())):

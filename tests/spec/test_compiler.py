@@ -113,7 +113,9 @@ def test_new_names_of_a_refinement_are_tried_first() -> None:
 
 
 def test_an_entry_refines_one_target_only() -> None:
-    with pytest.raises(SpecError, match="names two earlier targets, `a.b.c` .0.yaml:1. and `a.b.d` .0.yaml:2."):
+    with pytest.raises(
+        SpecError, match=r"names two earlier targets, `a\.b\.c` \(0\.yaml:1\) and `a\.b\.d` \(0\.yaml:2\)"
+    ):
         compiled("- a.b.c\n- a.b.d\n", "- target: [a.b.c, a.b.d]\n")
 
 

@@ -18,7 +18,9 @@ def test_ranges_that_some_release_is_in(text: str) -> None:
     assert versions.fault(text) is None
 
 
-@pytest.mark.parametrize("text", ["verl>=0.9,<0.5", "verl==0.5,==0.6", "verl>0.5,<0.5", "verl==0.5.*,>=0.6", "verl>=1.0rc1,<1.0"])
+@pytest.mark.parametrize(
+    "text", ["verl>=0.9,<0.5", "verl==0.5,==0.6", "verl>0.5,<0.5", "verl==0.5.*,>=0.6", "verl>=1.0rc1,<1.0"]
+)
 def test_ranges_that_no_release_is_in(text: str) -> None:
     assert "excludes every release" in (versions.fault(text) or "")
 
