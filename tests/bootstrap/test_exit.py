@@ -59,10 +59,7 @@ def test_children_do_not_wait(place: Place) -> None:
 
 
 def test_a_shipper_that_died_is_said_at_once(place: Place) -> None:
-    code = SHIPPER_READY + (
-        "os.kill(pid, 9)\n"
-        "while os.path.exists(f'/proc/{pid}/exe'): time.sleep(0.02)\n"
-    )
+    code = SHIPPER_READY + ("os.kill(pid, 9)\nwhile os.path.exists(f'/proc/{pid}/exe'): time.sleep(0.02)\n")
     begin = time.monotonic()
     found = place.launch(["python", "-c", code + "sys.exit(5)"])
     assert found.returncode == 5
