@@ -1,0 +1,109 @@
+"""Texts come from the run's tokenizer; what cannot be decoded costs the text alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from autotrace.ship.decode import Decoder
+from autotrace.ship.index import Index
+from autotrace.ship.markup import prompt_messages, response_message
+from autotrace.ship.trajectory import Trajectory
+from tests.ship.spools import Process, attributes, new_run
+
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call>'
+FIRST = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"
+SAID = f"Let me see.\n{CALL}<|im_end|>"
+TOLD = "\n<|im_start|>user\n<tool_response>\n4\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+ANSWER = "It is 4.<|im_end|>"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer of bytes with ChatML's marks, saved as a model folder has it."""
+    folder = tmp_path_factory.mktemp("model")
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: number for number, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    from tokenizers import decoders
+
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    return folder
+
+
+def recorded(tmp_path: Path, model: Path, **bind: object) -> tuple[Path, bytes]:
+    """A run with one trajectory of two turns."""
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    first, said, told, answer = (tokenizer.encode(text).ids for text in (FIRST, SAID, TOLD, ANSWER))
+    run = new_run(tmp_path)
+    process = Process(run)
+    process.bind("tokenizer", **{"path": str(model), "trust_remote_code": False, **bind})
+    trace = os.urandom(16)
+    root = process.open(trace, "trajectory", attributes=attributes())
+    agent = process.open(trace, "agent", root)
+    llm = process.open(trace, "llm", agent, first)
+    process.close(trace, llm, said)
+    llm = process.open(trace, "llm", agent, first + said + told)
+    process.close(trace, llm, answer)
+    process.close(trace, agent)
+    process.close(trace, root)
+    process.exit()
+    return run, trace
+
+
+def test_turns_are_messages_and_special_tokens_are_kept(tmp_path: Path, model: Path) -> None:
+    run, trace = recorded(tmp_path, model)
+    loaded = Index.open(run).load(trace.hex())
+    first, second = loaded.llm_spans
+    assert (first.new_prompt_text, first.response_text) == (FIRST, SAID)
+    assert (second.new_prompt_text, second.response_text) == (TOLD, ANSWER)
+    assert second.prompt_text == FIRST + SAID + TOLD
+    assert [message["role"] for message in first.messages or []] == ["system", "user", "assistant"]
+    assert (first.messages or [])[-1]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 2}'}
+    assert second.messages == [{"role": "tool", "content": "4"}, {"role": "assistant", "content": "It is 4."}]
+    agent = loaded.spans[1]
+    assert (agent.prompt_text, agent.response_text) == (FIRST, SAID + TOLD + ANSWER)
+    assert loaded.tokenizer == str(model) and loaded.notes == []
+
+
+def test_a_copy_in_the_run_folder_is_preferred(tmp_path: Path, model: Path) -> None:
+    run, trace = recorded(tmp_path, model, path="/no/such/model", blob="abc")
+    (run / "blobs" / "abc").symlink_to(model)
+    assert Index.open(run).load(trace.hex()).llm_spans[0].response_text == SAID
+
+
+def test_without_its_tokenizer_a_trajectory_has_no_text_and_says_so(tmp_path: Path, model: Path) -> None:
+    run, trace = recorded(tmp_path, model, path=str(tmp_path / "gone"))
+    loaded = Index.open(run).load(trace.hex())
+    assert loaded.llm_spans[0].response_text is None and loaded.llm_spans[0].response_ids
+    assert any("tokenizer cannot be loaded" in note for note in loaded.notes)
+
+
+def test_impossible_token_ids_cost_the_text_alone(tmp_path: Path, model: Path) -> None:
+    run, trace = recorded(tmp_path, model)
+    loaded: Trajectory = Index.open(run).load(trace.hex(), texts=False)
+    loaded.spans[2].response_ids = [-5, 2**31 - 1]
+    decoder = Decoder(run)
+    decoder.bind({"path": str(model)})
+    decoder.add_texts(loaded)
+    assert len(loaded.spans) == 4
+
+
+def test_llama_markup_and_none_at_all() -> None:
+    llama = (
+        "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\n"
+    )
+    assert prompt_messages(llama) == [{"role": "user", "content": "Hi"}]
+    assert prompt_messages("Q: 2+2?\nA:") == [{"role": "user", "content": "Q: 2+2?\nA:"}]
+    assert prompt_messages(" ") == []
+    assert response_message("4") == {"role": "assistant", "content": "4"}
+    broken = "<tool_call>{not json}</tool_call>"
+    assert response_message(broken) == {"role": "assistant", "content": broken}

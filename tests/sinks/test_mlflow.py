@@ -1,0 +1,418 @@
+"""Trajectories in the real MLflow: in an SQLite store directly, and through a real tracking server."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from mlflow.entities import Trace
+from rollouts import info, trajectory
+
+from autotrace.ship.trajectory import Trajectory
+from autotrace.sinks.mlflow import check_uri, initialise, ui_command
+from autotrace.sinks.mlflow.sink import MlflowSink
+from autotrace.sinks.mlflow.tokens import token_ids
+from autotrace.sinks.protocol import Refused, Rejected, Unavailable
+from tests.mlflow_server import MlflowServer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    running = MlflowServer(tmp_path_factory.mktemp("server"))
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    uri = f"sqlite:///{tmp_path_factory.mktemp('store')}/mlflow.db"
+    initialise(uri)
+    return uri
+
+
+@pytest.fixture(params=["store", "server"])
+def uri(request: pytest.FixtureRequest) -> str:
+    """Both ways to write."""
+    place = request.getfixturevalue(request.param)
+    return place.url if isinstance(place, MlflowServer) else str(place)
+
+
+_numbers = itertools.count(100)
+
+
+@pytest.fixture
+def number() -> int:
+    """Sample index of the test's own trajectories: the stores are shared, and ids follow from it."""
+    return next(_numbers)
+
+
+@pytest.fixture
+def project(uri: str, number: int) -> str:
+    """An experiment of the test's own."""
+    mlflow.set_tracking_uri(uri)
+    return f"project {number}"
+
+
+@pytest.fixture
+def rollout(number: int) -> Callable[..., Trajectory]:
+    """Makes trajectories of the test's own."""
+    return functools.partial(trajectory, sample=number)
+
+
+def make(uri: str, project: str | None, folder: Path = Path("/tmp/run")) -> MlflowSink:
+    return MlflowSink(info(tracking_uri=uri, project=project, backends=["mlflow"]), folder)
+
+
+def traces(project: str, query: str | None = None, **more: Any) -> list[Trace]:
+    experiment = mlflow.get_experiment_by_name(project)
+    return mlflow.search_traces(
+        locations=[experiment.experiment_id], filter_string=query, return_type="list", max_results=500, **more
+    )
+
+
+def test_ids_times_parents_and_statuses_are_ours(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
+    sent = rollout()
+    tool = sent.spans[3]
+    tool.status, tool.error = "ERROR", ("ValueError", "no such tool", "Traceback ...\nValueError: no such tool")
+    sent.spans[4].status = "INTERRUPTED"
+    make(uri, project).deliver([sent])
+    (found,) = traces(project)
+    assert found.info.trace_id == f"tr-{sent.trace_id}"
+    spans = {span.span_id: span for span in found.data.spans}
+    assert set(spans) == {span.span_id for span in sent.spans}
+    for span in sent.spans:
+        got = spans[span.span_id]
+        assert (got.name, got.parent_id, got.start_time_ns, got.end_time_ns) == (
+            span.name, span.parent_id, span.start_ns, span.end_ns,
+        )  # fmt: skip
+    assert [spans[span.span_id].span_type for span in sent.spans] == [
+        "AGENT",
+        "AGENT",
+        "CHAT_MODEL",
+        "TOOL",
+        "CHAT_MODEL",
+    ]
+    failed = spans[tool.span_id]
+    assert failed.status.status_code.value == "ERROR"
+    assert failed.events[0].attributes["exception.type"] == "ValueError"
+    assert "died" in spans[sent.spans[4].span_id].status.description
+    assert found.info.state.value == "OK"
+    assert found.info.execution_duration == 9000
+
+
+def test_a_step_is_found_by_its_tag(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
+    sink = make(uri, project)
+    trainer = Trajectory(rollout(step=99).trace_id, "run", [copy.deepcopy(rollout().spans[0])], {"step": 3})
+    trainer.spans[0].role = "trainer"
+    sink.deliver([*(rollout(step=step, rollout=n) for step in (3, 4) for n in range(4)), trainer])
+    found = traces(project, "tags.step = '3'")
+    assert sorted(trace.info.tags["rollout_n"] for trace in found) == ["0", "1", "2", "3"]
+    tags = found[0].info.tags
+    assert (tags["validate"], tags["sample_index"]) == ("False", str(rollout().attributes["sample_index"]))
+    assert len(traces(project, "tags.trainer_step = '3'")) == 1
+    sessions = {trace.info.trace_metadata["mlflow.trace.session"] for trace in found}
+    assert sessions == {rollout().attributes["uid"]}
+
+
+def test_an_llm_turn_is_a_chat_with_usage_and_its_exact_tokens(
+    uri: str, project: str, rollout: Callable[..., Trajectory]
+) -> None:
+    sent = rollout()
+    make(uri, project).deliver([sent])
+    (found,) = traces(project)
+    spans = {span.span_id: span for span in found.data.spans}
+    first, second = sent.llm_spans
+    shown = spans[first.span_id]
+    assert shown.inputs["messages"] == [{"role": "user", "content": "What is 6 times 7?"}]
+    assert shown.inputs["sampling_params"]["max_tokens"] == 512
+    message = shown.outputs["choices"][0]["message"]
+    assert message["tool_calls"][0]["function"]["name"] == "multiply"
+    assert shown.attributes["mlflow.chat.tokenUsage"] == {"input_tokens": 40, "output_tokens": 60, "total_tokens": 100}
+    read = [len(span.prompt_ids or ()) for span in (first, second)]
+    written = [len(span.response_ids or ()) for span in (first, second)]
+    assert found.info.token_usage["input_tokens"] == sum(read)
+    assert found.info.token_usage["total_tokens"] == sum(read) + sum(written)
+    tokens = token_ids({id: span.attributes for id, span in spans.items()})
+    assert tokens == {span.span_id: (span.prompt_ids, span.response_ids) for span in (first, second)}
+    assert "6 times 7" in found.info.request_preview and "It is 42" in found.info.response_preview
+
+
+def test_sent_again_nothing_is_doubled(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
+    sink = make(uri, project)
+    sink.deliver([rollout(reward=0.5)])
+    before = traces(project)[0]
+    sink.deliver([rollout(reward=0.5)])
+    make(uri, project).deliver([rollout(reward=0.5)])
+    (found,) = traces(project)
+    said = [(one.name, one.feedback.value) for one in found.info.assessments]
+    assert ("reward", 0.5) in said and len(said) == len(dict(said)) == len(before.info.assessments)
+    assert found.info.token_usage == before.info.token_usage
+    assert len(found.data.spans) == len(before.data.spans)
+
+
+def test_numbers_said_about_a_trajectory_are_feedback_to_search_by(
+    uri: str, project: str, rollout: Callable[..., Trajectory]
+) -> None:
+    sink = make(uri, project)
+    sent = rollout()
+    sink.deliver([sent, rollout(rollout=1)])
+    sent.facts = {
+        "reward": 0.75,
+        "reward_extra_info": {"acc": True, "format": 0.1, "note": "text"},
+        "advantage": float("nan"),
+        "dropped": "stale",
+    }
+    sink.deliver([sent])
+    (found,) = traces(project, "feedback.reward > 0.5 AND tags.step = '3'")
+    said = {one.name: one.feedback.value for one in found.info.assessments}
+    assert said == {"reward": 0.75, "acc": True, "format": 0.1, "advantage": "nan"}
+    assert found.info.tags["dropped"] == "stale"
+    assert found.data.spans[0].outputs["reward"] == 0.75
+
+
+def test_the_training_run_holds_its_trajectories_also_when_known_late(
+    uri: str, project: str, rollout: Callable[..., Trajectory]
+) -> None:
+    experiment = mlflow.set_experiment(project)
+    with mlflow.start_run(run_name="exp") as run:
+        pass
+    sink = make(uri, None)
+    sink.bind("config", {"project_name": project})
+    sink.deliver([rollout(rollout=0)])
+    sink.bind("mlflow", {"run_id": run.info.run_id, "experiment_id": experiment.experiment_id, "tracking_uri": uri})
+    trainer = Trajectory(
+        rollout(step=99).trace_id, "run", [copy.deepcopy(rollout().spans[0])], {"project_name": project}
+    )
+    trainer.spans[0].role = "trainer"
+    sink.deliver([rollout(rollout=0), rollout(rollout=1), trainer])
+    found = mlflow.search_traces(
+        locations=[experiment.experiment_id], run_id=run.info.run_id, return_type="list", include_spans=False
+    )
+    assert sorted(trace.info.tags["rollout_n"] for trace in found) == ["0", "1"]
+    assert found[0].info.trace_metadata["mlflow.sourceRun"] == run.info.run_id
+
+
+def test_a_run_in_another_store_is_not_linked(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
+    sink = make(uri, project)
+    sink.bind("mlflow", {"run_id": "f" * 32, "experiment_id": "1", "tracking_uri": "http://elsewhere:5000"})
+    sink.deliver([rollout()])
+    assert "mlflow.sourceRun" not in traces(project)[0].info.trace_metadata
+
+
+def test_what_mlflow_cannot_take_costs_itself_only(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
+    sink = make(uri, project)
+    other = make(uri, f"{project} other")
+    foreign = rollout(rollout=2)
+    bad = rollout(rollout=3)
+    bad.spans[2].span_id = "no hex"
+    odd = rollout(rollout=4)
+    odd.attributes["uid"] = "u" * 400
+    odd.spans[2].inputs = {"lone": "\ud800", "nan": float("inf"), "big": 1 << 80, "deep": [[[["x"]]]], "nul": "\0"}
+    other.deliver([foreign])
+    with pytest.raises(Rejected) as refused:
+        sink.deliver([rollout(rollout=0), foreign, rollout(rollout=1), bad, odd])
+    assert bad.trace_id in refused.value.reasons
+    kept = {trace.info.tags["rollout_n"] for trace in traces(project)}
+    assert {"0", "1", "4"} <= kept and "3" not in kept
+    assert set(refused.value.reasons) <= {bad.trace_id, foreign.trace_id}
+
+
+def test_more_than_a_hundred_are_all_linked(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
+    experiment = mlflow.set_experiment(project)
+    with mlflow.start_run() as run:
+        pass
+    sink = make(uri, None)
+    sink.bind("mlflow", {"run_id": run.info.run_id, "experiment_id": experiment.experiment_id, "tracking_uri": uri})
+    sink.deliver([rollout(step=n, rollout=n) for n in range(120)])
+    found = mlflow.search_traces(
+        locations=[experiment.experiment_id], run_id=run.info.run_id, return_type="list", include_spans=False,
+        max_results=500,
+    )  # fmt: skip
+    assert len(found) == 120
+
+
+def test_a_server_has_pages_and_a_store_has_a_command(
+    uri: str, project: str, rollout: Callable[..., Trajectory]
+) -> None:
+    memory: dict[str, str] = {}
+    sink = MlflowSink(info(tracking_uri=uri, project=project), Path("/tmp/run"), memory)
+    sink.deliver([rollout()])
+    page = sink.page(rollout())
+    assert memory["place"] == uri
+    if uri.startswith("http"):
+        assert page and page.startswith(f"{uri}/#/experiments/") and rollout().trace_id in page
+        assert "open_with" not in memory
+    else:
+        assert page is None and memory["open_with"] == ui_command(uri)
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uri", ["file:///tmp/mlruns", "./mlruns", "mlruns", "/tmp/mlruns"])
+def test_a_directory_store_is_refused_with_the_remedy(uri: str) -> None:
+    with pytest.raises(ValueError, match="sqlite:////absolute"):
+        check_uri(uri)
+    with pytest.raises(Refused, match="directory store"):
+        make(uri, "p").deliver([trajectory()])
+
+
+@pytest.mark.parametrize("uri", ["databricks", "uc:main", "http://", "sqlite://", "sqlite:////no/such/folder/x.db"])
+def test_other_places_that_cannot_work_are_refused(uri: str) -> None:
+    with pytest.raises(ValueError):
+        check_uri(uri)
+
+
+@pytest.mark.parametrize("uri", ["http://host:5000", "https://u:p@host/mlflow", "postgresql+psycopg2://u@h/db"])
+def test_places_that_may_work_are_accepted(uri: str) -> None:
+    check_uri(uri)
+
+
+def test_checking_a_uri_imports_no_mlflow() -> None:
+    code = (
+        "import sys; from autotrace.sinks.mlflow import check_uri as f; f('http://h'); print('mlflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_eight_processes_make_one_fresh_store_at_once(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/fresh.db"
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path\n"
+        "from rollouts import trajectory, info\n"
+        "from autotrace.sinks.mlflow.sink import MlflowSink; import mlflow.store.tracking.sqlalchemy_store\n"
+        "def work(sample):\n"
+        "    sink = MlflowSink(info(tracking_uri=sys.argv[1], project='p'), Path('.'))\n"
+        "    sink.deliver([trajectory(sample=sample, rollout=n) for n in range(3)])\n"
+        "children = []\n"
+        "for sample in range(8):\n"
+        "    pid = os.fork()\n"
+        "    if not pid:\n"
+        "        code = 1\n"
+        "        try: work(sample); code = 0\n"
+        "        finally: os._exit(code)\n"
+        "    children.append(pid)\n"
+        "print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, uri, str(Path(__file__).parent)], capture_output=True, text=True, timeout=240
+    )
+    assert done.stdout == f"{[0] * 8}\n", done.stderr[-2000:]
+    mlflow.set_tracking_uri(uri)
+    assert len(traces("p")) == 24
+    with sqlite3.connect(tmp_path / "fresh.db") as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_store_of_another_release_is_not_migrated(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        db.execute("INSERT INTO alembic_version VALUES ('0a8213491aaa')")
+        db.execute("CREATE TABLE experiments (experiment_id INTEGER)")
+    before = path.read_bytes()
+    with pytest.raises(Refused, match="mlflow db upgrade"):
+        make(f"sqlite:///{path}", "p").deliver([trajectory()])
+    assert path.read_bytes() == before
+
+
+def test_without_a_uri_a_file_beside_the_runs_is_used(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "run-1"
+    folder.mkdir(parents=True)
+    memory: dict[str, str] = {}
+    sink = MlflowSink(info(), folder, memory)
+    sink.deliver([trajectory()])
+    assert memory["place"] == f"sqlite:///{tmp_path}/runs/mlflow.db"
+    mlflow.set_tracking_uri(memory["place"])
+    assert len(traces(trajectory().attributes["project_name"])) == 1
+
+
+def test_the_store_of_verls_own_logger_is_waited_for(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/verl.db"
+    memory: dict[str, str] = {}
+    sink = MlflowSink(info(), tmp_path / "run", memory)
+    sink.bind("config", {"logger": ["console", "mlflow"], "project_name": "p"})
+    with pytest.raises(Unavailable, match="waiting"):
+        sink.deliver([trajectory()])
+    sink.bind("mlflow", {"tracking_uri": uri})
+    sink.deliver([trajectory()])
+    assert memory["place"] == uri
+    again = MlflowSink(info(), tmp_path / "run", memory)
+    again.deliver([trajectory(rollout=1)])
+    mlflow.set_tracking_uri(uri)
+    assert len(traces(trajectory().attributes["project_name"])) == 2
+
+
+# -- a server in trouble -----------------------------------------------------------------------------------------------
+
+
+class Sulky(BaseHTTPRequestHandler):
+    """Answers every request with what ``answer`` says."""
+
+    answer: tuple[int, dict[str, str], str] = (200, {}, "{}")
+
+    def _reply(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        code, headers, body = self.answer
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    do_GET = do_POST = _reply
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def sulky(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, type[Sulky]]]:
+    handler = type("Handler", (Sulky,), {})
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "canary-token")
+    yield f"http://user:canary-password@127.0.0.1:{server.server_port}", handler
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        ((401, {}, "no"), Refused, "MLFLOW_TRACKING_USERNAME"),
+        ((403, {}, "Invalid Host header"), Refused, "--allowed-hosts"),
+        ((429, {"retry-after": "7"}, ""), Unavailable, "asks to wait"),
+        ((503, {}, ""), Unavailable, "asks to wait"),
+        ((500, {}, json.dumps({"message": "boom"})), Unavailable, "boom"),
+        ((200, {}, "<html>"), Refused, "no MLflow server"),
+    ],
+)
+def test_trouble_is_told_apart(
+    sulky: tuple[str, type[Sulky]], answer: tuple[int, dict[str, str], str], kind: type[Exception], words: str
+) -> None:
+    uri, handler = sulky
+    handler.answer = answer
+    with pytest.raises(kind, match=words) as raised:
+        make(uri, "p").deliver([trajectory()])
+    assert "canary" not in str(raised.value)
+    if isinstance(raised.value, Unavailable) and answer[0] == 429:
+        assert raised.value.retry_after == 7.0
+
+
+def test_nobody_there_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        make("http://127.0.0.1:9", "p").deliver([trajectory()])
