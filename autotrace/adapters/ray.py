@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from autotrace.bootstrap import elsewhere
 from autotrace.record import context, faults
 
 KEYWORD = "_ray_trace_ctx"
@@ -92,7 +93,9 @@ def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwarg
             given = job_config.runtime_env or None
         if not given and _starts_a_cluster(args, kwargs):
             return kwargs  # its workers inherit this environment; a runtime_env would make each of them start twice
-        return {**kwargs, "runtime_env": with_variables(given, os.environ)}
+        # Ray's own daemons were there before us: on other nodes nothing of this run is known but what is said here.
+        environ = {**os.environ, **elsewhere.invite(os.environ)}
+        return {**kwargs, "runtime_env": with_variables(given, environ)}
     except Exception as error:
         faults.failed("ray:init", error)
         return kwargs

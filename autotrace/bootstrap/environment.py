@@ -57,3 +57,12 @@ MODULES = "AUTOTRACE_MODULES"
 
 MAIN_PID = "AUTOTRACE_MAIN_PID"
 """``pid:host`` of the run's first process, the one that waits for delivery at exit."""
+
+PLAN_DATA = "AUTOTRACE_PLAN_DATA"
+"""The plan itself (zlib, base64), for processes on nodes where ``AUTOTRACE_PLAN`` is no file."""
+
+COLLECTOR = "AUTOTRACE_COLLECTOR"
+"""``http://HOST:PORT`` of the collector, for nodes that do not share the run folder."""
+
+TOKEN = "AUTOTRACE_TOKEN"
+"""What a relay shows to the collector; made for one run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import importlib
 import os
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from autotrace.bootstrap import environment
+from autotrace.bootstrap import elsewhere, environment
 from autotrace.patch.bind import Binder
 from autotrace.patch.finder import Finder
 from autotrace.patch.index import Index
@@ -90,11 +91,11 @@ def start(plan: Plan | None = None, run_folder: str | None = None, run_id: str |
         return engine
     try:
         if plan is None:
-            with open(os.environ[environment.PLAN], encoding="utf-8") as file:
-                plan = Plan.loads(file.read())
-        folder = run_folder or os.environ[environment.RUN_FOLDER]
+            plan = Plan.loads(elsewhere.plan_text(os.environ))
+        folder = run_folder or elsewhere.run_folder(os.environ)
         load(plan)
         flusher.calls_of = _calls
+        flusher.on_open = functools.partial(elsewhere.start_relay, folder)
         flusher.configure(folder, run_id or os.environ.get(environment.RUN_ID, ""), plan.settings, plan.digest)
         os.register_at_fork(after_in_child=_after_fork_in_child)
         engine = Engine(plan, _main_module())

@@ -43,6 +43,8 @@ _append = _queue.append
 _thread: threading.Thread | None = None
 _flusher: Flusher | None = None
 _starting = threading.Lock()
+on_open: Callable[[], None] | None = None
+"""Called in the flusher's thread once this process has its first segment; set by ``patch``."""
 calls_of: Callable[[], dict[str, int]] = dict
 """Calls per target key so far; set by ``patch``."""
 
@@ -148,6 +150,7 @@ class Flusher:
         self._last: tuple[Any, ...] = ()
         self._events = 0
         self._bytes = 0
+        self._announced = False
 
     def child(self) -> Flusher:
         """A flusher for the forked child: own segment, nothing inherited."""
@@ -218,7 +221,7 @@ class Flusher:
             log = self._log(span)
             if log is None:
                 withheld = TokenLog(self.epoch)
-                tokens, _ = withheld.prompt(prompt, withheld=True)
+                tokens, span.prompt = withheld.prompt(prompt, withheld=True)
             else:
                 tokens, span.prompt = log.prompt(prompt, self.settings.content == "none")
         cleaned = {key: self._clean(key, value) for key, value in inputs.items()} if inputs else None
@@ -326,6 +329,12 @@ class Flusher:
         if not self._writer.opened:
             self._names.clear()
             self._writer.open()
+            if on_open is not None and not self._announced:
+                self._announced = True
+                try:
+                    on_open()
+                except Exception as error:
+                    faults.failed("on_open", error)
 
     def _add(self, record: Record) -> None:
         try:

@@ -15,6 +15,7 @@ from autotrace.ship.delivery import Courier, Parcel
 from autotrace.ship.indexer import Indexer
 from autotrace.ship.lock import ShipperLock
 from autotrace.ship.mainprocess import MainProcess
+from autotrace.ship.receiver import Receiver
 from autotrace.ship.report import status_of
 from autotrace.ship.state import Memory, State
 from autotrace.ship.status import Status
@@ -30,6 +31,8 @@ IDLE = 1.0
 """Seconds without a new record after which a living process under ``drain`` is no longer waited for."""
 LAST_TRIES = 600.0
 """Seconds after the end of the run (beyond its drain timeout) for which an unreachable backend is tried again."""
+RELAY_GRACE = 3.0
+"""Seconds after the end of the run, or after a relay's last word, in which other nodes may still send."""
 ONCE_FAILURES = 4
 """In the foreground: failed tries in a row after which a backend is given up."""
 
@@ -50,6 +53,8 @@ class Shipper:
             Courier(make(name, self.info, self.run_folder, Memory(self._state, f"backend:{name}:")))
             for name in self.info.backends
         ]
+        self._receiver: Receiver | None = None
+        """Takes what other nodes record, once there are any."""
         self._bound = 0
         self._main = MainProcess(self.info.main_pid, self.info.host)
         self._written = 0.0
@@ -66,13 +71,30 @@ class Shipper:
         """Read, decide, deliver; ``(state, something happened)`` with the state as in ``Status``."""
         gone_for = self._main.gone_for()
         draining = self.once or gone_for > 0 or (self.run_folder / layout.DRAIN).exists()
+        self._listen()
         read = self._indexer.round()
         self._tell_sinks()
         living = self._indexer.processes.living()
         over = gone_for > 0 and (not living or gone_for > self.info.drain_timeout) and not read
+        over = over and not self._expects_relays(gone_for)
         settled = self._indexer.settle(over)
         moved = self._deliver()
         return self._verdict(draining, bool(living), over), bool(read or settled or moved)
+
+    def _listen(self) -> None:
+        if self._receiver is None and not self.once and (self.run_folder / layout.LISTEN).exists():
+            try:
+                self._receiver = Receiver(self.run_folder)
+                self._receiver.publish(self.run_folder)
+            except OSError as error:
+                _log.error("cannot listen for other nodes: %s", error)
+        if self._receiver is not None:
+            self._receiver.forget_the_silent()
+
+    def _expects_relays(self, gone_for: float) -> bool:
+        """The run has ended, but what other nodes wrote last may still be under way."""
+        receiver = self._receiver
+        return receiver is not None and min(gone_for, time.monotonic() - receiver.last_heard) < RELAY_GRACE
 
     def _tell_sinks(self) -> None:
         for name, value in self._indexer.binds[self._bound :]:
@@ -143,6 +165,7 @@ class Shipper:
             gone_for = self._main.gone_for()
             if gone_for > 0:
                 alone = not self._indexer.processes.living() or gone_for > self.info.drain_timeout
+                alone = alone and not self._expects_relays(gone_for)
                 given_up = gone_for > self.info.drain_timeout + LAST_TRIES
                 if alone and (state == "done" or given_up):
                     self.write(state if state == "done" else "blocked")
@@ -205,6 +228,8 @@ class Shipper:
                 with self._state:
                     self._state.acknowledged(courier.sink.name, receipt.delivered)
                     self._state.refused(courier.sink.name, receipt.rejected)
+        if self._receiver is not None:
+            self._receiver.close()
         self._main.close()
         self._state.close()
 

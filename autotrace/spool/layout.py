@@ -13,6 +13,8 @@
             shipper.lock            held by the shipper of this node while it runs
             shipper.log             what the shipper logged
             status.json             the shipper's last word: delivered, lag, errors, done
+            listen                  exists once processes on other nodes will record
+            collector.json          where their relays send to, and the token they show (0600)
             drain                   exists once the run's first process asks for delivery of everything
 """
 
@@ -29,6 +31,8 @@ SHIPPER_LOCK = "shipper.lock"
 SHIPPER_LOG = "shipper.log"
 STATUS_JSON = "status.json"
 DRAIN = "drain"
+LISTEN = "listen"
+COLLECTOR_JSON = "collector.json"
 SEGMENT_SUFFIX = ".seg"
 DEFAULT_RUN_DIR = "autotrace-runs"
 DEFAULT_MLFLOW_DB = "mlflow.db"

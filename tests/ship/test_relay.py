@@ -1,0 +1,95 @@
+"""Segments of other nodes arrive whole, once, and their writers live and die here as they do there."""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from autotrace.bootstrap import elsewhere
+from autotrace.ship.receiver import Receiver
+from autotrace.ship.relay import Collector, Relay
+from autotrace.spool import layout
+from autotrace.spool.reader import writer_alive
+
+NAME = "node2-123-0a1b2c3d-0.seg"
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[Receiver]:
+    (tmp_path / "collector" / layout.SPOOL).mkdir(parents=True)
+    made = Receiver(tmp_path / "collector", "127.0.0.1")
+    made.url = made.url.replace(urlsplit(made.url).hostname or "", "127.0.0.1")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    (tmp_path / "node2" / layout.SPOOL).mkdir(parents=True)
+    return tmp_path / "node2"
+
+
+def test_what_is_written_arrives_and_the_writer_lives_until_it_dies(receiver: Receiver, node: Path) -> None:
+    here = Path(receiver._folder) / NAME
+    writer = os.open(node / layout.SPOOL / NAME, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    fcntl.flock(writer, fcntl.LOCK_EX)
+    relay = Relay(node, Collector(receiver.url, receiver.token))
+    wrote = b""
+    for _ in range(20):
+        data = random.randbytes(random.randrange(1, 50_000))
+        os.write(writer, data)
+        wrote += data
+        assert relay.round()
+        assert here.read_bytes() == wrote and writer_alive(here.parent.parent, NAME)
+    os.write(writer, b"last")
+    os.close(writer)
+    relay.round()
+    assert here.read_bytes() == wrote + b"last" and not writer_alive(here.parent.parent, NAME)
+    assert here.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_relay_that_begins_anew_continues_and_sends_nothing_twice(receiver: Receiver, node: Path) -> None:
+    path = node / layout.SPOOL / NAME
+    path.write_bytes(b"a" * 10_000)
+    Relay(node, Collector(receiver.url, receiver.token)).round()
+    path.write_bytes(b"a" * 10_000 + b"b" * 5_000)
+    Relay(node, Collector(receiver.url, receiver.token)).round()
+    assert (Path(receiver._folder) / NAME).read_bytes() == path.read_bytes()
+
+
+def test_a_stranger_and_a_path_in_a_name_are_turned_away(receiver: Receiver, node: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConnectionError, match="401"):
+        Collector(receiver.url, "guess").append(NAME, 0, True, b"x")
+    parts = urlsplit(receiver.url)
+    for name in ("../../evil.seg", "%2e%2e%2fevil-1-0a1b2c3d-0.seg", "evil", "a-1-0a1b2c3d-0.seg/../x"):
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
+        connection.request(
+            "PUT", f"/segments/{name}?offset=0&alive=1", b"x", {"Authorization": f"Bearer {receiver.token}"}
+        )
+        assert connection.getresponse().status == 400
+        connection.close()
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == []
+
+
+def test_a_writer_whose_node_fell_silent_counts_as_dead(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    Collector(receiver.url, receiver.token).append(NAME, 0, True, b"x")
+    folder = Path(receiver._folder).parent
+    assert writer_alive(folder, NAME)
+    monkeypatch.setattr("autotrace.ship.receiver.SILENCE", 0.0)
+    receiver.forget_the_silent()
+    assert not writer_alive(folder, NAME)
+
+
+def test_the_plan_travels_in_a_variable(tmp_path: Path) -> None:
+    text = '{"targets": ' + "[1, 2, 3], " * 500 + "}"
+    packed = elsewhere.packed_plan(text)
+    assert len(packed) < 400 and packed.isascii() and "\n" not in packed
+    environ = {"AUTOTRACE_PLAN": str(tmp_path / "nowhere.json"), "AUTOTRACE_PLAN_DATA": packed}
+    assert elsewhere.plan_text(environ) == text
