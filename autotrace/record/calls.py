@@ -33,6 +33,9 @@ epoch = 0
 CLOSED = -1
 """Epoch of a span that is closed: a second close does nothing."""
 
+ABORTED = frozenset({"abort", "aborted"})
+"""Values of the attribute ``finish_reason`` that mean: somebody else ended the request (the engines say ``abort``)."""
+
 _LATER = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
 _ERROR_LIMITS = Limits(2, 16)
 _monotonic_ns = time.monotonic_ns
@@ -73,13 +76,18 @@ def _open(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             return None
     probe.calls += 1
     if probe.counted:
+        if probe.calls == 1:
+            flusher.wake()
         return None
+    follower = probe.follower
     try:
+        if follower is not None and not follower.admits(args, kwargs):
+            return None
         binder = probe.binders.get(id(getattr(function, "__code__", function)))
         if binder is None:
             binder = probe.binder(function)
         attributes = prompt = known = None
-        if probe.knows:
+        if probe.knows or follower is not None:
             known = binder.bind(args, kwargs)
             if binder.method and args:
                 known["self"] = args[0]
@@ -101,7 +109,13 @@ def _open(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             groups = sampling.choose(probe.batch, known, probe.sampling)
             if groups is not None:
                 span.chosen = sampling.chosen.set(groups)
-        _put((flusher.OPEN, span, probe.inputs(binder, args, kwargs), attributes, prompt, _monotonic_ns()))
+        inputs = probe.inputs(binder, args, kwargs)
+        if probe.members and known is not None:
+            inputs.update(probe.picked(known))
+        span.opened_at = _monotonic_ns()
+        _put((flusher.OPEN, span, inputs, attributes, prompt, span.opened_at))
+        if follower is not None and known is not None:
+            follower.opened(span, known, kwargs)
         return span
     except Exception as error:
         probe.trouble("begin", error)
@@ -117,10 +131,21 @@ def end(span: Span, result: Any) -> Any:
     """Close ``span`` with its result, which is returned. A result that is itself still to run (a coroutine or generator
     that a plain function returned) comes back driven by a wrapper of its own kind, and the span ends with it."""
     _leave(span)
+    probe = span.probe
+    if probe is not None and probe.follower is not None and _held(probe, span, result):
+        return result
     if type(result) in _LATER:
         return _later(span, result)
     close(span, result)
     return result
+
+
+def _held(probe: Probe, span: Span, result: Any) -> bool:
+    try:
+        return probe.follower is not None and probe.follower.holds(span, result)
+    except Exception as error:
+        probe.trouble("hold", error)
+        return False
 
 
 def close(span: Span, result: Any) -> None:
@@ -150,11 +175,27 @@ def close(span: Span, result: Any) -> None:
             if probe.facts:
                 for name, value in (probe.read(probe.facts, known) or {}).items():
                     _put((flusher.FACT, span.trace.id, None, name, value, at))
-        _put((flusher.CLOSE, span, "OK", probe.output(result), attributes, None, response, logprobs, mask, at, skip))
+        status = "OK"
+        if attributes is not None and attributes.get("finish_reason") in ABORTED:
+            status, attributes["outcome"] = "CANCELLED", "aborted"
+        _put((flusher.CLOSE, span, status, probe.output(result), attributes, None, response, logprobs, mask, at, skip))
     except Exception as error:
         probe.trouble("end", error)
         _put((flusher.CLOSE, span, "OK", None, None, None, None, None, None, at, 0))
     span.known = None
+
+
+def aborted(span: Span) -> None:
+    """Record that somebody else ended the request before it gave a result."""
+    _cancel(span, "aborted")
+
+
+def _cancel(span: Span, outcome: str) -> None:
+    if span.probe is None or span.epoch != epoch:
+        return
+    span.epoch = CLOSED
+    left = {"outcome": outcome}
+    _put((flusher.CLOSE, span, "CANCELLED", None, left, None, None, None, None, _monotonic_ns(), 0))
 
 
 def fail(span: Span, error: BaseException) -> None:
@@ -166,7 +207,9 @@ def fail(span: Span, error: BaseException) -> None:
     span.epoch = CLOSED
     at = _monotonic_ns()
     try:
-        _put((flusher.CLOSE, span, _status(error), None, None, _described(error), None, None, None, at, 0))
+        status = _status(error)
+        left = {"outcome": "cancelled"} if status == "CANCELLED" else None
+        _put((flusher.CLOSE, span, status, None, left, _described(error), None, None, None, at, 0))
         if probe.facts:
             known = dict(span.known or {})
             for name, value in (probe.read(probe.facts, known) or {}).items():
@@ -326,10 +369,7 @@ def ended(span: Span, error: BaseException) -> None:
     """A generator was left by ``error``: closing it early is the caller's right, not an error."""
     _leave(span)
     if isinstance(error, GeneratorExit):
-        if span.epoch != epoch:
-            return
-        span.epoch = CLOSED
-        _put((flusher.CLOSE, span, "CANCELLED", None, None, None, None, None, None, _monotonic_ns(), 0))
+        _cancel(span, "dropped")
     else:
         fail(span, error)
 

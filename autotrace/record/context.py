@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autotrace.record.probe import Probe
+    from autotrace.record.timeline import Timeline
     from autotrace.record.tokens import TokenLog
 
 _CARRIER = struct.Struct("<BB16sQ")
@@ -46,10 +47,13 @@ class Span:
     token: Token[Span | None] | None = None
     chosen: Token[frozenset[str] | None] | None = None
     """This call chose samples of its batch (``sampling.chosen``)."""
+    opened_at = 0
     items = 0
     first_item_at = 0
     prompt: Any = None
     """The flusher's note on this span's prompt (sequence number and hash)."""
+    timeline: Timeline | None = None
+    """What the adapter of an engine learns about this request while it runs."""
 
     def __init__(self, id: int, trace: Trace, parent: int, probe: Probe | None, function: Any, epoch: int) -> None:
         self.id = id

@@ -34,7 +34,8 @@ SLICE = 0.0003
 PAUSE = 0.00005
 BATCH = 1 << 20
 """Bytes after which a batch is written although there is more."""
-COUNTERS_EVERY = 5.0
+COUNTERS_EVERY = 1.0
+"""Seconds between two records of counters: what a SIGKILL can lose of them."""
 MAX_EVENTS = 2_000_000
 """Beyond this not even the events of open trajectories are kept: the disk must have been stuck for minutes."""
 
@@ -61,6 +62,12 @@ def put(event: tuple[Any, ...]) -> None:
 def report(key: str, name: str, state: str, reason: str) -> None:
     """Queue what happened to a target; unlike ``put`` this starts no thread: it leaves with the first record, or at exit."""
     _append((REPORT, key, name, state, reason))
+
+
+def wake() -> None:
+    """Something was counted for the first time: start the thread, so that counters are written without any span."""
+    if _flusher is not None and _thread is None:
+        _start()
 
 
 def full() -> bool:
@@ -220,8 +227,7 @@ class Flusher:
         if prompt is not None:
             log = self._log(span)
             if log is None:
-                withheld = TokenLog(self.epoch)
-                tokens, span.prompt = withheld.prompt(prompt, withheld=True)
+                tokens, span.prompt = TokenLog(self.epoch).prompt(prompt, withheld=True)
             else:
                 tokens, span.prompt = log.prompt(prompt, self.settings.content == "none")
         cleaned = {key: self._clean(key, value) for key, value in inputs.items()} if inputs else None
@@ -252,6 +258,8 @@ class Flusher:
         skip: int,
     ) -> None:
         tokens: Tokens | None = None
+        if span.timeline is not None:
+            attributes, response, skip = self._request(span, attributes, response, skip)
         if response is not None:
             log = self._log(span)
             withheld = self.settings.content == "none" or log is None
@@ -279,6 +287,22 @@ class Flusher:
                 skip,
             )
         )
+
+    def _request(
+        self, span: Any, attributes: Any, response: list[int] | None, skip: int
+    ) -> tuple[dict[str, Any], list[int] | None, int]:
+        """What an engine's adapter learnt about the request: its timings and, over all chunks, its tokens."""
+        timeline, span.timeline = span.timeline, None
+        try:
+            attributes = {**timeline.read(span.opened_at), **(attributes or {})}
+            generated = timeline.response() if timeline.response is not None else None
+            if generated is not None:
+                response, skip = list(generated), 0
+            if response is not None and span.prompt is None and timeline.prompt:
+                response, skip = [*timeline.prompt, *response], len(timeline.prompt)
+        except Exception as error:
+            faults.failed("timeline", error)
+        return attributes, response, skip
 
     def _log(self, span: Any) -> TokenLog | None:
         """The token log of the span's trace; None when another process records the tokens of this call."""

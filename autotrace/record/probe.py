@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autotrace.record import faults, fields
 from autotrace.record.binder import Binder
@@ -11,8 +11,29 @@ from autotrace.record.fields import ABSENT
 from autotrace.record.snapshot import ATOMS, Limits, snapshot
 from autotrace.spec.plan import Settings, Target
 
+if TYPE_CHECKING:
+    from autotrace.record.context import Span
+
 MAX_FAULTS = 10
 """Internal failures after which a target is switched off."""
+
+
+class Follower:
+    """What the adapter of a library does beside recording the calls of a target (``Probe.follower``).
+
+    Runs on the caller's thread, inside the guard that counts failures and gives up on the target after too many.
+    """
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether this call is recorded at all."""
+        return True
+
+    def opened(self, span: Span, known: Mapping[str, Any], kwargs: dict[str, Any]) -> None:
+        """The call is about to be made. ``known``: its arguments by name and ``self``; ``kwargs`` may be added to."""
+
+    def holds(self, span: Span, result: Any) -> bool:
+        """The call returned. True: what it began goes on, and the adapter will close the span."""
+        return False
 
 
 class Probe:
@@ -30,8 +51,9 @@ class Probe:
         "facts",
         "faults",
         "final",
-        "is_final",
+        "follower",
         "include",
+        "is_final",
         "keeps",
         "key",
         "label",
@@ -41,6 +63,7 @@ class Probe:
         "limits",
         "logprobs",
         "mask",
+        "members",
         "off",
         "on_fault",
         "prompt",
@@ -69,6 +92,9 @@ class Probe:
         taken = "result" not in target.exclude and (target.include is None or "result" in target.include)
         self.result = self.content and taken
         self.include = None if target.include is None else frozenset(target.include)
+        self.members = self._members(target)
+        """Members of arguments that are captured, under their own names: ``request.messages``."""
+        self.follower: Follower | None = None
         self.exclude = frozenset(target.exclude) | {"self", "cls"}
         tokens = fields.compiled(target.tokens)
         table = dict(tokens)
@@ -93,10 +119,14 @@ class Probe:
         """Some path needs the arguments when the call ends."""
         self.batch = dict(fields.compiled(target.batch))
         self.sampling = settings.sampling
-        self.knows = bool(self.keeps or self.attributes or self.prompt or self.batch)
+        self.knows = bool(self.keeps or self.attributes or self.prompt or self.batch or self.members)
         """Some path needs the arguments at all."""
         self.reads_result = bool(self.response or self.logprobs or self.mask or self.late or self.facts)
         self.binders: dict[int, Binder] = {}
+
+    def _members(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
+        names = [name for name in target.include or () if "." in name and not name.startswith("result.")]
+        return tuple((name.rpartition(".")[2], fields.Path(name)) for name in names) if self.content else ()
 
     def _dropped(self, target: Target) -> tuple[str, ...]:
         """Fields of the result that are not captured: token lists travel by themselves, the rest was excluded."""
@@ -136,6 +166,15 @@ class Probe:
             if self.takes(name):
                 inputs[name] = value if type(value) in ATOMS else snapshot(value, limits)
         return inputs
+
+    def picked(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """Copies of the members of arguments to be captured."""
+        found: dict[str, Any] = {}
+        for name, path in self.members:
+            value = path.read(known)
+            if value is not ABSENT and value is not None:
+                found[name] = value if type(value) in ATOMS else snapshot(value, self.limits)
+        return found
 
     def output(self, result: Any) -> Any:
         """Copy of the result, without the token lists that travel by themselves."""

@@ -110,6 +110,11 @@ class Assembly:
         if record.response is not None:
             before = draft.prompt_total or record.skip
             ids, problem = self._tokens(origin).response(record.span, record.response, before)
+            if record.skip and span.prompt_tokens is None and span.role in ("llm", "engine"):
+                # an engine that was given text: what it read is known only once the request is over
+                known = self._tokens(origin).response(record.span, record.response, 0)[0]
+                span.prompt_tokens = record.skip
+                span.prompt_ids = span.new_prompt_ids = None if known is None else known[: record.skip]
             span.response_ids = ids
             span.response_tokens = max(0, record.response.total - before)
             self._note(problem)
@@ -145,6 +150,7 @@ class Assembly:
                 draft.span.status, draft.span.end_ns = INTERRUPTED, max(last, draft.span.start_ns)
                 interrupted.add(draft.span.span_id)
         spans = self._tree([draft.span for draft in self._drafts.values()])
+        _name_calls(spans)
         _cover_children(spans, interrupted)
         return Trajectory(self._trace_id, run_id, spans, dict(spans[0].attributes), notes=list(self.notes))
 
@@ -166,6 +172,25 @@ class Assembly:
         if orphans:
             self._note(f"{orphans} calls stand below the root because their callers were not recorded")
         return [root, *spans]
+
+
+def _name_calls(spans: Iterable[Span]) -> None:
+    """A request of an engine that no agent's LLM call stands above is itself the LLM call (an engine used alone).
+
+    ``spans``: parents may come after their children (clocks of two machines).
+    """
+    by_id = {span.span_id: span for span in spans}
+    requests = {
+        id
+        for id, span in by_id.items()
+        if span.role == "llm" or (span.role == "engine" and (span.prompt_tokens or span.response_tokens) is not None)
+    }
+    for id in requests:
+        above, hops = by_id[id].parent_id, 0
+        while above is not None and above not in requests and hops < 1000:
+            above, hops = by_id[above].parent_id if above in by_id else None, hops + 1
+        if above is None:
+            by_id[id].role = "llm"
 
 
 def _cover_children(spans: Iterable[Span], interrupted: set[str]) -> None:

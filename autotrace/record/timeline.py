@@ -1,0 +1,100 @@
+"""What an engine's front end saw of one request: when its tokens came, and where it had waited before.
+
+An adapter fills a ``Timeline`` while the request runs; the flusher's thread turns it into attributes of the request's
+span. Names and meaning of the attributes: ``docs/engines.md``. Times of the engine are seconds of one monotonic clock
+of its own; only differences of them are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+MAX_ARRIVALS = 65_536
+"""Outputs whose arrival is remembered for one request; later ones only count as the last."""
+
+
+class Timeline:
+    """One request. Everything is optional: engines differ in what they tell."""
+
+    __slots__ = (
+        "arrivals",
+        "attributes",
+        "first_ns",
+        "last",
+        "preempted",
+        "prompt",
+        "queued",
+        "response",
+        "scheduled",
+    )
+
+    def __init__(self) -> None:
+        self.arrivals: list[float] = []
+        """When each output with new tokens left the engine (seconds)."""
+        self.last = 0.0
+        """The last of them; also counts those beyond ``MAX_ARRIVALS``."""
+        self.first_ns = 0
+        """When the first output arrived at the front end (``time.monotonic_ns``)."""
+        self.queued = 0.0
+        self.scheduled: list[float] = []
+        """When the scheduler took the request up: first, and again after each preemption."""
+        self.preempted: list[float] = []
+        self.prompt: Sequence[int] | None = None
+        """Token ids of the prompt, where they are known only inside the engine."""
+        self.response: Callable[[], Sequence[int] | None] | None = None
+        """Token ids generated so far, over all chunks."""
+        self.attributes: dict[str, Any] = {}
+        """What else the engine told."""
+
+    def arrived(self, at: float) -> None:
+        """An output with tokens left the engine at ``at``. Adapters with many requests a step do this by hand."""
+        if len(self.arrivals) < MAX_ARRIVALS:
+            self.arrivals.append(at)
+        self.last = at
+
+    def read(self, opened_ns: int) -> dict[str, Any]:
+        """The attributes. ``opened_ns``: when the span of the request opened (``time.monotonic_ns``)."""
+        found: dict[str, Any] = {}
+        if self.first_ns and opened_ns:
+            found["ttft_s"] = _seconds((self.first_ns - opened_ns) / 1e9)
+        if self.queued and self.scheduled:
+            found["queue_s"] = _seconds(self.scheduled[0] - self.queued)
+        if self.arrivals:
+            first, last = self.arrivals[0], max(self.last, self.arrivals[-1])
+            if self.scheduled:
+                found["prefill_s"] = _seconds(first - self.scheduled[0])
+            found["decode_s"] = _seconds(last - first)
+            found["outputs"] = len(self.arrivals)
+            found.update(_gaps(self.arrivals))
+        if self.preempted:
+            found["preemptions"] = len(self.preempted)
+            found["preempted_s"] = _seconds(self._preempted(self.last))
+        found.update(self.attributes)
+        return found
+
+    def _preempted(self, end: float) -> float:
+        """Seconds between each preemption and the next time the request was scheduled."""
+        total = 0.0
+        for at in self.preempted:
+            again = min((taken for taken in self.scheduled if taken >= at), default=max(end, at))
+            total += again - at
+        return total
+
+
+def _gaps(arrivals: list[float]) -> dict[str, float]:
+    """Mean, 99th percentile and largest of the times between two outputs (milliseconds)."""
+    if len(arrivals) < 2:
+        return {}
+    gaps = sorted(after - before for before, after in pairwise(arrivals))
+    rank = min(len(gaps) - 1, -(-99 * len(gaps) // 100) - 1)
+    return {
+        "itl_mean_ms": round(1e3 * sum(gaps) / len(gaps), 3),
+        "itl_p99_ms": round(1e3 * gaps[rank], 3),
+        "itl_max_ms": round(1e3 * gaps[-1], 3),
+    }
+
+
+def _seconds(value: float) -> float:
+    return round(max(0.0, value), 6)

@@ -1,0 +1,195 @@
+"""Requests of an engine: what its adapter learns while they run, how they end, and what of their arguments is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from autotrace.record import calls, context
+from autotrace.record.context import Span
+from autotrace.record.probe import Follower
+from autotrace.record.timeline import Timeline
+from autotrace.record.tokens import packed
+from autotrace.spec.plan import Settings
+from autotrace.spool.records import Close, Counters, Open
+
+from .conftest import Recorder
+
+
+def timeline(**given: Any) -> Timeline:
+    made = Timeline()
+    for name, value in given.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_times_of_a_request() -> None:
+    told = timeline(queued=1.0, scheduled=[1.5], first_ns=3_000_000_000)
+    for at in (2.0, 2.1, 2.2, 2.6):
+        told.arrived(at)
+    assert told.read(1_000_000_000) == {
+        "ttft_s": 2.0,
+        "queue_s": 0.5,
+        "prefill_s": 0.5,
+        "decode_s": 0.6,
+        "outputs": 4,
+        "itl_mean_ms": 200.0,
+        "itl_p99_ms": 400.0,
+        "itl_max_ms": 400.0,
+    }
+
+
+def test_an_engine_that_tells_nothing_leaves_what_our_own_clock_knows() -> None:
+    told = timeline(first_ns=5)
+    told.arrived(7.0)
+    assert told.read(0) == {"decode_s": 0.0, "outputs": 1}
+    assert timeline(first_ns=5_000).read(0) == {}
+    assert Timeline().read(1) == {}
+
+
+def test_preempted_requests_wait_until_they_are_taken_up_again() -> None:
+    told = timeline(queued=1.0, scheduled=[1.0, 3.0], preempted=[2.0, 4.0])
+    told.arrived(1.5)
+    told.arrived(4.5)
+    found = told.read(0)
+    assert (found["preemptions"], found["preempted_s"], found["queue_s"]) == (2, 1.5, 0.0)
+
+
+def test_the_99th_percentile_is_a_gap_that_was_seen() -> None:
+    told = Timeline()
+    at = 0.0
+    for number in range(201):
+        told.arrived(at)
+        at += 0.005 if number < 197 else 0.05
+    found = told.read(0)
+    assert (found["itl_p99_ms"], found["itl_max_ms"], found["outputs"]) == (50.0, 50.0, 201)
+
+
+class Engine(Follower):
+    """Hands out timelines, admits what does not ask to be left alone, and ends nothing by itself."""
+
+    def __init__(self, holds: bool = False) -> None:
+        self.open: list[Span] = []
+        self.keeps_open = holds
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return "unseen" not in kwargs
+
+    def opened(self, span: Span, known: Mapping[str, Any], kwargs: dict[str, Any]) -> None:
+        if "text" in kwargs:
+            kwargs["header"] = f"for {span.id}"
+        span.timeline = timeline(prompt=[1, 2, 3], response=lambda: (4, 5))
+        self.open.append(span)
+
+    def holds(self, span: Span, result: Any) -> bool:
+        return self.keeps_open
+
+
+def follow(key: str, follower: Follower) -> None:
+    calls.probes[key].follower = follower
+
+
+def test_a_follower_adds_to_the_arguments_and_leaves_calls_alone(recorder: Recorder) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def add(**options: Any) -> None:
+        seen.append(options)
+
+    traced = recorder.wrap(add, key="add", role="engine")
+    follow("add", Engine())
+    traced(text="a")
+    traced(unseen=True)
+    (opened,) = recorder.records(Open)
+    assert seen == [{"text": "a", "header": f"for {opened.span}"}, {"unseen": True}]
+    assert calls.probes["add"].calls == 2
+
+
+def test_a_request_ends_when_its_adapter_says_so(recorder: Recorder) -> None:
+    def add(prompt: str) -> str:
+        assert context.current.get() is not None
+        return "id"
+
+    traced = recorder.wrap(add, key="add", attributes={"finish_reason": ("result.reason",)})
+    engine = Engine(holds=True)
+    follow("add", engine)
+    assert traced("text") == "id" and context.current.get() is None
+    assert recorder.records(Close) == []
+    calls.close(engine.open[0], SimpleNamespace(reason="stop"))
+    traced("text")
+    calls.aborted(engine.open[1])
+    done, aborted = recorder.records(Close)
+    assert (done.status, done.attributes["finish_reason"]) == ("OK", "stop")
+    assert (aborted.status, aborted.attributes["outcome"]) == ("CANCELLED", "aborted")
+
+
+async def test_a_prompt_known_only_inside_the_engine_is_written_with_the_response(recorder: Recorder) -> None:
+    async def generate(prompt: Any) -> AsyncGenerator[Any, None]:
+        yield SimpleNamespace(ids=[5], done=True)
+
+    tokens = {"prompt": ("prompt.ids",), "response": ("result.ids",)}
+    traced = recorder.wrap(generate, key="generate", tokens=tokens, final=("item.done",))
+    follow("generate", Engine())
+    async for _ in traced("text"):
+        pass
+    async for _ in traced({"ids": [7, 8]}):
+        pass
+    from_text, from_ids = recorder.records(Close)
+    assert (from_text.skip, from_text.response.new) == (3, packed([1, 2, 3, 4, 5]))
+    assert (from_ids.skip, from_ids.response.new, from_ids.response.total) == (0, packed([4, 5]), 4)
+
+
+@pytest.mark.parametrize("reason", ["abort", "aborted", "stop"])
+def test_an_aborted_request_is_not_ok(recorder: Recorder, reason: str) -> None:
+    def generate() -> Any:
+        return {"reason": reason}
+
+    recorder.wrap(generate, key="generate", attributes={"finish_reason": ("result.reason",)})()
+    (close,) = recorder.records(Close)
+    expected = ("OK", None) if reason == "stop" else ("CANCELLED", "aborted")
+    assert (close.status, close.attributes.get("outcome")) == expected
+
+
+def test_the_engines_side_of_a_call_counts_prompt_and_response(recorder: Recorder) -> None:
+    def serve(prompt_ids: list[int]) -> list[int]:
+        return [7, 8]
+
+    def call() -> bytes | None:
+        return context.current_carrier()
+
+    client = recorder.wrap(call, key="client", role="llm", tokens={"prompt": ("prompt_ids",)})
+    traced = recorder.wrap(serve, key="serve", tokens={"prompt": ("prompt_ids",), "response": ("result",)})
+    with context.attach(client()):
+        traced([1, 2, 3])
+    opened, closed = recorder.records(Open)[-1], recorder.records(Close)[-1]
+    assert (opened.prompt.total, opened.prompt.new) == (3, b"")
+    assert (closed.response.total, closed.response.new) == (5, b"")
+
+
+def test_members_of_arguments_are_captured_under_their_own_names(recorder: Recorder) -> None:
+    def serve(request: Any, raw: Any = None) -> str:
+        return "answer"
+
+    request = SimpleNamespace(messages=[{"role": "user", "content": "hi"}], model="m", secret="x" * 100)
+    include = ("request.messages", "request.tools", "result")
+    recorder.wrap(serve, key="serve", include=include)(request, raw=3)
+    recorder.use(Settings(content="none"))
+    recorder.wrap(serve, key="none", include=include)(request)
+    shown, hidden = recorder.records(Open)
+    assert shown.inputs == {"messages": [{"role": "user", "content": "hi"}]}
+    assert not hidden.inputs and recorder.records(Close)[0].output == "answer"
+
+
+def test_what_is_only_counted_is_written_without_any_span(recorder: Recorder) -> None:
+    def step() -> int:
+        return 1
+
+    traced = recorder.wrap(step, key="step", mode="count")
+    assert [traced() for _ in range(3)] == [1, 1, 1]
+    deadline = time.monotonic() + 5
+    while not list((recorder.folder / "spool").glob("*.seg")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert recorder.records(Counters)
