@@ -24,6 +24,7 @@ ADAPTERS = {
     "ray": "autotrace.adapters.ray",
     "verl": "autotrace.adapters.verl",
     "torch": "autotrace.adapters.torch",
+    "vllm": "autotrace.adapters.vllm",
 }
 """Library -> the module that knows what YAML cannot say about it; its ``install()`` runs right after the import."""
 

@@ -1,0 +1,81 @@
+"""What the adapters of vLLM and SGLang share: requests of an engine, and hooks on the engine's own methods."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from autotrace.record import calls, context, faults
+from autotrace.record.context import Span
+from autotrace.record.probe import Follower
+from autotrace.record.timeline import Timeline
+
+
+class InsideATrace(Follower):
+    """An entry point that many requests pass through at once (``LLM.generate``): recorded as part of what called it.
+
+    Without a caller that is recorded each request is a trace of its own, and a span around a batch would make one
+    enormous trace of all of them.
+    """
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        parent = context.current.get()
+        if parent is None or parent.probe is None:
+            return parent is not None
+        return not isinstance(parent.probe.follower, InsideATrace)  # LLM.chat calls LLM.generate in old releases
+
+
+def follow(key: str, follower: Follower) -> None:
+    """Attach ``follower`` to the target ``key``, if the plan has it."""
+    probe = calls.probes.get(key)
+    if probe is not None:
+        probe.follower = follower
+
+
+def timeline_here() -> Timeline | None:
+    """Of the request that is being handed to the engine by the code running now."""
+    span = context.current.get()
+    return None if span is None else span.timeline
+
+
+def traceparent(span: Span) -> str:
+    """``span`` as W3C trace context: what an engine's own OpenTelemetry takes as the parent of its spans."""
+    return f"00-{span.trace.id.hex()}-{span.id & 0xFFFFFFFFFFFFFFFF:016x}-01"
+
+
+class Hooks:
+    """Methods of an engine that tell something about its requests; ``key`` names them in reports.
+
+    They are no targets: they record nothing themselves. What a release does not have is left out and reported.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def wrap(self, module: ModuleType, cls: str, method: str, make: Callable[[Any], Any]) -> None:
+        """Replace ``module.cls.method`` by what ``make`` makes of it."""
+        from autotrace.patch import engine
+
+        place = f"{module.__name__}:{cls}.{method}"
+        try:
+            owner = getattr(module, cls)
+            original = owner.__dict__[method]
+            setattr(owner, method, functools.wraps(original)(make(original)))
+        except (AttributeError, KeyError):
+            engine.report(self.key, place, "pending", "this release has no such method; its timings are not known")
+        except Exception as error:
+            faults.failed(self.key, error)
+        else:
+            engine.report(self.key, place, "bound", "")
+
+
+_bound: list[dict[str, Any]] = []
+
+
+def bind_tokenizer(value: Mapping[str, Any]) -> None:
+    """Say once where the engine loaded its tokenizer from: the collector decodes with it."""
+    if dict(value) not in _bound:
+        _bound.append(dict(value))
+        context.bind("tokenizer", value)

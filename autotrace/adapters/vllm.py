@@ -1,0 +1,280 @@
+"""vLLM: what its list cannot say.
+
+- When a request's tokens came and where it had waited, whatever the kind of output (a request that is not streamed is
+  seen by its caller once): from ``OutputProcessor``, which all outputs of the engine pass, those of ``AsyncLLM`` and of
+  ``LLM``.
+- Queueing and preemption. The engine core has a vehicle for them, the events of a request, but fills it only with log
+  stats on. With log stats off (veRL's default) the events are added here, in the core, and nothing else is switched on:
+  the front end ignores them.
+- A request of the synchronous engine (``LLM``) begins in ``add_request`` and ends in some later ``step``.
+- If the user switched on vLLM's own OpenTelemetry, its span hangs under ours.
+
+Read in 0.8.5 to 0.33, run with 0.27.1. What is not found as expected is left alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+from autotrace import patch
+from autotrace.adapters.requests import Hooks, InsideATrace, bind_tokenizer, follow, timeline_here, traceparent
+from autotrace.record import calls, faults
+from autotrace.record.context import Span
+from autotrace.record.probe import Follower
+from autotrace.record.timeline import MAX_ARRIVALS, Timeline
+
+GENERATE = "vllm.v1.engine.async_llm.AsyncLLM.generate"
+ABORT = "vllm.v1.engine.async_llm.AsyncLLM.abort"
+ADD_REQUEST = "vllm.v1.engine.llm_engine.LLMEngine.add_request"
+BATCHES = ("vllm.entrypoints.llm.LLM.generate", "vllm.entrypoints.llm.LLM.chat")
+
+HOOKS = Hooks("vllm request timings")
+QUEUED, SCHEDULED, PREEMPTED = 1, 2, 3
+"""``vllm.v1.engine.EngineCoreEventType``"""
+_TIMELINE = "_autotrace_timeline"
+"""Attribute of vLLM's ``RequestState``, so that both live equally long."""
+_REQUESTS = "_autotrace_requests"
+"""Attribute of ``LLMEngine``: request id -> open span."""
+_AGAIN = "_autotrace_again"
+"""Attribute of ``Scheduler``: requests that were preempted and not taken up since."""
+_monotonic_ns = time.monotonic_ns
+
+
+def install() -> None:
+    """Attach to the targets and ask to be told about the modules below. Called once, after ``vllm`` was imported."""
+    follow(GENERATE, Request())
+    follow(ADD_REQUEST, OfflineRequest())
+    follow(ABORT, FromOutside())
+    for key in BATCHES:
+        follow(key, InsideATrace())
+    patch.when_imported("vllm.v1.engine.output_processor", _hook_outputs)
+    patch.when_imported("vllm.v1.engine.llm_engine", _hook_offline)
+    patch.when_imported("vllm.v1.core.sched.scheduler", _hook_scheduler)
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+class Request(Follower):
+    """A request to ``AsyncLLM``."""
+
+    def opened(self, span: Span, known: Mapping[str, Any], kwargs: dict[str, Any]) -> None:
+        span.timeline = Timeline()
+        engine = known.get("self")
+        if known.get("trace_headers") is None and _traces_itself(engine):
+            kwargs["trace_headers"] = {"traceparent": traceparent(span)}
+        if not span.trace.elsewhere:
+            _bind_tokenizer(engine)
+
+
+class OfflineRequest(Request):
+    """A request to ``LLMEngine``, which ``LLM`` drives."""
+
+    def opened(self, span: Span, known: Mapping[str, Any], kwargs: dict[str, Any]) -> None:
+        super().opened(span, known, kwargs)
+        vars(known["self"]).setdefault(_REQUESTS, {})[known["request_id"]] = span
+
+    def holds(self, span: Span, result: Any) -> bool:
+        return True
+
+
+class FromOutside(Follower):
+    """An abort that somebody asked for; ``generate`` aborts its own request when its caller is gone."""
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return not kwargs.get("internal")
+
+
+def _traces_itself(engine: Any) -> bool:
+    """Whether the user switched on vLLM's own tracing (``--otlp-traces-endpoint``)."""
+    processor = getattr(engine, "output_processor", None)
+    return bool(getattr(processor, "tracing_enabled", False) or getattr(processor, "tracer", None))
+
+
+def _bind_tokenizer(engine: Any) -> None:
+    model = getattr(engine, "model_config", None)
+    path = getattr(model, "tokenizer", None)
+    if isinstance(path, str) and path:
+        bind_tokenizer(
+            {
+                "path": path,
+                "revision": getattr(model, "tokenizer_revision", None),
+                "trust_remote_code": getattr(model, "trust_remote_code", None) is True,
+            }
+        )
+
+
+# -- outputs of the engine, in the front end --------------------------------------------------------------------------
+
+
+def _hook_outputs(module: ModuleType) -> None:
+    HOOKS.wrap(module, "OutputProcessor", "add_request", _add_request)
+    HOOKS.wrap(module, "OutputProcessor", "process_outputs", _process_outputs)
+
+
+def _add_request(original: Callable[..., Any]) -> Callable[..., Any]:
+    def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, request, *args, **kwargs)
+        try:
+            timeline = timeline_here()
+            if timeline is not None and timeline.response is None:  # of n > 1 samples the first
+                attend(timeline, self.request_states[request.request_id])
+        except Exception as error:
+            faults.failed("vllm:add_request", error)
+        return result
+
+    return add_request
+
+
+def attend(timeline: Timeline, state: Any) -> None:
+    """Fill ``timeline`` from now on with what happens to the request of vLLM's ``RequestState``."""
+    timeline.prompt = getattr(state, "prompt_token_ids", None)
+    detokenizer = getattr(state, "detokenizer", None)
+    timeline.response = lambda: getattr(detokenizer, "output_token_ids", None)
+    setattr(state, _TIMELINE, timeline)
+
+
+def _process_outputs(original: Callable[..., Any]) -> Callable[..., Any]:
+    def process_outputs(self: Any, engine_core_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            at = args[0] if args else kwargs.get("engine_core_timestamp")
+            arrived(self.request_states, engine_core_outputs, at or time.monotonic())
+        except Exception as error:
+            faults.failed("vllm:process_outputs", error)
+        return original(self, engine_core_outputs, *args, **kwargs)
+
+    return process_outputs
+
+
+def arrived(states: Mapping[str, Any], outputs: Iterable[Any], at: float) -> None:
+    """Outputs left the engine core at ``at``. Runs once a step for all requests: this is the hot loop."""
+    get = states.get
+    for output in outputs:
+        state = get(output.request_id)
+        if state is None or _TIMELINE not in state.__dict__:
+            continue
+        timeline = state.__dict__[_TIMELINE]
+        if output.new_token_ids:
+            arrivals = timeline.arrivals
+            if not arrivals:
+                timeline.first_ns = _monotonic_ns()
+            if len(arrivals) < MAX_ARRIVALS:
+                arrivals.append(at)
+            timeline.last = at
+        if output.events is not None:
+            happened(timeline, output.events)
+
+
+def happened(timeline: Timeline, events: Iterable[Any]) -> None:
+    """Take the engine core's events of one request."""
+    for event in events:
+        if event.type == QUEUED:
+            timeline.queued = timeline.queued or event.timestamp
+        elif event.type == SCHEDULED:
+            timeline.scheduled.append(event.timestamp)
+        elif event.type == PREEMPTED:
+            timeline.preempted.append(event.timestamp)
+
+
+# -- the synchronous engine -------------------------------------------------------------------------------------------
+
+
+def _hook_offline(module: ModuleType) -> None:
+    HOOKS.wrap(module, "LLMEngine", "step", _step)
+    HOOKS.wrap(module, "LLMEngine", "abort_request", _abort_request)
+
+
+def _step(original: Callable[..., Any]) -> Callable[..., Any]:
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = original(self, *args, **kwargs)
+        requests = self.__dict__.get(_REQUESTS)
+        if requests and outputs:
+            try:
+                for output in outputs:
+                    if output.finished:
+                        span = requests.pop(output.request_id, None)
+                        if span is not None:
+                            calls.close(span, output)
+            except Exception as error:
+                faults.failed("vllm:step", error)
+        return outputs
+
+    return step
+
+
+def _abort_request(original: Callable[..., Any]) -> Callable[..., Any]:
+    def abort_request(self: Any, request_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, request_ids, *args, **kwargs)
+        try:
+            requests = self.__dict__.get(_REQUESTS) or {}
+            internal = args[0] if args else kwargs.get("internal", False)
+            for request_id in request_ids:
+                # inside the engine a request is called after its own id and eight more digits
+                span = requests.pop(request_id.rpartition("-")[0] if internal else request_id, None)
+                if span is not None:
+                    calls.aborted(span)
+        except Exception as error:
+            faults.failed("vllm:abort_request", error)
+        return result
+
+    return abort_request
+
+
+# -- the scheduler, in the engine core --------------------------------------------------------------------------------
+
+
+def _hook_scheduler(module: ModuleType) -> None:
+    HOOKS.wrap(module, "Scheduler", "add_request", _queued)
+    HOOKS.wrap(module, "Scheduler", "schedule", _scheduled)
+    HOOKS.wrap(module, "Scheduler", "_preempt_request", _preempted)
+
+
+def _queued(original: Callable[..., Any]) -> Callable[..., Any]:
+    def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.log_stats:
+            mark([request], QUEUED)
+        return original(self, request, *args, **kwargs)
+
+    return add_request
+
+
+def _scheduled(original: Callable[..., Any]) -> Callable[..., Any]:
+    def schedule(self: Any, *args: Any, **kwargs: Any) -> Any:
+        output = original(self, *args, **kwargs)
+        new = getattr(output, "scheduled_new_reqs", None)
+        if new and not self.log_stats:
+            mark([self.requests.get(request.req_id) for request in new], SCHEDULED)
+        if _AGAIN in self.__dict__:
+            again = self.__dict__.pop(_AGAIN)
+            running = [request for request in again if request.status.name == "RUNNING"]
+            mark(running, SCHEDULED)
+            if rest := [request for request in again if request.status.name == "PREEMPTED"]:
+                self.__dict__[_AGAIN] = rest
+        return output
+
+    return schedule
+
+
+def _preempted(original: Callable[..., Any]) -> Callable[..., Any]:
+    def _preempt_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.log_stats:
+            mark([request], PREEMPTED)
+            self.__dict__.setdefault(_AGAIN, []).append(request)
+        return original(self, request, *args, **kwargs)
+
+    return _preempt_request
+
+
+def mark(requests: Iterable[Any], kind: int) -> None:
+    """Add an event to each request as the scheduler does with log stats on; it leaves with the next output."""
+    try:
+        event = importlib.import_module("vllm.v1.engine").EngineCoreEventType(kind)
+        for request in requests:
+            if request is not None:
+                request.record_event(event)
+    except Exception as error:
+        faults.failed("vllm:mark", error)
