@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotrace.bootstrap import elsewhere
+from autotrace.bootstrap import elsewhere, environment
 from autotrace.record import context, faults
 
 KEYWORD = "_ray_trace_ctx"
@@ -45,8 +45,13 @@ def install() -> None:
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a worker must have in its environment to trace for the same run."""
-    return {name: value for name, value in environ.items() if name.startswith("AUTOTRACE") or name in CARRIED}
+    """What a worker must have in its environment to trace for the same run. Not the tracking URI: it may hold a password,
+    a runtime_env is shown on Ray's pages, and workers talk to no backend."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if (name.startswith("AUTOTRACE") and name != environment.TRACKING_URI) or name in CARRIED
+    }
 
 
 def with_variables(runtime_env: Any, environ: Mapping[str, str]) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from autotrace.ship.blobs import keep_tokenizer
 from autotrace.ship.markup import prompt_messages, response_message
 from autotrace.ship.plain import text
 from autotrace.ship.trajectory import Span, Trajectory
@@ -26,6 +27,7 @@ class Decoder:
 
     def __init__(self, run_folder: str | Path) -> None:
         self._run_folder = Path(run_folder)
+        self._told: list[dict[str, Any]] = []
         self._binds: list[dict[str, Any]] = []
         self._decode: Callable[[list[int]], str] | None = None
         self._place = ""
@@ -35,10 +37,17 @@ class Decoder:
     def bind(self, value: Mapping[str, Any]) -> None:
         """Take ``{path, revision, trust_remote_code, blob}``: where the run loaded its tokenizer from. ``blob`` names a
         copy in the run folder, which is preferred."""
-        if dict(value) not in self._binds:
-            self._binds.append(dict(value))
-            if self._decode is None:
-                self.problem = None
+        bind = dict(value)
+        if bind in self._told:
+            return
+        self._told.append(bind)
+        try:  # now, while it is there: a run may load its tokenizer from a temporary folder
+            bind = {"blob": keep_tokenizer(self._run_folder, str(bind.get("path") or "")), **bind}
+        except OSError as error:
+            _log.warning("the tokenizer cannot be copied: %s", error)
+        self._binds.append(bind)
+        if self._decode is None:
+            self.problem = None
 
     def add_texts(self, trajectory: Trajectory) -> None:
         """Fill the texts and messages of ``trajectory``. Never raises."""

@@ -1,0 +1,54 @@
+"""Copies in the run folder of what the run used and may delete: the files of its tokenizer, once, by content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from autotrace.spool import layout
+
+PATTERNS = (
+    "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*", "config.json",
+    "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json", "*.model", "*.tiktoken",
+    "*.spm", "*.py",
+)  # fmt: skip
+"""Files of a model folder that a tokenizer or processor is loaded from; never its weights."""
+MAX_BYTES = 256 << 20
+
+
+def keep_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
+    """Copy the tokenizer in ``folder`` into the run folder; the name of the copy below ``blobs``, the same for the same
+    content. None when ``folder`` is no local folder with a tokenizer, or too large. Raises ``OSError``."""
+    if not os.path.isdir(folder):
+        return None
+    files = sorted(_files(Path(folder)))
+    if not files or sum(file.stat().st_size for file in files) > MAX_BYTES:
+        return None
+    digest = hashlib.blake2b(digest_size=16)
+    for file in files:
+        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
+        digest.update(file.read_bytes())
+    name = f"tokenizer-{digest.hexdigest()}"
+    kept = Path(run_folder, layout.BLOBS, name)
+    if kept.is_dir():
+        return name
+    part = kept.with_name(f"{name}.{os.getpid()}.part")
+    part.mkdir(mode=layout.DIR_MODE, parents=True, exist_ok=True)
+    for file in files:
+        shutil.copyfile(file, part / file.name)
+        os.chmod(part / file.name, layout.FILE_MODE)
+    os.replace(part, kept)
+    return name
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    seen = set()
+    for pattern in PATTERNS:
+        for file in folder.glob(pattern):
+            # a model folder of the hub's cache is links into its blobs: what they point to is copied
+            if file.name not in seen and file.is_file():
+                seen.add(file.name)
+                yield file

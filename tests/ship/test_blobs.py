@@ -1,0 +1,37 @@
+"""The tokenizer of a run is kept, its weights are not."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from autotrace.ship.blobs import keep_tokenizer
+from autotrace.ship.decode import Decoder
+
+
+def model(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text('{"model": 1}')
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"\0" * 1000)
+    return folder
+
+
+def test_a_copy_is_made_once_by_content(tmp_path: Path) -> None:
+    first = keep_tokenizer(tmp_path / "run", model(tmp_path / "a"))
+    second = keep_tokenizer(tmp_path / "run", model(tmp_path / "b"))
+    assert first is not None and first == second
+    kept = tmp_path / "run" / "blobs" / first
+    assert sorted(file.name for file in kept.iterdir()) == ["config.json", "tokenizer.json"]
+    assert (kept / "tokenizer.json").stat().st_mode & 0o777 == 0o600
+    assert keep_tokenizer(tmp_path / "run", tmp_path / "nowhere") is None
+
+
+def test_the_copy_is_used_when_the_original_is_gone(tmp_path: Path) -> None:
+    folder = model(tmp_path / "a")
+    decoder = Decoder(tmp_path / "run")
+    decoder.bind({"path": str(folder)})
+    shutil.rmtree(folder)
+    decoder.bind({"path": str(folder)})
+    (place, _) = decoder._places(decoder._binds[0])
+    assert Path(place, "tokenizer.json").exists()
