@@ -8,7 +8,7 @@ import sys
 from types import FunctionType
 from typing import Any
 
-from autotrace.patch.wrapper import MARK, key_of, wrap
+from autotrace.patch.wrapper import is_wrapper, wrap
 
 SPAWN_TARGETS = frozenset(
     {
@@ -70,7 +70,7 @@ def rewrap(raw: Any, key: str, owner: Any, attribute: str) -> Any:
 
 
 def _function(raw: FunctionType, key: str, owner: Any, attribute: str) -> Any:
-    if key_of(raw) is not None and MARK in raw.__dict__ and _is_ours(raw):
+    if is_wrapper(raw):
         return raw
     if raw.__globals__.get("__name__") == "verl.utils.ray_utils" and raw.__code__.co_name == "wrapper":
         raise Refused("@auto_await looks at its caller's frame: any wrapper makes `await` raise TypeError")
@@ -85,11 +85,6 @@ def _function(raw: FunctionType, key: str, owner: Any, attribute: str) -> Any:
             "nn.Module.forward runs inside torch.compile and CUDA graphs: name the method that calls the model"
         )
     return wrap(raw, key)
-
-
-def _is_ours(function: FunctionType) -> bool:
-    """A decorator above our wrapper copies its ``__dict__``: only the wrapper itself counts as wrapped."""
-    return function.__globals__.get("__name__") == "autotrace.patch.wrapper"
 
 
 def plain(raw: Any) -> bool:
