@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autotrace.record.fields import ABSENT
+
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
@@ -13,9 +15,12 @@ class Binder:
 
     ``names`` are its positional parameters in order, ``method`` tells whether the first is ``self`` or ``cls``; members of
     ``**kwargs`` are known under their own names. ``takes``: whether the argument of that name is captured.
+
+    A wrapper has its original's parameters and so passes defaults on. An argument that is its default is not captured,
+    and in paths it is absent if it is None.
     """
 
-    __slots__ = ("code", "count", "method", "names", "rest", "taken")
+    __slots__ = ("code", "count", "defaults", "method", "names", "nones", "rest", "taken")
 
     def __init__(self, function: Callable[..., Any], takes: Callable[[str], bool]) -> None:
         code = getattr(function, "__code__", None)
@@ -32,18 +37,29 @@ class Binder:
             self.rest = code.co_varnames[last] if code.co_flags & _VARARGS else ""
         self.count = len(self.names)
         self.method = bool(self.names) and self.names[0] in ("self", "cls")
+        given = getattr(function, "__defaults__", None) or ()
+        self.defaults: dict[str, Any] = {
+            **dict(zip(self.names[self.count - len(given) :], given, strict=False)),
+            **(getattr(function, "__kwdefaults__", None) or {}),
+        }
+        self.nones = tuple(name for name, value in self.defaults.items() if value is None)
         self.taken = tuple(
-            (place, name) for place, name in enumerate(self.names) if takes(name) and not (self.method and place == 0)
+            (place, name, self.defaults.get(name, ABSENT))
+            for place, name in enumerate(self.names)
+            if takes(name) and not (self.method and place == 0)
         )
-        """Positional parameters to be captured."""
+        """Positional parameters to be captured, with their defaults."""
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """``{name: value}`` of what was passed; defaults are not filled in. Wrong calls bind as far as they go."""
+        """``{name: value}`` of what was passed. Wrong calls bind as far as they go."""
         known = dict(zip(self.names, args))  # noqa: B905 - too many or too few is the callee's error to raise
         if len(args) > len(self.names) and self.rest:
             known[self.rest] = args[len(self.names) :]
         if kwargs:
             known.update(kwargs)
+        for name in self.nones:
+            if known.get(name, ABSENT) is None:
+                del known[name]
         return known
 
 

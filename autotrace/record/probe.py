@@ -156,14 +156,15 @@ class Probe:
         limits = self.limits
         passed = len(args)
         inputs: dict[str, Any] = {}
-        for place, name in binder.taken:
+        for place, name, default in binder.taken:
             if place < passed:
                 value = args[place]
-                inputs[name] = value if type(value) in ATOMS else snapshot(value, limits)
+                if value is not default:
+                    inputs[name] = value if type(value) in ATOMS else snapshot(value, limits)
         if passed > binder.count and binder.rest and self.takes(binder.rest):
             inputs[binder.rest] = snapshot(args[binder.count :], limits)
         for name, value in kwargs.items():
-            if self.takes(name):
+            if self.takes(name) and (name not in binder.defaults or binder.defaults[name] is not value):
                 inputs[name] = value if type(value) in ATOMS else snapshot(value, limits)
         return inputs
 
