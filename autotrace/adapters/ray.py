@@ -27,7 +27,7 @@ from autotrace.record import context, faults
 KEYWORD = "_ray_trace_ctx"
 OURS = "autotrace"
 """Our key in Ray's context dict."""
-CARRIED = ("MLFLOW_TRACKING_URI", "MLFLOW_DISABLE_TELEMETRY")
+CARRIED = ("MLFLOW_DISABLE_TELEMETRY",)
 """Variables beside ``AUTOTRACE*`` that a traced worker needs; set by the launcher when the user did not."""
 _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
