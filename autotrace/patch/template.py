@@ -13,9 +13,7 @@ import keyword
 from types import CodeType
 from typing import NamedTuple
 
-FILE = "<autotrace importlib._bootstrap>"
-"""``co_filename`` of every wrapper. The two words make ``warnings`` (``stacklevel``) and ``logging`` (``findCaller``,
-from 3.11) pass over the frame as they do over the import system's, so both name the line they named before."""
+from autotrace.record.frames import FILE
 
 FUNCTION, KEY, SYS = "_autotrace_function", "_autotrace_key", "_autotrace_sys"
 """Names of the closure: the original, its target's key, and the module ``sys``, which is pickled by name."""

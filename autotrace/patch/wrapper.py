@@ -17,6 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from autotrace.patch import template
+from autotrace.record import frames
 
 Function = Callable[..., Any]
 
@@ -60,7 +61,7 @@ def key_of(function: Any) -> str | None:
 
 def is_wrapper(function: Any) -> bool:
     """Whether ``function`` is a wrapper itself (a decorator above one copies its ``__dict__``, but not its code)."""
-    return type(function) is FunctionType and function.__code__.co_filename == template.FILE
+    return type(function) is FunctionType and function.__code__.co_filename == frames.FILE
 
 
 def original_of(wrapper: FunctionType) -> FunctionType:

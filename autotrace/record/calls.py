@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from collections.abc import Callable
 from typing import Any
 
-from autotrace.record import flusher, ids, sampling
+from autotrace.record import flusher, ids, later, sampling
 from autotrace.record.context import Span, Trace, current, stand_in
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.probe import Probe
@@ -36,7 +35,6 @@ CLOSED = -1
 ABORTED = frozenset({"abort", "aborted"})
 """Values of the attribute ``finish_reason`` that mean: somebody else ended the request (the engines say ``abort``)."""
 
-_LATER = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
 _ERROR_LIMITS = Limits(2, 16)
 _monotonic_ns = time.monotonic_ns
 _put = flusher.put
@@ -134,8 +132,8 @@ def end(span: Span, result: Any) -> Any:
     probe = span.probe
     if probe is not None and probe.follower is not None and _held(probe, span, result):
         return result
-    if type(result) in _LATER:
-        return _later(span, result)
+    if type(result) in later.KINDS:
+        return later.drive(span, result)
     close(span, result)
     return result
 
@@ -268,101 +266,6 @@ def _leave(span: Span) -> None:
             sampling.chosen.reset(span.chosen)
     except ValueError:  # the host drives this coroutine in several contexts; ours is not the current one
         pass
-
-
-def _later(span: Span, result: Any) -> Any:
-    if type(result) is CoroutineType:
-        return _coroutine(span, result)
-    if type(result) is GeneratorType:
-        return generator(span, result)
-    return _async_generator(span, result)
-
-
-async def _coroutine(span: Span, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    span.token = current.set(span)
-    try:
-        result = await coroutine
-    except BaseException as error:
-        fail(span, error)
-        raise
-    _leave(span)
-    close(span, result)
-    return result
-
-
-def generator(span: Span, inner: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """``yield from inner``, recording its end and telling ``item`` about each value (PEP 380, spelled out)."""
-    watched: Span | None = span
-    final = None
-    try:
-        value = next(inner)
-        while True:
-            if watched is not None:
-                if final is None:
-                    watched, final = item(watched, value)
-                elif _is_last(watched, final, value):
-                    finish(watched, value)
-                    watched = None
-            try:
-                sent = yield value
-            except GeneratorExit:
-                inner.close()
-                raise
-            except BaseException as error:
-                value = inner.throw(error)
-            else:
-                if final is None and watched is not None:
-                    enter(watched)
-                value = next(inner) if sent is None else inner.send(sent)
-    except StopIteration as stop:
-        if watched is not None:
-            exhausted(watched, stop.value)
-        return stop.value
-    except BaseException as error:
-        if watched is not None:
-            ended(watched, error)
-        raise
-
-
-async def _async_generator(span: Span, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
-    watched: Span | None = span
-    final = None
-    span.token = current.set(span)
-    try:
-        value = await inner.__anext__()
-        while True:
-            if watched is not None:
-                if final is None:
-                    watched, final = item(watched, value)
-                elif _is_last(watched, final, value):
-                    finish(watched, value)
-                    watched = None
-            try:
-                sent = yield value
-            except GeneratorExit:
-                await inner.aclose()
-                raise
-            except BaseException as error:
-                value = await inner.athrow(error)
-            else:
-                if final is None and watched is not None:
-                    enter(watched)
-                value = await (inner.__anext__() if sent is None else inner.asend(sent))
-    except StopAsyncIteration:
-        if watched is not None:
-            exhausted(watched, None)
-    except BaseException as error:
-        if watched is not None:
-            ended(watched, error)
-        raise
-
-
-def _is_last(span: Span, final: Callable[[Any], Any], value: Any) -> bool:
-    span.items += 1
-    try:
-        return bool(final(value))
-    except Exception:
-        return False
 
 
 def ended(span: Span, error: BaseException) -> None:
