@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +22,7 @@ from autotrace.bootstrap.command import Command, CommandError, find, refuse_dead
 from autotrace.bootstrap.installation import with_activation
 from autotrace.bootstrap.options import OptionError, Options
 from autotrace.bootstrap.prepare import complain
+from autotrace.bootstrap.recording import KNOBS
 from autotrace.spool import layout
 
 EPILOG = """
@@ -37,6 +39,15 @@ Afterwards:
 Every option is also a variable, so that AUTOTRACE=1 in the environment of an installed package suffices;
 AUTOTRACE=0 switches everything off.
 """
+
+
+def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of ``bootstrap.recording``, in its order."""
+    for knob in reversed(KNOBS):
+        command = click.option(knob.option, knob.field, metavar=knob.metavar, help=f"{knob.help}  [{knob.variable}]")(
+            command
+        )
+    return command
 
 
 @click.command(
@@ -60,6 +71,7 @@ AUTOTRACE=0 switches everything off.
               help=f"Longest wait for delivery at exit; default 60. The rest stays on disk.  [{env.DRAIN_TIMEOUT}]")  # fmt: skip  # noqa: E501
 @click.option("--content", metavar="KIND",
               help=f"full (default), text (no token ids) or none (no prompts, responses, arguments).  [{env.CONTENT}]")  # fmt: skip  # noqa: E501
+@_recording_options
 @click.option("--supervise", is_flag=True,
               help=f"Stay as signal-forwarding parent instead of becoming the command.  [{env.SUPERVISE}]")  # fmt: skip
 @click.option("--quiet", is_flag=True, help=f"Print nothing on success.  [{env.QUIET}]")

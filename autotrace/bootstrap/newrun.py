@@ -121,7 +121,7 @@ def _plan(options: Options) -> Plan:
     from autotrace.spec.plan import Settings
 
     try:
-        return compile_plan(options.specs, settings=Settings(content=options.content))
+        return compile_plan(options.specs, settings=Settings(content=options.content, **options.settings))
     except SpecError as error:
         raise Unusable(str(error)) from error
 
@@ -162,6 +162,9 @@ def _write(folder: str, options: Options, plan: Plan, command: Sequence[str], ma
         plan_digest=plan.digest,
         version=autotrace.__version__,
         origins=dict(options.origins),
+        keep=list(options.delivery.get("keep", ())),
+        step_budget=options.delivery.get("step_budget"),
+        month_budget=options.delivery.get("month_budget"),
     ).write(folder)
 
 

@@ -34,6 +34,10 @@ class Options:
     content: str = "full"
     supervise: bool = False
     quiet: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What is recorded: further fields of ``spec.plan.Settings``."""
+    delivery: Mapping[str, Any] = field(default_factory=dict)
+    """What is delivered of it: ``keep``, ``step_budget``, ``month_budget`` of ``RunInfo``."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Setting -> ``option --backend`` | ``environment AUTOTRACE_BACKEND`` | ``default``."""
 
@@ -43,7 +47,10 @@ class Options:
 
         ``given``: options by field name; None, ``()`` and False mean "not given".
         """
+        from autotrace.bootstrap.recording import Recording
+
         reader = _Reader(given, environ)
+        recording = Recording.resolve(given, environ)
         return cls(
             backends=_backends(*reader.words("backends", "--backend", env.BACKEND, ",", ("mlflow",))),
             tracking_uri=reader.text("tracking_uri", "--tracking-uri", env.TRACKING_URI, "MLFLOW_TRACKING_URI"),
@@ -55,7 +62,9 @@ class Options:
             content=_choice(*reader.value("content", "--content", env.CONTENT)),
             supervise=_flag(*reader.value("supervise", "--supervise", env.SUPERVISE)),
             quiet=_flag(*reader.value("quiet", "--quiet", env.QUIET)),
-            origins=reader.origins,
+            settings=recording.settings,
+            delivery=recording.delivery,
+            origins={**reader.origins, **recording.origins},
         )
 
 

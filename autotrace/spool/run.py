@@ -31,6 +31,13 @@ class RunInfo(msgspec.Struct):
     origins: dict[str, str] = {}
     """Where each setting came from, for ``autotrace status``: ``tracking_uri`` -> ``environment MLFLOW_TRACKING_URI``."""
 
+    keep: list[str] = []
+    """Keep-rules as given (``ship.keep``); empty: everything is delivered."""
+    step_budget: int | None = None
+    """Bytes that may be delivered per training step to each backend."""
+    month_budget: int | None = None
+    """Bytes that may be delivered per calendar month to each backend."""
+
     def write(self, run_folder: str | Path) -> None:
         """Write ``run.json`` atomically."""
         path = Path(run_folder, layout.RUN_JSON)
