@@ -6,16 +6,19 @@ costs the text, never the trajectory.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from autotrace.record.redact import Redactor
 from autotrace.ship.blobs import keep_tokenizer
 from autotrace.ship.markup import prompt_messages, response_message
 from autotrace.ship.plain import text
 from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.spec.plan import Plan, Settings
 from autotrace.spool import layout
 
 _log = logging.getLogger("autotrace.ship")
@@ -27,6 +30,7 @@ class Decoder:
 
     def __init__(self, run_folder: str | Path) -> None:
         self._run_folder = Path(run_folder)
+        self._redactor = _redactor(self._run_folder)
         self._told: list[dict[str, Any]] = []
         self._binds: list[dict[str, Any]] = []
         self._decode: Callable[[list[int]], str] | None = None
@@ -65,8 +69,26 @@ class Decoder:
                 known[span.span_id] = span
                 _texts(span, known, decode)
             _whole_text(trajectory, decode)
+            for span in trajectory.spans:
+                if self._redact(span):
+                    trajectory.notes.append(f"redacted after decoding, token ids left out: {span.name}")
         except Exception as error:  # a token id out of range, a tokenizer's own code
             trajectory.notes.append(f"no text: decoding failed with {type(error).__name__}")
+
+    def _redact(self, span: Span) -> bool:
+        """Redact the texts of a span again, now that tokens are text; ids that spell what was redacted go with it."""
+        found = False
+        for name, ids in (("new_prompt_text", "new_prompt_ids"), ("response_text", "response_ids"), ("prompt_text", "")):
+            said = getattr(span, name)
+            cleaned = None if said is None else self._redactor.text(said)
+            if cleaned != said:
+                setattr(span, name, cleaned)
+                if ids:
+                    setattr(span, ids, None)
+                found = True
+        if found and span.messages is not None:
+            span.messages = self._redactor.clean("messages", span.messages)
+        return found
 
     def _loaded(self) -> Callable[[list[int]], str] | None:
         if self._decode is not None or self.problem is not None or not self._binds:
@@ -92,6 +114,15 @@ class Decoder:
         if isinstance(path, str) and path:
             places.append(path)
         return places
+
+
+def _redactor(run_folder: Path) -> Redactor:
+    """The run's own rules; texts of whole trajectories are not cut."""
+    try:
+        settings = Plan.loads((run_folder / layout.PLAN_JSON).read_text(encoding="utf-8")).settings
+    except (OSError, ValueError, TypeError, KeyError):
+        settings = Settings()
+    return Redactor(dataclasses.replace(settings, max_string=1 << 40, redact_hook=None))
 
 
 def _load(place: str, bind: Mapping[str, Any]) -> Callable[[list[int]], str]:

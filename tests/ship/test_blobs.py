@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autotrace.ship.blobs import keep_tokenizer
 from autotrace.ship.decode import Decoder
+from autotrace.ship.trajectory import Span, Trajectory
 
 
 def model(folder: Path) -> Path:
@@ -35,3 +36,16 @@ def test_the_copy_is_used_when_the_original_is_gone(tmp_path: Path) -> None:
     decoder.bind({"path": str(folder)})
     (place, _) = decoder._places(decoder._binds[0])
     assert Path(place, "tokenizer.json").exists()
+
+
+def test_what_only_tokens_spelled_is_redacted_and_its_ids_are_left_out(tmp_path: Path) -> None:
+    decoder = Decoder(tmp_path)
+    decoder._decode = lambda ids: "".join(map(chr, ids))
+    secret = [ord(char) for char in "the key is sk-abcdefghijklmnopqrstuvwx."]
+    span = Span("0" * 16, None, "generate", "llm", "key", 1, prompt_ids=[104, 105], new_prompt_ids=[104, 105])
+    span.response_ids = secret
+    trajectory = Trajectory("0" * 32, "run", [span])
+    decoder.add_texts(trajectory)
+    assert span.response_text == "the key is <redacted>." and span.response_ids is None
+    assert span.new_prompt_ids == [104, 105] and "sk-abc" not in str(span.messages)
+    assert any("redacted" in note for note in trajectory.notes)
