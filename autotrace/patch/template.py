@@ -140,15 +140,9 @@ _BODIES = {
         _autotrace_step = _autotrace_inner.__anext__()
         {sys}.set_asyncgen_hooks(*_autotrace_hooks)
         try:
+            _autotrace_item.append(await _autotrace_step)
+            _autotrace_step = None
             while True:
-                if _autotrace_step is not None:
-                    _autotrace_item.append(await _autotrace_step)
-                    _autotrace_step = None
-                elif _autotrace_thrown:
-                    _autotrace_item.append(await _autotrace_inner.athrow(_autotrace_thrown.pop()))
-                else:
-                    _autotrace_item.append(await _autotrace_inner.asend(_autotrace_sent))
-                    _autotrace_sent = None
                 if _autotrace_span is not None:
                     if _autotrace_final is None:
                         _autotrace_span, _autotrace_final = _autotrace_calls.item(_autotrace_span, _autotrace_item[0])
@@ -167,13 +161,26 @@ _BODIES = {
                     _autotrace_thrown.append(_autotrace_error)
                 if _autotrace_final is None and _autotrace_span is not None:
                     _autotrace_calls.enter(_autotrace_span)
+                if _autotrace_thrown:
+                    _autotrace_item.append(await _autotrace_inner.athrow(_autotrace_thrown.pop()))
+                elif _autotrace_sent is not None:
+                    _autotrace_item.append(await _autotrace_inner.asend(_autotrace_sent))
+                    _autotrace_sent = None
+                else:  # ``async for`` is the cheapest way to take one step
+                    async for _autotrace_next in _autotrace_inner:
+                        _autotrace_item.append(_autotrace_next)
+                        _autotrace_next = None
+                        break
+                    else:
+                        break
         except StopAsyncIteration:
-            if _autotrace_span is not None:
-                _autotrace_calls.exhausted(_autotrace_span, None)
+            pass
         except BaseException as _autotrace_error:
             if _autotrace_span is not None:
                 _autotrace_calls.ended(_autotrace_span, _autotrace_error)
             raise
+        if _autotrace_span is not None:
+            _autotrace_calls.exhausted(_autotrace_span, None)
 """,
 }
 
@@ -212,7 +219,7 @@ def _shape(code: CodeType) -> Shape:
     call = [*positional, *starred, *(f"{name}={name}" for name in named), *double]
     members = [*positional, *starred]
     args = rest[0] if members == starred and rest else f"({', '.join(members)}{',' if members else ''})"
-    kwargs = others[0] if others and not named else "{%s}" % ", ".join([*(f"{n!r}: {n}" for n in named), *double])
+    kwargs = others[0] if others and not named else f"{{{', '.join([*(f'{n!r}: {n}' for n in named), *double])}}}"
     return Shape(", ".join([*declared, *double]), ", ".join(call), args, kwargs)
 
 
