@@ -169,7 +169,7 @@ class Indexer:
             live.closed(record.span)
             return
         name, role = roles.get(record.target, ("?", "span"))
-        live.opened(record.span, process, role)
+        live.opened(record.span, record.parent, process, role)
         if record.parent == 0 and not live.row.name:
             self._root(live, text(name) or "?", text(role), record, record.at + shift)
 

@@ -18,12 +18,14 @@ STRAGGLER_GRACE = 60.0
 class LiveTrace:
     """What must be in memory about a trace: a few hundred bytes."""
 
-    __slots__ = ("dirty", "open", "root", "root_ended", "row", "touched")
+    __slots__ = ("dirty", "open", "root", "root_ended", "row", "tools", "touched")
 
     def __init__(self, row: Row) -> None:
         self.row = row
         self.open: dict[int, str] = {}
         """Open spans and the process that writes each."""
+        self.tools: set[int] = set()
+        """Tool calls among them."""
         self.root: int | None = None
         """The root span while it is open."""
         self.root_ended = row.status != "OPEN"
@@ -35,18 +37,20 @@ class LiveTrace:
         self.touched = time.monotonic()
         self.dirty = True
 
-    def opened(self, span: int, process: str, role: str) -> None:
+    def opened(self, span: int, parent: int, process: str, role: str) -> None:
         """A call began."""
         self.open[span] = process
         self.row.spans += 1
         if role == "llm":
             self.row.turns += 1
         elif role == "tool":
-            self.row.tool_calls += 1
+            self.row.tool_calls += parent not in self.tools
+            self.tools.add(span)
 
     def closed(self, span: int) -> None:
         """A call ended."""
         self.open.pop(span, None)
+        self.tools.discard(span)
         if span == self.root:
             self.root_ended = True
 

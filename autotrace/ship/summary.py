@@ -17,7 +17,9 @@ def summarise(row: Row, trajectory: Trajectory) -> None:
     row.name, row.role, row.status = root.name, root.role, root.status
     row.start_ns, row.end_ns = root.start_ns, root.end_ns
     row.spans, row.turns = len(trajectory.spans), len(calls)
-    row.tool_calls = sum(span.role == "tool" for span in trajectory.spans)
+    tools = {span.span_id for span in trajectory.spans if span.role == "tool"}
+    # A tool's own method below the agent's call of it is the same call.
+    row.tool_calls = sum(span.span_id in tools and span.parent_id not in tools for span in trajectory.spans)
     row.prompt_tokens = next((span.prompt_tokens for span in calls if span.prompt_tokens is not None), None)
     responses = [span.response_tokens for span in calls if span.response_tokens is not None]
     row.response_tokens = sum(responses) if responses else None

@@ -180,7 +180,14 @@ TOOL = [20, 21]
 FINAL = [30, 31, 32, 33]
 
 
-def trajectory(process: Process, *, reward: float | None = 1.0, trace: bytes | None = None, **who: Any) -> bytes:
+def trajectory(
+    process: Process,
+    *,
+    reward: float | None = 1.0,
+    trace: bytes | None = None,
+    nested_tool: bool = False,
+    **who: Any,
+) -> bytes:
     """A trajectory as veRL makes it: agent, LLM, parser, tool, LLM; its trace id."""
     trace = trace or os.urandom(16)
     root = process.open(trace, "trajectory", inputs={"raw_prompt": [{"role": "user", "content": "2+2?"}]},
@@ -191,6 +198,9 @@ def trajectory(process: Process, *, reward: float | None = 1.0, trace: bytes | N
     parser = process.open(trace, "parser", agent)
     process.close(trace, parser, output=["add"])
     tool = process.open(trace, "tool", agent, inputs={"tool_call": {"name": "add"}})
+    if nested_tool:
+        method = process.open(trace, "tool", tool)
+        process.close(trace, method, output=4)
     process.close(trace, tool, output="4")
     second = process.open(trace, "llm", agent, PROMPT + ANSWER + TOOL, attributes={"request_id": "r1"})
     process.close(trace, second, FINAL)

@@ -92,7 +92,7 @@ def test_a_trajectory_arrives_whole(run: Path) -> None:
     process.exit()
     line = shipped(run)[trace.hex()]
     assert [span["role"] for span in line["spans"]] == ["trajectory", "agent", "llm", "parser", "tool", "llm"]
-    root, agent, first, _, _, second = line["spans"]
+    root, agent, first, *_, second = line["spans"]
     assert agent["parent_id"] == root["span_id"] and second["parent_id"] == agent["span_id"]
     assert all(root["start_ns"] <= span["start_ns"] <= span["end_ns"] <= root["end_ns"] for span in line["spans"])
     assert (first["new_prompt_ids"], first["response_ids"]) == (PROMPT, ANSWER)
@@ -397,12 +397,13 @@ def test_targets_and_drops_are_summed_over_processes(run: Path) -> None:
 
 def test_the_index_reads_a_folder_it_cannot_write(run: Path) -> None:
     process = Process(run)
-    trace = trajectory(process)
+    trace = trajectory(process, nested_tool=True)
     (run / layout.SHIPPER_LOCK).symlink_to("/nonexistent/lock")
     index = Index.open(run)
     assert [row.trace_id for row in index.rows(step=1, role="trajectory")] == [trace.hex()]
     assert index.rows(step=2) == [] and not (run / layout.STATE_DB).exists()
     assert index.load(f"tr-{trace.hex()[:8]}").turns == 2
+    assert index.rows()[0].tool_calls == 1
     with pytest.raises(KeyError, match="no trace of this run"):
         index.load("zz")
     with pytest.raises(TypeError, match="cannot filter"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -29,14 +30,22 @@ def without_password(uri: str) -> str:
 class ServerStore:
     """The server at ``uri``.
 
-    Credentials: ``MLFLOW_TRACKING_USERNAME`` and ``_PASSWORD``, ``MLFLOW_TRACKING_TOKEN``, or in the URI; certificates as
-    in MLflow (``MLFLOW_TRACKING_SERVER_CERT_PATH``, ``MLFLOW_TRACKING_INSECURE_TLS``).
+    Credentials: ``MLFLOW_TRACKING_USERNAME`` and ``_PASSWORD``, ``MLFLOW_TRACKING_TOKEN``, or in the URI; certificates
+    as in MLflow (``MLFLOW_TRACKING_SERVER_CERT_PATH``, ``MLFLOW_TRACKING_INSECURE_TLS``).
     """
 
     def __init__(self, uri: str, client: httpx.Client | None = None) -> None:
         self.place = without_password(uri).rstrip("/")
         self._client = client or httpx.Client(timeout=TIMEOUT, verify=_verify(), auth=_auth(uri), headers=_headers())
         self._experiments: dict[str, str] = {}
+        self._version: tuple[int, ...] | None = None
+
+    def _release(self) -> tuple[int, ...]:
+        """The server's release, ``(3, 17)``; ``(0,)``: it does not say."""
+        if self._version is None:
+            found = re.match(r"(\d+)\.(\d+)", self._ask("GET", "/version").text)
+            self._version = tuple(map(int, found.groups())) if found else (0,)
+        return self._version
 
     def experiment_id(self, name: str) -> str:
         """See ``Store``. Two processes that create it at once both get the same."""
@@ -66,14 +75,13 @@ class ServerStore:
         """See ``Store``."""
         request = ExportTraceServiceRequest()
         request.resource_spans.add().scope_spans.add().spans.extend(spans)
-        headers = {
-            "content-type": "application/x-protobuf",
-            "content-encoding": "gzip",
-            "x-mlflow-experiment-id": experiment_id,
-        }
+        headers = {"content-type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id}
         if run_id:
             headers["x-mlflow-run-id"] = run_id
-        body = gzip.compress(request.SerializeToString(), 1)
+        body = request.SerializeToString()
+        if self._release() >= (3, 8):  # 3.5 does not unpack
+            headers["content-encoding"] = "gzip"
+            body = gzip.compress(body, 1)
         answer = self._ask("POST", "/v1/traces", content=body, headers=headers)
         if answer.status_code in (404, 405, 501) and "error_code" not in answer.text:
             raise Refused(

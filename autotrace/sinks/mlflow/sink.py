@@ -138,17 +138,22 @@ class MlflowSink:
     def _send(self, store: Store, experiment: str, run_id: str | None, batch: list[Encoded]) -> dict[str, str]:
         """Store a batch; trace id -> reason for those that MLflow will not take."""
 
-        def spans(part: Sequence[Encoded]) -> None:
+        def describe_all(part: Sequence[Encoded]) -> None:
+            for trajectory, _ in part:
+                store.start_trace(describe(trajectory, experiment, run_id))
+
+        def log_all(part: Sequence[Encoded]) -> None:
             store.log_spans(experiment, [span for _, encoded in part for span in encoded], run_id)
 
-        rejected, taken = _isolate(batch, spans)
-        for trajectory, _ in taken:
-            try:
-                store.start_trace(describe(trajectory, experiment, run_id))
-            except Declined as error:
-                if error.passing:
-                    raise Unavailable(f"MLflow is in trouble: {error}") from error
-                rejected[trajectory.trace_id] = str(error)
+        rejected: dict[str, str] = {}
+        taken: list[Encoded] = []
+        for encoded in batch:
+            refused, accepted = _isolate([encoded], describe_all)
+            rejected.update(refused)
+            taken.extend(accepted)
+        _all_alike(rejected, bool(taken))
+        if taken:
+            rejected.update(_isolate(taken, log_all)[0])
         return rejected
 
     def page(self, trajectory: Trajectory) -> str | None:
@@ -188,9 +193,14 @@ def _isolate(batch: list[Encoded], send: Callable[[Sequence[Encoded]], None]) ->
                 passing.append(error)
     if passing and not taken:
         raise Unavailable(f"MLflow is in trouble: {passing[0]}")
-    if not taken and len(rejected) > 2 and len(set(rejected.values())) == 1:
-        raise Refused(f"MLflow takes no trace at all: {next(iter(rejected.values()))}")
+    _all_alike(rejected, bool(taken))
     return rejected, taken
+
+
+def _all_alike(rejected: Mapping[str, str], some_taken: bool) -> None:
+    """Raises ``Refused`` when all were rejected for one reason: then it is the store, not the trajectories."""
+    if not some_taken and len(rejected) > 2 and len(set(rejected.values())) == 1:
+        raise Refused(f"MLflow takes no trace at all: {next(iter(rejected.values()))}")
 
 
 def _batches(group: list[Encoded]) -> list[list[Encoded]]:

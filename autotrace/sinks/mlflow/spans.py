@@ -15,7 +15,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status as OtlpStatus
 from autotrace.ship.plain import text
 from autotrace.ship.trajectory import OK, OPEN, Span, Trajectory
 from autotrace.sinks import payload
-from autotrace.sinks.mlflow.tags import session_of, tags_of
 
 SPAN_TYPES = {
     "trajectory": "AGENT",
@@ -34,16 +33,8 @@ _RESERVED = ("mlflow.", "session.id", "user.id")
 
 
 def encode(trajectory: Trajectory) -> list[OtlpSpan]:
-    """All spans of ``trajectory``, the root with the trace's name, tags and session."""
-    spans = [_span(trajectory, span) for span in trajectory.spans]
-    root = spans[0]
-    _put(root, "mlflow.traceTag.mlflow.traceName", text(trajectory.root.name)[:250])
-    for name, value in tags_of(trajectory).items():
-        _put(root, f"mlflow.traceTag.{name}", value)
-    session = session_of(trajectory)
-    if session:
-        _put(root, "session.id", session)
-    return spans
+    """All spans of ``trajectory``; name, tags and session of the trace are with ``info.describe``."""
+    return [_span(trajectory, span) for span in trajectory.spans]
 
 
 def _span(trajectory: Trajectory, span: Span) -> OtlpSpan:
