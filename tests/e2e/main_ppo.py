@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 HERE = Path(__file__).parent
-LIMIT = 600
+LIMIT = 900
 """Seconds after which a run is taken for hung."""
 PROJECT = "autotrace-e2e"
 FUNCTION_TOOL = f"actor_rollout_ref.rollout.multi_turn.function_tool_path={HERE / 'function_tool.py'}"

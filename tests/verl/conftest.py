@@ -41,7 +41,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pro
 
 @pytest.fixture(scope="session")
 def traces(programs: dict[str, Program]) -> dict[str, list[Any]]:
-    """Name of the program -> its traces, read back through MLflow's public API."""
+    """Name of the program -> its trajectories, read back through MLflow's public API."""
     import mlflow
 
     mlflow.set_tracking_uri(programs["classic"].uri)
@@ -50,5 +50,6 @@ def traces(programs: dict[str, Program]) -> dict[str, list[Any]]:
     names = {program.run_id: name for name, program in programs.items()}
     by_name: dict[str, list[Any]] = {name: [] for name in programs}
     for trace in found:
-        by_name[names[trace.info.tags["run_id"]]].append(trace)
+        if trace.info.tags["role"] == "trajectory":
+            by_name[names[trace.info.tags["run_id"]]].append(trace)
     return by_name

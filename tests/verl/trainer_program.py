@@ -1,0 +1,164 @@
+"""veRL's own trainer code behind its own rollouts, in one process: ``trainer_program.py MODE OUT.json``.
+
+``classic``: ``compute_advantage`` and ``RayPPOTrainer._update_actor`` on the batch that the workers returned. ``v1``:
+``PPOTrainer._compute_advantage``, ``_update_actor`` and ``ReplayBuffer`` over a store that stands in for TransferQueue.
+Only the workers that would update weights are played. ``OUT.json`` gets what the trainer used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
+sys.path[:0] = [str(EXAMPLES / "verl_loop"), str(HERE)]
+import in_process  # noqa: E402
+
+MODE, OUT = sys.argv[1:3]
+N, STEP = 4, 3
+ANSWERS = {"uid-a": ["#### 7", "#### 7", "#### 9", "no idea"], "uid-b": ["#### 1"] * 4}
+"""What each rollout of a group says: two of the first group agree word for word, all of the second."""
+QUESTIONS = {"uid-a": "How many are seven?", "uid-b": "How many is one?"}
+PROMPTS = [
+    {"question": QUESTIONS[uid], "answer": answer, "uid": uid, "index": index, "agent_name": "single_turn_agent"}
+    for index, (uid, answer) in enumerate((("uid-a", "7"), ("uid-b", "1")))
+]
+_next = {QUESTIONS[uid]: itertools.cycle(answers) for uid, answers in ANSWERS.items()}
+
+
+def script(conversation: str, turn: int) -> str:
+    """The next answer to the question."""
+    return next(next(answers) for question, answers in _next.items() if question in conversation)
+
+
+class Batch:
+    """Stands in for TransferQueue's ``KVBatchMeta``."""
+
+    def __init__(self, partition_id: str = "train", keys: Any = (), tags: Any = ()) -> None:
+        self.partition_id, self.keys, self.tags = partition_id, list(keys), list(tags)
+        self.extra_info: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class Store(in_process.Store):
+    """The store with the side of it that the trainer uses."""
+
+    def install(self) -> Store:
+        """Become the module ``transfer_queue``."""
+        super().install()
+        module: Any = sys.modules["transfer_queue"]
+        module.KVBatchMeta, module.kv_batch_get = Batch, self.get
+        module.kv_batch_put, module.kv_clear = self.put, lambda **kwargs: None
+        return self
+
+    def get(self, keys: list[str], partition_id: str, select_fields: list[str]) -> Any:
+        """Columns of the rows."""
+        from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+        names = [name for name in select_fields if name in self.fields[keys[0]].keys()]
+        return list_of_dict_to_tensordict([{name: self.fields[key][name] for name in names} for key in keys])
+
+    def put(self, keys: list[str], partition_id: str, fields: Any, tags: Any = None) -> Batch:
+        """Store columns."""
+        self.used = {key: row.tolist() for key, row in zip(keys, fields["advantages"].unbind(), strict=True)}
+        return Batch(partition_id, keys, [{} for _ in keys])
+
+
+STORE = Store()
+
+
+class Workers:
+    """The worker group whose policy would be updated."""
+
+    def update_actor(self, batch: Any) -> Any:
+        """Update nothing."""
+        from verl.utils.tensordict_utils import get_tensordict
+
+        return get_tensordict({}, non_tensor_dict={"metrics": {"actor/mfu": 0.0, "mfu": 0.0}})
+
+
+def trainer_of(cls: type, config: Any) -> Any:
+    """A trainer in its third step, without what a constructor would start."""
+    plain: Any = type(cls.__name__, (cls,), {})
+    plain.__abstractmethods__ = frozenset()
+    trainer = object.__new__(plain)
+    trainer.global_steps, trainer.config, trainer.actor_rollout_wg = STEP, config, Workers()
+    return trainer
+
+
+async def classic(config: Any, server: Any) -> dict[str, Any]:
+    """One batch through the classic trainer's functions."""
+    import numpy as np
+    from verl.trainer.ppo import ray_trainer
+
+    batch = await in_process.rollout(in_process.worker(config, server), PROMPTS, N, STEP)
+    batch.non_tensor_batch["uid"] = np.array([prompt["uid"] for prompt in PROMPTS for _ in range(N)], dtype=object)
+    batch.batch["token_level_scores"] = batch.batch["rm_scores"]
+    batch.batch["token_level_rewards"] = batch.batch["rm_scores"]
+    batch = ray_trainer.compute_advantage(batch, adv_estimator="grpo", num_repeat=N, config=config.algorithm)
+    trainer_of(ray_trainer.RayPPOTrainer, config)._update_actor(batch)
+    mask = batch.batch["response_mask"].bool()
+    used = [row[kept][0].item() for row, kept in zip(batch.batch["advantages"], mask, strict=True)]
+    scores = batch.batch["token_level_scores"].sum(-1).tolist()
+    return {"rows": [[uid, score, value] for uid, score, value in zip(batch.non_tensor_batch["uid"], scores, used)]}
+
+
+async def v1(config: Any, server: Any) -> dict[str, Any]:
+    """One batch through the V1 trainer's methods, then the groups that its replay buffer drops."""
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    await in_process.rollout_v1(in_process.worker_v1(config, server), PROMPTS, STEP)
+    keys = sorted(STORE.fields)
+    for key in keys:  # the trainer's own pass over the batch, here by a policy that has not changed
+        STORE.fields[key]["old_log_probs"] = STORE.fields[key]["rollout_log_probs"]
+    trainer = trainer_of(PPOTrainer, config)
+    pad = f"pad{'0' * 32}_0_0"
+    STORE.fields[pad] = STORE.fields[keys[0]]
+    batch = Batch("train", [*keys, pad], [{} for _ in keys] + [{"is_padding": True}])
+    trainer._compute_advantage(batch, metrics={})
+    used = dict(STORE.used)
+    trained = [key for key in batch.keys if not key.startswith("uid-b")]
+    trainer._update_actor(Batch("train", trained, [{"is_padding": key == pad} for key in trained]), metrics={})
+    buffer = ReplayBuffer("sync", {}, None, "drop", {}, filter_groups_metric="reward", train_batch_size=1, gen_batch_size=1)
+    tags = {key: {"status": "success"} for key in keys}
+    buffer.partitions["train"].update(tags)
+    reasons = (set(), {"uid-b"}, set(), {})
+    buffer._evict_terminal_groups(STEP, "train", reasons)
+    assert sorted(buffer.partitions["train"]) == [key for key in keys if key.startswith("uid-a")]
+    scores = {key: STORE.fields[key]["rm_scores"].sum().item() for key in keys}
+    rows = [[key.split("_")[0], scores[key], used[key][0], key] for key in keys]
+    return {"rows": rows}
+
+
+async def main(folder: Path) -> None:
+    """Run the mode and write down what the trainer used."""
+    if MODE == "v1":
+        STORE.install()
+    tokenizer = in_process.make_model(folder)
+    config = in_process.configuration(
+        folder,
+        [
+            f"reward.custom_reward_function.path={EXAMPLES / 'verl_loop/reward.py'}",
+            "reward.custom_reward_function.name=compute_score",
+            f"actor_rollout_ref.rollout.n={N}",
+            "algorithm.adv_estimator=grpo",
+        ],
+    )
+    server = in_process.ScriptedServer(tokenizer, script)
+    result = await {"classic": classic, "v1": v1}[MODE](config, server)
+    Path(OUT).write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as model:
+        asyncio.run(main(Path(model)))
