@@ -25,6 +25,8 @@ REFUSED_DELAY = 15.0
 """Seconds between two tries when a person must act first."""
 MAX_BATCH = 50
 """Trajectories in one call of a sink."""
+MAX_TOKENS = 1_000_000
+"""Token ids in one call of a sink, about: they are what takes memory (40 bytes each while they are Python integers)."""
 
 
 @dataclass
@@ -33,6 +35,18 @@ class Parcel:
 
     trajectories: list[Trajectory]
     versions: dict[str, int]
+    tokens: int = 0
+
+    def add(self, trajectory: Trajectory, version: int) -> None:
+        """Put one in."""
+        self.trajectories.append(trajectory)
+        self.versions[trajectory.trace_id] = version
+        self.tokens += sum(len(span.prompt_ids or ()) + len(span.response_ids or ()) for span in trajectory.spans)
+
+    @property
+    def full(self) -> bool:
+        """No more should be added."""
+        return self.tokens > MAX_TOKENS
 
 
 @dataclass

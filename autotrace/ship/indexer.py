@@ -250,7 +250,12 @@ class Indexer:
 
     def _complete(self, live: LiveTrace, final: bool) -> None:
         row = live.row
-        trajectory = self.loader.load(row.trace_id, final=final)
+        try:
+            trajectory = self.loader.load(row.trace_id, final=final)
+        except OSError:  # a file system in trouble: later
+            self.live[row.trace_id] = live
+            live.touch()
+            return
         if trajectory is not None:
             summarise(row, trajectory)
             for digest in digests(trajectory):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ class Loader:
         self._info = info
 
     def load(self, trace_id: str, *, final: bool = False) -> Trajectory | None:
-        """The trace as far as it was recorded; None when nothing of it is left in the segments.
+        """The trace as far as it was recorded; None when nothing of it is left. Raises ``OSError`` (unreadable segments).
 
         ``final``: calls still open count as interrupted even in living processes.
         """
@@ -39,7 +40,7 @@ class Loader:
                         record = located.record
                         if isinstance(record, (Open, Close)) and record.trace.hex() == trace_id:
                             assembly.add(origin, record)
-            except OSError:
+            except FileNotFoundError:
                 assembly.notes[f"the segment {name} cannot be read any more"] = None
         trajectory = assembly.finish(self._info.run_id, self.ended, final)
         if trajectory is not None:
@@ -98,6 +99,11 @@ def facts_of(state: State, trace_id: str) -> dict[str, Any]:
         rest = {name: value for name, value in reward.items() if name != "score"}
         if rest and "reward_extra_info" not in facts:
             facts["reward_extra_info"] = rest
+    score = number(facts.get("token_level_score"))
+    if score is not None:  # the trainer's reward as float32: news only where it is not the one known already
+        known = number(facts.setdefault("reward", score))
+        if known is not None and math.isclose(known, score, rel_tol=1e-5, abs_tol=1e-6):
+            del facts["token_level_score"]
     return facts
 
 

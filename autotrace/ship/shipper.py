@@ -130,13 +130,18 @@ class Shipper:
         name = courier.sink.name
         parcel, lost = Parcel([], {}), []
         for trace_id, version in self._state.next_in_queue(name, courier.batch):
-            trajectory = self._indexer.loader.load(trace_id, final=True)
+            try:
+                trajectory = self._indexer.loader.load(trace_id, final=True)
+            except OSError as error:  # a file system in trouble; nothing is acknowledged, so it comes again
+                _log.warning("cannot read the segments of trace %s: %s", trace_id, error)
+                break
             if trajectory is None:
                 lost.append((trace_id, version, "its segments are gone from the run folder"))
                 continue
             self._decoder.add_texts(trajectory)
-            parcel.trajectories.append(trajectory)
-            parcel.versions[trace_id] = version
+            parcel.add(trajectory, version)
+            if parcel.full:
+                break
         if lost:
             with self._state:
                 self._state.refused(name, lost)

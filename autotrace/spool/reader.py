@@ -6,6 +6,7 @@ in the spool folder is passed over; a record that does not validate is counted a
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -89,11 +90,17 @@ def segments(run_folder: str | Path) -> list[SegmentFile]:
 
 @contextmanager
 def opened(run_folder: str | Path, name: str) -> Iterator[int]:
-    """A descriptor of the segment ``name``. Raises ``OSError`` when it is gone or no regular file."""
-    fd = os.open(os.path.join(layout.spool_of(str(run_folder)), name), _FLAGS)
+    """A descriptor of the segment ``name``. Raises ``FileNotFoundError`` when it is gone or no regular file (any more),
+    another ``OSError`` when it cannot be read now."""
+    try:
+        fd = os.open(os.path.join(layout.spool_of(str(run_folder)), name), _FLAGS)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise FileNotFoundError(f"{name} is a symbolic link") from error
+        raise
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(f"{name} is no regular file")
+            raise FileNotFoundError(f"{name} is no regular file")
         yield fd
     finally:
         os.close(fd)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from importlib import import_module
 from typing import Any
 
@@ -117,6 +119,13 @@ class SqlStore:
     def close(self) -> None:
         """See ``Store``."""
         self._store.engine.dispose()
+        path = sqlite_path(self._store.db_uri)
+        if path:
+            # Without statistics SQLite takes the wrong index for searches in span text: 40 s instead of 45 ms at 4,000
+            # traces. The limit keeps this at milliseconds for a store of any size.
+            with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=5.0)) as db:
+                db.execute("PRAGMA analysis_limit=1000")
+                db.execute("ANALYZE")
 
 
 def _faster(connection: Any, _: Any) -> None:
