@@ -29,7 +29,8 @@ class Loader:
     def load(self, trace_id: str, *, final: bool = False) -> Trajectory | None:
         """The trace as far as it was recorded; None when nothing of it is left.
 
-        Raises ``OSError`` while a segment cannot be read. ``final``: calls still open count as interrupted even in living processes.
+        Raises ``OSError`` while a segment cannot be read. ``final``: calls still open count as interrupted even in
+        living processes.
         """
         assembly = Assembly(trace_id)
         for id, offsets in self._in_order(self._state.places(trace_id)):
