@@ -19,7 +19,7 @@ def when_imported(name: str, callback: Callable[[ModuleType], None]) -> None:
 
 
 def wrap_function(function: Any, *, key: str, role: str = "span", name: str | None = None, **target: Any) -> Any:
-    """``function`` recorded under a target made here: for what a list cannot name (a function loaded from a user's file).
+    """``function`` recorded under a target made here: for what a list cannot name, a function from a user's file, say.
 
     Takes functions and partials of functions; anything else comes back as it is. ``target``: further fields of
     ``spec.plan.Target``.

@@ -1,34 +1,37 @@
 """Binding: put wrappers where the plan's names stand, and say for every target what happened to it.
 
-Resolution and installation are wrapt's (``resolve_path``, ``wrap_object``); what is installed is a plain function.
+Resolution and installation are wrapt's (see ``place``); what is installed is a plain function.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+import difflib
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
+from autotrace.patch import main
+from autotrace.patch.globs import members_of_class, members_of_module
 from autotrace.patch.index import Entry, Glob, Index
-from autotrace.patch.rewrap import Refused, plain, rewrap
+from autotrace.patch.place import Places
+from autotrace.patch.release import outside
+from autotrace.patch.rewrap import Refused, actor_class, instance_with_call, recorded_for, rewrap
 from autotrace.record import faults
 from autotrace.spec.plan import Target
 
 Report = Callable[[str, str, str, str], None]
 """(key, name, state, reason) with the states of ``spool.records.Report``."""
 
+_SHADOWED = "this override is not traced: add `subclasses: true`"
+
 
 class Binder:
     """The targets of this process and where they were bound."""
 
-    def __init__(self, index: Index, report: Report, main: str | None = None) -> None:
+    def __init__(self, index: Index, report: Report) -> None:
         self.index = index
         self.report = report
-        self.main = main
-        """Module name that ``__main__`` stands for (``python -m pkg.mod``)."""
-        self.bound: dict[str, str] = {}
-        """Key -> first place it was bound."""
+        self.places = Places()
         self.roots: dict[type, list[tuple[Target, str]]] = {}
         """Classes whose subclasses' overrides are wrapped too, with the attribute."""
         self.watched: dict[type, list[tuple[Target, str]]] = {}
@@ -38,26 +41,33 @@ class Binder:
 
     # -- occasions --------------------------------------------------------------------------------------------------
 
-    def module(self, module: ModuleType) -> None:
-        """``module`` was executed: bind what the plan names in it."""
+    def module(self, module: ModuleType, meanwhile: Sequence[ModuleType] = ()) -> None:
+        """``module`` was executed: bind what the plan names in it. ``meanwhile``: modules that were imported while it
+        was, which may have taken functions from it already."""
         name = module.__name__
+        functions = {key: value for key, value in vars(module).items() if type(value) is FunctionType}
         for entry in self.index.modules.get(name, ()):
             self._guard(self._entry, entry, module)
         for glob, inside in self.index.globs_of(name):
             self._guard(self._glob_module, glob, module, inside)
+        if meanwhile:
+            found = ((raw, vars(module).get(key)) for key, raw in functions.items())
+            replaced = {id(raw): (raw, made) for raw, made in found if made is not raw and made is not None}
+            if replaced:
+                self.places.spread(replaced, [other for other in meanwhile if other is not module])
 
     def created(self, cls: type) -> None:
         """A class statement just finished, no decorator has seen the class yet."""
         module, qualname = cls.__module__, cls.__qualname__
-        if module == "__main__" and self.main is not None:
-            module = self.main
-        for entry, attribute in self.index.classes.get((module, qualname), ()):
-            if attribute in cls.__dict__:
-                self._guard(self._attribute, entry, cls, attribute, module)
-        if self.index.globs:
-            for glob, inside in self.index.globs_of(module):
-                if "<locals>" not in qualname and (inside is None or inside == qualname):
-                    self._guard(self._glob_class, glob, cls, module)
+        names = (module, main.name_of(module) or module) if module in main.MAINS else (module,)
+        for name in names:
+            for entry, attribute in self.index.classes.get((name, qualname), ()):
+                if member(cls, attribute) is not None:
+                    self._guard(self._attribute, entry, cls, attribute, name)
+            if self.index.globs:
+                for glob, inside in self.index.globs_of(name):
+                    if "<locals>" not in qualname and (inside is None or inside == qualname):
+                        self._guard(self._glob_class, glob, cls, name)
         if self.roots or self.watched:
             for base in cls.__mro__[1:]:
                 for target, attribute in self.roots.get(base, ()):
@@ -65,34 +75,80 @@ class Binder:
                         self._guard(self._override, target, cls, attribute)
                 for target, attribute in self.watched.get(base, ()):
                     if attribute in cls.__dict__:
-                        place = f"{cls.__module__}:{qualname}.{attribute}"
-                        self.report(
-                            target.key, place, "shadowed", "this override is not traced: add `subclasses: true`"
-                        )
+                        self.report(target.key, f"{module}:{qualname}.{attribute}", "shadowed", _SHADOWED)
+
+    def runs_as_main(self, module: str) -> Callable[[str], bool] | None:
+        """Which top-level functions of ``module`` are targets, should it be run by ``python -m``; None: none are."""
+        exact = {entry.qualname for entry in self.index.modules.get(module, ()) if "." not in entry.qualname}
+        globs = [glob for glob, inside in self.index.globs_of(module) if inside is None]
+        if not exact and not globs:
+            return None
+        return lambda name: (
+            name in exact or (not name.startswith("_") and any(glob.takes(f"{module}.{name}") for glob in globs))
+        )
+
+    def defined(self, place: str, function: FunctionType) -> Any:
+        """The function at ``place`` of the program was just made: what to use in its stead."""
+        module, _, name = place.partition(":")
+        targets = [entry.target for entry in self.index.modules.get(module, ()) if entry.qualname == name]
+        targets += [glob.target for glob, inside in self.index.globs_of(module) if inside is None]
+        for target in targets:
+            if self._released(target):
+                try:
+                    wrapped = rewrap(function, target.key, None, name)
+                except Refused as refusal:
+                    self.report(target.key, place, "refused", str(refusal))
+                    continue
+                self.report(target.key, place, "bound", "")
+                return wrapped
+        return function
 
     # -- one name ---------------------------------------------------------------------------------------------------
 
     def _entry(self, entry: Entry, module: ModuleType) -> None:
         owner: Any = module
         *path, attribute = entry.qualname.split(".")
+        place = f"{module.__name__}:{entry.qualname}"
         for word in path:
-            found = _member(owner, word)
+            found = member(owner, word)
             if isinstance(found, ModuleType) and found.__name__ == f"{module.__name__}.{word}":
                 return  # the name means that submodule; it has an occasion of its own
             if found is None:
+                self._missing(entry, module, owner, word)
                 return
-            owner = _actor_class(found)
-        if _member(owner, attribute) is None:
+            owner = actor_class(found)
+            if not issubclass(type(owner), (type, ModuleType)):
+                kind = f"{type(owner).__module__}.{type(owner).__qualname__}"
+                reason = f"`{word}` is an instance: name its class, {kind}.{attribute}"
+                self.report(entry.target.key, place, "refused", reason)
+                return
+        if member(owner, attribute) is None:
+            self._missing(entry, module, owner, attribute)
             return
         self._attribute(entry, owner, attribute, module.__name__)
 
+    def _missing(self, entry: Entry, module: ModuleType, owner: Any, word: str) -> None:
+        """Say so where that cannot be another way to read the name, or another release's spelling of the target."""
+        if len(entry.target.names) > 1 or entry.target.optional or not self._released(entry.target):
+            return
+        if owner is module and hasattr(module, "__path__") and ":" not in entry.name:
+            return  # may be a submodule
+        nearest = difflib.get_close_matches(word, list(vars(owner)), 1)
+        hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
+        where = module.__name__ if owner is module else f"{module.__name__}.{owner.__qualname__}"
+        self.report(
+            entry.target.key, f"{module.__name__}:{entry.qualname}", "pending", f"{where} has no `{word}` yet{hint}"
+        )
+
     def _attribute(self, entry: Entry, owner: Any, attribute: str, module: str) -> None:
         target = entry.target
-        if self._too_late(entry) or not self._released(target):
-            return
-        place = f"{module}:{_qualname(owner, attribute)}"
+        first = self._ranks.get(target.key)
+        if (first is not None and first < entry.rank) or not self._released(target):
+            return  # a better alternative of the same target is bound already
+        place = f"{module}:{owner.__qualname__}.{attribute}" if isinstance(owner, type) else f"{module}:{attribute}"
         if not self._install(target, owner, attribute, place):
             return
+        self._ranks[target.key] = entry.rank
         if isinstance(owner, type):
             table = self.roots if target.subclasses else self.watched
             known = table.setdefault(owner, [])
@@ -104,50 +160,30 @@ class Binder:
                         self._override(target, cls, attribute)
                     else:
                         where = f"{cls.__module__}:{cls.__qualname__}.{attribute}"
-                        self.report(
-                            target.key, where, "shadowed", "this override is not traced: add `subclasses: true`"
-                        )
+                        self.report(target.key, where, "shadowed", _SHADOWED)
 
     def _override(self, target: Target, cls: type, attribute: str) -> None:
         self._install(target, cls, attribute, f"{cls.__module__}:{cls.__qualname__}.{attribute}")
 
     def _install(self, target: Target, owner: Any, attribute: str, place: str) -> bool:
         """Wrap ``owner.attribute``. False: refused or failed (reported)."""
-        import wrapt
-
-        replaced: list[bool] = []
-
-        def factory(raw: Any) -> Any:
-            if isinstance(owner, ModuleType) and not isinstance(raw, type) and _callable_instance(raw):
-                raise _OnClass(type(raw))
-            made = rewrap(_remote_function(raw), target.key, owner, attribute)
-            replaced.append(made is not raw)
-            return made
-
         try:
-            wrapt.wrap_object(owner, attribute, factory)  # type: ignore[arg-type]
-        except _OnClass as other:
-            return self._install(
-                target, other.cls, "__call__", f"{other.cls.__module__}:{other.cls.__qualname__}.__call__"
-            )
+            call = instance_with_call(owner, attribute)
+            if call is not None:
+                return self._install(target, call, "__call__", f"{call.__module__}:{call.__qualname__}.__call__")
+            if self.places.install(owner, attribute, lambda raw: rewrap(raw, target.key, owner, attribute)):
+                self.report(target.key, place, "bound", "")
+                return True
+            other = recorded_for(member(owner, attribute))
+            if other is not None and other != target.key and target.key not in self._ranks:
+                self.report(target.key, place, "refused", f"its calls are recorded for the target `{other}` already")
         except Refused as refusal:
             self.report(target.key, place, "refused", str(refusal))
             return False
         except Exception as error:
             self.report(target.key, place, "failed", f"{type(error).__name__}: {error}"[:300])
             return False
-        if any(replaced):
-            self.bound.setdefault(target.key, place)
-            self.report(target.key, place, "bound", "")
         return True
-
-    def _too_late(self, entry: Entry) -> bool:
-        """A better alternative of the same target is bound already."""
-        first = self._ranks.get(entry.target.key)
-        if first is not None and first < entry.rank:
-            return True
-        self._ranks[entry.target.key] = entry.rank
-        return False
 
     # -- globs ------------------------------------------------------------------------------------------------------
 
@@ -157,25 +193,25 @@ class Binder:
         if inside is not None:
             owner: Any = module
             for word in inside.split("."):
-                owner = _actor_class(_member(owner, word))
+                owner = actor_class(member(owner, word))
             if isinstance(owner, type):
                 self._glob_class(glob, owner, module.__name__)
             return
-        for name, value in list(vars(module).items()):
-            if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
-                continue
-            if isinstance(value, type):
-                if value.__qualname__ == name:
-                    self._glob_class(glob, value, module.__name__)
-            elif type(value) is FunctionType and glob.takes(f"{module.__name__}.{name}"):
-                self._install(glob.target, module, name, f"{module.__name__}:{name}")
+        functions, classes = members_of_module(module)
+        for name in functions:
+            self._glob_member(glob, module, name, module.__name__, name)
+        for cls in classes:
+            self._glob_class(glob, cls, module.__name__)
 
     def _glob_class(self, glob: Glob, cls: type, module: str) -> None:
-        if not self._released(glob.target) or any(word.startswith("_") for word in cls.__qualname__.split(".")):
-            return
-        for name, raw in list(cls.__dict__.items()):
-            if not name.startswith("_") and plain(raw) and glob.takes(f"{module}.{cls.__qualname__}.{name}"):
-                self._install(glob.target, cls, name, f"{module}:{cls.__qualname__}.{name}")
+        if self._released(glob.target):
+            for name in members_of_class(cls):
+                self._glob_member(glob, cls, name, module, f"{cls.__qualname__}.{name}")
+
+    def _glob_member(self, glob: Glob, owner: Any, name: str, module: str, qualname: str) -> None:
+        # what another target records is no news here
+        if glob.takes(f"{module}.{qualname}") and recorded_for(member(owner, name)) is None:
+            self._install(glob.target, owner, name, f"{module}:{qualname}")
 
     # -- versions ---------------------------------------------------------------------------------------------------
 
@@ -184,7 +220,7 @@ class Binder:
         if target.versions is None:
             return True
         if target.versions not in self._gates:
-            self._gates[target.versions] = _outside(target.versions)
+            self._gates[target.versions] = outside(target.versions)
         reason = self._gates[target.versions]
         if reason is not None:
             self.report(target.key, target.names[0], "refused", reason)
@@ -197,48 +233,14 @@ class Binder:
             faults.failed("bind", error)
 
 
-class _OnClass(Exception):
-    """A callable instance: its class's ``__call__`` is what is wrapped."""
-
-    def __init__(self, cls: type) -> None:
-        super().__init__(cls.__name__)
-        self.cls = cls
-
-
-def _callable_instance(raw: Any) -> bool:
-    if isinstance(raw, (FunctionType, staticmethod, classmethod, property, ModuleType)) or not callable(raw):
-        return False
-    call = type(raw).__dict__.get("__call__")
-    return type(call) is FunctionType and type(raw).__module__ not in ("functools", "ray.remote_function", "ray.actor")
-
-
-def _member(owner: Any, name: str) -> Any:
+def member(owner: Any, name: str) -> Any:
     """``owner.name`` without triggering descriptors or a module's lazy attributes; None when there is none."""
     if isinstance(owner, ModuleType):
         return vars(owner).get(name)
-    for cls in getattr(owner, "__mro__", ()):
+    for cls in owner.__mro__:
         if name in cls.__dict__:
             return cls.__dict__[name]
     return None
-
-
-def _actor_class(found: Any) -> Any:
-    """The class Ray copied the methods into, for what ``@ray.remote`` left on the module: attributes set on the
-    ``ActorClass`` itself do nothing at all."""
-    metadata = getattr(found, "__ray_metadata__", None) if type(found).__module__ == "ray.actor" else None
-    if metadata is None and type(found).__name__.startswith("ActorClass("):
-        metadata = getattr(found, "__ray_metadata__", None)
-    return getattr(metadata, "modified_class", found)
-
-
-def _remote_function(raw: Any) -> Any:
-    if type(raw).__module__ == "ray.remote_function":
-        raise Refused("@ray.remote function: Ray exported it when it was decorated; name a function it calls")
-    return raw
-
-
-def _qualname(owner: Any, attribute: str) -> str:
-    return f"{owner.__qualname__}.{attribute}" if isinstance(owner, type) else attribute
 
 
 def _descendants(cls: type) -> Iterator[type]:
@@ -250,24 +252,3 @@ def _descendants(cls: type) -> Iterator[type]:
             seen.add(child)
             yield child
             waiting.extend(type.__subclasses__(child))
-
-
-def _outside(requirement: str) -> str | None:
-    """Why the installed release does not satisfy ``requirement``; None when it does, or when nobody can tell."""
-    from importlib import metadata
-
-    from packaging.requirements import Requirement
-    from packaging.version import InvalidVersion, Version
-
-    wanted = Requirement(requirement)
-    try:
-        installed = metadata.version(wanted.name)
-    except metadata.PackageNotFoundError:
-        module = sys.modules.get(wanted.name.replace("-", "_"))
-        installed = str(getattr(module, "__version__", ""))
-    try:
-        if not installed or wanted.specifier.contains(Version(installed), prereleases=True):
-            return None
-    except InvalidVersion:
-        return None
-    return f"for {requirement}, installed is {installed}"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 import importlib
 import os
 import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 from autotrace.bootstrap import elsewhere, environment
+from autotrace.patch import main
 from autotrace.patch.bind import Binder
+from autotrace.patch.classes import ClassHook
 from autotrace.patch.finder import Finder
 from autotrace.patch.index import Index
 from autotrace.record import calls, context, faults, flusher, ids, sampling
@@ -23,34 +23,61 @@ from autotrace.spec.plan import Plan, Settings, Target
 ADAPTERS = {
     "ray": "autotrace.adapters.ray",
     "verl": "autotrace.adapters.verl",
+    "concurrent.futures.thread": "autotrace.adapters.threads",
     "torch": "autotrace.adapters.torch",
     "vllm": "autotrace.adapters.vllm",
 }
 """Library -> the module that knows what YAML cannot say about it; its ``install()`` runs right after the import."""
 
+_SCRIPT = (
+    "Python runs a script's functions without importing it; move it into a module, or run `python -m {}` "
+    "(classes of a script are traced)"
+)
+
 
 class Engine:
     """One per process. ``find_spec`` is what the bootstrap's ``sys.meta_path`` entry delegates to."""
 
-    def __init__(self, plan: Plan, main: str | None) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.index = Index(plan)
-        self.binder = Binder(self.index, report, main)
+        self.binder = Binder(self.index, report)
         self.waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
-        self.finder = Finder(self._wanted, self._imported)
-        self._seen = threading.local()
+        self.finder = Finder(self._wanted, self._imported, self.binder.runs_as_main)
+        self._classes = ClassHook(self.binder.created)
+        self._late: list[ModuleType] = []
+        """Wanted modules that were half imported when the engine started, by this thread or another."""
         for library, adapter in ADAPTERS.items():
             self.when_imported(library, _adapter(adapter))
 
     def start(self) -> None:
-        """Hook class creation, then take what is imported already."""
-        _hook_build_class(self.binder.created)
+        """Hook class creation and imports, then take what is imported already."""
+        self._classes.install()
+        main.on_definition = self.binder.defined
+        if not any(getattr(finder, "autotrace", False) for finder in sys.meta_path):
+            sys.meta_path.insert(0, self.finder)
         for name, module in list(sys.modules.items()):
-            if module is not None and self._wanted(name) and not _initialising(module):
-                self._imported(module)
+            if isinstance(module, ModuleType) and self._wanted(name):
+                if _initialising(module):
+                    self._late.append(module)
+                else:
+                    self._imported(module)
+        self._report_script()
+
+    def stop(self) -> None:
+        """Put everything back that was replaced, and hook nothing any more. Adapters stay: they only carry along."""
+        self._classes.remove()
+        main.on_definition = None
+        self.finder.wanted = None
+        if self.finder in sys.meta_path:
+            sys.meta_path.remove(self.finder)
+        self.waiting.clear()
+        self.binder.places.restore()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """See ``Finder.find_spec``."""
+        if self._late:
+            self._catch_up()
         return self.finder.find_spec(name, path, target)
 
     def when_imported(self, name: str, callback: Callable[[ModuleType], None]) -> None:
@@ -64,11 +91,25 @@ class Engine:
     def _wanted(self, name: str) -> bool:
         return name in self.waiting or self.index.wanted(name)
 
-    def _imported(self, module: ModuleType) -> None:
-        name = getattr(module, "__name__", "")
-        for callback in self.waiting.pop(name, ()):
+    def _imported(self, module: ModuleType, meanwhile: Sequence[ModuleType] = ()) -> None:
+        for callback in self.waiting.pop(getattr(module, "__name__", ""), ()):
             _guarded(callback, module)
-        self.binder.module(module)
+        self.binder.module(module, meanwhile)
+
+    def _catch_up(self) -> None:
+        late, self._late = self._late, []
+        for module in late:
+            if _initialising(module):
+                self._late.append(module)
+            else:
+                self._imported(module)
+
+    def _report_script(self) -> None:
+        script = main.script()
+        for name in ("__main__", *([script] if script else [])):
+            for entry in self.index.modules.get(name, ()):
+                if script is not None and "." not in entry.qualname:
+                    report(entry.target.key, f"{name}:{entry.qualname}", "failed", _SCRIPT.format(script))
 
 
 engine: Engine | None = None
@@ -98,12 +139,29 @@ def start(plan: Plan | None = None, run_folder: str | None = None, run_id: str |
         flusher.calls_of = _calls
         flusher.on_open = functools.partial(elsewhere.start_relay, folder)
         flusher.configure(folder, run_id or os.environ.get(environment.RUN_ID, ""), plan.settings, plan.digest)
-        os.register_at_fork(after_in_child=_after_fork_in_child)
-        engine = Engine(plan, _main_module())
+        _register_at_fork()
+        engine = Engine(plan)
         engine.start()
     except Exception as error:
         faults.failed("start", error)
     return engine
+
+
+def stop() -> None:
+    """Undo ``start``: wrappers are taken away, those that cannot be (see ``place``) pass calls through, records are
+    written out. A later ``start`` begins anew. Never raises."""
+    global engine
+    running, engine = engine, None
+    try:
+        if running is not None:
+            running.stop()
+        flusher.shutdown()
+    except Exception as error:
+        faults.failed("stop", error)
+    for target in running.plan.targets if running is not None else ():
+        calls.probes.pop(target.key, None)
+    calls.decide = None
+    _reported.clear()
 
 
 def load(plan: Plan) -> None:
@@ -128,6 +186,11 @@ def _calls() -> dict[str, int]:
     return {key: probe.calls for key, probe in list(calls.probes.items()) if probe.calls}
 
 
+@functools.lru_cache(maxsize=1)
+def _register_at_fork() -> None:
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 def _after_fork_in_child() -> None:
     try:
         ids.reseed()
@@ -135,25 +198,6 @@ def _after_fork_in_child() -> None:
         flusher.after_fork_in_child()
     except Exception as error:
         faults.failed("fork", error)
-
-
-def _main_module() -> str | None:
-    """What ``__main__`` is called when it is imported: ``python -m pkg.mod``, or the stem of a script."""
-    arguments = sys.orig_argv[1:]
-    for place, word in enumerate(arguments):
-        if word == "-m" and place + 1 < len(arguments):
-            name = arguments[place + 1]
-            return name
-        if word.startswith("-m") and len(word) > 2:
-            return word[2:]
-        if word == "-c":
-            return None
-        if word in ("-W", "-X"):
-            continue
-        if not word.startswith("-") and (place == 0 or arguments[place - 1] not in ("-W", "-X")):
-            stem = os.path.basename(word)
-            return stem[:-3] if stem.endswith(".py") else None
-    return None
 
 
 def _adapter(name: str) -> Callable[[ModuleType], None]:
@@ -174,24 +218,4 @@ def _initialising(module: Any) -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
-def _hook_build_class(created: Callable[[type], None]) -> None:
-    """Be told of every class right after its body ran: before ``@ray.remote`` copies its methods, before anybody
-    subclasses it, also in ``__main__``. Costs 0.5 us a class statement."""
-    original = builtins.__build_class__
-    if getattr(original, "autotrace", False):
-        return
-
-    def __build_class__(function: Any, name: str, /, *bases: Any, **keywords: Any) -> Any:
-        cls = original(function, name, *bases, **keywords)
-        if isinstance(cls, type):
-            try:
-                created(cls)
-            except Exception as error:
-                faults.failed("class", error)
-        return cls
-
-    __build_class__.autotrace = True  # type: ignore[attr-defined]
-    builtins.__build_class__ = __build_class__
-
-
-__all__ = ["ADAPTERS", "Engine", "add", "context", "engine", "load", "report", "start"]
+__all__ = ["ADAPTERS", "Engine", "add", "context", "engine", "load", "report", "start", "stop"]

@@ -11,7 +11,7 @@ from autotrace.spec.plan import Plan, Target
 
 @dataclass(frozen=True)
 class Entry:
-    """One spelling of a target: attribute path ``qualname`` below some module; ``rank``: place among the alternatives."""
+    """One spelling of a target: path ``qualname`` below some module; ``rank``: its place among the alternatives."""
 
     target: Target
     name: str

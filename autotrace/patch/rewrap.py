@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from types import FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from autotrace.patch.wrapper import is_wrapper, wrap
+from autotrace.patch.wrapper import is_wrapper, key_of, wrap
 
 SPAWN_TARGETS = frozenset(
     {
@@ -23,6 +23,8 @@ SPAWN_TARGETS = frozenset(
     }
 )
 """Entry points of child processes and endless loops of vLLM and SGLang: a span there would never end."""
+_NOT_THEIR_CALL = frozenset({"functools", "ray.remote_function", "ray.actor"})
+"""Modules whose callable instances stand for something else."""
 
 
 class Refused(Exception):
@@ -30,9 +32,11 @@ class Refused(Exception):
 
 
 def rewrap(raw: Any, key: str, owner: Any, attribute: str) -> Any:
-    """What replaces ``raw`` (as it stands in ``owner.__dict__``). Raises ``Refused``; returns ``raw`` if it is wrapped."""
+    """What replaces ``raw`` (of ``owner.__dict__``); ``raw`` itself if it is wrapped. Raises ``Refused``."""
     if attribute in SPAWN_TARGETS or attribute.startswith("event_loop_"):
         raise Refused("it is the entry point of a process or an endless loop: its span would never end")
+    if type(raw).__module__ == "ray.remote_function":
+        raise Refused("@ray.remote function: Ray exported it when it was decorated; name a function it calls")
     if isinstance(raw, (staticmethod, classmethod)):
         inner = rewrap(raw.__func__, key, owner, attribute)
         return raw if inner is raw.__func__ else type(raw)(inner)
@@ -40,40 +44,43 @@ def rewrap(raw: Any, key: str, owner: Any, attribute: str) -> Any:
         if raw.fget is None:
             raise Refused("the property has no getter")
         getter = rewrap(raw.fget, key, owner, attribute)
-        return raw if getter is raw.fget else property(getter, raw.fset, raw.fdel, raw.__doc__)
-    if isinstance(raw, functools.cached_property):
+        return raw if getter is raw.fget else raw.getter(getter)
+    if type(raw) in (functools.cached_property, functools.partial, functools.partialmethod):
         inner = rewrap(raw.func, key, owner, attribute)
-        if inner is raw.func:
-            return raw
-        replaced = functools.cached_property(inner)
-        replaced.__set_name__(owner, attribute)
-        return replaced
-    if isinstance(raw, functools.partialmethod):
-        inner = rewrap(raw.func, key, owner, attribute)
-        return raw if inner is raw.func else functools.partialmethod(inner, *raw.args, **raw.keywords)
-    if isinstance(raw, functools.partial):
-        inner = rewrap(raw.func, key, owner, attribute)
-        return raw if inner is raw.func else functools.partial(inner, *raw.args, **raw.keywords)
+        return raw if inner is raw.func else _rebuilt(raw, inner, owner, attribute)
     if type(raw) is FunctionType:
-        return _function(raw, key, owner, attribute)
+        return raw if is_wrapper(raw) else _function(raw, key, owner, attribute)
     if inspect.isclass(raw):
         raise Refused(f"it is a class: name its methods, e.g. {attribute}.run or {attribute}.*")
     if inspect.ismodule(raw):
         raise Refused(f"it is a module: name what is in it, or {attribute}.**")
-    if inspect.isroutine(raw) or type(raw).__module__ == "functools":
+    if type(raw).__name__ == "_lru_cache_wrapper":
+        raise Refused("it is behind functools.lru_cache, which answers most calls itself: name a function it calls")
+    if inspect.isroutine(raw):
         raise Refused("it is implemented in C: there is nothing to wrap; name the Python function that calls it")
     if inspect.ismethod(raw):
         raise Refused("it is a bound method: name it on its class")
+    if hasattr(raw, "__get__"):
+        raise Refused(f"it is a descriptor of its own kind ({type(raw).__qualname__}): name a function it calls")
     if callable(raw):
         raise Refused(f"it is an instance: name {type(raw).__module__}.{type(raw).__qualname__}.__call__")
     raise Refused(f"it is not callable ({type(raw).__name__})")
 
 
+def _rebuilt(raw: Any, inner: Any, owner: Any, attribute: str) -> Any:
+    """A ``cached_property``, ``partial`` or ``partialmethod`` like ``raw``, of the function ``inner``."""
+    if type(raw) is functools.cached_property:
+        made: Any = functools.cached_property(inner)
+        made.__set_name__(owner, attribute)
+        return made
+    made = type(raw)(inner, *raw.args, **raw.keywords)
+    made.__dict__.update(raw.__dict__)
+    return made
+
+
 def _function(raw: FunctionType, key: str, owner: Any, attribute: str) -> Any:
-    if is_wrapper(raw):
-        return raw
-    if raw.__globals__.get("__name__") == "verl.utils.ray_utils" and raw.__code__.co_name == "wrapper":
-        raise Refused("@auto_await looks at its caller's frame: any wrapper makes `await` raise TypeError")
+    if looks_at_caller(raw):
+        raise Refused("it looks at its caller's frame and would find the wrapper's: name a function that it calls")
     torch_nn = sys.modules.get("torch.nn")
     if (
         attribute == "forward"
@@ -87,8 +94,53 @@ def _function(raw: FunctionType, key: str, owner: Any, attribute: str) -> Any:
     return wrap(raw, key)
 
 
-def plain(raw: Any) -> bool:
-    """Whether a glob takes ``raw``: functions written in Python, and static and class methods of them."""
-    if isinstance(raw, (staticmethod, classmethod)):
-        raw = raw.__func__
-    return type(raw) is FunctionType
+def looks_at_caller(function: FunctionType) -> bool:
+    """Whether ``function``, or a function of its module that it calls for that, asks who called it.
+
+    veRL's ``@auto_await`` does, to tell whether to return a coroutine; with a wrapper in between ``await`` raises.
+    """
+    names = function.__code__.co_names
+    if _reaches(function.__code__, 1):
+        return True
+    called = (function.__globals__.get(name) for name in names)
+    return any(type(other) is FunctionType and _reaches(other.__code__, 2) for other in called)
+
+
+def _reaches(code: CodeType, depth: int) -> bool:
+    """Whether ``code`` looks at a frame ``depth`` or more above its own (as far as its names and constants tell)."""
+    names = frozenset(code.co_names)
+    if "f_back" in names or not names.isdisjoint(("getouterframes", "_getframemodulename")):
+        return True
+    if "stack" in names and "inspect" in names:
+        return True
+    return "_getframe" in names and any(type(const) is int and const >= depth for const in code.co_consts)
+
+
+def recorded_for(raw: Any) -> str | None:
+    """Key of the target that ``raw`` (as it stands in a ``__dict__``) records already."""
+    while type(raw) is not FunctionType:
+        if isinstance(raw, (staticmethod, classmethod)):
+            raw = raw.__func__
+        elif isinstance(raw, property):
+            raw = raw.fget
+        elif type(raw) in (functools.cached_property, functools.partial, functools.partialmethod):
+            raw = raw.func
+        else:
+            return None
+    return key_of(raw)
+
+
+def actor_class(found: Any) -> Any:
+    """The class Ray copied the methods into, for what ``@ray.remote`` left on the module: attributes set on the
+    ``ActorClass`` itself do nothing at all."""
+    kind = type(found)
+    if kind.__module__ == "ray.actor" or kind.__name__.startswith("ActorClass("):
+        return getattr(getattr(found, "__ray_metadata__", None), "modified_class", found)
+    return found
+
+
+def instance_with_call(owner: Any, attribute: str) -> type | None:
+    """The class of a callable instance that stands in a module: its ``__call__`` is what can be wrapped."""
+    raw = vars(owner).get(attribute) if isinstance(owner, ModuleType) else None
+    call = type(raw).__dict__.get("__call__")
+    return type(raw) if type(call) is FunctionType and type(raw).__module__ not in _NOT_THEIR_CALL else None

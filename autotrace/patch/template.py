@@ -25,7 +25,6 @@ class and put it into the cells of its methods' closures, and would not find the
 PLAIN, COROUTINE, GENERATOR, ASYNC_GENERATOR = "plain", "coroutine", "generator", "async generator"
 
 
-
 class Shape(NamedTuple):
     """A function's parameters as source text."""
 

@@ -1,0 +1,82 @@
+"""Being told of every class right after its body ran: before ``@ray.remote`` copies its methods, before anybody
+subclasses it, also in ``__main__``. A hook on ``builtins.__build_class__``; costs 0.5 us a class statement.
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import sys
+from abc import ABCMeta
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from autotrace.record import faults
+from autotrace.record.frames import transparent
+
+_ORDINARY = frozenset({type, ABCMeta, type(enum.Enum)})
+"""Metaclasses that do not look at the frame of the class statement."""
+_BUILD = compile("0 .__call__()", "<class statement>", "eval")
+"""An expression whose first constant is replaced by what it shall call."""
+
+
+class ClassHook:
+    """``created(cls)`` is called for every class statement that finishes, until ``remove``."""
+
+    def __init__(self, created: Callable[[type], None]) -> None:
+        self._created: Callable[[type], None] | None = created
+        self._original: Any = None
+        self._hook: Any = None
+
+    def install(self) -> None:
+        """Put the hook in place."""
+        original = self._original = builtins.__build_class__
+
+        @transparent
+        def __build_class__(function: Any, name: str, /, *bases: Any, **keywords: Any) -> Any:
+            for base in bases:
+                if type(base) not in _ORDINARY:
+                    break
+            else:
+                if "metaclass" not in keywords:
+                    cls = original(function, name, *bases, **keywords)
+                    self._tell(cls)
+                    return cls
+            cls = _in_the_place_of(sys._getframe(1), partial(original, function, name, *bases, **keywords))
+            self._tell(cls)
+            return cls
+
+        self._hook = builtins.__build_class__ = __build_class__
+
+    def remove(self) -> None:
+        """Put back what was there; if somebody else hooked on top, stay and do nothing."""
+        self._created = None
+        if builtins.__build_class__ is self._hook:
+            builtins.__build_class__ = self._original
+
+    def _tell(self, cls: Any) -> None:
+        created = self._created
+        if created is not None and issubclass(type(cls), type):
+            try:
+                created(cls)
+            except Exception as error:
+                faults.failed("class", error)
+
+
+@transparent
+def _in_the_place_of(frame: FrameType, build: Callable[[], Any]) -> Any:
+    """``build()`` called from a frame that has the globals, locals, file, line and name of ``frame``.
+
+    A metaclass may look at its caller's frame, which is the class statement's: pydantic resolves names local to the
+    function in which a model is defined, zope.interface reads ``__name__``.
+    """
+    code = frame.f_code
+    call = _BUILD.replace(
+        co_consts=(build, *_BUILD.co_consts[1:]),
+        co_name=code.co_name,
+        co_filename=code.co_filename,
+        co_firstlineno=frame.f_lineno,
+    )
+    return eval(call, frame.f_globals, frame.f_locals)
