@@ -11,6 +11,11 @@ from autotrace.ship.row import Row
 from autotrace.ship.state import State
 from autotrace.spool.records import Fact
 
+FORGET_EVERY = 20_000
+"""Facts of unknown trajectories between two looks at how old the waiting ones are."""
+KEPT_NS = 3_600 * 10**9
+"""How long a fact waits for its trajectory at least, in the run's own time."""
+
 
 def _word(value: Any) -> str | None:
     if isinstance(value, (bytes, bytearray)):
@@ -27,6 +32,7 @@ class FactBook:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._unknown = 0
 
     def add(self, segment: int, offset: int, fact: Fact, at_ns: int) -> list[str]:
         """Store a fact; the trace it belongs to, if that is known by now."""
@@ -35,17 +41,30 @@ class FactBook:
         session = _word(key.get("session_id", key.get("rollout_n")))
         digest = (_word(key.get("digest")) or "")[:16] or None
         trace_id: str | None = fact.trace.hex() if len(fact.trace) == 16 else None
+        name = text(fact.name)[:250] or "fact"
         if trace_id is None:
-            trace_id = self._search(uid, session, digest, at_ns)
+            trace_id = self._search(uid, session, digest, name, at_ns)
+        if trace_id is None:
+            self._forget(at_ns)
         self._state.db.execute(
             "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (segment, offset, trace_id, uid, session, digest, output, text(fact.name)[:250] or "fact",
+            (segment, offset, trace_id, uid, session, digest, output, name,
              msgspec.msgpack.encode(_stored(plain(fact.value))), at_ns),
         )  # fmt: skip
         return [] if trace_id is None else [trace_id]
 
-    def _search(self, uid: str | None, session: str | None, digest: str | None, at_ns: int) -> str | None:
-        """The latest trajectory of that key which had begun when the fact was said."""
+    def _forget(self, now_ns: int) -> None:
+        """Drop, now and then, facts about trajectories that were not recorded (a trainer speaks of all of them)."""
+        self._unknown += 1
+        if self._unknown % FORGET_EVERY == 0:
+            self._state.db.execute("DELETE FROM facts WHERE trace_id IS NULL AND at_ns < ?", (now_ns - KEPT_NS,))
+
+    def _search(self, uid: str | None, session: str | None, digest: str | None, name: str, at_ns: int) -> str | None:
+        """The latest trajectory of that key which had begun when the fact was said.
+
+        Of rollouts that answered the same, word for word, the one of which this was said least often: what is said of
+        each of them is dealt out among them.
+        """
         if uid is None:
             return None
         if digest is not None:
@@ -61,6 +80,9 @@ class FactBook:
         if session is None and digest is None and len(found) != 1:
             return None  # the uid alone names a group
         found.sort(key=lambda row: row["start_ns"] or 0)
+        if digest is not None and len(found) > 1:
+            said = {row["trace_id"]: self._said(row["trace_id"], name, digest) for row in found}
+            found = [row for row in found if said[row["trace_id"]] == min(said.values())]
         begun = [row for row in found if (row["start_ns"] or 0) <= at_ns]
         chosen = begun[-1:] or found[:1]
         return chosen[0]["trace_id"] if chosen else None
@@ -77,12 +99,21 @@ class FactBook:
         """The responses of a trace are known: facts that name it by digest are its own; True when there are any."""
         if row.uid is None:
             return False
-        cursor = self._state.db.execute(
-            "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND uid = ? AND digest IN "
-            "(SELECT digest FROM digests WHERE trace_id = ?)",
-            (row.trace_id, row.uid, row.trace_id),
-        )
-        return cursor.rowcount > 0
+        waiting = self._state.db.execute(
+            "SELECT segment, min(offset) AS offset FROM facts WHERE trace_id IS NULL AND uid = ? AND digest IN "
+            "(SELECT digest FROM digests WHERE trace_id = ?) GROUP BY segment, name, digest, output",
+            (row.uid, row.trace_id),
+        ).fetchall()
+        for found in waiting:
+            self._state.db.execute(
+                "UPDATE facts SET trace_id = ? WHERE segment = ? AND offset = ?",
+                (row.trace_id, found["segment"], found["offset"]),
+            )
+        return bool(waiting)
+
+    def _said(self, trace_id: str, name: str, digest: str) -> int:
+        sql = "SELECT count(*) FROM facts WHERE trace_id = ? AND name = ? AND digest = ?"
+        return self._state.count(sql, (trace_id, name, digest))
 
     def waiting(self) -> int:
         """Facts whose trajectory is not known."""

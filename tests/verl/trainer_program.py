@@ -13,7 +13,6 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -64,7 +63,7 @@ class Store(in_process.Store):
         """Columns of the rows."""
         from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-        names = [name for name in select_fields if name in self.fields[keys[0]].keys()]
+        names = [name for name in select_fields if name in set(self.fields[keys[0]].keys())]
         return list_of_dict_to_tensordict([{name: self.fields[key][name] for name in names} for key in keys])
 
     def put(self, keys: list[str], partition_id: str, fields: Any, tags: Any = None) -> Batch:
@@ -109,7 +108,7 @@ async def classic(config: Any, server: Any) -> dict[str, Any]:
     mask = batch.batch["response_mask"].bool()
     used = [row[kept][0].item() for row, kept in zip(batch.batch["advantages"], mask, strict=True)]
     scores = batch.batch["token_level_scores"].sum(-1).tolist()
-    return {"rows": [[uid, score, value] for uid, score, value in zip(batch.non_tensor_batch["uid"], scores, used)]}
+    return {"rows": list(zip(batch.non_tensor_batch["uid"], scores, used, strict=True))}
 
 
 async def v1(config: Any, server: Any) -> dict[str, Any]:
@@ -129,15 +128,16 @@ async def v1(config: Any, server: Any) -> dict[str, Any]:
     used = dict(STORE.used)
     trained = [key for key in batch.keys if not key.startswith("uid-b")]
     trainer._update_actor(Batch("train", trained, [{"is_padding": key == pad} for key in trained]), metrics={})
-    buffer = ReplayBuffer("sync", {}, None, "drop", {}, filter_groups_metric="reward", train_batch_size=1, gen_batch_size=1)
+    buffer = ReplayBuffer(
+        "sync", {}, None, "drop", {}, filter_groups_metric="reward", train_batch_size=1, gen_batch_size=1
+    )
     tags = {key: {"status": "success"} for key in keys}
     buffer.partitions["train"].update(tags)
     reasons = (set(), {"uid-b"}, set(), {})
     buffer._evict_terminal_groups(STEP, "train", reasons)
     assert sorted(buffer.partitions["train"]) == [key for key in keys if key.startswith("uid-a")]
     scores = {key: STORE.fields[key]["rm_scores"].sum().item() for key in keys}
-    rows = [[key.split("_")[0], scores[key], used[key][0], key] for key in keys]
-    return {"rows": rows}
+    return {"rows": [[key.split("_")[0], scores[key], used[key][0], key] for key in keys]}
 
 
 async def main(folder: Path) -> None:

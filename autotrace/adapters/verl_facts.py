@@ -1,0 +1,240 @@
+"""veRL: what only the trainer knows about a trajectory, said when it is known: advantage, trained in step S, dropped.
+
+A rollout on the V1 path (TransferQueue) is named by its key ``{uid}_{session}_{output}``, one on the classic path
+(``DataProto``) by its group's ``uid`` and the digest of its response. Values are read from the tensors that the trainer
+goes on with, and only from those that are on the CPU: nothing here waits for a GPU (what was left out is counted).
+
+Read in the wheels of veRL 0.7.1, 0.8.0 and 0.9.1. What is not found as expected is left alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from autotrace import patch
+from autotrace.record import context, faults
+
+SKIPPED = "drop:fact on a device"
+"""Counter: rows whose advantage was not said because it stood on an accelerator."""
+
+FILTERED = "filtered: every reward of its group is the same"
+STALE = "stale: {versions} weight versions old"
+FAILED = "failed: a rollout of its group failed"
+SURPLUS = "surplus: the batch was full"
+
+_ROWS = 256
+"""Looked at together: what bounds the copies of tensors made here."""
+
+Given = Mapping[str, Any]
+Observer = Callable[[Any, Given], None]
+"""Is told the result (None before the call) and the arguments by name."""
+
+
+def install() -> None:
+    """Ask to be told about the modules below. Called once, right after ``verl`` was imported."""
+    patch.when_imported("verl.trainer.ppo.ray_trainer", _watch_classic)
+    patch.when_imported("verl.trainer.ppo.v1.utils", _watch_advantages)
+    patch.when_imported("verl.trainer.ppo.v1.trainer_base", _watch_trainer)
+    patch.when_imported("verl.trainer.ppo.v1.replay_buffer", _watch_buffer)
+    patch.when_imported("verl.trainer.main_ppo_sync", _watch_advantages)
+    patch.when_imported("verl.trainer.main_ppo_sync", _watch_trainer)
+
+
+def _watch_classic(module: ModuleType) -> None:
+    observe(module, "compute_advantage", after=classic_advantages)
+    observe(getattr(module, "RayPPOTrainer", None), "_update_actor", after=classic_trained)
+
+
+def _watch_advantages(module: ModuleType) -> None:
+    observe(module, "compute_advantage_for_multi_trajectories", after=advantages)
+
+
+def _watch_trainer(module: ModuleType) -> None:
+    observe(getattr(module, "PPOTrainer", None), "_update_actor", after=trained)
+
+
+def _watch_buffer(module: ModuleType) -> None:
+    buffer = getattr(module, "ReplayBuffer", None)
+    observe(buffer, "_evict_terminal_groups", before=evicted)
+    observe(buffer, "_clear_groups", before=cleared)
+
+
+def observe(owner: Any, name: str, *, before: Observer | None = None, after: Observer | None = None) -> None:
+    """Tell ``before`` or ``after`` of every call of ``owner.name``, whose callers notice nothing."""
+    original = vars(owner).get(name) if owner is not None else None
+    if not inspect.isfunction(original):
+        return
+    signature = inspect.signature(original)
+
+    def told(observer: Observer | None, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if observer is None:
+            return
+        try:
+            observer(result, signature.bind(*args, **kwargs).arguments)
+        except Exception as error:
+            faults.failed(f"verl:{name}", error)
+
+    @functools.wraps(original)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        told(before, None, args, kwargs)
+        result = original(*args, **kwargs)
+        told(after, result, args, kwargs)
+        return result
+
+    setattr(owner, name, observed)
+
+
+# -- V1: TransferQueue -------------------------------------------------------------------------------------------------
+
+
+def advantages(result: Any, given: Given) -> None:
+    """``compute_advantage_for_multi_trajectories`` returned: one row per key."""
+    keys = [_key(key) for key in given["batch_keys"]]
+    values = response_values(result.batch["advantages"], result.batch["response_mask"])
+    for key, value in zip(keys, values or (), strict=False):
+        if key is not None:
+            context.fact("advantage", value, key)
+
+
+def trained(result: Any, given: Given) -> None:
+    """``PPOTrainer._update_actor`` returned: its batch went into the policy."""
+    batch, step = given["batch"], given["self"].global_steps
+    tags = batch.tags or [{}] * len(batch.keys)
+    keys = [key for key, tag in zip(batch.keys, tags, strict=False) if not tag.get("is_padding")]
+    for session in _sessions(keys):
+        context.fact("trained_in_step", int(step), session)
+
+
+def evicted(_: Any, given: Given) -> None:
+    """``ReplayBuffer._evict_terminal_groups``: groups that will not be trained on, and why (reasons may coincide)."""
+    buffer, partition = given["self"], given["partition_id"]
+    stale, filtered, failed = given["eviction_reasons"][:3]
+    born = buffer.prompt_global_steps[partition]
+    for uid in set(stale) | set(filtered) | set(failed):
+        versions = given["global_steps"] - born.get(uid, given["global_steps"]) + 1
+        reasons = {STALE.format(versions=versions): stale, FILTERED: filtered, FAILED: failed}
+        _dropped(buffer, partition, {uid}, "; ".join(reason for reason, uids in reasons.items() if uid in uids))
+        _told.add(uid)
+
+
+_told: set[str] = set()
+"""Groups whose eviction was said and which ``_clear_groups`` is about to remove."""
+
+
+def cleared(_: Any, given: Given) -> None:
+    """``ReplayBuffer._clear_groups``: what was not evicted for a reason is more than the batch needed."""
+    uids = set(given["uids"])
+    surplus = uids - _told
+    _told.difference_update(uids)
+    if given["partition_id"] != "val":
+        _dropped(given["self"], given["partition_id"], surplus, SURPLUS)
+
+
+def _dropped(buffer: Any, partition: str, uids: set[str], reason: str) -> None:
+    if not uids:
+        return
+    keys = [key for key in list(buffer.partitions[partition]) if key.split("_")[0] in uids]
+    for session in _sessions(keys):
+        context.fact("dropped", reason, session)
+
+
+def _key(key: str) -> dict[str, Any] | None:
+    """``{uid}_{session}_{output}`` taken apart; None for the rows veRL pads a batch with."""
+    parts = str(key).rsplit("_", 2)
+    if len(parts) != 3 or parts[0].startswith("pad"):
+        return None
+    return {"uid": parts[0], "session_id": parts[1], "output": parts[2]}
+
+
+def _sessions(keys: Iterable[str]) -> list[dict[str, Any]]:
+    found = {(key["uid"], key["session_id"]): None for key in map(_key, keys) if key is not None}
+    return [{"uid": uid, "session_id": session} for uid, session in found]
+
+
+# -- the classic path: DataProto ---------------------------------------------------------------------------------------
+
+
+def classic_advantages(result: Any, given: Given) -> None:
+    """``compute_advantage`` returned. On the V1 path, which calls it too, rows have no responses."""
+    keys = _rows(result)
+    if not keys:
+        return
+    values = response_values(result.batch["advantages"], result.batch["response_mask"])
+    for key, value in zip(keys, values or (), strict=False):
+        context.fact("advantage", value, key)
+    if "token_level_scores" in set(result.batch.keys()) and _here(result.batch["token_level_scores"]):
+        # what the trainer has as reward, where no reward loop of the rollout said it before
+        for key, score in zip(keys, result.batch["token_level_scores"].sum(dim=-1).tolist(), strict=False):
+            context.fact("token_level_score", score, key)
+
+
+def classic_trained(result: Any, given: Given) -> None:
+    """``RayPPOTrainer._update_actor`` returned."""
+    step = int(given["self"].global_steps)
+    for key in _rows(given["batch"]):
+        context.fact("trained_in_step", step, key)
+
+
+_digested: tuple[Any, list[bytes]] | None = None
+"""The responses that were digested last (weakly) and their digests: a batch is looked at twice in a step."""
+
+
+def _rows(data: Any) -> list[dict[str, Any]]:
+    """``uid`` and digest of each row's response without its padding; empty where they cannot be told."""
+    names = set(data.batch.keys())
+    if not {"responses", "attention_mask"} <= names or "uid" not in data.non_tensor_batch:
+        return []
+    responses, attention = data.batch["responses"], data.batch["attention_mask"]
+    if not (_here(responses) and _here(attention)):
+        faults.count(SKIPPED, len(responses))
+        return []
+    digests = _digests(responses, attention)
+    return [
+        {"uid": str(uid), "digest": digest} for uid, digest in zip(data.non_tensor_batch["uid"], digests, strict=False)
+    ]
+
+
+def _digests(responses: Any, attention: Any) -> list[bytes]:
+    """As ``spool.records.Tokens.digest`` has it, of each row's response."""
+    global _digested
+    if _digested is not None and _digested[0]() is responses:
+        return _digested[1]
+    lengths = attention[:, -responses.shape[1] :].sum(dim=-1).tolist()
+    rows = responses.numpy().astype("<i4")
+    digests = [
+        hashlib.blake2b(row[: int(length)].tobytes(), digest_size=16).digest()[:8]
+        for row, length in zip(rows, lengths, strict=True)
+    ]
+    _digested = weakref.ref(responses), digests
+    return digests
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def response_values(values: Any, mask: Any) -> Sequence[float] | None:
+    """One number per row of ``values`` (rows x tokens): what stands at its unmasked tokens, or their mean.
+
+    None, and counted, for tensors that are not on the CPU.
+    """
+    if not (_here(values) and _here(mask)):
+        faults.count(SKIPPED, len(values))
+        return None
+    numbers: list[float] = []
+    for start in range(0, len(values), _ROWS):
+        part, kept = values[start : start + _ROWS].detach().double(), mask[start : start + _ROWS].bool()
+        first = part.gather(1, kept.int().argmax(dim=1, keepdim=True)).squeeze(1)
+        differs = ((part != first.unsqueeze(1)) & kept).any(dim=1)
+        mean = (part * kept).sum(dim=1) / kept.sum(dim=1).clamp(min=1)
+        numbers += (mean.where(differs, first) * kept.any(dim=1)).tolist()
+    return numbers
+
+
+def _here(tensor: Any) -> bool:
+    return str(getattr(tensor, "device", "")) == "cpu" and not getattr(tensor, "is_nested", False)

@@ -1,0 +1,58 @@
+"""What the trainer knows of a trajectory, beside it: equal to what veRL's own functions went on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from programs import HERE, LIMIT, ROOT
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module", params=["classic", "v1"])
+def said(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Any], list[dict[str, Any]]]:
+    """The mode, what the trainer used, and the trajectories that were delivered."""
+    folder = tmp_path_factory.mktemp(request.param)
+    launch = [sys.executable, "-m", "autotrace.bootstrap.launch", "--run-dir", str(folder / "runs")]
+    program = [sys.executable, str(HERE / "trainer_program.py"), request.param, str(folder / "out.json")]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
+    done = subprocess.run(
+        [*launch, "--backend", "jsonl", "--drain-timeout", "120", *program],
+        env={**environ, "PYTHONPATH": str(ROOT)}, cwd=folder, timeout=LIMIT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    (lines,) = Path(folder, "runs").glob("*/trajectories.jsonl")
+    told = [json.loads(line) for line in lines.read_text().splitlines()]
+    trajectories = [one for one in told if one["attributes"].get("uid")]
+    return request.param, json.loads((folder / "out.json").read_text())["rows"], trajectories
+
+
+def test_advantages_are_those_the_trainer_used(said: tuple[str, list[Any], list[dict[str, Any]]]) -> None:
+    mode, rows, trajectories = said
+    assert len(trajectories) == len(rows) == 8
+    known = [(one["attributes"]["uid"], one["facts"]["reward"], one["facts"]["advantage"]) for one in trajectories]
+    used = [(row[0], pytest.approx(row[1], rel=1e-6), row[2]) for row in rows]
+    assert sorted(known) == sorted(used, key=lambda row: (row[0], row[1].expected, row[2]))
+    if mode == "v1":
+        by_key = {row[3]: row[2] for row in rows}
+        for one in trajectories:
+            key = f"{one['attributes']['uid']}_{one['attributes']['session_id']}_0"
+            assert one["facts"]["advantage"] == by_key[key]
+
+
+def test_a_group_that_was_dropped_was_not_trained_on(said: tuple[str, list[Any], list[dict[str, Any]]]) -> None:
+    mode, _, trajectories = said
+    for one in trajectories:
+        dropped = mode == "v1" and one["attributes"]["uid"] == "uid-b"
+        assert one["facts"].get("trained_in_step") == (None if dropped else 3)
+        assert ("every reward of its group is the same" in one["facts"].get("dropped", "")) is dropped
+
+
+def test_the_trainers_own_reward_is_no_second_reward(said: tuple[str, list[Any], list[dict[str, Any]]]) -> None:
+    assert not any("token_level_score" in one["facts"] for one in said[2])
