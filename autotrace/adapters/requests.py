@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from types import ModuleType
+from types import AsyncGeneratorType, ModuleType
 from typing import Any
 
-from autotrace.record import calls, context, faults
+from autotrace.record import calls, context, faults, later
 from autotrace.record.context import Span
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Timeline
@@ -25,6 +25,17 @@ class InsideATrace(Follower):
         if parent is None or parent.probe is None:
             return parent is not None
         return not isinstance(parent.probe.follower, InsideATrace)  # LLM.chat calls LLM.generate in old releases
+
+
+class Streaming(Follower):
+    """A handler that answers with an HTTP response whose body is a stream: its span ends with the stream."""
+
+    def holds(self, span: Span, result: Any) -> bool:
+        body = getattr(result, "body_iterator", None)
+        if type(body) is not AsyncGeneratorType:
+            return False
+        result.body_iterator = later.stream(span, body)
+        return True
 
 
 def follow(key: str, follower: Follower) -> None:

@@ -21,8 +21,8 @@ from types import ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.adapters.requests import Hooks, InsideATrace, bind_tokenizer, follow, timeline_here, traceparent
-from autotrace.record import calls, faults
+from autotrace.adapters.requests import Hooks, InsideATrace, bind_tokenizer, follow, traceparent
+from autotrace.record import calls, context, faults
 from autotrace.record.context import Span
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import MAX_ARRIVALS, Timeline
@@ -62,20 +62,17 @@ def install() -> None:
 class Request(Follower):
     """A request to ``AsyncLLM``."""
 
-    def opened(self, span: Span, known: Mapping[str, Any], kwargs: dict[str, Any]) -> None:
+    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
         span.timeline = Timeline()
-        engine = known.get("self")
-        if known.get("trace_headers") is None and _traces_itself(engine):
-            kwargs["trace_headers"] = {"traceparent": traceparent(span)}
         if not span.trace.elsewhere:
-            _bind_tokenizer(engine)
+            _bind_tokenizer(known.get("self"))
 
 
 class OfflineRequest(Request):
     """A request to ``LLMEngine``, which ``LLM`` drives."""
 
-    def opened(self, span: Span, known: Mapping[str, Any], kwargs: dict[str, Any]) -> None:
-        super().opened(span, known, kwargs)
+    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
+        super().opened(span, known)
         vars(known["self"]).setdefault(_REQUESTS, {})[known["request_id"]] = span
 
     def holds(self, span: Span, result: Any) -> bool:
@@ -87,12 +84,6 @@ class FromOutside(Follower):
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return not kwargs.get("internal")
-
-
-def _traces_itself(engine: Any) -> bool:
-    """Whether the user switched on vLLM's own tracing (``--otlp-traces-endpoint``)."""
-    processor = getattr(engine, "output_processor", None)
-    return bool(getattr(processor, "tracing_enabled", False) or getattr(processor, "tracer", None))
 
 
 def _bind_tokenizer(engine: Any) -> None:
@@ -120,14 +111,24 @@ def _add_request(original: Callable[..., Any]) -> Callable[..., Any]:
     def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, request, *args, **kwargs)
         try:
-            timeline = timeline_here()
-            if timeline is not None and timeline.response is None:  # of n > 1 samples the first
-                attend(timeline, self.request_states[request.request_id])
+            span = context.current.get()
+            if span is not None and span.timeline is not None:
+                pass_on(span, self, request)
+                if span.timeline.response is None:  # of n > 1 samples the first
+                    attend(span.timeline, self.request_states[request.request_id])
         except Exception as error:
             faults.failed("vllm:add_request", error)
         return result
 
     return add_request
+
+
+def pass_on(span: Span, processor: Any, request: Any) -> None:
+    """Make ``span`` the parent of vLLM's own span, if the user switched tracing on (``--otlp-traces-endpoint``) and the
+    request came without a parent. ``request`` is on its way to the engine core."""
+    tracing = getattr(processor, "tracing_enabled", False) or getattr(processor, "tracer", None)
+    if tracing and getattr(request, "trace_headers", 0) is None:
+        request.trace_headers = {"traceparent": traceparent(span)}
 
 
 def attend(timeline: Timeline, state: Any) -> None:

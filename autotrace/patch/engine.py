@@ -26,6 +26,7 @@ ADAPTERS = {
     "concurrent.futures.thread": "autotrace.adapters.threads",
     "torch": "autotrace.adapters.torch",
     "vllm": "autotrace.adapters.vllm",
+    "sglang": "autotrace.adapters.sglang",
 }
 """Library -> the module that knows what YAML cannot say about it; its ``install()`` runs right after the import."""
 

@@ -113,7 +113,7 @@ def _open(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         span.opened_at = _monotonic_ns()
         _put((flusher.OPEN, span, inputs, attributes, prompt, span.opened_at))
         if follower is not None and known is not None:
-            follower.opened(span, known, kwargs)
+            follower.opened(span, known)
         return span
     except Exception as error:
         probe.trouble("begin", error)

@@ -294,10 +294,11 @@ class Flusher:
         """What an engine's adapter learnt about the request: its timings and, over all chunks, its tokens."""
         timeline, span.timeline = span.timeline, None
         try:
-            attributes = {**timeline.read(span.opened_at), **(attributes or {})}
             generated = timeline.response() if timeline.response is not None else None
             if generated is not None:
                 response, skip = list(generated), 0
+            count = None if response is None else len(response)
+            attributes = {**timeline.read(span.opened_at, count), **(attributes or {})}
             if response is not None and span.prompt is None and timeline.prompt:
                 response, skip = [*timeline.prompt, *response], len(timeline.prompt)
         except Exception as error:

@@ -33,6 +33,12 @@ def drive(span: Span, result: Any) -> Any:
     return driver
 
 
+def stream(span: Span, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+    """``inner``, whose end is the end of ``span``: for an adapter that puts it where the host kept ``inner``."""
+    driven: AsyncGenerator[Any, Any] = _async_generator(_Pending(span, inner))
+    return driven
+
+
 def _driver(result: Any) -> Callable[[_Pending], Any]:
     if type(result) is CoroutineType:
         return _coroutine

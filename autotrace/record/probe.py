@@ -28,8 +28,8 @@ class Follower:
         """Whether this call is recorded at all."""
         return True
 
-    def opened(self, span: Span, known: Mapping[str, Any], kwargs: dict[str, Any]) -> None:
-        """The call is about to be made. ``known``: its arguments by name and ``self``; ``kwargs`` may be added to."""
+    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
+        """The call is about to be made. ``known``: its arguments by name, and ``self``."""
 
     def holds(self, span: Span, result: Any) -> bool:
         """The call returned. True: what it began goes on, and the adapter will close the span."""

@@ -21,6 +21,7 @@ class Timeline:
     __slots__ = (
         "arrivals",
         "attributes",
+        "coarse",
         "first_ns",
         "last",
         "preempted",
@@ -28,6 +29,7 @@ class Timeline:
         "queued",
         "response",
         "scheduled",
+        "settle",
     )
 
     def __init__(self) -> None:
@@ -37,6 +39,8 @@ class Timeline:
         """The last of them; also counts those beyond ``MAX_ARRIVALS``."""
         self.first_ns = 0
         """When the first output arrived at the front end (``time.monotonic_ns``)."""
+        self.coarse = False
+        """Outputs came in lumps: the times between them say nothing about single tokens."""
         self.queued = 0.0
         self.scheduled: list[float] = []
         """When the scheduler took the request up: first, and again after each preemption."""
@@ -47,6 +51,8 @@ class Timeline:
         """Token ids generated so far, over all chunks."""
         self.attributes: dict[str, Any] = {}
         """What else the engine told."""
+        self.settle: Callable[[Timeline], None] | None = None
+        """Called before anything is read, in the flusher's thread: takes what the engine tells only at the end."""
 
     def arrived(self, at: float) -> None:
         """An output with tokens left the engine at ``at``. Adapters with many requests a step do this by hand."""
@@ -54,11 +60,18 @@ class Timeline:
             self.arrivals.append(at)
         self.last = at
 
-    def read(self, opened_ns: int) -> dict[str, Any]:
-        """The attributes. ``opened_ns``: when the span of the request opened (``time.monotonic_ns``)."""
+    def read(self, opened_ns: int, generated: int | None = None) -> dict[str, Any]:
+        """The attributes. ``opened_ns``: when the span of the request opened (``time.monotonic_ns``); ``generated``:
+        tokens of the response."""
+        if self.settle is not None:
+            self.settle(self)
         found: dict[str, Any] = {}
         if self.first_ns and opened_ns:
             found["ttft_s"] = _seconds((self.first_ns - opened_ns) / 1e9)
+        if self.queued and self.first_ns and opened_ns:
+            waited = self.queued - opened_ns / 1e9
+            if 0 <= waited <= (self.first_ns - opened_ns) / 1e9:  # else the engine's clock is another machine's
+                found["dispatch_s"] = _seconds(waited)
         if self.queued and self.scheduled:
             found["queue_s"] = _seconds(self.scheduled[0] - self.queued)
         if self.arrivals:
@@ -66,8 +79,11 @@ class Timeline:
             if self.scheduled:
                 found["prefill_s"] = _seconds(first - self.scheduled[0])
             found["decode_s"] = _seconds(last - first)
-            found["outputs"] = len(self.arrivals)
-            found.update(_gaps(self.arrivals))
+            if not self.coarse:
+                found["outputs"] = len(self.arrivals)
+                found.update(_gaps(self.arrivals))
+            elif generated is not None and generated > 1:
+                found["itl_mean_ms"] = round(1e3 * max(0.0, last - first) / (generated - 1), 3)
         if self.preempted:
             found["preemptions"] = len(self.preempted)
             found["preempted_s"] = _seconds(self._preempted(self.last))

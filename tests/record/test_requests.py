@@ -28,11 +28,12 @@ def timeline(**given: Any) -> Timeline:
 
 
 def test_times_of_a_request() -> None:
-    told = timeline(queued=1.0, scheduled=[1.5], first_ns=3_000_000_000)
-    for at in (2.0, 2.1, 2.2, 2.6):
+    told = timeline(queued=1.25, scheduled=[1.75], first_ns=3_000_000_000)
+    for at in (2.25, 2.35, 2.45, 2.85):
         told.arrived(at)
     assert told.read(1_000_000_000) == {
         "ttft_s": 2.0,
+        "dispatch_s": 0.25,
         "queue_s": 0.5,
         "prefill_s": 0.5,
         "decode_s": 0.6,
@@ -49,6 +50,23 @@ def test_an_engine_that_tells_nothing_leaves_what_our_own_clock_knows() -> None:
     assert told.read(0) == {"decode_s": 0.0, "outputs": 1}
     assert timeline(first_ns=5_000).read(0) == {}
     assert Timeline().read(1) == {}
+
+
+def test_the_clock_of_another_machine_is_not_compared_with_ours() -> None:
+    told = timeline(queued=5_000.0, scheduled=[5_000.5], first_ns=3_000_000_000)
+    assert told.read(1_000_000_000) == {"ttft_s": 2.0, "queue_s": 0.5}
+
+
+def test_outputs_in_lumps_tell_the_mean_only() -> None:
+    told = timeline(coarse=True)
+    told.arrived(1.0)
+    told.arrived(2.0)
+    assert told.read(0, generated=11) == {"decode_s": 1.0, "itl_mean_ms": 100.0}
+
+
+def test_what_the_engine_tells_at_the_end_is_asked_for_first() -> None:
+    told = timeline(queued=1.0, settle=lambda timeline: timeline.scheduled.append(1.5))
+    assert told.read(0) == {"queue_s": 0.5}
 
 
 def test_preempted_requests_wait_until_they_are_taken_up_again() -> None:
@@ -79,9 +97,7 @@ class Engine(Follower):
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return "unseen" not in kwargs
 
-    def opened(self, span: Span, known: Mapping[str, Any], kwargs: dict[str, Any]) -> None:
-        if "text" in kwargs:
-            kwargs["header"] = f"for {span.id}"
+    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
         span.timeline = timeline(prompt=[1, 2, 3], response=lambda: (4, 5))
         self.open.append(span)
 
@@ -93,19 +109,16 @@ def follow(key: str, follower: Follower) -> None:
     calls.probes[key].follower = follower
 
 
-def test_a_follower_adds_to_the_arguments_and_leaves_calls_alone(recorder: Recorder) -> None:
-    seen: list[dict[str, Any]] = []
-
-    def add(**options: Any) -> None:
-        seen.append(options)
+def test_a_follower_leaves_calls_alone(recorder: Recorder) -> None:
+    def add(**options: Any) -> str:
+        return "added"
 
     traced = recorder.wrap(add, key="add", role="engine")
-    follow("add", Engine())
-    traced(text="a")
-    traced(unseen=True)
+    engine = Engine()
+    follow("add", engine)
+    assert traced(text="a") == traced(unseen=True) == "added"
     (opened,) = recorder.records(Open)
-    assert seen == [{"text": "a", "header": f"for {opened.span}"}, {"unseen": True}]
-    assert calls.probes["add"].calls == 2
+    assert [span.id for span in engine.open] == [opened.span] and calls.probes["add"].calls == 2
 
 
 def test_a_request_ends_when_its_adapter_says_so(recorder: Recorder) -> None:

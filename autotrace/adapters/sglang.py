@@ -1,0 +1,233 @@
+"""SGLang: what its list cannot say.
+
+- When a request's tokens came: ``TokenizerManager._handle_batch_output`` sees every output of every request; the caller
+  of one that is not streamed sees a single one.
+- Queueing and prefill. The scheduler keeps the times of each request but sends them along only with metrics on. With
+  metrics off they are let through with a request's last output, and nothing else is switched on.
+- A batch is one call and many requests: each is recorded by itself, when its answer is waited for.
+- If the user switched on SGLang's own OpenTelemetry, its spans hang under ours.
+
+No reference to a generator of SGLang is kept anywhere: suspended, it holds the lock that a weight update waits for.
+Read in 0.4.6.post5 to 0.5.23, run with 0.5.23. What is not found as expected is left alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from autotrace import patch
+from autotrace.adapters.requests import (
+    Hooks,
+    InsideATrace,
+    Streaming,
+    bind_tokenizer,
+    follow,
+    timeline_here,
+    traceparent,
+)
+from autotrace.record import faults
+from autotrace.record.context import Span
+from autotrace.record.probe import Follower
+from autotrace.record.timeline import MAX_ARRIVALS, Timeline
+
+_MANAGER = "sglang.srt.managers.tokenizer_manager"
+GENERATE = f"{_MANAGER}.TokenizerManager.generate_request"
+MEMBER = f"{_MANAGER}.TokenizerManager._wait_one_response"
+BATCHES = ("sglang.srt.entrypoints.engine.Engine.generate", "sglang.srt.entrypoints.engine.Engine.async_generate")
+HANDLER = "sglang.srt.entrypoints.openai.serving_base.OpenAIServingBase.handle_request"
+
+HOOKS = Hooks("sglang request timings")
+MAX_REQUESTS = 65_536
+"""Requests followed at once; the entry of one that never gets an answer is not missed before that."""
+_REQUESTS = "_autotrace_requests"
+"""Attribute of ``TokenizerManager``: request id -> timeline."""
+_monotonic_ns = time.monotonic_ns
+
+
+def install() -> None:
+    """Attach to the targets and ask to be told about the modules below. Called once, after ``sglang`` was imported."""
+    follow(GENERATE, Request())
+    follow(MEMBER, MemberOfABatch())
+    follow(HANDLER, Streaming())
+    for key in BATCHES:
+        follow(key, InsideATrace())
+    patch.when_imported(_MANAGER, _hook_manager)
+    patch.when_imported("sglang.srt.observability.req_time_stats", _hook_stats)
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+class Request(Follower):
+    """A single request to ``TokenizerManager``."""
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return not is_batch(args[1] if len(args) > 1 else kwargs.get("obj"))
+
+    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
+        manager, request = known.get("self"), known.get("obj")
+        span.timeline = Timeline()
+        span.timeline.coarse = not getattr(request, "stream", False)
+        _pass_on(span, manager, request, known.get("request"))
+        if not span.trace.elsewhere:
+            _bind_tokenizer(manager)
+
+
+class MemberOfABatch(Follower):
+    """One request of a batch; that of a single request is recorded already when its answer is waited for."""
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return timeline_here() is None
+
+    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
+        manager, request = known["self"], known["obj"]
+        span.timeline = Timeline()
+        span.timeline.coarse = not getattr(request, "stream", False)
+        register(manager, request.rid, span.timeline)
+        if not span.trace.elsewhere:
+            _bind_tokenizer(manager)
+
+
+def is_batch(request: Any) -> bool:
+    """Whether the request is several, before SGLang has made its own mind up (``normalize_batch_and_arguments``)."""
+    text, ids = getattr(request, "text", None), getattr(request, "input_ids", None)
+    if isinstance(text, list) or (isinstance(ids, list) and bool(ids) and isinstance(ids[0], list)):
+        return True
+    params = getattr(request, "sampling_params", None)
+    return isinstance(params, list) or (isinstance(params, dict) and (params.get("n") or 1) > 1)
+
+
+def _pass_on(span: Span, manager: Any, request: Any, http: Any) -> None:
+    """Make ``span`` the parent of SGLang's own spans, unless the request came with a parent."""
+    if not getattr(manager, "enable_trace", False) or getattr(request, "external_trace_header", 0) is not None:
+        return
+    headers = getattr(http, "headers", None)
+    if headers is None or "traceparent" not in headers:
+        request.external_trace_header = {"traceparent": traceparent(span)}
+
+
+def _bind_tokenizer(manager: Any) -> None:
+    arguments = getattr(manager, "server_args", None)
+    path = getattr(arguments, "tokenizer_path", None) or getattr(manager, "model_path", None)
+    if isinstance(path, str) and path:
+        bind_tokenizer(
+            {
+                "path": path,
+                "revision": getattr(arguments, "revision", None),
+                "trust_remote_code": getattr(arguments, "trust_remote_code", None) is True,
+            }
+        )
+
+
+# -- outputs of the engine, in the front end --------------------------------------------------------------------------
+
+
+def _hook_manager(module: ModuleType) -> None:
+    HOOKS.wrap(module, "TokenizerManager", "_tokenize_one_request", _tokenized)
+    HOOKS.wrap(module, "TokenizerManager", "_handle_batch_output", _handle_batch_output)
+
+
+def register(manager: Any, request_id: Any, timeline: Timeline) -> None:
+    """Fill ``timeline`` from now on with what happens to the request ``request_id``."""
+    requests = manager.__dict__.setdefault(_REQUESTS, {})
+    if len(requests) >= MAX_REQUESTS:
+        del requests[next(iter(requests))]
+    requests[request_id] = timeline
+
+
+def _tokenized(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def _tokenize_one_request(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
+        tokenized = await original(self, obj, *args, **kwargs)
+        try:
+            timeline = timeline_here()
+            if timeline is not None:
+                ids = getattr(tokenized, "input_ids", None)
+                timeline.prompt = None if ids is None else list(ids)
+                register(self, obj.rid, timeline)
+        except Exception as error:
+            faults.failed("sglang:tokenized", error)
+        return tokenized
+
+    return _tokenize_one_request
+
+
+def _handle_batch_output(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def _handle_batch_output(self: Any, recv_obj: Any, *args: Any, **kwargs: Any) -> Any:
+        requests = self.__dict__.get(_REQUESTS)
+        if requests:
+            try:
+                arrived(requests, self.rid_to_state, recv_obj)
+            except Exception as error:
+                faults.failed("sglang:output", error)
+        return await original(self, recv_obj, *args, **kwargs)
+
+    return _handle_batch_output
+
+
+def arrived(requests: dict[str, Timeline], states: Mapping[str, Any], batch: Any) -> None:
+    """Outputs of several requests came from the engine. Runs once a step for all of them: this is the hot loop."""
+    now_ns = _monotonic_ns()
+    now = now_ns / 1e9
+    reasons = batch.finished_reasons
+    for number, request_id in enumerate(batch.rids):
+        timeline = requests.get(request_id)
+        if timeline is None:
+            continue
+        arrivals = timeline.arrivals
+        if not arrivals:
+            state = states.get(request_id)
+            timeline.response = lambda state=state: getattr(state, "output_ids", None) or None
+            if not timeline.coarse:
+                timeline.first_ns = now_ns
+        if len(arrivals) < MAX_ARRIVALS:
+            arrivals.append(now)
+        timeline.last = now
+        if reasons[number] is not None:
+            del requests[request_id]
+            timeline.settle = lambda timeline, number=number: settle(timeline, batch, number)
+
+
+def settle(timeline: Timeline, batch: Any, number: int) -> None:
+    """Take the scheduler's own times of a request from the batch with its last output (``perf_counter`` seconds, which
+    on Linux is the monotonic clock)."""
+    stats = getattr(batch, "time_stats", None)
+    if not isinstance(stats, list) or number >= len(stats):
+        return
+    queued, taken, first = (
+        float(getattr(stats[number], name, 0.0) or 0.0)
+        for name in ("wait_queue_entry_time", "forward_entry_time", "prefill_finished_time")
+    )
+    waited = float(getattr(stats[number], "queue_duration_s", 0.0) or 0.0)
+    if not queued or not taken:
+        return
+    retracted = queued > taken  # it waited once more: the entry time is that of the last wait
+    if not retracted:
+        timeline.queued, timeline.scheduled = queued, [taken]
+    elif waited:
+        timeline.attributes["queue_s"] = round(waited, 6)
+        timeline.scheduled = [taken]
+    if first and timeline.coarse:
+        timeline.first_ns = int(first * 1e9)
+        timeline.arrivals.insert(0, first)
+
+
+# -- the scheduler ----------------------------------------------------------------------------------------------------
+
+
+def _hook_stats(module: ModuleType) -> None:
+    if hasattr(getattr(module, "SchedulerReqTimeStats", None), "has_timing_data"):
+        HOOKS.wrap(module, "SchedulerReqTimeStats", "__getstate__", _let_through)
+
+
+def _let_through(original: Callable[..., Any]) -> Callable[..., Any]:
+    """With a request's last output its times are sent, as with metrics on; before that they are not pickled at all."""
+
+    def __getstate__(self: Any) -> Any:
+        if self.completion_time and not self.enable_metrics:
+            self.has_timing_data = True
+        return original(self)
+
+    return __getstate__
