@@ -25,7 +25,8 @@ from autotrace.spool.run import RunInfo
 @click.option("--backend", "backends", multiple=True, metavar="NAME",
               help="Deliver to this backend too, for good (mlflow, weave, otlp, jsonl); repeatable.")  # fmt: skip
 @click.option("--tracking-uri", metavar="URI", help="Deliver to this MLflow store or server instead, for good.")
-def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None) -> None:
+@click.option("--all", "everything", is_flag=True, help="Also what the keep-rules of the run left on disk.")
+def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everything: bool) -> None:
     """Deliver what is left of run DIR, and wait for it. Exit code 1 if something is still left."""
     folder = runs.locate(run)
     os.environ[env.AUTOTRACE] = "0"  # processes that delivery starts are no part of any run
@@ -33,7 +34,8 @@ def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None) -> None:
         _redirect(folder, backends, tracking_uri)
         from autotrace.ship.shipper import ship as deliver
 
-        status = deliver(folder, once=True, progress=_progress if sys.stderr.isatty() else None)
+        progress = _progress if sys.stderr.isatty() else None
+        status = deliver(folder, once=True, everything=everything, progress=progress)
     except (OptionError, newrun.Unusable) as error:
         raise terminal.fail(error) from None
     except (OSError, msgspec.MsgspecError, sqlite3.Error) as error:

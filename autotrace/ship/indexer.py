@@ -14,6 +14,7 @@ import msgspec
 
 from autotrace.ship import processes
 from autotrace.ship.facts import FactBook
+from autotrace.ship.gate import Gate, group_of
 from autotrace.ship.live import GRACE, LiveTrace
 from autotrace.ship.loader import Loader, anchor, binds_of
 from autotrace.ship.plain import plain, text
@@ -44,6 +45,7 @@ class Indexer:
         self.loader = Loader(state, run_folder, info)
         self.processes = processes.Processes(state, run_folder)
         self._facts = FactBook(state)
+        self.gate = Gate(state, backends, info)
         self.live: dict[str, LiveTrace] = {}
         """Traces that are open, or of which something new was read."""
         self.binds: list[tuple[str, dict[str, Any]]] = []
@@ -182,6 +184,7 @@ class Indexer:
         for column, value in identity(attributes).items():
             setattr(row, column, value)
         row.attributes = msgspec.json.encode(attributes).decode()
+        row.group_key = group_of(row)
         if row.uid is not None and row.session is not None and role == "trajectory":
             row.attempt = 1 + self._state.count(
                 # Before V1, veRL numbers the rollouts of a group anew on each worker that got a part of it: two of one
@@ -246,7 +249,8 @@ class Indexer:
         with self._state:
             for trace_id, verdict in ready[:ONCE_PER_ROUND]:
                 self._complete(self.live.pop(trace_id), final=verdict == "final")
-        return min(len(ready), ONCE_PER_ROUND)
+            decided = self.gate.settle([live.row for live in self.live.values()], over)
+        return min(len(ready), ONCE_PER_ROUND) + decided
 
     def _complete(self, live: LiveTrace, final: bool) -> None:
         row = live.row
@@ -263,7 +267,7 @@ class Indexer:
             if self._facts.digested(row):
                 trajectory = self.loader.load(row.trace_id, final=final) or trajectory
                 summarise(row, trajectory)
-            self._state.enqueue(self._backends, row.trace_id, row.version + 1)
+            self.gate.completed(row)
         row.version += 1
         row.complete = True
         self._state.put_row(row)

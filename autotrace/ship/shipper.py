@@ -40,7 +40,7 @@ ONCE_FAILURES = 4
 class Shipper:
     """One run's shipper. ``step`` does everything there is to do now and returns the state."""
 
-    def __init__(self, run_folder: str | Path, *, once: bool = False) -> None:
+    def __init__(self, run_folder: str | Path, *, once: bool = False, everything: bool = False) -> None:
         self.run_folder = Path(run_folder)
         self.info = RunInfo.read(self.run_folder)
         self.once = once
@@ -60,6 +60,8 @@ class Shipper:
         self._written = 0.0
         self._status = Status("running", self.info.run_id)
         with self._state:
+            if everything:
+                self._state.keep_all()
             for name in self.info.backends:
                 self._state.enqueue_missing(name)
                 if once:  # a person asks for it: what was rejected may be taken by now
@@ -151,7 +153,7 @@ class Shipper:
         if not draining:
             return "blocked" if any(courier.state == "blocked" for courier in self._couriers) else "running"
         quiet = time.monotonic() - self._indexer.last_progress > IDLE
-        if self._indexer.live or (living and not over and not quiet and not self.once):
+        if self._indexer.live or self._indexer.gate.undecided or (living and not over and not quiet and not self.once):
             return "draining"
         unfinished = [courier for courier in self._couriers if courier.busy or self._queued(courier)]
         if not unfinished:
@@ -239,8 +241,11 @@ class Shipper:
         self._state.close()
 
 
-def ship(run_folder: Path, *, once: bool, progress: Callable[[Status], None] | None = None) -> Status:
+def ship(
+    run_folder: Path, *, once: bool, everything: bool = False, progress: Callable[[Status], None] | None = None
+) -> Status:
     """Run the shipper of ``run_folder`` here. ``once``: deliver what is left and return; else until the run is over.
+    ``everything``: also what the keep-rules left in the spool.
 
     When another shipper of this run is at work, its status is returned. Raises ``OSError``, ``msgspec.DecodeError`` or
     ``sqlite3.Error`` when the folder cannot be used.
@@ -248,7 +253,7 @@ def ship(run_folder: Path, *, once: bool, progress: Callable[[Status], None] | N
     with ShipperLock(run_folder) as lock:
         if not lock.held:
             return Status.read(run_folder)
-        shipper = Shipper(run_folder, once=once)
+        shipper = Shipper(run_folder, once=once, everything=everything)
         try:
             if once:
                 return shipper.deliver_all(progress)

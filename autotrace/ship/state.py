@@ -61,6 +61,7 @@ def _traces_schema() -> str:
     return (
         f"CREATE TABLE IF NOT EXISTS traces (trace_id TEXT PRIMARY KEY, {columns}) WITHOUT ROWID;"
         "CREATE INDEX IF NOT EXISTS traces_uid ON traces (uid);"
+        "CREATE INDEX IF NOT EXISTS traces_group ON traces (group_key);"
         "CREATE INDEX IF NOT EXISTS traces_open ON traces (complete) WHERE complete = 0;"
     )
 
@@ -180,10 +181,27 @@ class State:
             "INSERT OR REPLACE INTO queue VALUES (?, ?, ?)", ((backend, trace_id, version) for backend in backends)
         )
 
+    def kept(self, group: str) -> str | None:
+        """What was decided about a group (``Row.kept``)."""
+        row = self.db.execute("SELECT kept FROM traces WHERE group_key = ? AND kept IS NOT NULL", (group,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def group(self, group: str) -> list[Row]:
+        """All trajectories of a group."""
+        return self.rows("group_key = ?", (group,))
+
+    def decide(self, group: str, kept: str) -> None:
+        """Store the decision about a group with its trajectories."""
+        self.db.execute("UPDATE traces SET kept = ? WHERE group_key = ?", (kept, group))
+
+    def keep_all(self) -> None:
+        """A person asks for everything: what the rules left in the spool is to be delivered too."""
+        self.db.execute("UPDATE traces SET kept = 'all' WHERE complete = 1")
+
     def enqueue_missing(self, backend: str) -> None:
         """Queue every complete trace that ``backend`` never got (a backend that was added later)."""
         self.db.execute(
-            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM traces WHERE complete = 1 AND NOT EXISTS "
+            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM traces WHERE complete = 1 AND kept != '' AND NOT EXISTS "
             "(SELECT 1 FROM deliveries d WHERE d.backend = ? AND d.trace_id = traces.trace_id)",
             (backend, backend),
         )

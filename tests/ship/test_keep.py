@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from autotrace.ship.keep import Keeper, KeepRules, Member, parse_bytes
+from autotrace.ship.shipper import ship
+from tests.ship.spools import Process, new_run, trajectory
 
 
 def members(*rewards: float, status: str = "OK", seconds: float = 1.0) -> list[Member]:
@@ -52,3 +57,24 @@ def test_sizes() -> None:
     assert parse_bytes("--x", "1.5GB") == 1_500_000_000 and parse_bytes("--x", "20 kb") == 20_000
     with pytest.raises(ValueError, match="500MB"):
         parse_bytes("--x", "many")
+
+
+def test_a_group_is_delivered_whole_or_stays_until_it_is_asked_for(tmp_path: Path) -> None:
+    run = new_run(tmp_path, keep=["spread"])
+    process = Process(run)
+    rewards = {"flat": (1.0, 1.0), "mixed": (0.0, 1.0), "alone": (1.0,)}
+    for uid, values in rewards.items():
+        for rollout, reward in enumerate(values):
+            trajectory(process, reward=reward, uid=uid, rollout=rollout)
+    process.exit()
+    assert ship(run, once=True).state == "done"
+    assert sorted(uids(run)) == ["mixed", "mixed"]
+    assert ship(run, once=True).state == "done"
+    assert sorted(uids(run)) == ["mixed", "mixed"]
+    assert ship(run, once=True, everything=True).state == "done"
+    assert sorted(uids(run)) == ["alone", "flat", "flat", "mixed", "mixed"]
+
+
+def uids(run: Path) -> list[str]:
+    lines = (run / "trajectories.jsonl").read_text().splitlines()
+    return [json.loads(line)["attributes"]["uid"] for line in lines]
