@@ -12,7 +12,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -106,5 +105,4 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as model:
-        asyncio.run(main(Path(model)))
+    asyncio.run(main(Path(OUT).parent / "model"))

@@ -14,7 +14,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-LIMIT = 240
+LIMIT = 600
 """Seconds after which a process is taken for hung."""
 
 
