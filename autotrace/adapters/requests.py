@@ -8,7 +8,7 @@ from types import AsyncGeneratorType, ModuleType
 from typing import Any
 
 from autotrace.record import calls, context, faults, later
-from autotrace.record.context import Span
+from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Timeline
 
@@ -48,7 +48,7 @@ def follow(key: str, follower: Follower) -> None:
 def timeline_here() -> Timeline | None:
     """Of the request that is being handed to the engine by the code running now."""
     span = context.current.get()
-    return None if span is None else span.timeline
+    return span.timeline if isinstance(span, Keeping) else None
 
 
 def traceparent(span: Span) -> str:

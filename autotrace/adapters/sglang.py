@@ -29,7 +29,7 @@ from autotrace.adapters.requests import (
     traceparent,
 )
 from autotrace.record import faults
-from autotrace.record.context import Span
+from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import MAX_ARRIVALS, Timeline
 
@@ -67,7 +67,7 @@ class Request(Follower):
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return not is_batch(args[1] if len(args) > 1 else kwargs.get("obj"))
 
-    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
+    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
         manager, request = known.get("self"), known.get("obj")
         span.timeline = Timeline()
         span.timeline.coarse = not getattr(request, "stream", False)
@@ -82,7 +82,7 @@ class MemberOfABatch(Follower):
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return timeline_here() is None
 
-    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
+    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
         manager, request = known["self"], known["obj"]
         span.timeline = Timeline()
         span.timeline.coarse = not getattr(request, "stream", False)

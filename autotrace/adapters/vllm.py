@@ -23,7 +23,7 @@ from typing import Any
 from autotrace import patch
 from autotrace.adapters.requests import Hooks, InsideATrace, bind_tokenizer, follow, traceparent
 from autotrace.record import calls, context, faults
-from autotrace.record.context import Span
+from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import MAX_ARRIVALS, Timeline
 
@@ -62,7 +62,7 @@ def install() -> None:
 class Request(Follower):
     """A request to ``AsyncLLM``."""
 
-    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
+    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
         span.timeline = Timeline()
         if not span.trace.elsewhere:
             _bind_tokenizer(known.get("self"))
@@ -71,7 +71,7 @@ class Request(Follower):
 class OfflineRequest(Request):
     """A request to ``LLMEngine``, which ``LLM`` drives."""
 
-    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
+    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
         super().opened(span, known)
         vars(known["self"]).setdefault(_REQUESTS, {})[known["request_id"]] = span
 
@@ -112,7 +112,7 @@ def _add_request(original: Callable[..., Any]) -> Callable[..., Any]:
         result = original(self, request, *args, **kwargs)
         try:
             span = context.current.get()
-            if span is not None and span.timeline is not None:
+            if isinstance(span, Keeping) and span.timeline is not None:
                 pass_on(span, self, request)
                 if span.timeline.response is None:  # of n > 1 samples the first
                     attend(span.timeline, self.request_states[request.request_id])

@@ -1,54 +1,76 @@
-"""Arguments by name, from the code object alone: ``inspect.signature`` costs 8 us a call, this costs a zip."""
+"""Arguments by name, from the code object alone: ``inspect.signature`` costs 8 us a call. The caller's thread only copies
+them; the flusher puts the names to the copies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotrace.record.fields import ABSENT
+from autotrace.record.snapshot import Limits, snapshot
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
 class Binder:
-    """Names of one function's parameters.
+    """One function of a target: what it is called, its parameters, and which of them are captured.
 
     ``names`` are its positional parameters in order, ``method`` tells whether the first is ``self`` or ``cls``; members of
-    ``**kwargs`` are known under their own names. ``takes``: whether the argument of that name is captured.
+    ``**kwargs`` are known under their own names. ``takes``: whether the argument of that name is captured; ``whole``:
+    every one is.
 
     A wrapper has its original's parameters and so passes defaults on. An argument that is its default is not captured,
     and in paths it is absent if it is None.
     """
 
-    __slots__ = ("code", "count", "defaults", "method", "names", "nones", "rest", "taken")
+    __slots__ = (
+        "count",
+        "defaults",
+        "function",
+        "method",
+        "module",
+        "name",
+        "names",
+        "nones",
+        "places",
+        "presets",
+        "rest",
+        "start",
+        "taken",
+        "takes",
+        "whole",
+    )
 
-    def __init__(self, function: Callable[..., Any], takes: Callable[[str], bool]) -> None:
-        code = getattr(function, "__code__", None)
-        self.code = code
-        function, code = _behind_decorators(function, code)
-        """Kept so that ``id(code)`` stays taken."""
+    def __init__(self, function: Callable[..., Any], takes: Callable[[str], bool], whole: bool) -> None:
+        self.function = function
+        self.name = getattr(function, "__qualname__", None) or type(function).__qualname__
+        self.module = getattr(function, "__module__", None) or ""
+        code = _behind_decorators(function)
         if code is None:
             self.names: tuple[str, ...] = ()
             self.rest = "args"
         else:
-            count = code.co_argcount
-            self.names = code.co_varnames[:count]
-            last = count + code.co_kwonlyargcount
+            self.names = code.co_varnames[: code.co_argcount]
+            last = code.co_argcount + code.co_kwonlyargcount
             self.rest = code.co_varnames[last] if code.co_flags & _VARARGS else ""
         self.count = len(self.names)
         self.method = bool(self.names) and self.names[0] in ("self", "cls")
+        self.start = int(self.method)
         given = getattr(function, "__defaults__", None) or ()
         self.defaults: dict[str, Any] = {
             **dict(zip(self.names[self.count - len(given) :], given, strict=False)),
             **(getattr(function, "__kwdefaults__", None) or {}),
         }
         self.nones = tuple(name for name, value in self.defaults.items() if value is None)
-        self.taken = tuple(
-            (place, name, self.defaults.get(name, ABSENT))
-            for place, name in enumerate(self.names)
-            if takes(name) and not (self.method and place == 0)
+        self.takes = takes
+        self.places = tuple(
+            place for place, name in enumerate(self.names) if takes(name) and not (self.method and place == 0)
         )
-        """Positional parameters to be captured, with their defaults."""
+        """Where positional arguments stand that are captured."""
+        self.taken = tuple(self.names[place] for place in self.places)
+        self.presets = tuple(self.defaults.get(name, ABSENT) for name in self.taken)
+        """Their defaults."""
+        self.whole = whole and len(self.places) == self.count - self.start
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """``{name: value}`` of what was passed. Wrong calls bind as far as they go."""
@@ -60,15 +82,52 @@ class Binder:
         for name in self.nones:
             if known.get(name, ABSENT) is None:
                 del known[name]
+        if self.method and args:
+            known["self"] = args[0]
         return known
 
+    def positional(self, args: tuple[Any, ...], limits: Limits) -> Sequence[Any]:
+        """Copies of the positional arguments to be captured, for ``named``."""
+        passed = len(args)
+        copies = [
+            preset if args[place] is preset else snapshot(args[place], limits)
+            for place, preset in zip(self.places, self.presets)  # noqa: B905 - made together
+            if place < passed
+        ]
+        if passed > self.count and self.rest and self.takes(self.rest):
+            copies += [snapshot(value, limits) for value in args[self.count :]]
+        return copies
 
-def _behind_decorators(function: Any, code: Any) -> tuple[Any, Any]:
-    """The function whose names count: a decorator that takes ``*args, **kwargs`` passes on what it gets (veRL's
-    ``rollout_trace_op``, ``tqbridge``), so the names are those of ``__wrapped__``."""
+    def keywords(self, kwargs: dict[str, Any], limits: Limits) -> dict[str, Any]:
+        """Copies of the arguments passed by name that are to be captured."""
+        takes, defaults = self.takes, self.defaults
+        return {
+            name: snapshot(value, limits)
+            for name, value in kwargs.items()
+            if takes(name) and defaults.get(name, ABSENT) is not value
+        }
+
+    def named(self, args: Sequence[Any], keywords: dict[str, Any] | None) -> dict[str, Any]:
+        """What ``positional`` and ``keywords`` copied, by name."""
+        inputs = {
+            name: value
+            for name, preset, value in zip(self.taken, self.presets, args)  # noqa: B905 - a wrong call has too many
+            if value is not preset
+        }
+        if len(args) > len(self.taken) and self.rest:
+            inputs[self.rest] = list(args[len(self.taken) :])
+        if keywords:
+            inputs.update(keywords)
+        return inputs
+
+
+def _behind_decorators(function: Any) -> Any:
+    """The code object whose names count: a decorator that takes ``*args, **kwargs`` passes on what it gets (veRL's
+    ``rollout_trace_op``, ``tqbridge``), so the names are those of ``__wrapped__``. None for what has no code."""
+    code = getattr(function, "__code__", None)
     for _ in range(16):
-        inner = getattr(function, "__wrapped__", None)
-        if inner is None or code is None or not (code.co_flags & _VARARGS and code.co_flags & _VARKEYWORDS):
+        function = getattr(function, "__wrapped__", None)
+        if function is None or code is None or not (code.co_flags & _VARARGS and code.co_flags & _VARKEYWORDS):
             break
-        function, code = inner, getattr(inner, "__code__", None)
-    return function, code
+        code = getattr(function, "__code__", None)
+    return code

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotrace.record import flusher, ids, later, sampling
-from autotrace.record.context import Span, Trace, current, stand_in
+from autotrace.record.context import Ended, Keeping, Span, Trace, current, stand_in
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.probe import Probe
-from autotrace.record.snapshot import Limits, snapshot
+from autotrace.record.snapshot import ATOMS, Limits, snapshot
+from autotrace.spool.records import Fact
 
 probes: dict[str, Probe] = {}
 """Targets of this process by key, filled when the plan is loaded."""
@@ -30,47 +31,29 @@ epoch = 0
 """Counts forks; a span of another epoch belongs to the parent process."""
 
 CLOSED = -1
-"""Epoch of a span that is closed: a second close does nothing."""
+"""Epoch of a span that is closed and that somebody else may close again (the adapter of an engine, which has been told
+that the request was aborted): a second close does nothing."""
 
 ABORTED = frozenset({"abort", "aborted"})
 """Values of the attribute ``finish_reason`` that mean: somebody else ended the request (the engines say ``abort``)."""
 
 _ERROR_LIMITS = Limits(2, 16)
 _monotonic_ns = time.monotonic_ns
-_put = flusher.put
+_append = flusher.queue.append
 
 
 def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Span | None:
     """Open a span and make it current; None: call ``function`` as if nothing were here."""
     if compiling is not None and compiling():
         return None
-    span = _open(function, key, args, kwargs)
-    if span is not None:
-        span.token = current.set(span)
-    return span
-
-
-def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Span | None:
-    """``begin`` for generators: the span is current while the generator runs (``item`` and ``enter``), never across a
-    ``yield``, where a context variable would leak into the caller."""
-    if compiling is not None and compiling():
-        return None
-    span = _open(function, key, args, kwargs)
-    if span is None or not span.recorded:
-        return None
-    span.token = current.set(span)
-    return span
-
-
-def _open(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Span | None:
     probe = probes.get(key)
     if probe is None or probe.off:
         return None
-    parent = current.get()
-    if parent is not None:
-        if not parent.recorded:
+    above = current.get()
+    if above is not None:
+        if not above.recorded:
             return None
-        if probe.subclasses and parent.probe is probe and args and _is_super_call(parent, function, args[0]):
+        if probe.subclasses and above.probe is probe and args and _is_super_call(above, function, args[0]):
             return None
     probe.calls += 1
     if probe.counted:
@@ -81,54 +64,94 @@ def _open(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         if follower is not None and not follower.admits(args, kwargs):
             return None
-        binder = probe.binders.get(id(getattr(function, "__code__", function)))
-        if binder is None:
-            binder = probe.binder(function)
+        binder = probe.binders.get(function) or probe.binder(function)
         attributes = prompt = known = None
         if probe.knows or follower is not None:
             known = binder.bind(args, kwargs)
-            if binder.method and args:
-                known["self"] = args[0]
             if probe.attributes:
                 attributes = probe.read(probe.attributes, known)
             if probe.prompt:
                 prompt = _tokens(first(probe.prompt, known))
-        if parent is None or probe.root:
+        if above is None or probe.root:
             if flusher.full() or (probe.root and not sampling.admits(decide, attributes or {})):
-                return stand_in(b"", 0, recorded=False)
-            span = Span(ids.next_span_id(), Trace(ids.new_trace_id()), 0, probe, function, epoch)
+                span = stand_in(b"", 0, recorded=False, above=above)
+                current.set(span)
+                return span
+            parent, trace = 0, Trace(ids.new_trace_id())
         else:
-            span = Span(ids.next_span_id(), parent.trace, parent.id, probe, function, epoch)
-        if binder.method and args:
-            span.owner = id(args[0])
-        if probe.keeps:
-            span.known = known
-        if probe.batch and known is not None:
-            groups = sampling.choose(probe.batch, known, probe.sampling)
-            if groups is not None:
-                span.chosen = sampling.chosen.set(groups)
-        inputs = probe.inputs(binder, args, kwargs)
+            parent, trace = above.id, above.trace
+        if flusher.watchful and not flusher.accepts():
+            return None
+        copies: Sequence[Any]
+        if binder.whole:
+            copies = args[binder.start :]
+            for value in copies:
+                if type(value) not in ATOMS:
+                    copies = binder.positional(args, probe.limits)
+                    break
+        else:
+            copies = binder.positional(args, probe.limits)
+        span = (Keeping if probe.keeps or follower is not None else Span)(
+            ids.next_span_id(),
+            trace,
+            parent,
+            probe,
+            binder,
+            epoch,
+            _monotonic_ns(),
+            id(args[0]) if probe.subclasses and args else 0,
+            above,
+            copies,
+            binder.keywords(kwargs, probe.limits) if kwargs else None,
+            attributes,
+            prompt,
+        )
         if probe.members and known is not None:
-            inputs.update(probe.picked(known))
-        span.opened_at = _monotonic_ns()
-        _put((flusher.OPEN, span, inputs, attributes, prompt, span.opened_at))
-        if follower is not None and known is not None:
+            span.keywords = {**(span.keywords or {}), **probe.picked(known)}
+        if probe.keeps:
+            _keep(span, probe, known)
+        _append(span)
+        if follower is not None and known is not None and type(span) is Keeping:
             follower.opened(span, known)
+        current.set(span)
         return span
     except Exception as error:
         probe.trouble("begin", error)
         return None
 
 
-def _is_super_call(parent: Span, function: Any, owner: Any) -> bool:
+def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Span | None:
+    """``begin`` for generators: the span is current while the generator runs (``item`` and ``enter``), never across a
+    ``yield``, where a context variable would leak into the caller."""
+    span = begin(function, key, args, kwargs)
+    if span is not None and not span.recorded:
+        _leave(span)
+        return None
+    return span
+
+
+def _keep(span: Any, probe: Probe, known: Any) -> None:
+    """What a span holds of the host's until the call ends."""
+    span.known = known
+    if probe.batch:
+        groups = sampling.choose(probe.batch, known, probe.sampling)
+        if groups is not None:
+            span.chosen = sampling.chosen.set(groups)
+
+
+def _is_super_call(above: Span, function: Any, owner: Any) -> bool:
     """Whether this is the base method that the override being recorded calls through ``super()``."""
-    return parent.owner == id(owner) and parent.function is not function
+    return above.owner == id(owner) and above.binder is not None and above.binder.function is not function
 
 
 def end(span: Span, result: Any) -> Any:
     """Close ``span`` with its result, which is returned. A result that is itself still to run (a coroutine or generator
     that a plain function returned) comes back driven by a wrapper of its own kind, and the span ends with it."""
-    _leave(span)
+    if current.get() is span and type(span) is Span:  # the common case of ``_leave``
+        current.set(span.above)
+        span.above = None
+    else:
+        _leave(span)
     probe = span.probe
     if probe is not None and probe.follower is not None and _held(probe, span, result):
         return result
@@ -151,36 +174,63 @@ def close(span: Span, result: Any) -> None:
     probe = span.probe
     if probe is None or span.epoch != epoch:
         return
-    span.epoch = CLOSED
     at = _monotonic_ns()
+    if type(span) is Keeping:
+        span.epoch = CLOSED
     try:
-        response = logprobs = mask = attributes = None
-        skip = 0
         if probe.reads_result:
-            known = dict(span.known) if span.known is not None else {}
-            known["result"] = result
-            if probe.response:
-                response = _tokens(first(probe.response, known))
-                if probe.late_prompt and response is not None:
-                    head = _tokens(first(probe.late_prompt, known)) or []
-                    response, skip = head + response, len(head)
-            if probe.logprobs:
-                logprobs = _tokens(first(probe.logprobs, known))
-            if probe.mask:
-                mask = _tokens(first(probe.mask, known))
-            if probe.late:
-                attributes = probe.read(probe.late, known)
-            if probe.facts:
-                for name, value in (probe.read(probe.facts, known) or {}).items():
-                    _put((flusher.FACT, span.trace.id, None, name, value, at))
-        status = "OK"
-        if attributes is not None and attributes.get("finish_reason") in ABORTED:
-            status, attributes["outcome"] = "CANCELLED", "aborted"
-        _put((flusher.CLOSE, span, status, probe.output(result), attributes, None, response, logprobs, mask, at, skip))
+            _append(_with_result(span, probe, result, at))
+        elif probe.result:
+            _append(Ended(span, at, result if type(result) in ATOMS else probe.output(result)))
+        else:
+            _append(Ended(span, at))
     except Exception as error:
         probe.trouble("end", error)
-        _put((flusher.CLOSE, span, "OK", None, None, None, None, None, None, at, 0))
-    span.known = None
+        _append(Ended(span, at))
+
+
+def _with_result(span: Span, probe: Probe, result: Any, at: int) -> Ended:
+    """What the target's paths find in the result, and in the arguments now that the call is over."""
+    known = _release(span)
+    known["result"] = result
+    response = None
+    skip = 0
+    if probe.response:
+        response = _tokens(first(probe.response, known))
+        if probe.late_prompt and response is not None:
+            head = _tokens(first(probe.late_prompt, known)) or []
+            response, skip = head + response, len(head)
+    if probe.facts:
+        _facts(span, probe, known, at)
+    attributes = probe.read(probe.late, known) if probe.late else None
+    status = "OK"
+    if attributes is not None and attributes.get("finish_reason") in ABORTED:
+        status, attributes["outcome"] = "CANCELLED", "aborted"
+    return Ended(
+        span,
+        at,
+        probe.output(result),
+        status,
+        attributes,
+        None,
+        response,
+        skip,
+        _tokens(first(probe.logprobs, known)) if probe.logprobs else None,
+        _tokens(first(probe.mask, known)) if probe.mask else None,
+    )
+
+
+def _release(span: Span) -> dict[str, Any]:
+    """The arguments the span kept, which it holds no longer."""
+    if not isinstance(span, Keeping):
+        return {}
+    known, span.known = span.known, None
+    return known or {}
+
+
+def _facts(span: Span, probe: Probe, known: dict[str, Any], at: int) -> None:
+    for name, value in (probe.read(probe.facts, known) or {}).items():
+        _append(Fact(span.trace.id, None, name, value, at))
 
 
 def aborted(span: Span) -> None:
@@ -192,8 +242,7 @@ def _cancel(span: Span, outcome: str) -> None:
     if span.probe is None or span.epoch != epoch:
         return
     span.epoch = CLOSED
-    left = {"outcome": outcome}
-    _put((flusher.CLOSE, span, "CANCELLED", None, left, None, None, None, None, _monotonic_ns(), 0))
+    _append(Ended(span, _monotonic_ns(), None, "CANCELLED", {"outcome": outcome}))
 
 
 def fail(span: Span, error: BaseException) -> None:
@@ -202,19 +251,17 @@ def fail(span: Span, error: BaseException) -> None:
     probe = span.probe
     if probe is None or span.epoch != epoch:
         return
-    span.epoch = CLOSED
     at = _monotonic_ns()
+    span.epoch = CLOSED
     try:
         status = _status(error)
         left = {"outcome": "cancelled"} if status == "CANCELLED" else None
-        _put((flusher.CLOSE, span, status, None, left, _described(error), None, None, None, at, 0))
+        _append(Ended(span, at, None, status, left, _described(error)))
+        known = _release(span)
         if probe.facts:
-            known = dict(span.known or {})
-            for name, value in (probe.read(probe.facts, known) or {}).items():
-                _put((flusher.FACT, span.trace.id, None, name, value, at))
+            _facts(span, probe, known, at)
     except Exception as again:
         probe.trouble("fail", again)
-    span.known = None
 
 
 def item(span: Span, value: Any) -> tuple[Span | None, Callable[[Any], Any] | None]:
@@ -254,17 +301,33 @@ def exhausted(span: Span, result: Any) -> None:
 
 def enter(span: Span) -> None:
     """The generator goes on after a ``yield``: make its span current again."""
-    span.token = current.set(span)
+    span.above = current.get()
+    current.set(span)
 
 
 def _leave(span: Span) -> None:
-    token, span.token = span.token, None
+    """Make current again what was before ``span``.
+
+    Not by the token that ``set`` returns: it refers to the whole context, and through a span that nobody closed would
+    keep it alive. Where ``span`` is not current, it is found above the current one (a span below was never left), or the
+    host drives this coroutine in several contexts and there is nothing to restore in this one.
+    """
+    now = current.get()
+    while now is not span and now is not None:
+        now = now.above
+    if now is span:
+        current.set(span.above)
+        span.above = None
+        if type(span) is Keeping and span.chosen is not None:
+            _unchoose(span)
+
+
+def _unchoose(span: Keeping) -> None:
+    token, span.chosen = span.chosen, None
     try:
         if token is not None:
-            current.reset(token)
-        if span.chosen is not None:
-            sampling.chosen.reset(span.chosen)
-    except ValueError:  # the host drives this coroutine in several contexts; ours is not the current one
+            sampling.chosen.reset(token)
+    except ValueError:  # chosen in another context, which is over
         pass
 
 
@@ -306,6 +369,7 @@ def _described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | No
 def _tokens(value: Any) -> Any:
     """A copy of a list of numbers that nobody else changes; None for what cannot be copied without waiting."""
     if type(value) is list:
+        flusher.handed += len(value)
         return value.copy()
     if value is ABSENT or value is None:
         return None

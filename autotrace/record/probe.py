@@ -12,10 +12,12 @@ from autotrace.record.snapshot import ATOMS, Limits, snapshot
 from autotrace.spec.plan import Settings, Target
 
 if TYPE_CHECKING:
-    from autotrace.record.context import Span
+    from autotrace.record.context import Keeping, Span
 
 MAX_FAULTS = 10
 """Internal failures after which a target is switched off."""
+MAX_BINDERS = 1_000
+"""Functions remembered per target."""
 
 
 class Follower:
@@ -28,7 +30,7 @@ class Follower:
         """Whether this call is recorded at all."""
         return True
 
-    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
+    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
         """The call is about to be made. ``known``: its arguments by name, and ``self``."""
 
     def holds(self, span: Span, result: Any) -> bool:
@@ -74,6 +76,7 @@ class Probe:
         "root",
         "sampling",
         "subclasses",
+        "whole",
     )
 
     def __init__(self, target: Target, settings: Settings) -> None:
@@ -115,14 +118,17 @@ class Probe:
         """What ``final_reader`` found, for the chunks of every further call."""
         later = [path for _, paths in (*self.facts, *self.late) for path in paths]
         later += [*self.response, *self.logprobs, *self.mask]
-        self.keeps = any(path.root not in ("result", "item") for path in later)
-        """Some path needs the arguments when the call ends."""
         self.batch = dict(fields.compiled(target.batch))
         self.sampling = settings.sampling
-        self.knows = bool(self.keeps or self.attributes or self.prompt or self.batch or self.members)
+        self.keeps = bool(self.batch) or any(path.root not in ("result", "item") for path in later)
+        """Something of the host's is needed until the call ends."""
+        self.knows = bool(self.keeps or self.attributes or self.prompt or self.members)
         """Some path needs the arguments at all."""
         self.reads_result = bool(self.response or self.logprobs or self.mask or self.late or self.facts)
-        self.binders: dict[int, Binder] = {}
+        self.whole = self.content and self.include is None and not target.exclude and not self.prompt
+        """Every argument is captured."""
+        self.binders: dict[Any, Binder] = {}
+        """By function: wrappers that one decorator made share their code, not their names."""
 
     def _members(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
         names = [name for name in target.include or () if "." in name and not name.startswith("result.")]
@@ -137,12 +143,9 @@ class Probe:
 
     def binder(self, function: Any) -> Binder:
         """The binder of ``function``, made at the first call of each override."""
-        code = getattr(function, "__code__", function)
-        binder = self.binders.get(id(code))
-        if binder is None:
-            binder = self.binders[id(code)] = Binder(function, self.takes)
-            if binder.code is None:
-                binder.code = function
+        if len(self.binders) > MAX_BINDERS:  # functions made anew for each call: let the old ones go
+            self.binders.clear()
+        binder = self.binders[function] = Binder(function, self.takes, self.whole)
         return binder
 
     def takes(self, name: str) -> bool:
@@ -150,23 +153,6 @@ class Probe:
         if not self.content or name in self.exclude or (self.prompt and name == self.prompt[0].text):
             return False
         return self.include is None or name in self.include
-
-    def inputs(self, binder: Binder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Copies of the arguments to be captured."""
-        limits = self.limits
-        passed = len(args)
-        inputs: dict[str, Any] = {}
-        for place, name, default in binder.taken:
-            if place < passed:
-                value = args[place]
-                if value is not default:
-                    inputs[name] = value if type(value) in ATOMS else snapshot(value, limits)
-        if passed > binder.count and binder.rest and self.takes(binder.rest):
-            inputs[binder.rest] = snapshot(args[binder.count :], limits)
-        for name, value in kwargs.items():
-            if self.takes(name) and (name not in binder.defaults or binder.defaults[name] is not value):
-                inputs[name] = value if type(value) in ATOMS else snapshot(value, limits)
-        return inputs
 
     def picked(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """Copies of the members of arguments to be captured."""
@@ -181,8 +167,6 @@ class Probe:
         """Copy of the result, without the token lists that travel by themselves."""
         if not self.result:
             return None
-        if type(result) in ATOMS:
-            return result
         copied = snapshot(result, self.limits)
         if self.dropped and type(copied) is dict:
             for name in self.dropped:

@@ -96,7 +96,9 @@ def lowest(groups: Sequence[str], samples: Sequence[str], limit: int, seed: Any,
     looking), unless every row is a group of its own: then the rollouts are made later (V1).
     """
     counts = Counter(groups)
-    whole = {group for group, count in counts.items() if count >= n} if max(counts.values(), default=0) > 1 else set(counts)
+    whole = (
+        {group for group, count in counts.items() if count >= n} if max(counts.values(), default=0) > 1 else set(counts)
+    )
     first_sample = dict(zip(reversed(groups), reversed(samples), strict=True))
     ranked = sorted(whole, key=lambda group: (fraction(seed, first_sample[group]), group))
     return frozenset(ranked[: max(limit, 0)])

@@ -7,19 +7,35 @@ turn instead of the trajectory). Runs on the flusher's thread; the caller made t
 from __future__ import annotations
 
 import hashlib
+import time
 from array import array
 from typing import Any
 
 from autotrace.spool.records import Tokens
 
 _WIDTH = 4
+_PIECE = 8_192
+"""Numbers packed in one go: about 50 us."""
 MAX_CHECKPOINTS = 16
 """Latest prefixes remembered per trace: enough for several agents taking turns in one trajectory."""
 
 
 def packed(numbers: list[int]) -> bytes:
     """Little-endian int32. Raises ``TypeError`` or ``OverflowError`` for what are no token ids."""
-    ids = array("i", numbers)
+    if len(numbers) <= _PIECE:
+        return _packed(numbers)
+    pieces = []
+    for at in range(0, len(numbers), _PIECE):
+        pieces.append(_packed(numbers[at : at + _PIECE]))
+        time.sleep(0)  # array() keeps the interpreter to itself: let the host's event loop in
+    return b"".join(pieces)
+
+
+def _packed(numbers: list[int]) -> bytes:
+    try:
+        ids = array("I", numbers)  # three times as fast as "i", and the same bytes up to 2**31
+    except OverflowError:
+        ids = array("i", numbers)
     if ids.itemsize != _WIDTH:  # pragma: no cover - no such platform is known
         raise OverflowError("int is not 4 bytes wide here")
     return ids.tobytes()
@@ -28,9 +44,10 @@ def packed(numbers: list[int]) -> bytes:
 class Prompt:
     """What is remembered of an open span's prompt until its response arrives."""
 
-    __slots__ = ("hash", "sequence", "total")
+    __slots__ = ("epoch", "hash", "sequence", "total")
 
-    def __init__(self, sequence: int, total: int, hash: Any) -> None:
+    def __init__(self, epoch: int, sequence: int, total: int, hash: Any) -> None:
+        self.epoch = epoch
         self.sequence = sequence
         self.total = total
         self.hash = hash
@@ -46,6 +63,11 @@ class TokenLog:
         self.sequences = 0
         self.checkpoints: list[tuple[int, bytes, int]] = []
         """(length in tokens, 16-byte hash, sequence number), in order of writing."""
+
+    def forget(self, epoch: int) -> None:
+        """What was written before ``epoch`` is not to be referred to."""
+        self.epoch = epoch
+        self.checkpoints.clear()
 
     def prompt(self, ids: list[int], withheld: bool) -> tuple[Tokens, Prompt]:
         """Record for a prompt: the longest known prefix and the rest."""
@@ -83,9 +105,9 @@ class TokenLog:
     ) -> tuple[Tokens, Prompt]:
         digest = hasher.digest()
         if withheld:
-            return Tokens(-1, 0, b"", total, digest[:8], -1), Prompt(-1, total, hasher)
+            return Tokens(-1, 0, b"", total, digest[:8], -1), Prompt(self.epoch, -1, total, hasher)
         sequence = self.sequences
         self.sequences += 1
         self.checkpoints.append((total, digest, sequence))
         del self.checkpoints[:-MAX_CHECKPOINTS]
-        return Tokens(base, keep, new, total, digest[:8], sequence), Prompt(sequence, total, hasher)
+        return Tokens(base, keep, new, total, digest[:8], sequence), Prompt(self.epoch, sequence, total, hasher)

@@ -1,0 +1,43 @@
+"""How much a run's spool may hold, seen from one of its writers."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from autotrace.spool import layout
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the folder (a few hundred files: about a millisecond)."""
+
+
+class SpoolLimit:
+    """Whether the spool of a run has reached its size. The shipper makes room again: it removes what was delivered."""
+
+    def __init__(self, run_folder: str, limit: int) -> None:
+        self._folder = layout.spool_of(run_folder)
+        self._limit = limit
+        self._looked = -LOOK_EVERY
+        self.reached = False
+        """As of the last ``look``."""
+
+    def look(self) -> None:
+        """Add the sizes up, once a second at most. Never raises."""
+        now = time.monotonic()
+        if not self._limit or now - self._looked < LOOK_EVERY:
+            return
+        self._looked = now
+        self.reached = _size(self._folder) >= self._limit
+
+
+def _size(folder: str) -> int:
+    """Bytes in the segments of ``folder``; 0 for a folder that is not there."""
+    total = 0
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(layout.SEGMENT_SUFFIX):
+                    total += entry.stat(follow_symlinks=False).st_size
+    except OSError:  # a segment vanished while we looked: the shipper is making room
+        pass
+    return total
