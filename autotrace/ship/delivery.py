@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from autotrace.ship.budget import Ledger
 from autotrace.ship.trajectory import Trajectory
 from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
 
@@ -62,8 +63,9 @@ class Receipt:
 class Courier:
     """Delivers to one sink, one parcel at a time."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, ledger: Ledger) -> None:
         self.sink = sink
+        self.ledger = ledger
         self.state = "ok"
         """ok | waiting | blocked"""
         self.error: str | None = None

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from autotrace.ship.budget import Ledger
 from autotrace.ship.decode import Decoder
 from autotrace.ship.delivery import Courier, Parcel
+from autotrace.ship.gate import group_of
 from autotrace.ship.indexer import Indexer
 from autotrace.ship.lock import ShipperLock
 from autotrace.ship.mainprocess import MainProcess
@@ -19,6 +21,7 @@ from autotrace.ship.receiver import Receiver
 from autotrace.ship.report import status_of
 from autotrace.ship.state import Memory, State
 from autotrace.ship.status import Status
+from autotrace.ship.trajectory import Trajectory
 from autotrace.sinks import make
 from autotrace.spool import layout
 from autotrace.spool.run import RunInfo
@@ -33,6 +36,7 @@ LAST_TRIES = 600.0
 """Seconds after the end of the run (beyond its drain timeout) for which an unreachable backend is tried again."""
 RELAY_GRACE = 3.0
 """Seconds after the end of the run, or after a relay's last word, in which other nodes may still send."""
+OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship --all delivers it"
 ONCE_FAILURES = 4
 """In the foreground: failed tries in a row after which a backend is given up."""
 
@@ -49,10 +53,8 @@ class Shipper:
         self._state = State.of_run(self.run_folder)
         self._indexer = Indexer(self._state, self.run_folder, self.info, self.info.backends)
         self._decoder = Decoder(self.run_folder)
-        self._couriers = [
-            Courier(make(name, self.info, self.run_folder, Memory(self._state, f"backend:{name}:")))
-            for name in self.info.backends
-        ]
+        self._unlimited = everything
+        self._couriers = [self._courier(name) for name in self.info.backends]
         self._receiver: Receiver | None = None
         """Takes what other nodes record, once there are any."""
         self._bound = 0
@@ -82,6 +84,14 @@ class Shipper:
         settled = self._indexer.settle(over)
         moved = self._deliver()
         return self._verdict(draining, bool(living), over), bool(read or settled or moved)
+
+    def _courier(self, name: str) -> Courier:
+        memory = Memory(self._state, f"backend:{name}:")
+        unlimited = self._unlimited
+        ledger = Ledger(
+            memory, None if unlimited else self.info.step_budget, None if unlimited else self.info.month_budget
+        )
+        return Courier(make(name, self.info, self.run_folder, memory), ledger)
 
     def _listen(self) -> None:
         if self._receiver is None and not self.once and (self.run_folder / layout.LISTEN).exists():
@@ -141,6 +151,9 @@ class Shipper:
                 lost.append((trace_id, version, "its segments are gone from the run folder"))
                 continue
             self._decoder.add_texts(trajectory)
+            if courier.ledger.limited and not self._affordable(courier, trajectory):
+                lost.append((trace_id, version, OVER_BUDGET))
+                continue
             parcel.add(trajectory, version)
             if parcel.full:
                 break
@@ -148,6 +161,11 @@ class Shipper:
             with self._state:
                 self._state.refused(name, lost)
         return parcel if parcel.trajectories else None
+
+    def _affordable(self, courier: Courier, trajectory: Trajectory) -> bool:
+        row = self._state.row(trajectory.trace_id)
+        group = trajectory.trace_id if row is None else group_of(row)
+        return courier.ledger.admits(group, None if row is None else row.step, courier.sink.size(trajectory))
 
     def _verdict(self, draining: bool, living: bool, over: bool) -> str:
         if not draining:

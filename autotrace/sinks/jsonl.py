@@ -88,6 +88,10 @@ class JsonlSink:
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """Nothing of it is needed."""
 
+    def size(self, trajectory: Trajectory) -> int:
+        """Length of its line."""
+        return len(msgspec.json.encode(line_of(trajectory))) + 1
+
     def page(self, trajectory: Trajectory) -> str | None:
         """A file has no pages."""
         return None

@@ -54,6 +54,9 @@ class Sink(Protocol):
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """Take what became known about the run after the launch (see ``spool.records.Bind``)."""
 
+    def size(self, trajectory: Trajectory) -> int:
+        """Bytes that delivering ``trajectory`` would send, before compression: what budgets count."""
+
     def page(self, trajectory: Trajectory) -> str | None:
         """URL of the trajectory in the backend's own pages, if there is one."""
 

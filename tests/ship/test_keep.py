@@ -9,6 +9,7 @@ import pytest
 
 from autotrace.ship.keep import Keeper, KeepRules, Member, parse_bytes
 from autotrace.ship.shipper import ship
+from autotrace.spool.run import RunInfo
 from tests.ship.spools import Process, new_run, trajectory
 
 
@@ -78,3 +79,29 @@ def test_a_group_is_delivered_whole_or_stays_until_it_is_asked_for(tmp_path: Pat
 def uids(run: Path) -> list[str]:
     lines = (run / "trajectories.jsonl").read_text().splitlines()
     return [json.loads(line)["attributes"]["uid"] for line in lines]
+
+
+def test_a_budget_is_kept_by_whole_groups_and_what_is_over_can_be_sent_later(tmp_path: Path) -> None:
+    run = new_run(tmp_path, step_budget=1)
+    process = Process(run)
+    for uid in "abcdefgh":
+        for rollout in range(2):
+            trajectory(process, uid=uid, rollout=rollout)
+    process.exit()
+    assert ship(run, once=True).state == "done"
+    assert not (run / "trajectories.jsonl").exists()
+    info = RunInfo.read(run)
+    assert ship(run, once=True, everything=True).state == "done"
+    sizes = [len(line) + 1 for line in (run / "trajectories.jsonl").read_text().splitlines()]
+    assert len(sizes) == 16
+
+    limited = new_run(tmp_path, "limited", step_budget=sum(sizes[:6]))
+    process = Process(limited)
+    for uid in "abcdefgh":
+        for rollout in range(2):
+            trajectory(process, uid=uid, rollout=rollout)
+    process.exit()
+    status = ship(limited, once=True)
+    kept = uids(limited)
+    assert info.step_budget == 1 and status.backends["jsonl"].rejected_count == 16 - len(kept)
+    assert len(kept) in (6, 7, 8) and all(kept.count(uid) == 2 for uid in kept)

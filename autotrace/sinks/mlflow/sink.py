@@ -156,6 +156,10 @@ class MlflowSink:
             rejected.update(_isolate(taken, log_all)[0])
         return rejected
 
+    def size(self, trajectory: Trajectory) -> int:
+        """Bytes of its spans."""
+        return sum(span.ByteSize() for span in encode(trajectory))
+
     def page(self, trajectory: Trajectory) -> str | None:
         """URL on a server; None for a store (see ``ui_command``)."""
         experiment = self._experiment_of.pop(trajectory.trace_id, None)

@@ -77,6 +77,10 @@ class OtlpSink:
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """Nothing that becomes known later changes where spans go."""
 
+    def size(self, trajectory: Trajectory) -> int:
+        """Bytes of its spans, about."""
+        return sum(size_of(otel_span(trajectory, span, self._resource)) for span in trajectory.spans)
+
     def page(self, trajectory: Trajectory) -> str | None:
         """OTLP does not say where a receiver shows its traces."""
         return None

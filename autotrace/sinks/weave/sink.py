@@ -94,6 +94,10 @@ class WeaveSink:
         if name == "wandb":
             self._wandb = {key: str(item) for key, item in value.items() if item and isinstance(item, (str, int))}
 
+    def size(self, trajectory: Trajectory) -> int:
+        """Bytes of its calls."""
+        return sum(len(encoded(call_of(trajectory, span, "entity/project", None))) for span in trajectory.spans)
+
     def page(self, trajectory: Trajectory) -> str | None:
         """The trajectory in W&B's pages, once something was delivered to its project."""
         project = self._projects.get(self._wanted_project(trajectory))
