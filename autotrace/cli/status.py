@@ -44,7 +44,7 @@ def status(run: str | None, everything: bool, as_json: bool) -> None:
         sys.stdout.write(json.dumps(whole, ensure_ascii=False) + "\n")
         return
     out = terminal.console()
-    _about(out, index, found)
+    _about(out, index, found, plan)
     _delivery(out, found)
     print_targets(out, found, plan, everything)
     for sentence in sentences:
@@ -105,20 +105,29 @@ def _joined(states: Sequence[str]) -> Text:
     return Text(", ").join(Text(state, style=STATE_STYLE.get(state, "")) for state in states)
 
 
-def _about(out: Console, index: Index, found: Status) -> None:
+def _about(out: Console, index: Index, found: Status, plan: Plan | None) -> None:
     info = index.info
     out.print(Text(info.run_id, style="bold") + line(f"  {found.state}  {' '.join(info.command)}"), soft_wrap=True)
     out.print(line(f"started {info.created} on {info.host} (pid {info.main_pid}), autotrace {info.version}", "dim"))
+    binds = dict(index.binds())
+    config, trace = binds.get("config", {}), binds.get("verl_trace", {})
     for name, value in (
         ("backends", ", ".join(info.backends)), ("tracking_uri", info.tracking_uri), ("project", info.project),
         ("experiment", info.experiment), ("drain_timeout", f"{info.drain_timeout:g} s"),
     ):  # fmt: skip
         origin = info.origins.get(name, "")
-        if value is None:
-            value = (
-                "a local SQLite store unless veRL's own logger names one" if name == "tracking_uri" else "veRL's own"
-            )
+        if value is None and name == "tracking_uri":
+            value = "a local SQLite store unless veRL's own logger names one"
+        elif value is None:
+            value, origin = config.get(f"{name}_name", "veRL's own"), f"veRL's trainer.{name}_name"
         out.print(line(f"  {name:14}{value}") + line(f"  ({origin})" if origin else "", "dim"), soft_wrap=True)
+    own = plan.settings.sampling if plan is not None else {}
+    for name in ("token2text", "max_samples_per_step_per_worker"):
+        if trace.get(name) is not None and own.get(name) is None:  # veRL's own tracer stands aside, its settings hold
+            out.print(
+                line(f"  {name}  {trace[name]}") + line(f"  (veRL's actor_rollout_ref.rollout.trace.{name})", "dim"),
+                soft_wrap=True,
+            )
 
 
 def _delivery(out: Console, found: Status) -> None:

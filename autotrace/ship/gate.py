@@ -24,7 +24,7 @@ class Gate:
 
     def __init__(self, state: State, backends: Sequence[str], info: RunInfo) -> None:
         self._state = state
-        self._backends = tuple(backends)
+        self._backends = backends
         rules = KeepRules.parse(info.keep)
         self._keeper = None if rules is None else Keeper(rules, info.run_id)
         self._waiting: dict[str, float] = {}

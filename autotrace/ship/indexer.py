@@ -41,7 +41,7 @@ class Indexer:
         self._state = state
         self._run_folder = run_folder
         self._info = info
-        self._backends = tuple(backends)
+        self._backends = backends  # the run's own list, which veRL's configuration may change (ship.choice)
         self.loader = Loader(state, run_folder, info)
         self.processes = processes.Processes(state, run_folder)
         self._facts = FactBook(state)

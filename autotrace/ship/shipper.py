@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from autotrace.ship.budget import Ledger
+from autotrace.ship.choice import heed
 from autotrace.ship.decode import Decoder
 from autotrace.ship.delivery import Courier, Parcel
 from autotrace.ship.gate import group_of
@@ -109,12 +110,27 @@ class Shipper:
         return receiver is not None and min(gone_for, time.monotonic() - receiver.last_heard) < RELAY_GRACE
 
     def _tell_sinks(self) -> None:
-        for name, value in self._indexer.binds[self._bound :]:
+        new = self._indexer.binds[self._bound :]
+        if any(name == "verl_trace" and heed(self.info, value) for name, value in new):
+            self._redirect()
+            new = self._indexer.binds
+        for name, value in new:
             if name == "tokenizer":
                 self._decoder.bind(value)
             for courier in self._couriers:
                 courier.bind(name, value)
         self._bound = len(self._indexer.binds)
+
+    def _redirect(self) -> None:
+        """The backends are others now (before anything was delivered: veRL says so before the first rollout)."""
+        for courier in self._couriers:
+            courier.close(wait=5.0)
+        self._couriers = [self._courier(name) for name in self.info.backends]
+        self.info.write(self.run_folder)
+        with self._state:
+            self._state.dequeue_others(self.info.backends)
+            for name in self.info.backends:
+                self._state.enqueue_missing(name)
 
     def _deliver(self) -> bool:
         moved = False

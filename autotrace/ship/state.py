@@ -206,6 +206,11 @@ class State:
             (backend, backend),
         )
 
+    def dequeue_others(self, backends: Sequence[str]) -> None:
+        """Nothing is to be delivered to any but ``backends``."""
+        marks = ", ".join("?" * len(backends))
+        self.db.execute(f"DELETE FROM queue WHERE backend NOT IN ({marks})", list(backends))
+
     def enqueue_again(self, backend: str) -> None:
         """Queue everything that ``backend`` acknowledged once more (the run it belongs to became known)."""
         self.db.execute(

@@ -1,0 +1,25 @@
+"""Which backends: what a person told autotrace, else what veRL's own configuration says, else the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autotrace.sinks import FACTORIES
+from autotrace.spool.run import RunInfo
+
+VERL = "veRL's actor_rollout_ref.rollout.trace.backend"
+"""The origin that ``autotrace status`` shows."""
+
+
+def heed(info: RunInfo, settings: Mapping[str, Any]) -> bool:
+    """Let veRL's trace settings (``Bind("verl_trace")``) choose the backend where nobody else did; True: they did.
+
+    ``info.backends`` stays the same list: whoever holds it sees the choice.
+    """
+    wanted = settings.get("backend")
+    if wanted not in FACTORIES or info.origins.get("backends") != "default":
+        return False
+    info.backends[:] = [str(wanted)]
+    info.origins["backends"] = VERL
+    return True

@@ -1,0 +1,42 @@
+"""A run whose veRL configuration names the backend: it is used unless an option or a variable chose one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotrace.ship.choice import VERL
+from autotrace.ship.shipper import ship
+from autotrace.spool.run import RunInfo
+from tests.ship.spools import Process, new_run, trajectory
+
+
+def recorded(tmp_path: Path, origin: str, chosen: str) -> Path:
+    """A run with ``otlp`` as its backend that came from ``origin``; its veRL configuration says ``chosen``."""
+    run = new_run(tmp_path, backends=["otlp"], origins={"backends": origin})
+    process = Process(run)
+    process.bind("verl_trace", backend=chosen, token2text=True, max_samples_per_step_per_worker=5)
+    trajectory(process)
+    process.exit()
+    return run
+
+
+def test_verls_backend_is_used_where_nobody_chose_one(tmp_path: Path) -> None:
+    run = recorded(tmp_path, "default", "jsonl")
+    status = ship(run, once=True)
+    assert (status.state, list(status.backends)) == ("done", ["jsonl"])
+    assert len((run / "trajectories.jsonl").read_text().splitlines()) == 1
+    info = RunInfo.read(run)
+    assert (info.backends, info.origins["backends"]) == (["jsonl"], VERL)
+    assert ship(run, once=True).backends["jsonl"].delivered == 1
+
+
+@pytest.mark.parametrize(("origin", "chosen"), [("option --backend", "jsonl"), ("default", "trackio")])
+def test_an_option_wins_and_what_there_is_not_is_not_chosen(
+    tmp_path: Path, origin: str, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    run = recorded(tmp_path, origin, chosen)
+    assert list(ship(run, once=True).backends) == ["otlp"]
+    assert RunInfo.read(run).backends == ["otlp"]
