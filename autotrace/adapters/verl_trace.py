@@ -94,11 +94,15 @@ def recorded(made: Callable[..., Any], func: Any) -> Callable[..., Any]:
 def _is_recorded(owner: Any, key: str) -> bool:
     """Whether the span that is current is of this very call: the same method of the same object, under another key
     (the list's, or that of an override that called ``super()``)."""
-    context = sys.modules.get("autotrace.record.context")
-    span = None if context is None else context.current.get()
-    if span is None or span.probe is None or span.probe.key == key or span.owner != id(owner):
+    try:
+        context = sys.modules.get("autotrace.record.context")
+        span = None if context is None else context.current.get()
+        if span is None or span.probe is None or span.probe.key == key or span.owner != id(owner):
+            return False
+        return bool(span.binder is not None and span.binder.function.__name__ == key.rpartition(".")[2])
+    except Exception as error:
+        faults.failed("verl:rollout_trace_op", error)
         return False
-    return bool(getattr(span.function, "__name__", "") == key.rpartition(".")[2])
 
 
 # -- rollout_trace_attr ------------------------------------------------------------------------------------------------

@@ -128,9 +128,7 @@ async def v1(config: Any, server: Any) -> dict[str, Any]:
     used = dict(STORE.used)
     trained = [key for key in batch.keys if not key.startswith("uid-b")]
     trainer._update_actor(Batch("train", trained, [{"is_padding": key == pad} for key in trained]), metrics={})
-    buffer = ReplayBuffer(
-        "sync", {}, None, "drop", {}, filter_groups_metric="reward", train_batch_size=1, gen_batch_size=1
-    )
+    buffer = ReplayBuffer("sync", {}, None, "drop", {})
     tags = {key: {"status": "success"} for key in keys}
     buffer.partitions["train"].update(tags)
     reasons = (set(), {"uid-b"}, set(), {})
