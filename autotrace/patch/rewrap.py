@@ -74,7 +74,7 @@ def _rebuilt(raw: Any, inner: Any, owner: Any, attribute: str) -> Any:
         made.__set_name__(owner, attribute)
         return made
     made = type(raw)(inner, *raw.args, **raw.keywords)
-    made.__dict__.update(raw.__dict__)
+    made.__dict__.update({name: value for name, value in raw.__dict__.items() if name not in made.__dict__})
     return made
 
 
