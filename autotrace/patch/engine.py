@@ -48,8 +48,8 @@ class Engine:
         self._classes = ClassHook(self.binder.created)
         self._late: list[ModuleType] = []
         """Wanted modules that were half imported when the engine started, by this thread or another."""
-        for library, adapter in ADAPTERS.items():
-            self.when_imported(library, _adapter(adapter))
+        for library, adapter in ADAPTERS.items():  # of a library that is imported already, `start` does it
+            self.waiting.setdefault(library, []).append(_adapter(adapter))
 
     def start(self) -> None:
         """Hook class creation and imports, then take what is imported already."""
