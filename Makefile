@@ -1,12 +1,20 @@
 # Everything from a clone, with nothing but Python >= 3.10 and make. Environments are made on first use.
-#   make demo    real veRL agent loops under autotrace-run into a local MLflow store, shown as trees
-#   make test    the test suite            make e2e    a whole GRPO step with a real engine
-#   make check   linter and types          make wheel  dist/
+#   make demo      real veRL agent loops under autotrace-run into a local MLflow store, shown as trees
+#   make test      the test suite                  make e2e    a whole GRPO step with a real engine
+#   make check     linter and types                make wheel  dist/
+# Longer ones, each an environment or a machine of its own:
+#   make engines   vLLM and SGLang on the CPU      make packs      every list against every supported release
+#   make backends  W&B's own server, MLflow, OTLP  make multinode  two Ray nodes in network namespaces (root)
 VENV ?= .venv
 E2E_VENV ?= .venv-e2e
+WEAVE_SERVER ?= .venv-weave-server
+WEAVE_CLIENT ?= .venv-weave-client
+PACKS_CACHE ?= .packs-cache
 PYTEST ?= -q
+# what runs in an environment of its own
+APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server host)
 
-.PHONY: demo test e2e check wheel clean environment
+.PHONY: demo test e2e check wheel clean environment engines packs backends multinode
 .DEFAULT_GOAL := demo
 
 environment:
@@ -16,7 +24,7 @@ demo: environment
 	@PATH="$(abspath $(VENV))/bin:$$PATH" ./examples/demo.sh
 
 test: environment
-	$(VENV)/bin/python -m pytest $(PYTEST) --ignore tests/e2e tests
+	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) tests
 
 e2e:
 	./tests/e2e/setup.sh $(E2E_VENV)
@@ -27,8 +35,19 @@ check: environment
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+packs: environment
+	PACKS_CACHE=$(PACKS_CACHE) $(VENV)/bin/python tests/packs/releases.py $(RELEASES)
+
+backends test-backends: environment
+	tests/weave_server/setup.sh $(WEAVE_SERVER) $(WEAVE_CLIENT)
+	AUTOTRACE_TEST_WEAVE_SERVER=$(abspath $(WEAVE_SERVER)) AUTOTRACE_TEST_WEAVE_CLIENT=$(abspath $(WEAVE_CLIENT)) \
+	    $(VENV)/bin/python -m pytest $(PYTEST) tests/weave_server tests/sinks
+
+multinode: environment
+	$(VENV)/bin/python -m pytest $(PYTEST) tests/multinode
+
 wheel: environment
 	$(VENV)/bin/python -m uv build --out-dir dist .
 
 clean:
-	rm -rf $(VENV) $(E2E_VENV) dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(E2E_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) dist .pytest_cache .mypy_cache .ruff_cache
