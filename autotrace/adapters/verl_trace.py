@@ -72,7 +72,7 @@ def recorded(made: Callable[..., Any], func: Any) -> Callable[..., Any]:
     key = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', '')}"
     if type(func) is not FunctionType or key in calls.probes:
         return made
-    inner = patch.wrap_function(made, key=key, name=func.__qualname__, exclude=("agent_data",))
+    inner = patch.wrap_function(made, key=key, name=func.__qualname__, exclude=("agent_data",), subclasses=True)
 
     if inspect.iscoroutinefunction(func):
 

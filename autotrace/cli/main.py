@@ -12,8 +12,10 @@ import autotrace
 COMMANDS = {
     "ls": ("autotrace.cli.ls", "ls"),
     "show": ("autotrace.cli.show", "show"),
+    "compare": ("autotrace.cli.compare", "compare"),
     "status": ("autotrace.cli.status", "status"),
     "ship": ("autotrace.cli.ship", "ship"),
+    "export": ("autotrace.cli.export", "export"),
     "check": ("autotrace.cli.check", "check"),
     "doctor": ("autotrace.cli.doctor", "doctor"),
 }

@@ -1,0 +1,220 @@
+"""``autotrace compare``: rollouts beside each other, turn by turn, and where each leaves the first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from autotrace.cli import runs, terminal
+from autotrace.cli.divergence import Call, Divergence, calls, group
+from autotrace.cli.terminal import block, line, seconds, status_text
+from autotrace.ship.index import Index
+from autotrace.ship.trajectory import Trajectory
+
+LINES = 4
+"""Lines shown of one text without ``--full``."""
+AROUND = 60
+"""Characters shown of each side where two trajectories part."""
+FACTS = ("reward", "advantage", "trained_in_step", "dropped")
+
+
+@click.command(short_help="Rollouts beside each other: turns, first divergence, reward, advantage.")
+@click.argument("traces", nargs=-1, metavar="[A B ...]")
+@click.option("--run", metavar="RUN", help="The run; without it the newest.")
+@click.option("--step", type=int, help="The whole group of a sample in this training step.")
+@click.option("--sample", help="The sample's index; with --step.")
+@click.option("--validate/--train", default=False, help="The group in validation, or in training.")
+@click.option("--tracking-uri", metavar="URI", help="Read from MLflow instead of a run folder.")
+@click.option("--full", is_flag=True, help="Do not cut texts.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def compare(
+    traces: Sequence[str], run: str | None, step: int | None, sample: str | None, validate: bool,
+    tracking_uri: str | None, full: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Compare trajectories A, B, ... (ids or their beginnings), or the whole group of --step and --sample."""
+    if not (len(traces) >= 2 or (not traces and step is not None and sample is not None)):
+        raise click.UsageError("name two trajectories or more, or a group: --step 3 --sample 17")
+    try:
+        if tracking_uri is not None:
+            from autotrace.sinks.mlflow.read_back import read
+
+            found = read(tracking_uri, traces, step, sample, validate)
+        else:
+            found = _of_run(runs.locate(run), traces, step, sample, validate)
+    except KeyError as error:
+        raise terminal.fail(error.args[0]) from None
+    if len(found) < 2:
+        what = "no trajectory" if not found else "only one trajectory"
+        raise terminal.fail(f"{what} of sample {sample} in step {step}; autotrace ls --step {step} shows what there is")
+    out = terminal.console()
+    if as_json:
+        out.file.write(json.dumps(as_dict(found), ensure_ascii=False) + "\n")
+        return
+    out.print(beside(found, full))
+    for text in parting(found):
+        out.print(text, soft_wrap=not out.is_terminal)
+
+
+def _of_run(
+    folder: Any, traces: Sequence[str], step: int | None, sample: str | None, validate: bool
+) -> list[Trajectory]:
+    index = Index.open(folder)
+    wanted = list(traces) or [
+        row.trace_id
+        for row in sorted(
+            index.rows(step=step, sample_index=sample, role="trajectory"), key=lambda row: (row.uid, row.rollout_n or 0)
+        )
+        if bool(row.validate) is validate
+    ]
+    return [index.load(trace) for trace in wanted]
+
+
+def beside(found: Sequence[Trajectory], full: bool = False) -> Table:
+    """One column a trajectory; the row of the first turn in which any leaves the first is marked."""
+    turns = max(one.turns for one in found)
+    parts = [where.turn for where, _ in group(found) if where is not None]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
+    table.add_column("", no_wrap=True)
+    for letter, one in zip(letters(), found, strict=False):
+        table.add_column(Text(f"{letter}  {one.trace_id[:12]}"), overflow="fold", ratio=1)
+    for name, shown in HEAD:
+        cells = [shown(one) for one in found]
+        if any(cell.plain for cell in cells):
+            table.add_row(Text(name, style="dim"), *cells)
+    called = [calls(one) for one in found]
+    for turn in range(turns + 1):
+        mark = Text(f"≠ turn {turn}" if turn in parts else f"  turn {turn}")
+        mark.stylize("bold red" if turn in parts else "dim")
+        if turn:
+            table.add_row(mark, *(_said(one, turn, full) for one in found))
+        rows = [[call for call in made if call.turn == turn] for made in called]
+        for place in range(max(len(made) for made in rows)):
+            asked = [made[place] if place < len(made) else None for made in rows]
+            differ = len({None if call is None else (str(call), call.result) for call in asked}) > 1
+            style = "bold red" if differ else "dim"
+            table.add_row(Text("≠ tool" if differ else "  tool", style=style), *(_call(call, full) for call in asked))
+    return table
+
+
+def _said(one: Trajectory, turn: int, full: bool) -> Text | Group:
+    if turn > one.turns:
+        return Text("—", style="dim")
+    span = one.llm_spans[turn - 1]
+    count = f"{span.response_tokens:,} tokens" if span.response_tokens is not None else ""
+    said = block(span.response_text or "", lines=None if full else LINES)
+    return Group(said, Text(count, style="dim")) if count else said
+
+
+def _call(call: Call | None, full: bool) -> Text | Group:
+    if call is None:
+        return Text("—", style="dim")
+    asked, told = line(str(call), "magenta"), block(call.result, lines=None if full else LINES)
+    return Group(asked, Text("→ ", style="dim") + told)
+
+
+def _identity(name: str) -> Callable[[Trajectory], Text]:
+    return lambda one: Text("") if one.attributes.get(name) is None else line(one.attributes[name])
+
+
+def _fact(name: str) -> Callable[[Trajectory], Text]:
+    def shown(one: Trajectory) -> Text:
+        value = one.facts.get(name)
+        if value is None:
+            return Text("")
+        return line(f"{value:.6g}" if isinstance(value, float) else value, "green" if name == "reward" else "")
+
+    return shown
+
+
+def _tokens(one: Trajectory) -> Text:
+    written = [span.response_tokens for span in one.llm_spans if span.response_tokens is not None]
+    return Text(f"{sum(written):,}" if written else "")
+
+
+HEAD: tuple[tuple[str, Callable[[Trajectory], Text]], ...] = (
+    ("step", _identity("step")),
+    ("sample", _identity("sample_index")),
+    ("rollout", _identity("rollout_n")),
+    ("status", lambda one: status_text(one.status)),
+    *((name, _fact(name)) for name in FACTS),
+    ("turns", lambda one: Text(str(one.turns))),
+    ("tool calls", lambda one: Text(str(len(calls(one))))),
+    ("tokens written", _tokens),
+    ("duration", lambda one: Text(seconds(one.root.duration_ns))),
+)
+
+
+def parting(found: Sequence[Trajectory]) -> list[Text]:
+    """One line a trajectory: where it leaves the first."""
+    lines = []
+    for letter, (where, call) in zip(letters()[1:], group(found), strict=False):
+        text = Text(f"{letter}  ", style="bold")
+        if where is None and call is None:
+            text += Text("is word for word A", style="dim")
+        if where is not None:
+            text += line(f"leaves A in turn {where.turn}, {_place(where)}") + _sides(where)
+        if call is not None:
+            text += Text("\n   " if where is not None else "")
+            text += line(f"tool call {call[0]}, {_CALL[call[1].part]}") + _sides(call[1])
+        lines.append(text)
+    return lines
+
+
+def _place(where: Divergence) -> str:
+    if where.part == "end":
+        return "which only one of them has"
+    token = "" if where.token is None else f"token {where.token} of "
+    return f"{token}the {where.part}"
+
+
+_CALL = {
+    "tool": "another tool",
+    "arguments": "other arguments",
+    "result": "another result",
+    "end": "which only one of them makes",
+}
+
+
+def _sides(where: Divergence) -> Text:
+    shown = [side if len(side) <= AROUND else side[: AROUND - 1] + "…" for side in (where.here, where.there)]
+    return Text(": ") + line(shown[0] or "(nothing)", "cyan") + Text(" | ", style="dim") + line(shown[1] or "(nothing)")
+
+
+def letters() -> list[str]:
+    """Names of the columns: A to Z, then AA and so on."""
+    alphabet = [chr(ord("A") + number) for number in range(26)]
+    return [*alphabet, *(first + second for first in alphabet for second in alphabet)]
+
+
+def as_dict(found: Sequence[Trajectory]) -> dict[str, Any]:
+    """Everything that is printed as one plain value."""
+    from autotrace.ship.plain import plain
+
+    shown = [
+        {
+            "trace_id": one.trace_id,
+            "status": one.status,
+            "attributes": one.attributes,
+            "facts": one.facts,
+            "turns": [span.response_text for span in one.llm_spans],
+            "tool_calls": [asdict(call) for call in calls(one)],
+        }
+        for one in found
+    ]
+    parts = [
+        {
+            "tokens": None if where is None else asdict(where),
+            "tool_calls": None if call is None else {"number": call[0], **asdict(call[1])},
+        }
+        for where, call in group(found)
+    ]
+    value: dict[str, Any] = plain({"trajectories": shown, "divergence": [None, *parts]})
+    return value

@@ -1,0 +1,103 @@
+"""``autotrace export``: a run's trajectories as files that other tools open.
+
+``jsonl``: the lines of the backend of that name. ``verl``: the layout of veRL's ``trainer.rollout_data_dir``, one
+``{step}.jsonl`` a step (validation in a folder ``validation`` beside), so that ``scripts/rollout_viewer.py`` opens it:
+``input``, ``output``, ``gts``, ``score``, ``step`` and ``uid`` (V1's key ``{uid}_{rollout}_{output}``), then the parts
+of the reward, and what veRL's own dump lacks: ``advantage``, ``status``, and ``request_id`` (the trace's id, for the
+viewer's search box). Unlike veRL's, it has the rollouts that failed, and texts keep their special tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from autotrace.cli import runs, terminal
+from autotrace.ship.index import Index
+from autotrace.ship.plain import plain
+from autotrace.ship.trajectory import Trajectory
+
+NOT_DUMPED = ("score", "input", "output", "gts", "step", "uid")
+
+
+@click.command(short_help="The trajectories as files: JSON lines, or veRL's rollout dump.")
+@runs.run_argument
+@click.option("--format", "layout", type=click.Choice(["jsonl", "verl"]), default="jsonl", show_default=True)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder; without it export in the run's.")
+@click.option("--step", type=int, help="Only this training step.")
+def export(run: str | None, layout: str, out: Path | None, step: int | None) -> None:
+    """Write the trajectories of a run into files. Existing files of the same names are replaced."""
+    index = Index.open(runs.locate(run))
+    folder = out or index.run_folder / "export" / layout
+    files: dict[Path, IO[str]] = {}
+    count = 0
+    try:
+        for trajectory in _trajectories(index, step):
+            name, lines = (_jsonl if layout == "jsonl" else _verl)(trajectory)
+            path = folder / name
+            if path not in files:
+                files[path] = _created(path)
+            files[path].write(json.dumps(lines, ensure_ascii=False) + "\n")
+            count += 1
+    except OSError as error:
+        raise terminal.fail(f"cannot write to {folder}: {error.strerror}") from None
+    finally:
+        for file in files.values():
+            file.close()
+    if not count:
+        raise terminal.fail("there is no trajectory to export; autotrace ls shows what there is")
+    click.echo(f"{count} trajectories in {len(files)} files of {folder}")
+
+
+def _trajectories(index: Index, step: int | None) -> Iterator[Trajectory]:
+    rows = index.rows(step=step, role="trajectory")
+    for row in sorted(rows, key=lambda row: (row.step or 0, row.uid or "", row.rollout_n or 0, row.start_ns or 0)):
+        yield index.load(row.trace_id)
+
+
+def _jsonl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:
+    from autotrace.sinks.jsonl import FILE, line_of
+
+    return FILE, line_of(trajectory)
+
+
+def _verl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:
+    """File name and row."""
+    known, facts = trajectory.attributes, trajectory.facts
+    step = known.get("step")
+    step = step if isinstance(step, int) and not isinstance(step, bool) else 0
+    texts = [
+        span for span in trajectory.spans if span.role in ("agent", "trajectory") and span.response_text is not None
+    ]
+    calls = trajectory.llm_spans
+    prompt = texts[0].prompt_text if texts else next((span.prompt_text for span in calls), None)
+    answer = texts[0].response_text if texts else next((span.response_text for span in reversed(calls)), None)
+    model = trajectory.root.inputs.get("reward_model")
+    row: dict[str, Any] = {
+        "input": prompt or "",
+        "output": answer or "",
+        "gts": model.get("ground_truth") if isinstance(model, dict) else None,
+        "score": facts.get("reward"),
+        "step": step,
+        "uid": "_".join(str(word) for word in (known.get("uid"), known.get("rollout_n"), 0) if word is not None),
+        "request_id": trajectory.trace_id,
+        "advantage": facts.get("advantage"),
+        "status": trajectory.status,
+        "num_turns": facts.get("num_turns", trajectory.turns),
+    }
+    extra = facts.get("reward_extra_info")
+    if isinstance(extra, dict):
+        row.update({str(name): value for name, value in extra.items() if name not in NOT_DUMPED})
+    name = f"{max(step, 0)}.jsonl"
+    return (f"validation/{name}" if known.get("validate") is True else name), plain(row)
+
+
+def _created(path: Path) -> IO[str]:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    return os.fdopen(fd, "w", encoding="utf-8")

@@ -1,0 +1,134 @@
+"""A group beside itself: turns aligned, the first token and the first tool call that differ, reward and advantage."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotrace.cli.divergence import calls, calls_parted, parted
+from autotrace.ship.index import Index
+from tests.cli.conftest import Call
+from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run
+
+EVIL = "\x1b[2J[red]evil"
+
+
+def rollout(
+    process: Process,
+    number: int,
+    *,
+    answer: list[int] = ANSWER,
+    item: str = "apples",
+    result: str = "12",
+    final: list[int] | None = FINAL,
+    **facts: Any,
+) -> str:
+    """One rollout of step 3, sample 17: a turn, a tool call, and (unless None) a last turn."""
+    trace = os.urandom(16)
+    root = process.open(trace, "trajectory", attributes=attributes(3, number, "u", sample_index=17))
+    agent = process.open(trace, "agent", root)
+    llm = process.open(trace, "llm", agent, PROMPT)
+    process.close(trace, llm, answer)
+    asked = {"name": "stock", "arguments": json.dumps({"item": item, "n": 1})}
+    tool = process.open(trace, "tool", agent, inputs={"tool_call": asked})
+    process.close(trace, tool, output=[{"text": result}, 0.0, {}])
+    if final is not None:
+        last = process.open(trace, "llm", agent, PROMPT + answer + TOOL)
+        process.close(trace, last, final)
+    process.close(trace, agent)
+    for name, value in facts.items():
+        process.fact(name, value, trace)
+    process.close(trace, root)
+    return trace.hex()
+
+
+@pytest.fixture
+def group(runs: Path) -> tuple[Path, list[str]]:
+    """Five rollouts: the first, its twin, another last token, another argument, one without a last turn."""
+    folder = new_run(runs, "20261121-070000-aaaaaa")
+    process = Process(folder)
+    ids = [
+        rollout(process, 0, reward=1.0, advantage=0.5),
+        rollout(process, 1, reward=1.0, advantage=0.5),
+        rollout(process, 2, final=[*FINAL[:2], 99, 98], reward=0.0, advantage=-1.25),
+        rollout(process, 3, item=EVIL, reward=0.0, advantage=-1.25),
+        rollout(process, 4, final=None, reward=0.0, advantage=-1.25),
+    ]
+    process.exit()
+    return folder, ids
+
+
+def test_where_tokens_part(group: tuple[Path, list[str]]) -> None:
+    index = Index.open(group[0])
+    first, *others = [index.load(trace) for trace in group[1]]
+    found = [parted(first, other) for other in others]
+    assert [None if one is None else (one.turn, one.part, one.token) for one in found] == [
+        None, (2, "answer", 2), None, (2, "end", None),
+    ]  # fmt: skip
+
+
+def test_where_tool_calls_part(group: tuple[Path, list[str]]) -> None:
+    index = Index.open(group[0])
+    first, *others = [index.load(trace) for trace in group[1]]
+    found = [calls_parted(first, other) for other in others]
+    assert [None if one is None else (one[0], one[1].part) for one in found] == [None, None, (1, "arguments"), None]
+    assert str(calls(first)[0]) == 'stock(item="apples", n=1)'
+    assert calls(first)[0].result == "12"
+
+
+def test_the_group_of_a_sample_stands_side_by_side(call: Call, group: tuple[Path, list[str]]) -> None:
+    shown = call("compare", "--step", "3", "--sample", "17", "--run", group[0])
+    assert shown.exit_code == 0, shown.output
+    for trace in group[1]:
+        assert trace[:12] in shown.output
+    (advantages,) = [line for line in shown.output.splitlines() if line.strip().startswith("advantage")]
+    assert advantages.split() == ["advantage", "0.5", "0.5", "-1.25", "-1.25", "-1.25"]
+    assert "≠ turn 2" in shown.output
+    assert "≠ turn 1" not in shown.output
+    assert "≠ tool" in shown.output
+    assert "B  is word for word A" in shown.output
+    assert "C  leaves A in turn 2, token 2 of the answer" in shown.output
+    assert "\x1b[2J" not in shown.output
+    assert "\\u001b[2J[red]evil" in shown.output
+    assert "D  tool call 1, other arguments" in shown.output
+
+
+def test_named_trajectories_as_json(call: Call, group: tuple[Path, list[str]]) -> None:
+    shown = call("compare", group[1][0][:10], group[1][2][:10], "--run", group[0], "--json")
+    whole = json.loads(shown.output)
+    assert [one["facts"]["reward"] for one in whole["trajectories"]] == [1.0, 0.0]
+    assert whole["divergence"][1]["tokens"]["token"] == 2
+
+
+def test_one_is_not_enough(call: Call, group: tuple[Path, list[str]]) -> None:
+    assert call("compare", group[1][0], "--run", group[0]).exit_code == 2
+    nothing = call("compare", "--step", "9", "--sample", "17", "--run", group[0])
+    assert nothing.exit_code != 0
+    assert "no trajectory of sample 17 in step 9" in nothing.output
+
+
+def test_out_of_mlflow_it_reads_the_same(call: Call, runs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    from autotrace.ship.shipper import ship
+
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    folder = new_run(runs, "20261121-070001-bbbbbb", backends=["mlflow"], tracking_uri=uri)
+    process = Process(folder)
+    rollout(process, 0, reward=1.0, advantage=0.5)
+    rollout(process, 1, final=[*FINAL[:2], 99, 98], item="pears", reward=0.0, advantage=-0.5)
+    process.exit()
+    assert ship(folder, once=True).state == "done"
+    local = json.loads(call("compare", "--step", "3", "--sample", "17", "--run", folder, "--json").output)
+    words = ["compare", "--step", "3", "--sample", "17", "--tracking-uri", uri, "--json"]
+    remote = json.loads(call(*words).output)
+    assert remote["divergence"] == local["divergence"]
+    for here, there in zip(local["trajectories"], remote["trajectories"], strict=True):
+        assert here["trace_id"] == there["trace_id"]
+        assert here["tool_calls"] == there["tool_calls"]
+        assert (here["facts"]["reward"], here["facts"]["advantage"]) == (
+            there["facts"]["reward"], there["facts"]["advantage"],
+        )  # fmt: skip

@@ -1,0 +1,39 @@
+"""A run as files: JSON lines, and veRL's own layout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Call
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    """The lines of a file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_verls_layout(call: Call, run: Path, tmp_path: Path) -> None:
+    done = call("export", run, "--format", "verl", "--out", tmp_path / "dump")
+    assert done.exit_code == 0, done.output
+    assert sorted(str(path.relative_to(tmp_path / "dump")) for path in (tmp_path / "dump").rglob("*.jsonl")) == [
+        "1.jsonl", "2.jsonl", "validation/2.jsonl",
+    ]  # fmt: skip
+    found = rows(tmp_path / "dump" / "2.jsonl")
+    assert {"input", "output", "gts", "score", "step", "uid"} <= set(found[0])
+    assert [(row["step"], row["uid"], row["score"]) for row in found] == [(2, "u2_0_0", 0.75), (2, "u2_1_0", 1.0)]
+    assert (tmp_path / "dump" / "1.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_json_lines_are_those_of_the_backend(call: Call, run: Path) -> None:
+    done = call("export", run)
+    assert done.exit_code == 0, done.output
+    found = rows(run / "export" / "jsonl" / "trajectories.jsonl")
+    assert len(found) == 5
+    assert {"trace_id", "facts", "spans"} <= set(found[0])
+
+
+def test_nothing_to_export_is_said(call: Call, run: Path) -> None:
+    done = call("export", run, "--step", "7")
+    assert done.exit_code != 0
+    assert "no trajectory" in done.output
