@@ -45,8 +45,8 @@ def install() -> None:
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a worker must have in its environment to trace for the same run. Not the tracking URI: it may hold a password,
-    a runtime_env is shown on Ray's pages, and workers talk to no backend."""
+    """What a worker must have in its environment to trace for the same run. Not the tracking URI: it may hold a
+    password, a runtime_env is shown on Ray's pages, and workers talk to no backend."""
     return {
         name: value
         for name, value in environ.items()

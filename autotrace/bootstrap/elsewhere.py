@@ -37,8 +37,8 @@ def plan_text(environ: Mapping[str, str]) -> str:
 
 
 def run_folder(environ: Mapping[str, str]) -> str:
-    """Where this process writes: the run's folder, or on another node the same path, or a temporary one where that cannot
-    be made. Raises ``OSError``."""
+    """Where this process writes: the run's folder, or on another node the same path, or a temporary one where that
+    cannot be made. Raises ``OSError``."""
     folder = environ[env.RUN_FOLDER]
     if os.path.exists(os.path.join(folder, layout.RUN_JSON)):
         return folder
@@ -54,10 +54,11 @@ def run_folder(environ: Mapping[str, str]) -> str:
 
 
 def invite(environ: Mapping[str, str], patience: float = 5.0) -> dict[str, str]:
-    """What processes on other nodes need: the collector starts to listen, and its address, token and the plan come back.
+    """What processes on other nodes need: the collector starts to listen, and its address, token and the plan come
+    back.
 
-    For the run's first process, when it joins a cluster. Waits at most ``patience`` seconds for the collector; without it
-    (no shipper, no network) the plan alone comes back, and those nodes keep what they record. Raises ``OSError``.
+    For the run's first process, when it joins a cluster. Waits at most ``patience`` seconds for the collector; without
+    it (no shipper, no network) the plan alone comes back, and those nodes keep what they record. Raises ``OSError``.
     """
     folder = environ[env.RUN_FOLDER]
     told = {env.PLAN_DATA: packed_plan(plan_text(environ))}

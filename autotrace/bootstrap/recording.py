@@ -81,11 +81,11 @@ def _keep(text: str) -> tuple[str, ...]:
 
 
 KNOBS = (
-    Knob("--sample-rate", _share, "SHARE", "Share of prompts recorded, 0 to 1; whole groups, the same in every run.", True),
+    Knob("--sample-rate", _share, "SHARE", "Share of prompts recorded, 0 to 1; whole groups.", True),
     Knob("--validate-rate", _share, "SHARE", "The same for validation; default: as --sample-rate.", True),
     Knob("--every-n-steps", _count, "N", "Record training steps divisible by N only.", True),
     Knob("--samples", _words, "INDEX,...", "Follow only these samples (sample_index or uid).", True),
-    Knob("--max-samples-per-step-per-worker", _count, "N", "So many prompts of each worker's batch, all their rollouts.", True),
+    Knob("--max-samples-per-step-per-worker", _count, "N", "So many prompts of each worker's batch.", True),
     Knob("--seed", str, "TEXT", "Another choice of prompts for the options above.", True),
     Knob("--logprobs", _flag, "1", "Record log-probabilities of response tokens."),
     Knob("--redact-keys", _words, "GLOB,...", "Never write values under these names (credentials never are)."),
@@ -93,7 +93,7 @@ KNOBS = (
     Knob("--redact-hook", _hook, "MODULE:FUNCTION", "Called with (name, value) of everything before it is written."),
     Knob("--max-string", _count, "CHARACTERS", "Longest captured text; default 65536."),
     Knob("--spool-limit", _size, "SIZE", "Most bytes the spool may take; then no new trajectory begins."),
-    Knob("--keep", _keep, "RULE,...", "Deliver only groups with: errors, spread, slowest=5, extremes=5, random=0.1.", delivery=True),
+    Knob("--keep", _keep, "RULE,...", "Deliver only: errors, spread, slowest=5, extremes=5, random=0.1.", delivery=True),
     Knob("--step-budget", _size, "SIZE", "Most bytes delivered per training step and backend.", delivery=True),
     Knob("--month-budget", _size, "SIZE", "Most bytes delivered per month and backend.", delivery=True),
 )  # fmt: skip

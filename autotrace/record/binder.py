@@ -1,5 +1,5 @@
-"""Arguments by name, from the code object alone: ``inspect.signature`` costs 8 us a call. The caller's thread only copies
-them; the flusher puts the names to the copies."""
+"""Arguments by name, from the code object alone: ``inspect.signature`` costs 8 us a call. The caller's thread only
+copies them; the flusher puts the names to the copies."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _VARARGS, _VARKEYWORDS = 0x04, 0x08
 class Binder:
     """One function of a target: what it is called, its parameters, and which of them are captured.
 
-    ``names`` are its positional parameters in order, ``method`` tells whether the first is ``self`` or ``cls``; members of
-    ``**kwargs`` are known under their own names. ``takes``: whether the argument of that name is captured; ``whole``:
-    every one is.
+    ``names`` are its positional parameters in order, ``method`` tells whether the first is ``self`` or ``cls``; members
+    of ``**kwargs`` are known under their own names. ``takes``: whether the argument of that name is captured;
+    ``whole``: every one is.
 
     A wrapper has its original's parameters and so passes defaults on. An argument that is its default is not captured,
     and in paths it is absent if it is None.

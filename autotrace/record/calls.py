@@ -1,4 +1,5 @@
-"""What the wrappers call: ``begin`` before the call, ``end`` or ``fail`` after it, ``item`` for what a generator yields.
+"""What the wrappers call: ``begin`` before the call, ``end`` or ``fail`` after it, ``item`` for what a generator
+yields.
 
 A wrapper finds this module by name (``sys.modules``) at each call and holds nothing else of autotrace, so it can be
 pickled by value into a process that has no autotrace. Nothing here raises, blocks, or takes a lock.
@@ -309,8 +310,8 @@ def _leave(span: Span) -> None:
     """Make current again what was before ``span``.
 
     Not by the token that ``set`` returns: it refers to the whole context, and through a span that nobody closed would
-    keep it alive. Where ``span`` is not current, it is found above the current one (a span below was never left), or the
-    host drives this coroutine in several contexts and there is nothing to restore in this one.
+    keep it alive. Where ``span`` is not current, it is found above the current one (a span below was never left), or
+    the host drives this coroutine in several contexts and there is nothing to restore in this one.
     """
     now = current.get()
     while now is not span and now is not None:

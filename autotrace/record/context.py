@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
@@ -140,14 +140,13 @@ def attach(carrier: bytes | None) -> Iterator[None]:
     try:
         yield
     finally:
-        try:
+        with suppress(ValueError):  # left in another context than entered: nothing to restore there
             current.reset(token)
-        except ValueError:  # left in another context than entered: nothing to restore there
-            pass
 
 
 def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
-    """Say something about a trajectory: the current one, or the one that ``key`` (``uid``, ``session_id``, ...) names."""
+    """Say something about a trajectory: the current one, or the one that ``key`` (``uid``, ``session_id``, ...)
+    names."""
     from autotrace.record import flusher
 
     span = current.get()

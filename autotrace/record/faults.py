@@ -1,4 +1,5 @@
-"""Our own failures: counted, logged once per place and minute, never raised. After too many a target is switched off."""
+"""Our own failures: counted, logged once per place and minute, never raised. After too many a target is switched
+off."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ class Path:
         self.steps: tuple[tuple[str, int | None], ...] = tuple((step, _index(step)) for step in steps)
 
     def read(self, known: Mapping[str, Any]) -> Any:
-        """Value at this path below ``known``, or ``ABSENT``. User code may run (properties) and may not raise through."""
+        """Value at this path below ``known``, or ``ABSENT``. User code may run (properties) and may not raise
+        through."""
         value = known.get(self.root, ABSENT)
         if value is ABSENT:
             return ABSENT

@@ -40,9 +40,11 @@ COUNTERS_EVERY = 1.0
 RETRY_EVERY = 1.0
 """Seconds between two attempts to write to a disk that failed."""
 MAX_EVENTS = 100_000
-"""Events waiting (about 40 MB without their token lists) beyond which not even spans of open trajectories are opened."""
+"""Events waiting (about 40 MB without their token lists) beyond which not even spans of open trajectories are
+opened."""
 NUMBER_BYTES = 16
-"""Memory of one number of a copied list: 8 for its place, and a share of the objects that the host dropped meanwhile."""
+"""Memory of one number of a copied list: 8 for its place, and a share of the objects that the host dropped
+meanwhile."""
 
 queue: deque[Event] = deque()
 """Where callers append their events."""
@@ -67,7 +69,8 @@ def put(event: Event) -> None:
 
 
 def report(key: str, name: str, state: str, reason: str) -> None:
-    """Queue what happened to a target; unlike ``put`` this starts no thread: it leaves with the first record, or at exit."""
+    """Queue what happened to a target; unlike ``put`` this starts no thread: it leaves with the first record, or at
+    exit."""
     queue.append(Report(key, name, state, reason))
 
 
@@ -168,8 +171,8 @@ def after_fork_in_child() -> None:
 
 
 class Flusher:
-    """Takes events from the queue to the file. One per process; ``drain`` is called by the thread, or by the last one to
-    leave."""
+    """Takes events from the queue to the file. One per process; ``drain`` is called by the thread, or by the last one
+    to leave."""
 
     def __init__(self, run_folder: str, run_id: str, settings: Settings, plan_digest: str) -> None:
         self.settings = settings

@@ -6,8 +6,8 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 FILE = "<autotrace importlib._bootstrap>"
-"""``co_filename`` of such a frame. The two words make ``warnings`` (``stacklevel``) and ``logging`` (``findCaller``, from
-Python 3.11) pass over it as they pass over the import system's own, so both name the line they named before."""
+"""``co_filename`` of such a frame. The two words make ``warnings`` (``stacklevel``) and ``logging`` (``findCaller``,
+from Python 3.11) pass over it as they pass over the import system's own, so both name the line they named before."""
 
 Function = TypeVar("Function", bound=Any)
 

@@ -15,7 +15,8 @@ from typing import Any
 from autotrace.record.fields import ABSENT, Path, first
 
 chosen: ContextVar[frozenset[str] | None] = ContextVar("autotrace_chosen", default=None)
-"""Groups (``uid``, or sample index where there is none) that the batch being worked on chose; None: no batch limits it."""
+"""Groups (``uid``, or sample index where there is none) that the batch being worked on chose; None: no batch limits
+it."""
 
 Decision = Callable[[Mapping[str, Any]], bool]
 
@@ -73,8 +74,8 @@ def admits(decide: Decision | None, attributes: Mapping[str, Any]) -> bool:
 def choose(paths: Mapping[str, Sequence[Path]], known: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
     """The groups of a batch to record, ``frozenset`` of their names; None when nothing limits their number.
 
-    ``paths`` (a target's ``batch``): ``group`` and ``sample`` name one value per row, ``limit`` and ``n`` numbers of the
-    host's own configuration. ``settings["max_samples_per_step_per_worker"]`` wins over ``limit``.
+    ``paths`` (a target's ``batch``): ``group`` and ``sample`` name one value per row, ``limit`` and ``n`` numbers of
+    the host's own configuration. ``settings["max_samples_per_step_per_worker"]`` wins over ``limit``.
     """
     limit = settings.get("max_samples_per_step_per_worker")
     if limit is None:
@@ -92,8 +93,8 @@ def choose(paths: Mapping[str, Sequence[Path]], known: Mapping[str, Any], settin
 def lowest(groups: Sequence[str], samples: Sequence[str], limit: int, seed: Any, n: int = 1) -> frozenset[str]:
     """The ``limit`` groups whose samples hash lowest: the same prompts again in a resumed run.
 
-    A group of which this worker has only some of its ``n`` rollouts is never chosen (veRL cuts a batch into chunks without
-    looking), unless every row is a group of its own: then the rollouts are made later (V1).
+    A group of which this worker has only some of its ``n`` rollouts is never chosen (veRL cuts a batch into chunks
+    without looking), unless every row is a group of its own: then the rollouts are made later (V1).
     """
     counts = Counter(groups)
     whole = (

@@ -11,9 +11,9 @@ from pathlib import Path
 from autotrace.spool import layout
 
 PATTERNS = (
-    "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*", "config.json",
-    "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json", "*.model", "*.tiktoken",
-    "*.spm", "*.py",
+    "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*",
+    "config.json", "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
+    "*.model", "*.tiktoken", "*.spm", "*.py",
 )  # fmt: skip
 """Files of a model folder that a tokenizer or processor is loaded from; never its weights."""
 MAX_BYTES = 256 << 20

@@ -13,7 +13,8 @@ SECONDS_A_DAY = 86_400
 
 
 class Ledger:
-    """What one backend got, in a ``Memory`` that survives the process (keys ``sent:step:S`` and ``sent:month:YYYY-MM``)."""
+    """What one backend got, in a ``Memory`` that survives the process (keys ``sent:step:S`` and
+    ``sent:month:YYYY-MM``)."""
 
     def __init__(self, memory: MutableMapping[str, str], step_budget: int | None, month_budget: int | None) -> None:
         self._memory = memory

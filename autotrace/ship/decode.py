@@ -78,7 +78,8 @@ class Decoder:
     def _redact(self, span: Span) -> bool:
         """Redact the texts of a span again, now that tokens are text; ids that spell what was redacted go with it."""
         found = False
-        for name, ids in (("new_prompt_text", "new_prompt_ids"), ("response_text", "response_ids"), ("prompt_text", "")):
+        texts = {"new_prompt_text": "new_prompt_ids", "response_text": "response_ids", "prompt_text": ""}
+        for name, ids in texts.items():
             said = getattr(span, name)
             cleaned = None if said is None else self._redactor.text(said)
             if cleaned != said:

@@ -212,7 +212,7 @@ class Indexer:
                 if isinstance(value.get(key), str):
                     self._state.put_meta(f"config:{key}", value[key])
         backend = BACKEND_OF_BIND.get(record.name)
-        if backend in self._backends:
+        if backend is not None and backend in self._backends:
             self._state.enqueue_again(backend)
 
     def _touch(self, trace_ids: Iterable[str], create: bool = False) -> list[LiveTrace]:

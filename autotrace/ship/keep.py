@@ -71,7 +71,8 @@ class Member:
 
 
 class Keeper:
-    """Decides group after group; remembers the window that quantiles need. ``decide`` is repeatable for the random share."""
+    """Decides group after group; remembers the window that quantiles need. ``decide`` is repeatable for the random
+    share."""
 
     def __init__(self, rules: KeepRules, seed: str = "") -> None:
         self.rules = rules

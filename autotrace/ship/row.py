@@ -49,7 +49,8 @@ class Row(msgspec.Struct):
     group_key: str | None = None
     """What the rollouts of one prompt in one step share (``gate.group_of``); set once the root is known."""
     kept: str | None = None
-    """Why the keep-rules let it be delivered (``all``: there are none); empty: it stays in the spool; None: undecided."""
+    """Why the keep-rules let it be delivered (``all``: there are none); empty: it stays in the spool; None:
+    undecided."""
     complete: bool = False
     version: int = 0
     """Counts up whenever something new became known of a complete trace."""

@@ -201,7 +201,8 @@ class State:
     def enqueue_missing(self, backend: str) -> None:
         """Queue every complete trace that ``backend`` never got (a backend that was added later)."""
         self.db.execute(
-            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM traces WHERE complete = 1 AND kept != '' AND NOT EXISTS "
+            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM traces WHERE complete = 1 AND kept != '' "
+            "AND NOT EXISTS "
             "(SELECT 1 FROM deliveries d WHERE d.backend = ? AND d.trace_id = traces.trace_id)",
             (backend, backend),
         )

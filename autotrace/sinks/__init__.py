@@ -39,8 +39,8 @@ FACTORIES: dict[str, Factory] = {"mlflow": _mlflow, "weave": _weave, "otlp": _ot
 def make(name: str, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
     """The sink called ``name``.
 
-    ``memory`` keeps text by name for the next process of the same run; ``place`` (where the traces go) and ``open_with``
-    (the command that shows them) in it are for people.
+    ``memory`` keeps text by name for the next process of the same run; ``place`` (where the traces go) and
+    ``open_with`` (the command that shows them) in it are for people.
 
     Raises ``ValueError`` for an unknown name and ``ImportError`` when its library is missing.
     """

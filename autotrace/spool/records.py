@@ -58,12 +58,12 @@ class Define(_Record, frozen=True, tag="D"):
 class Tokens(_Record, frozen=True, tag="T"):
     """Token ids without the part that is known already.
 
-    The full list is ``sequences[base][:keep] + new`` and becomes ``sequences[sequence]``, where ``sequences`` is counted
-    per trace and writing process. In ``Open.prompt`` the full list is the prompt; in ``Close.response`` it is prompt +
-    response, so the response is what follows the prompt's ``total`` tokens (the prompt of the same span; none: all of
-    it). ``base`` -1: nothing is known, ``new`` is everything. ``new`` empty with ``base`` -1 and ``total`` > 0: the content
-    stands in another span (the agent's LLM call of which this is the engine's side) or was withheld; count and digest tell.
-    """
+    The full list is ``sequences[base][:keep] + new`` and becomes ``sequences[sequence]``, where ``sequences`` is
+    counted per trace and writing process. In ``Open.prompt`` the full list is the prompt; in ``Close.response`` it is
+    prompt + response, so the response is what follows the prompt's ``total`` tokens (the prompt of the same span; none:
+    all of it). ``base`` -1: nothing is known, ``new`` is everything. ``new`` empty with ``base`` -1 and ``total`` > 0:
+    the content stands in another span (the agent's LLM call of which this is the engine's side) or was withheld; count
+    and digest tell."""
 
     base: int
     keep: int

@@ -29,7 +29,8 @@ class RunInfo(msgspec.Struct):
     plan_digest: str = ""
     version: str = ""
     origins: dict[str, str] = {}
-    """Where each setting came from, for ``autotrace status``: ``tracking_uri`` -> ``environment MLFLOW_TRACKING_URI``."""
+    """Where each setting came from, for ``autotrace status``: ``tracking_uri`` -> ``environment
+    MLFLOW_TRACKING_URI``."""
 
     keep: list[str] = []
     """Keep-rules as given (``ship.keep``); empty: everything is delivered."""

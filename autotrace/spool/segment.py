@@ -1,4 +1,5 @@
-"""Framing of a segment file: append frames, read them back, know where damage begins. See ``records`` for the content."""
+"""Framing of a segment file: append frames, read them back, know where damage begins. See ``records`` for the
+content."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ class Torn(Exception):
 def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Frame]:
     """Yield complete frames from ``offset`` (0: checks the magic first) until the end of the file.
 
-    Stops without a word at a clean end; raises ``Torn`` at anything else. At most ``limit`` bytes are read, frame-aligned.
-    """
+    Stops without a word at a clean end; raises ``Torn`` at anything else. At most ``limit`` bytes are read,
+    frame-aligned."""
     if offset == 0:
         head = os.pread(fd, len(MAGIC), 0)
         if head != MAGIC:

@@ -28,7 +28,8 @@ _encode: Callable[[Record], bytes] = msgspec.msgpack.Encoder().encode
 
 
 class SpoolWriter:
-    """Segments of one process. No file exists before the first ``write``. Not thread-safe: the flusher alone calls it."""
+    """Segments of one process. No file exists before the first ``write``. Not thread-safe: the flusher alone calls
+    it."""
 
     def __init__(self, run_folder: str, run_id: str, plan_digest: str) -> None:
         self._folder = layout.spool_of(run_folder)
