@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from autotrace.adapters import ray_workers
 from autotrace.bootstrap import elsewhere, environment
 from autotrace.record import context, faults
 
@@ -99,8 +100,10 @@ def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwarg
         if not given and _starts_a_cluster(args, kwargs):
             return kwargs  # its workers inherit this environment; a runtime_env would make each of them start twice
         # Ray's own daemons were there before us: on other nodes nothing of this run is known but what is said here.
-        environ = {**os.environ, **elsewhere.invite(os.environ)}
-        return {**kwargs, "runtime_env": with_variables(given, environ)}
+        address = args[0] if args else kwargs.get("address")
+        environ = {**os.environ, **elsewhere.invite(os.environ, ray_workers.head(address))}
+        runtime_env = with_variables(given, environ)
+        return {**kwargs, "runtime_env": ray_workers.with_notice(runtime_env, environ, address)}
     except Exception as error:
         faults.failed("ray:init", error)
         return kwargs

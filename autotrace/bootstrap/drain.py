@@ -21,6 +21,8 @@ SILENT = 1.0
 """Seconds before a wait is worth a progress line."""
 START_GRACE = 15.0
 """Seconds a shipper may need to appear (the imports of its backend, on a busy machine) before it counts as missing."""
+RESTART_GRACE = 5.0
+"""Seconds a killed shipper is waited for: its guard starts it again."""
 FINAL = ("done", "blocked")
 
 
@@ -46,6 +48,7 @@ def wait_for_delivery(
     line = _Progress(quiet)
     status: dict[str, Any] = {}
     reason = "timeout"
+    seen_at = begin
     try:
         while True:
             waited = time.monotonic() - begin
@@ -55,7 +58,8 @@ def wait_for_delivery(
             if written_ns >= asked_ns and status.get("state") in FINAL:
                 reason = str(status["state"])
                 break
-            if alive is False or (alive is None and waited > START_GRACE):
+            seen_at = seen_at if alive is False else time.monotonic()
+            if time.monotonic() - seen_at > RESTART_GRACE or (alive is None and waited > START_GRACE):
                 reason = "missing"
                 break
             if waited >= timeout:

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Mapping
 
 from autotrace.bootstrap import environment as env
+from autotrace.bootstrap.prepare import complain
 from autotrace.spool import layout
 
 
@@ -42,10 +43,12 @@ def run_folder(environ: Mapping[str, str]) -> str:
     folder = environ[env.RUN_FOLDER]
     if os.path.exists(os.path.join(folder, layout.RUN_JSON)):
         return folder
-    private = os.path.join(tempfile.gettempdir(), f"autotrace-{os.getuid()}")
+    private = _private()
     for candidate in (folder, os.path.join(private, os.path.basename(folder))):
         try:
-            os.makedirs(layout.spool_of(candidate), mode=layout.DIR_MODE, exist_ok=True)
+            os.makedirs(os.path.dirname(candidate), mode=layout.DIR_MODE, exist_ok=True)
+            for place in (candidate, layout.spool_of(candidate)):
+                os.makedirs(place, mode=layout.DIR_MODE, exist_ok=True)
             if os.stat(candidate).st_uid == os.getuid() and os.access(layout.spool_of(candidate), os.W_OK):
                 return candidate
         except OSError:
@@ -53,18 +56,22 @@ def run_folder(environ: Mapping[str, str]) -> str:
     raise OSError(f"neither {folder} nor {private} can be written")
 
 
-def invite(environ: Mapping[str, str], patience: float = 5.0) -> dict[str, str]:
-    """What processes on other nodes need: the collector starts to listen, and its address, token and the plan come
-    back.
+def _private() -> str:
+    return os.path.join(tempfile.gettempdir(), f"autotrace-{os.getuid()}")
 
-    For the run's first process, when it joins a cluster. Waits at most ``patience`` seconds for the collector; without
-    it (no shipper, no network) the plan alone comes back, and those nodes keep what they record. Raises ``OSError``.
+
+def invite(environ: Mapping[str, str], towards: str = "", patience: float = 5.0) -> dict[str, str]:
+    """What processes on other nodes need: the collector starts to listen; its address, token and the plan come back.
+
+    For the run's first process, when it joins a cluster; ``towards``: an address of that cluster. Waits at most
+    ``patience`` seconds for the collector; without it (no shipper, no network) the plan alone comes back, those nodes
+    keep what they record, and one line says so. Raises ``OSError``.
     """
     folder = environ[env.RUN_FOLDER]
     told = {env.PLAN_DATA: packed_plan(plan_text(environ))}
     if environ.get(env.COLLECTOR) or not os.path.exists(os.path.join(folder, layout.RUN_JSON)):
         return told  # a job started by a job: what was inherited stands
-    open(os.path.join(folder, layout.LISTEN), "a").close()
+    _ask_to_listen(folder, towards)
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -73,14 +80,30 @@ def invite(environ: Mapping[str, str], patience: float = 5.0) -> dict[str, str]:
             return {**told, env.COLLECTOR: known["url"], env.TOKEN: known["token"]}
         except (OSError, ValueError, KeyError):
             if time.monotonic() > deadline:
+                complain(
+                    f"the collector does not listen ({layout.SHIPPER_LOG} in {folder} may say why): what other nodes "
+                    f"record stays there, in {folder} or {_private()}"
+                )
                 return told
             time.sleep(0.05)
+
+
+def _ask_to_listen(folder: str, towards: str) -> None:
+    path = os.path.join(folder, layout.LISTEN)
+    try:
+        fd = os.open(path + ".part", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, layout.FILE_MODE)
+    except FileExistsError:
+        return
+    with os.fdopen(fd, "w") as file:
+        file.write(towards)
+    os.replace(path + ".part", path)
 
 
 def start_relay(folder: str) -> None:
     """Start this node's relay if the run's collector is on another one; the lock lets one live. Raises ``OSError``.
 
-    ``sh`` puts it into the background and ends, so the relay is nobody's child and leaves no zombie.
+    ``sh`` puts it into the background and ends, so the relay is nobody's child and leaves no zombie. It keeps this
+    process's stderr for a moment, in case the collector cannot be reached.
     """
     if env.COLLECTOR not in os.environ or os.path.exists(os.path.join(folder, layout.RUN_JSON)):
         return
@@ -88,11 +111,16 @@ def start_relay(folder: str) -> None:
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), package]))
     subprocess.run(
-        ["/bin/sh", "-c", 'nohup "$0" -m autotrace.ship.relay "$1" >/dev/null 2>&1 &', sys.executable, folder],
+        [
+            "/bin/sh",
+            "-c",
+            'nohup "$0" -m autotrace.bootstrap.guard autotrace.ship.relay "$1" >/dev/null &',
+            sys.executable,
+            folder,
+        ],
         env=variables,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
         start_new_session=True,
         close_fds=True,
         timeout=10,

@@ -38,6 +38,9 @@ SUPERVISE = "AUTOTRACE_SUPERVISE"
 CONTENT = "AUTOTRACE_CONTENT"
 """``full`` (default), ``text`` (no token ids) or ``none`` (no prompts, responses, arguments at all)."""
 
+LISTEN = "AUTOTRACE_LISTEN"
+"""``HOST:PORT`` or ``:PORT`` where the collector takes what other nodes record; default: all interfaces, any port."""
+
 QUIET = "AUTOTRACE_QUIET"
 """``1``: say nothing on stderr on success, neither at the start nor at the end."""
 

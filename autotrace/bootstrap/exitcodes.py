@@ -7,6 +7,8 @@ FAILED = 1
 """``autotrace`` found something wrong (``check``: a required miss; ``ship``: something is left)."""
 USAGE = 2
 """Wrong option, spec file or backend: the command was not started."""
+BROKEN = 70
+"""A shipper or relay came upon something unforeseen and is to be started again (sysexits.h: internal error)."""
 NOT_EXECUTABLE = 126
 """The command exists and cannot be executed (the shells' convention)."""
 NOT_FOUND = 127

@@ -1,4 +1,7 @@
-"""Starting the shipper: detached from everything, so that no Ctrl-C, closed terminal or killed parent reaches it."""
+"""Starting the shipper: detached from everything, so that no Ctrl-C, closed terminal or killed parent reaches it.
+
+A ``guard`` stands above it and starts it again when it is killed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ NICENESS = 10
 
 
 def start(run_folder: str, environ: Mapping[str, str]) -> None:
-    """Start ``python -m autotrace.ship RUN_FOLDER`` in a session of its own, no child of the caller.
+    """Start ``python -m autotrace.ship RUN_FOLDER`` (guarded) in a session of its own, no child of the caller.
 
     Call it from a process with one thread (it forks). Never raises: what goes wrong is in ``shipper.log``.
     """
@@ -54,4 +57,5 @@ def _become(run_folder: str, environ: Mapping[str, str]) -> None:
     # Inherited descriptors (a pipe into `tee`, make's job server) would keep their other ends waiting for us.
     os.closerange(3, 65_536)
     os.nice(NICENESS)
-    os.execve(sys.executable, [sys.executable, "-m", "autotrace.ship", run_folder], variables(environ))
+    words = [sys.executable, "-m", "autotrace.bootstrap.guard", "autotrace.ship", run_folder]
+    os.execve(sys.executable, words, variables(environ))

@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 
 from autotrace.bootstrap import environment as env
+from autotrace.bootstrap import exitcodes
 from autotrace.ship.lock import ShipperLock
 from autotrace.ship.shipper import Shipper
 from autotrace.spool import layout
 
 
 def main(run_folder: str) -> int:
-    """Follow the run until it is over; 0 unless something unforeseen happened. Logs to ``shipper.log`` alone."""
+    """Follow the run until it is over; ``BROKEN`` when something unforeseen happened. Logs to ``shipper.log`` alone."""
     os.environ[env.AUTOTRACE] = "0"
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     folder = Path(run_folder)
@@ -31,7 +32,7 @@ def main(run_folder: str) -> int:
         signal.signal(ignored, signal.SIG_IGN)
     with ShipperLock(folder) as lock:
         if not lock.held:
-            return 0
+            return exitcodes.OK
         try:
             shipper = Shipper(folder)
             signal.signal(signal.SIGTERM, lambda *_: setattr(shipper, "stopped", True))
@@ -41,8 +42,8 @@ def main(run_folder: str) -> int:
                 shipper.close()
         except Exception:
             log.exception("the shipper ended")
-            return 1
-    return 0
+            return exitcodes.BROKEN
+    return exitcodes.OK
 
 
 if __name__ == "__main__":

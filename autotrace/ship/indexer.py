@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ class Indexer:
         """What became known about the run, in order, those remembered from earlier included."""
         self.last_progress = time.monotonic()
         """When a record of a trace was read last."""
+        self.clocks: Mapping[str, int] = {}
+        """Boot -> nanoseconds from its monotonic clock to our wall clock, for nodes that told (``ship.receiver``)."""
         self._readers: dict[str, SegmentReader] = {}
         self._ids: dict[str, int] = {}
         self._roles: dict[str, dict[int, tuple[str, str]]] = {}
@@ -137,7 +139,7 @@ class Indexer:
         segment, process, roles = self._ids[file.name], file.process, self._roles[file.name]
         clock = f"anchor:{header.boot_id or process}"
         if self._state.meta(clock) is None:
-            self._state.put_meta(clock, str(header.wall_ns - header.mono_ns))
+            self._state.put_meta(clock, str(self.clocks.get(header.boot_id, header.wall_ns - header.mono_ns)))
         shift = anchor(self._state, process, header)
         for located in found:
             record = located.record

@@ -70,6 +70,8 @@ class Processes:
     def heard(self, process: str, at_ns: int) -> None:
         """A record of that time was read."""
         known = self.of(process)
+        if known.ended == "died":  # another node out of reach for a while
+            known.ended, known.dirty = None, True
         if at_ns > known.last_ns:
             known.last_ns, known.dirty = at_ns, True
 

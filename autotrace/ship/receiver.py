@@ -4,6 +4,10 @@ Plain HTTP, one verb: ``PUT /segments/NAME?offset=N&alive=1`` with the bytes tha
 The answer's ``size`` is what is here now; an offset that is not the current size is answered 409 with it, so sending
 again is harmless and a relay finds its place after any interruption. While a relay says that the writer lives, the
 receiver holds the file's lock on its behalf: whoever asks (``spool.reader.writer_alive``) sees the usual thing.
+
+Port and token stay the same for the run (``collector.json``): a collector that was killed is found again by its relays.
+Each request tells the sender's boot and monotonic clock (``X-Clock``), so that its records are put on this node's wall
+clock, however wrong the other one's is; the error is the time that the head of a request takes.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import secrets
 import socket
 import threading
 import time
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -53,17 +58,33 @@ class _Incoming:
 
 
 class Receiver:
-    """Listens on ``host`` (default: every interface) until ``close``; ``url`` and ``token`` are what relays need."""
+    """Listens on ``host`` (default: every interface) until ``close``; ``url`` and ``token`` are what relays need.
 
-    def __init__(self, run_folder: str | Path, host: str = "0.0.0.0", port: int = 0) -> None:
+    ``towards``: an address of the cluster, so that of several interfaces the one is told that leads there. Raises
+    ``OSError`` when the given port is taken.
+    """
+
+    def __init__(self, run_folder: str | Path, host: str = "0.0.0.0", port: int = 0, towards: str = "") -> None:
         self._folder = layout.spool_of(str(run_folder))
-        self.token = secrets.token_urlsafe(24)
+        before = published(run_folder)
+        parts = urlsplit(before.get("url", ""))
+        self.token = before.get("token") or secrets.token_urlsafe(24)
+        self.clocks: dict[str, int] = {}
+        """Boot of another node -> nanoseconds from its monotonic clock to this node's wall clock."""
+        self.silent: dict[str, None] = {}
+        """Nodes that have fallen silent while something there was still being recorded."""
         self._incoming: dict[str, _Incoming] = {}
         self._guard = threading.Lock()
         self.last_heard = time.monotonic()
-        self._server = ThreadingHTTPServer((host, port), _handler(self))
+        try:
+            self._server = ThreadingHTTPServer((host, port or parts.port or 0), _handler(self))
+        except OSError:
+            if port:
+                raise
+            self._server = ThreadingHTTPServer((host, 0), _handler(self))
         self._server.daemon_threads = True
-        self.url = f"http://{address()}:{self._server.server_address[1]}"
+        name = host if host not in ("", "0.0.0.0") else parts.hostname or address(towards)
+        self.url = f"http://{name}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, name="receiver", daemon=True).start()
 
     def publish(self, run_folder: str | Path) -> None:
@@ -79,6 +100,7 @@ class Receiver:
         """(HTTP status, size of the segment here). Raises ``OSError`` when the disk does not take it."""
         with self._guard:
             self.last_heard = time.monotonic()
+            self.silent.pop(name.rsplit("-", 3)[0], None)
             incoming = self._incoming.get(name)
             if incoming is None:
                 incoming = self._incoming[name] = _Incoming(os.path.join(self._folder, name))
@@ -100,9 +122,12 @@ class Receiver:
         """Let go of writers whose relay has said nothing for ``SILENCE`` seconds (their node is gone)."""
         now = time.monotonic()
         with self._guard:
-            for incoming in self._incoming.values():
+            for name, incoming in self._incoming.items():
                 if incoming.locked and now - incoming.heard > SILENCE:
+                    node = name.rsplit("-", 3)[0]
                     incoming.alive(False)
+                    self.silent[node] = None
+                    _log.warning("%s has been silent for %.0f s: what records there counts as dead", node, SILENCE)
 
     def close(self) -> None:
         """Stop listening."""
@@ -114,14 +139,33 @@ class Receiver:
                     os.close(incoming.fd)
 
 
-def address() -> str:
-    """The address other nodes reach this one at: that of the interface towards the default route."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # documentation range; a datagram socket sends nothing here
-            return str(probe.getsockname()[0])
-        except OSError:
-            return socket.gethostbyname(socket.gethostname())
+def published(run_folder: str | Path) -> dict[str, str]:
+    """What ``collector.json`` says (``url``, ``token``); empty when there is none."""
+    try:
+        with open(Path(run_folder, layout.COLLECTOR_JSON), encoding="utf-8") as file:
+            known = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(value) for name, value in known.items()} if isinstance(known, dict) else {}
+
+
+def address(towards: str = "") -> str:
+    """The address other nodes reach this one at: that of the interface towards ``towards``, or of the default route."""
+    for place in filter(None, (towards, "192.0.2.1")):  # the second: documentation range, stands for "anywhere else"
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+            probe.connect((place, 9))  # a datagram socket sends nothing here
+            found = str(probe.getsockname()[0])
+            if not found.startswith("127."):
+                return found
+    return socket.gethostbyname(socket.gethostname())
+
+
+def clock(headers: Message) -> tuple[str, int] | None:
+    """Boot of the sender and the nanoseconds from its monotonic clock to our wall clock; None when it does not say."""
+    boot, _, now = headers.get("X-Clock", "").partition(" ")
+    if not boot or len(boot) > 64 or not now.isdecimal() or len(now) > 19:
+        return None
+    return boot, time.time_ns() - int(now)
 
 
 def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
@@ -133,6 +177,9 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             if not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {receiver.token}"):
                 self._answer(401, {})
                 return
+            known = clock(self.headers)  # before the body: its way here is no part of the difference
+            if known is not None:
+                receiver.clocks.setdefault(*known)
             parts = urlsplit(self.path)
             name = parts.path.removeprefix("/segments/")
             query = parse_qs(parts.query)

@@ -1,8 +1,11 @@
 """``python -m autotrace.ship.relay RUN_FOLDER``: forwards this node's segments to the collector of the run.
 
-Started by the first process that records on a node without the run's folder (see ``bootstrap.elsewhere``); one per node
-(``shipper.lock``). Ends when every writer here is gone and everything was taken, or after ``LAST_TRIES``; what is left
-stays in the folder, and the same command sends it later.
+Started by the first process that records on a node without the run's folder (see ``bootstrap.elsewhere``), and again
+by its guard when it is killed; one per node (``shipper.lock``). Ends when every writer here is gone and everything was
+taken, or after ``LAST_TRIES``; what is left stays in the folder, and the same command sends it later.
+
+Its stderr is that of the process it was started by, until it knows whether the collector can be reached: the one thing
+a person must hear of at the start of a run and not at its end (Ray shows it in the driver's log).
 """
 
 from __future__ import annotations
@@ -18,14 +21,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from autotrace.bootstrap import environment as env
+from autotrace.bootstrap import exitcodes
+from autotrace.bootstrap.drain import say
 from autotrace.ship.lock import ShipperLock
 from autotrace.spool import layout
 from autotrace.spool.reader import opened, segments, writer_alive
 
 _log = logging.getLogger("autotrace.relay")
 
-POLL = 0.3
-"""Seconds between two looks at the segments."""
+POLL = 0.1
+"""Seconds between two looks at the segments. A node that is switched off loses this and a ``flush_interval``."""
+PROBE = 0.5
+"""Seconds between two looks whether the writers live."""
 HEARTBEAT = 5.0
 """Seconds between two words about a writer that lives and writes nothing."""
 CHUNK = 4 << 20
@@ -40,6 +47,7 @@ TIMEOUT = 15.0
 class _Sent:
     size: int = 0
     said: float = -HEARTBEAT
+    probed: float = -PROBE
     ended: bool = False
     """The collector knows that the writer is gone, and has everything."""
 
@@ -51,19 +59,21 @@ class Collector:
         parts = urlsplit(url)
         self._place = (parts.hostname or "", parts.port or 80)
         self._token = token
+        self._boot = _boot_id()
         self._connection: http.client.HTTPConnection | None = None
 
     def append(self, name: str, offset: int, alive: bool, data: bytes) -> int:
         """Size of segment ``name`` at the collector afterwards."""
-        if self._connection is None:
-            self._connection = http.client.HTTPConnection(*self._place, timeout=TIMEOUT)
         try:
-            self._connection.request(
-                "PUT",
-                f"/segments/{name}?offset={offset}&alive={int(alive)}",
-                body=data,
-                headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/octet-stream"},
-            )
+            if self._connection is None:
+                self._connection = http.client.HTTPConnection(*self._place, timeout=TIMEOUT)
+                self._connection.connect()
+            headers = {
+                "Authorization": f"Bearer {self._token}",
+                "Content-Type": "application/octet-stream",
+                "X-Clock": f"{self._boot} {time.monotonic_ns()}",
+            }
+            self._connection.request("PUT", f"/segments/{name}?offset={offset}&alive={int(alive)}", data, headers)
             response = self._connection.getresponse()
             body = response.read(1024)
         except (OSError, http.client.HTTPException):
@@ -73,6 +83,9 @@ class Collector:
             self.close()
             raise ConnectionError(f"the collector answered {response.status}")
         return int(json.loads(body)["size"])
+
+    def __str__(self) -> str:
+        return f"the collector of this run (http://{self._place[0]}:{self._place[1]})"
 
     def close(self) -> None:
         """Drop the connection; the next request makes another."""
@@ -98,6 +111,11 @@ class Relay:
             sent = self._sent.setdefault(file.name, _Sent())
             if sent.ended:
                 continue
+            now = time.monotonic()
+            if sent.size == file.size and now - sent.probed < PROBE:
+                self.living = True
+                continue
+            sent.probed = now
             alive = writer_alive(self._folder, file.name)  # before the size: what it wrote last is seen below
             self.living = self.living or alive
             with opened(self._folder, file.name) as fd:
@@ -119,14 +137,24 @@ class Relay:
         """Until the writers are gone and everything was taken; False when something is left."""
         quiet_since = failing_since = None
         delay = POLL
+        told = False
         while True:
             try:
                 moved = self.round()
+                if failing_since is not None:
+                    _log.info("the collector can be reached again")
                 failing_since, delay = None, POLL
+                told = told or not _hush()
             except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
                 failing_since = failing_since or time.monotonic()
                 delay = min(delay * 2, 15.0)
                 _log.warning("the collector cannot be reached (%s: %s)", type(error).__name__, error)
+                if not told:
+                    say(
+                        f"autotrace: {self._collector} cannot be reached from {os.uname().nodename}: what is recorded "
+                        f"there stays in {self._folder} until it can; why: {layout.SHIPPER_LOG} in that folder"
+                    )
+                    told = not _hush()
                 moved = False
             now = time.monotonic()
             quiet_since = None if self.living or moved else quiet_since or now
@@ -138,27 +166,45 @@ class Relay:
             time.sleep(delay)
 
 
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _hush() -> bool:
+    """Let go of the stderr of whoever started us; False."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    os.close(nothing)
+    return False
+
+
 def main(run_folder: str) -> int:
-    """0: everything was forwarded (or another relay does it); 1: something is left, or nobody to send it to."""
+    """``OK``: everything was forwarded (or another relay does it); ``FAILED``: something is left, or there is nobody to
+    send it to; ``BROKEN``: to be started again."""
     os.environ[env.AUTOTRACE] = "0"
     url, token = os.environ.get(env.COLLECTOR), os.environ.get(env.TOKEN)
+    log = os.path.join(run_folder, layout.SHIPPER_LOG)
+    os.close(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE))
     logging.basicConfig(
-        filename=os.path.join(run_folder, layout.SHIPPER_LOG),
+        filename=log,
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     if not url or not token:
         _log.error("no collector: set %s and %s", env.COLLECTOR, env.TOKEN)
-        return 1
+        return exitcodes.FAILED
     with ShipperLock(run_folder) as lock:
         if not lock.held:
-            return 0
+            return exitcodes.OK
         collector = Collector(url, token)
         try:
-            return 0 if Relay(run_folder, collector).follow() else 1
+            return exitcodes.OK if Relay(run_folder, collector).follow() else exitcodes.FAILED
         except Exception:
             _log.exception("the relay ended")
-            return 1
+            return exitcodes.BROKEN
         finally:
             collector.close()
 

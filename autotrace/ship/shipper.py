@@ -6,10 +6,12 @@ It may be killed at any point: what it knows is in the state, what it has not de
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from autotrace.bootstrap import environment as env
 from autotrace.ship.budget import Ledger
 from autotrace.ship.choice import heed
 from autotrace.ship.decode import Decoder
@@ -58,6 +60,8 @@ class Shipper:
         self._couriers = [self._courier(name) for name in self.info.backends]
         self._receiver: Receiver | None = None
         """Takes what other nodes record, once there are any."""
+        self._deaf = ""
+        """Why it cannot listen for them."""
         self._bound = 0
         self._main = MainProcess(self.info.main_pid, self.info.host)
         self._written = 0.0
@@ -96,11 +100,16 @@ class Shipper:
 
     def _listen(self) -> None:
         if self._receiver is None and not self.once and (self.run_folder / layout.LISTEN).exists():
+            host, _, port = os.environ.get(env.LISTEN, "").rpartition(":")
             try:
-                self._receiver = Receiver(self.run_folder)
+                towards = (self.run_folder / layout.LISTEN).read_text().strip()
+                self._receiver = Receiver(self.run_folder, host or "0.0.0.0", int(port or 0), towards)
                 self._receiver.publish(self.run_folder)
-            except OSError as error:
-                _log.error("cannot listen for other nodes: %s", error)
+                self._indexer.clocks = self._receiver.clocks
+            except (OSError, ValueError) as error:
+                if not self._deaf:
+                    _log.error("cannot listen for other nodes: %s", error)
+                self._deaf = str(error)
         if self._receiver is not None:
             self._receiver.forget_the_silent()
 
@@ -253,6 +262,10 @@ class Shipper:
         status.error = next((courier.error for courier in self._couriers if courier.error), None)
         if self._decoder.problem:
             status.notes.append(self._decoder.problem)
+        if self._deaf and self._receiver is None:
+            status.notes.append(f"other nodes cannot send what they record: {self._deaf}")
+        for node in self._receiver.silent if self._receiver is not None else ():
+            status.notes.append(f"{node} went away, or cannot be reached: what it records stays on its disk")
         try:
             status.write(self.run_folder)
         except OSError as error:

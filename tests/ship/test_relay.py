@@ -6,14 +6,19 @@ import fcntl
 import http.client
 import os
 import random
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from autotrace.bootstrap import elsewhere
-from autotrace.ship.receiver import Receiver
+from autotrace.ship.receiver import Receiver, clock
 from autotrace.ship.relay import Collector, Relay
 from autotrace.spool import layout
 from autotrace.spool.reader import writer_alive
@@ -93,3 +98,45 @@ def test_the_plan_travels_in_a_variable(tmp_path: Path) -> None:
     assert len(packed) < 400 and packed.isascii() and "\n" not in packed
     environ = {"AUTOTRACE_PLAN": str(tmp_path / "nowhere.json"), "AUTOTRACE_PLAN_DATA": packed}
     assert elsewhere.plan_text(environ) == text
+
+
+def test_a_collector_that_is_started_again_keeps_its_place(tmp_path: Path) -> None:
+    (tmp_path / layout.SPOOL).mkdir()
+    first = Receiver(tmp_path, "127.0.0.1")
+    first.publish(tmp_path)
+    first.close()
+    second = Receiver(tmp_path, "127.0.0.1")
+    second.close()
+    assert (second.url, second.token) == (first.url, first.token)
+
+
+def test_the_clock_of_another_node_is_told_with_each_request(receiver: Receiver) -> None:
+    collector = Collector(receiver.url, receiver.token)
+    collector.append(NAME, 0, True, b"x")
+    ((boot, shift),) = receiver.clocks.items()
+    assert boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert abs(shift - (time.time_ns() - time.monotonic_ns())) < 1_000_000_000
+
+
+@pytest.mark.parametrize("said", ["", "boot", "boot -5", "boot 9" + "9" * 40, "b" * 80 + " 5"])
+def test_a_clock_that_makes_no_sense_is_left_out(said: str) -> None:
+    headers = Message()
+    headers["X-Clock"] = said
+    assert clock(headers) is None
+
+
+def test_no_way_to_the_collector_is_said_once_and_at_once(node: Path) -> None:
+    (node / layout.SPOOL / NAME).write_bytes(b"a" * 100)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        environ = {**os.environ, "AUTOTRACE_COLLECTOR": f"http://127.0.0.1:{nobody.getsockname()[1]}"}
+        environ |= {"AUTOTRACE_TOKEN": "t", "AUTOTRACE": "0"}
+        relay = subprocess.Popen(
+            [sys.executable, "-m", "autotrace.ship.relay", str(node)], env=environ, stderr=subprocess.PIPE, text=True
+        )
+        assert relay.stderr is not None
+        said = relay.stderr.read()  # to its end: the relay lets go of the stream
+        assert relay.poll() is None
+        relay.kill()
+        relay.wait()
+    assert said.count("\n") == 1 and "cannot be reached" in said and str(node) in said

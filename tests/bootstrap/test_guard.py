@@ -1,0 +1,85 @@
+"""A shipper that is killed is started again, one that ends is not, and the guard goes when it is told to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autotrace.spool import layout
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / layout.SPOOL).mkdir()
+    return tmp_path
+
+
+def start(run: Path, code: str) -> subprocess.Popen[str]:
+    """The guard over ``charge.py``; each of its lives adds its pid to ``lives``."""
+    (run / "charge.py").write_text(f"import os, sys, time\nprint(os.getpid(), file=open('lives', 'a'))\n{code}\n")
+    words = [sys.executable, "-m", "autotrace.bootstrap.guard", "charge", str(run)]
+    environ = {**os.environ, "PYTHONPATH": f"{run}:{Path(__file__).parents[2]}", "AUTOTRACE": "0"}
+    return subprocess.Popen(words, cwd=run, env=environ, stderr=subprocess.PIPE, text=True)
+
+
+def lives(run: Path) -> list[int]:
+    path = run / "lives"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def until(look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_killed_one_is_started_again_until_it_ends_by_itself(run: Path) -> None:
+    guard = start(run, "time.sleep(600) if sum(1 for _ in open('lives')) < 4 else sys.exit(1)")
+    for number in range(1, 4):
+        until(lambda number=number: len(lives(run)) == number)
+        os.kill(lives(run)[-1], signal.SIGKILL)
+    assert guard.wait(timeout=60) == 1
+    assert len(lives(run)) == 4
+    assert (run / layout.SHIPPER_LOG).read_text().count("charge was killed by signal 9; it is started again") == 3
+
+
+def test_one_that_breaks_down_is_started_again(run: Path) -> None:
+    guard = start(run, "sys.exit(70 if sum(1 for _ in open('lives')) < 2 else 0)")
+    assert guard.wait(timeout=60) == 0
+    assert len(lives(run)) == 2
+
+
+def test_the_guard_passes_sigterm_on_and_ends(run: Path) -> None:
+    guard = start(
+        run, "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); open('on', 'w'); time.sleep(600)"
+    )
+    until((run / "on").exists)
+    guard.terminate()
+    assert guard.wait(timeout=60) == 0
+    assert len(lives(run)) == 1
+
+
+def test_without_its_run_folder_nothing_is_started_again(run: Path) -> None:
+    guard = start(run, "time.sleep(600)")
+    until(lambda: len(lives(run)) == 1)
+    (run / layout.SPOOL).rmdir()
+    os.kill(lives(run)[0], signal.SIGKILL)
+    assert guard.wait(timeout=60) == 1
+    assert len(lives(run)) == 1
+
+
+def test_nobody_waits_for_its_stderr(run: Path) -> None:
+    guard = start(run, "print('at the start', file=sys.stderr); os.close(2); open('on', 'w'); time.sleep(600)")
+    assert guard.stderr is not None
+    assert guard.stderr.read() == "at the start\n"
+    assert guard.poll() is None
+    guard.terminate()
+    guard.wait(timeout=60)
