@@ -116,7 +116,7 @@ def _arguments(span: Span) -> str:
         try:  # the same arguments in another order are the same call
             given = json.loads(given)
         except ValueError:
-            return given
+            return str(given)
     if not isinstance(given, dict):
         return _word(given)
     return ", ".join(f"{name}={_word(value)}" for name, value in sorted(given.items(), key=lambda pair: str(pair[0])))

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from autotrace.record.images import LONG, described, without_images
 from autotrace.spec.plan import Settings
 
 REDACTED = "<redacted>"
@@ -81,6 +82,8 @@ class Redactor:
 
     def text(self, value: str) -> str:
         """A string without credentials, cut to the limit."""
+        if len(value) > LONG:
+            value = without_images(value)
         if len(value) > self._max_string:
             value = f"{value[: self._max_string]}… ({len(value) - self._max_string} characters more)"
         for character, words in _SUSPECT.items():
@@ -120,5 +123,5 @@ class Redactor:
         if kind is int and not -(1 << 63) <= value < 1 << 64:
             return str(value)
         if kind is bytes:
-            return {"…": f"{len(value)} bytes"}
+            return {"…": described(value)}
         return value

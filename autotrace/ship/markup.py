@@ -14,12 +14,21 @@ class Markup:
 
     begin: re.Pattern[str]
     end: str
+    before: str = ""
+    """Role of what stands before the first mark (DeepSeek's templates put the system prompt there)."""
 
 
 MARKUPS = (
     Markup(re.compile(r"<\|im_start\|>(?P<role>[^\n<]*)\n?"), "<|im_end|>"),  # ChatML: Qwen and many others
     Markup(re.compile(r"<\|start_header_id\|>(?P<role>[^<]*)<\|end_header_id\|>\n*"), "<|eot_id|>"),  # Llama 3
+    Markup(re.compile(r"<start_of_turn>(?P<role>\w*)\n?"), "<end_of_turn>"),  # Gemma
+    Markup(re.compile(r"<｜(?P<role>User|Assistant)｜>"), "<｜end▁of▁sentence｜>", "system"),  # noqa: RUF001 - DeepSeek
+    Markup(re.compile(r"<\|(?P<role>system|user|assistant|tool|observation)\|>\n?"), "<|end|>"),  # Phi, GLM
 )
+_ROLES = {"model": "assistant", "observation": "tool", "ipython": "tool"}
+"""What families call a role -> what everybody else does."""
+_FIRST = re.compile(r"\A\s*(?:<[|｜]begin[^>]*>|<bos>|<s>|\[gMASK\]|<sop>)+")  # noqa: RUF001
+_REPEATED = re.compile(r"(<[^<>\s]{1,40}>)\1{7,}")
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 _ANSWER = re.compile(r"\A\s*<tool_response>\s*(.*?)\s*</tool_response>\s*\Z", re.DOTALL)
 _ANSWERS = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
@@ -28,26 +37,35 @@ Message = dict[str, Any]
 
 
 def prompt_messages(text: str, fallback: str = "user") -> list[Message]:
-    """The messages of a prompt (or of what a turn adds to it); one of role ``fallback`` where no markup is known."""
+    """The messages of a prompt (or of what a turn adds to it); one of role ``fallback`` where no markup is known.
+
+    A token that is repeated for every patch of an image stands there once, with its number.
+    """
+    text = _REPEATED.sub(lambda found: f"{found[1]}x{len(found[0]) // len(found[1])}", text)
     for markup in MARKUPS:
         parts = list(markup.begin.finditer(text))
         if not parts:
             continue
         messages: list[Message] = []
+        before = _FIRST.sub("", text[: parts[0].start()].replace(markup.end, "")).strip()
+        if before:
+            messages.append({"role": markup.before or fallback, "content": before})
         for part, following in zip(parts, [*parts[1:], None], strict=True):
             content = text[part.end() : following.start() if following else len(text)]
             content = content.split(markup.end, 1)[0]
             if following is None and not content.strip():
                 break  # the template's invitation to answer
-            messages.extend(_spoken(part["role"].strip() or fallback, content))
+            role = part["role"].strip().lower() or fallback
+            messages.extend(_spoken(_ROLES.get(role, role), content))
         return messages
     return [{"role": fallback, "content": text}] if text.strip() else []
 
 
 def response_message(text: str) -> Message:
     """What the model said; calls of tools are told apart where they are written as ``<tool_call>{...}</tool_call>``."""
-    for markup in MARKUPS:
-        text = text.split(markup.end, 1)[0]
+    if "<|message|>" not in text:  # Harmony ends a thought, not the answer, with a mark that others end answers with
+        for markup in MARKUPS:
+            text = text.split(markup.end, 1)[0]
     return _spoken("assistant", text)[0]
 
 

@@ -8,12 +8,12 @@ compares it leaf by leaf.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from autotrace.record.images import without_images
 from autotrace.ship.plain import text
 from autotrace.ship.trajectory import Span, Trajectory
 
@@ -22,8 +22,9 @@ TOKEN_ROLES = ("llm", "engine")
 LONG_LIST = 32
 """A longer list of numbers becomes text."""
 MAX_DEPTH = 32
-
-_DATA_URI = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]{0,100};base64,[A-Za-z0-9+/=\s]{200,}")
+MARKER = "…"
+"""Key under which ``record.snapshot`` says what a value is that it did not copy, or how much it left out."""
+_DETAILS = frozenset({"dtype", "shape", "device", "first", "mode"})
 
 
 def packed(numbers: Iterable[int]) -> str:
@@ -59,16 +60,32 @@ def plain(value: Any, depth: int = MAX_DEPTH) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):
-        return _without_images(text(value))
+        return without_images(text(value))
     if isinstance(value, (bytes, bytearray)):
         return f"{len(value)} bytes"
     if depth <= 0:
         return "…"
     if isinstance(value, Mapping):
+        if MARKER in value:
+            return marked(value)
         return {text(str(name)): plain(item, depth - 1) for name, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return _listed(list(value), depth)
     return text(str(value))
+
+
+def marked(value: Mapping[str, Any]) -> Any:
+    """What ``record.snapshot`` has in place of a value that was not copied, in words: ``tensor float32 [2, 3] on
+    cuda:0``, ``image 640x480``. A mapping of which only the rest was cut keeps its members and says so."""
+    rest = {name: item for name, item in value.items() if name != MARKER}
+    if set(rest) - _DETAILS:
+        return {**{text(str(name)): plain(item) for name, item in rest.items()}, MARKER: text(str(value[MARKER]))}
+    words = [text(str(value[MARKER])), *(text(str(rest[name])) for name in ("dtype", "mode", "shape") if name in rest)]
+    if rest.get("device") not in (None, "", "cpu"):
+        words.append(f"on {text(str(rest['device']))}")
+    if rest.get("first"):
+        words.append("beginning " + ", ".join(text(str(number)) for number in rest["first"]))
+    return " ".join(words)
 
 
 def _listed(values: list[Any], depth: int) -> Any:
@@ -77,12 +94,6 @@ def _listed(values: list[Any], depth: int) -> Any:
     if len(values) > LONG_LIST and all(type(item) in (int, float) for item in values):
         return packed_floats(values)
     return [plain(item, depth - 1) for item in values]
-
-
-def _without_images(value: str) -> str:
-    if ";base64," not in value:
-        return value
-    return _DATA_URI.sub(lambda found: f"<{found[1] or 'data'}, {len(found[0]) * 3 // 4000} kB>", value)
 
 
 @dataclass(frozen=True)

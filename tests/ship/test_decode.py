@@ -107,3 +107,20 @@ def test_llama_markup_and_none_at_all() -> None:
     assert response_message("4") == {"role": "assistant", "content": "4"}
     broken = "<tool_call>{not json}</tool_call>"
     assert response_message(broken) == {"role": "assistant", "content": broken}
+
+
+def test_other_families_of_templates_than_chatml() -> None:
+    gemma = "<bos><start_of_turn>user\n2+2?<end_of_turn>\n<start_of_turn>model\n4<end_of_turn>\n<start_of_turn>model\n"
+    assert prompt_messages(gemma) == [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]
+    deepseek = "<｜begin▁of▁sentence｜>Be brief.<｜User｜>2+2?<｜Assistant｜>"  # noqa: RUF001
+    said = [(message["role"], message["content"]) for message in prompt_messages(deepseek)]
+    assert said == [("system", "Be brief."), ("user", "2+2?")]
+    phi = "<|system|>\nBe brief.<|end|>\n<|user|>\n2+2?<|end|>\n<|assistant|>\n"
+    assert [message["role"] for message in prompt_messages(phi)] == ["system", "user"]
+    assert prompt_messages("Question: 2+2?\nAnswer:") == [{"role": "user", "content": "Question: 2+2?\nAnswer:"}]
+
+
+def test_patches_of_an_image_are_counted() -> None:
+    prompt = f"<|im_start|>user\n<|vision_start|>{'<|image_pad|>' * 1024}<|vision_end|>What is it?<|im_end|>\n"
+    (message,) = prompt_messages(prompt)
+    assert message["content"] == "<|vision_start|><|image_pad|>x1024<|vision_end|>What is it?"
