@@ -39,6 +39,8 @@ _SCRIPT = (
 class Engine:
     """One per process. ``find_spec`` is what the bootstrap's ``sys.meta_path`` entry delegates to."""
 
+    autotrace = True
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.index = Index(plan)
@@ -56,7 +58,7 @@ class Engine:
         self._classes.install()
         main.on_definition = self.binder.defined
         if not any(getattr(finder, "autotrace", False) for finder in sys.meta_path):
-            sys.meta_path.insert(0, self.finder)
+            sys.meta_path.insert(0, self)
         for name, module in list(sys.modules.items()):
             if isinstance(module, ModuleType) and self._wanted(name):
                 if _initialising(module):
@@ -70,8 +72,8 @@ class Engine:
         self._classes.remove()
         main.on_definition = None
         self.finder.wanted = None
-        if self.finder in sys.meta_path:
-            sys.meta_path.remove(self.finder)
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
         self.waiting.clear()
         self.binder.places.restore()
 

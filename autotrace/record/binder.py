@@ -26,7 +26,7 @@ class Binder:
     __slots__ = (
         "count",
         "defaults",
-        "function",
+        "identity",
         "method",
         "module",
         "name",
@@ -42,7 +42,7 @@ class Binder:
     )
 
     def __init__(self, function: Callable[..., Any], takes: Callable[[str], bool], whole: bool) -> None:
-        self.function = function
+        self.identity = id(function)
         self.name = getattr(function, "__qualname__", None) or type(function).__qualname__
         self.module = getattr(function, "__module__", None) or ""
         code = _behind_decorators(function)

@@ -142,7 +142,7 @@ def _keep(span: Any, probe: Probe, known: Any) -> None:
 
 def _is_super_call(above: Span, function: Any, owner: Any) -> bool:
     """Whether this is the base method that the override being recorded calls through ``super()``."""
-    return above.owner == id(owner) and above.binder is not None and above.binder.function is not function
+    return above.owner == id(owner) and above.binder is not None and above.binder.identity != id(function)
 
 
 def end(span: Span, result: Any) -> Any:

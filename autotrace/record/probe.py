@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from autotrace.record import faults, fields
 from autotrace.record.binder import Binder
@@ -68,6 +69,7 @@ class Probe:
         "members",
         "off",
         "on_fault",
+        "passing",
         "prompt",
         "reads_result",
         "response",
@@ -129,6 +131,8 @@ class Probe:
         """Every argument is captured."""
         self.binders: dict[Any, Binder] = {}
         """By function: wrappers that one decorator made share their code, not their names."""
+        self.passing: WeakKeyDictionary[Any, Binder] = WeakKeyDictionary()
+        """Those of functions made inside functions, which the host may drop: ``super()`` ties a class to its methods."""
 
     def _members(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
         names = [name for name in target.include or () if "." in name and not name.startswith("result.")]
@@ -143,9 +147,16 @@ class Probe:
 
     def binder(self, function: Any) -> Binder:
         """The binder of ``function``, made at the first call of each override."""
-        if len(self.binders) > MAX_BINDERS:  # functions made anew for each call: let the old ones go
+        known = self.passing.get(function)
+        if known is not None:
+            return known
+        if len(self.binders) > MAX_BINDERS:  # modules loaded again and again: let the old ones go
             self.binders.clear()
-        binder = self.binders[function] = Binder(function, self.takes, self.whole)
+        binder = Binder(function, self.takes, self.whole)
+        if "<locals>" in binder.name:
+            self.passing[function] = binder
+        else:
+            self.binders[function] = binder
         return binder
 
     def takes(self, name: str) -> bool:
