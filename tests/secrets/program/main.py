@@ -1,0 +1,5 @@
+"""Runs the agent once."""
+
+import agent
+
+agent.run("apples")
