@@ -66,8 +66,18 @@ def main() -> None:
         from autotrace.bootstrap import exit
 
         exit.install()
+    if "__main__" not in names and _script() in names:
+        # nobody imports a script, not even the children that multiprocessing spawns of it
+        os.environ[environment.MODULES] += ",__main__"
+        names |= {"__main__"}
     if not names.isdisjoint(sys.modules) or "__main__" in names:
         watch.start()
+
+
+def _script() -> str | None:
+    """What the script of this process is called in a list: its file name without ``.py``."""
+    name = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
+    return name[:-3] if name.endswith(".py") else None
 
 
 main()

@@ -59,7 +59,11 @@ class Binder:
     def created(self, cls: type) -> None:
         """A class statement just finished, no decorator has seen the class yet."""
         module, qualname = cls.__module__, cls.__qualname__
-        names = (module, main.name_of(module) or module) if module in main.MAINS else (module,)
+        names: tuple[str, ...] = (module,)
+        if type(module) is not str:  # a property of that name in the class
+            names = ()
+        elif module in main.MAINS:
+            names = (module, main.name_of(module) or module)
         for name in names:
             for entry, attribute in self.index.classes.get((name, qualname), ()):
                 if member(cls, attribute) is not None:

@@ -24,6 +24,7 @@ ADAPTERS = {
     "ray": "autotrace.adapters.ray",
     "verl": "autotrace.adapters.verl",
     "concurrent.futures.thread": "autotrace.adapters.threads",
+    "multiprocessing.util": "autotrace.adapters.processes",
     "torch": "autotrace.adapters.torch",
     "vllm": "autotrace.adapters.vllm",
     "sglang": "autotrace.adapters.sglang",
