@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from typing import Any
 
@@ -142,6 +143,21 @@ def test_rewards_are_those_of_verls_dump_on_the_legacy_path(runs: dict[str, Main
     dumped = sorted(row["score"] for row in runs["legacy"].dump)  # its rows have no key; no two scores are equal
     recorded = sorted(reward_of(trace) for trace in trajectories(runs["legacy"]))
     assert recorded == pytest.approx(dumped, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_advantages_are_what_grpo_makes_of_the_rewards(runs: dict[str, MainPPO], name: str) -> None:
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for trace in trajectories(runs[name]):
+        said = {one.name: one.value for one in trace.info.assessments}
+        groups.setdefault(trace.info.tags["uid"], []).append((said["reward"], said["advantage"]))
+        assert said["trained_in_step"] == 1
+        assert trace.info.tags["trained_in_step"] == "1"
+    for members in groups.values():
+        rewards = [reward for reward, _ in members]
+        spread = statistics.stdev(rewards)
+        for reward, advantage in members:
+            assert advantage == pytest.approx((reward - statistics.mean(rewards)) / (spread + 1e-6), rel=1e-4, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", TRACED)

@@ -125,3 +125,18 @@ def test_own_keys_patterns_and_long_strings() -> None:
     redactor = Redactor(Settings(redact_keys=("patient_*",), redact_patterns=(r"\d{3}-\d{2}",), max_string=15))
     assert redactor.clean("x", {"Patient_Name": "Ann", "id": "123-45"}) == {"Patient_Name": REDACTED, "id": REDACTED}
     assert redactor.clean("x", "a" * 25) == "a" * 15 + "… (10 characters more)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"query": "q", "access_token": "abc/+"}', '{"query": "q", "access_token": "<redacted>"}'),
+        (r'"{\"my_secret\": \"a b\", \"q\": 1}"', r'"{\"my_secret\": \"<redacted>\", \"q\": 1}"'),
+        ("https://h/v1?a=1&api_key=K/1+2&z=3", "https://h/v1?a=1&api_key=<redacted>&z=3"),
+        ('{"password": "cut off in the mid', '{"password": "<redacted>"'),
+        ("connect(api_key=settings.api_key)", "connect(api_key=settings.api_key)"),
+        ('{"max_tokens": "5", "token_ids": "7"}', '{"max_tokens": "5", "token_ids": "7"}'),
+    ],
+)
+def test_secrets_under_their_name_within_a_text(text: str, expected: str) -> None:
+    assert Redactor(Settings()).clean("arguments", text) == expected
