@@ -143,7 +143,7 @@ class Redactor:
 
 
 def _without_value(found: re.Match[str]) -> str:
-    """What a name and its value become; a name that is neither in a URL nor quoted stays as it is (code, for example)."""
+    """What a name and its value become; a name neither in a URL nor quoted stays as it is (code, for example)."""
     before = _BEFORE.search(found.string[max(0, found.start() - 41) : found.start()])
     if before is None or (before[0][0] in "?&") is not bool(found["equals"]):
         return found[0]
