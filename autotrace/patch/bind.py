@@ -68,10 +68,6 @@ class Binder:
             for entry, attribute in self.index.classes.get((name, qualname), ()):
                 if member(cls, attribute) is not None:
                     self._guard(self._attribute, entry, cls, attribute, name)
-            if self.index.globs:
-                for glob, inside in self.index.globs_of(name):
-                    if "<locals>" not in qualname and (inside is None or inside == qualname):
-                        self._guard(self._glob_class, glob, cls, name)
         if self.roots or self.watched:
             for base in cls.__mro__[1:]:
                 for target, attribute in self.roots.get(base, ()):
@@ -80,6 +76,11 @@ class Binder:
                 for target, attribute in self.watched.get(base, ()):
                     if attribute in cls.__dict__:
                         self.report(target.key, f"{module}:{qualname}.{attribute}", "shadowed", _SHADOWED)
+        if self.index.globs and "<locals>" not in qualname:  # last: an override belongs to the target of its base
+            for name in names:
+                for glob, inside in self.index.globs_of(name):
+                    if inside is None or inside == qualname:
+                        self._guard(self._glob_class, glob, cls, name)
 
     def runs_as_main(self, module: str) -> Callable[[str], bool] | None:
         """Which top-level functions of ``module`` are targets, should it be run by ``python -m``; None: none are."""

@@ -79,6 +79,8 @@ def _rebuilt(raw: Any, inner: Any, owner: Any, attribute: str) -> Any:
 
 
 def _function(raw: FunctionType, key: str, owner: Any, attribute: str) -> Any:
+    if _records_inside(raw, key):
+        return raw
     if looks_at_caller(raw):
         raise Refused("it looks at its caller's frame and would find the wrapper's: name a function that it calls")
     torch_nn = sys.modules.get("torch.nn")
@@ -92,6 +94,19 @@ def _function(raw: FunctionType, key: str, owner: Any, attribute: str) -> Any:
             "nn.Module.forward runs inside torch.compile and CUDA graphs: name the method that calls the model"
         )
     return wrap(raw, key)
+
+
+def _records_inside(function: FunctionType, key: str) -> bool:
+    """Whether ``function`` is a decorator's around a wrapper for ``key``: a method that was wrapped when its class was
+    created and then decorated with the class (Ray does that to every method of an actor)."""
+    inner: Any = function
+    for _ in range(16):
+        inner = getattr(inner, "__wrapped__", None)
+        if inner is None:
+            return False
+        if key_of(inner) == key:
+            return True
+    return False
 
 
 def looks_at_caller(function: FunctionType) -> bool:

@@ -290,6 +290,33 @@ def ordinary(): return 1
     assert host.opened() == ["own_name", "ordinary"]
 
 
+def test_a_class_decorator_that_decorates_the_methods(host: Host) -> None:
+    """A method was wrapped when its class was created; what the decorator put around it is not wrapped again."""
+    host.watch("decorated.C.run", "decorated.D.run")
+    module = host.load(
+        "decorated",
+        """
+import functools
+def logged(cls):
+    def around(method):
+        @functools.wraps(method)
+        def inner(self, *args): return ["logged", method(self, *args)]
+        return inner
+    cls.run = around(cls.run)
+    return cls
+@logged
+class C:
+    def run(self, x): return x
+class Base:
+    def run(self, x): return x
+@logged
+class D(Base): ...
+""",
+    )
+    assert module.C().run(1) == module.D().run(1) == ["logged", 1]
+    assert host.opened() == ["C.run", "Base.run"]
+
+
 def test_names_for_one_function_stay_one_function(host: Host) -> None:
     host.watch("names.**")
     module = host.load(
