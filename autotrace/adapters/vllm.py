@@ -29,6 +29,7 @@ from autotrace.record.timeline import MAX_ARRIVALS, Timeline
 
 GENERATE = "vllm.v1.engine.async_llm.AsyncLLM.generate"
 ABORT = "vllm.v1.engine.async_llm.AsyncLLM.abort"
+PREEMPT = "vllm.v1.core.sched.scheduler.Scheduler._preempt_request"
 ADD_REQUEST = "vllm.v1.engine.llm_engine.LLMEngine.add_request"
 BATCHES = ("vllm.entrypoints.llm.LLM.generate", "vllm.entrypoints.llm.LLM.chat")
 
@@ -49,6 +50,7 @@ def install() -> None:
     follow(GENERATE, Request())
     follow(ADD_REQUEST, OfflineRequest())
     follow(ABORT, FromOutside())
+    follow(PREEMPT, Preempted())
     for key in BATCHES:
         follow(key, InsideATrace())
     patch.when_imported("vllm.v1.engine.output_processor", _hook_outputs)
@@ -83,7 +85,18 @@ class FromOutside(Follower):
     """An abort that somebody asked for; ``generate`` aborts its own request when its caller is gone."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        return not kwargs.get("internal")
+        return not (args[2] if len(args) > 2 else kwargs.get("internal"))
+
+
+class Preempted(Follower):
+    """The scheduler takes a running request out of the batch."""
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        scheduler, request = args[:2]
+        if not scheduler.log_stats:
+            mark([request], PREEMPTED)
+            scheduler.__dict__.setdefault(_AGAIN, []).append(request)
+        return True
 
 
 def _bind_tokenizer(engine: Any) -> None:
@@ -231,7 +244,6 @@ def _abort_request(original: Callable[..., Any]) -> Callable[..., Any]:
 def _hook_scheduler(module: ModuleType) -> None:
     HOOKS.wrap(module, "Scheduler", "add_request", _queued)
     HOOKS.wrap(module, "Scheduler", "schedule", _scheduled)
-    HOOKS.wrap(module, "Scheduler", "_preempt_request", _preempted)
 
 
 def _queued(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -258,16 +270,6 @@ def _scheduled(original: Callable[..., Any]) -> Callable[..., Any]:
         return output
 
     return schedule
-
-
-def _preempted(original: Callable[..., Any]) -> Callable[..., Any]:
-    def _preempt_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self.log_stats:
-            mark([request], PREEMPTED)
-            self.__dict__.setdefault(_AGAIN, []).append(request)
-        return original(self, request, *args, **kwargs)
-
-    return _preempt_request
 
 
 def mark(requests: Iterable[Any], kind: int) -> None:

@@ -60,6 +60,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     if probe.counted:
         if probe.calls == 1:
             flusher.wake()
+        if probe.follower is not None:
+            _tell(probe, args, kwargs)
         return None
     follower = probe.follower
     try:
@@ -119,6 +121,15 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     except Exception as error:
         probe.trouble("begin", error)
         return None
+
+
+def _tell(probe: Probe, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Show the follower a call that is only counted."""
+    try:
+        if probe.follower is not None:
+            probe.follower.admits(args, kwargs)
+    except Exception as error:
+        probe.trouble("follow", error)
 
 
 def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Span | None:

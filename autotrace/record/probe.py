@@ -28,7 +28,7 @@ class Follower:
     """
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether this call is recorded at all."""
+        """Whether this call is recorded at all. Also asked, to no effect, of calls that are only counted."""
         return True
 
     def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:

@@ -196,6 +196,23 @@ def test_members_of_arguments_are_captured_under_their_own_names(recorder: Recor
     assert not hidden.inputs and recorder.records(Close)[0].output == "answer"
 
 
+def test_a_follower_sees_calls_that_are_only_counted(recorder: Recorder) -> None:
+    seen: list[Any] = []
+
+    class Watching(Follower):
+        def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+            seen.append(args)
+            return 1 / (2 - len(seen)) > 0
+
+    def preempt(request: str) -> str:
+        return request
+
+    traced = recorder.wrap(preempt, key="preempt", mode="count")
+    follow("preempt", Watching())
+    assert [traced("a"), traced("b")] == ["a", "b"]
+    assert seen == [("a",), ("b",)] and calls.probes["preempt"].calls == 2 and recorder.records(Open) == []
+
+
 def test_what_is_only_counted_is_written_without_any_span(recorder: Recorder) -> None:
     def step() -> int:
         return 1
