@@ -1,0 +1,61 @@
+"""Where the time went: the sum of what each request and call tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotrace.ship.times import Times, times
+from autotrace.ship.trajectory import Span, Trajectory
+
+
+def span(id: str, parent: str | None, role: str, start: float, end: float | None, **attributes: Any) -> Span:
+    made = Span(id, parent, id, role, id, int(start * 1e9), None if end is None else int(end * 1e9))
+    made.attributes.update(attributes)
+    return made
+
+
+def trajectory(*spans: Span) -> Trajectory:
+    return Trajectory("t", "r", list(spans))
+
+
+REQUEST = {"ttft_s": 2.0, "dispatch_s": 0.5, "queue_s": 0.5, "prefill_s": 1.0, "decode_s": 6.0}
+
+
+def test_a_turn_a_tool_and_a_reward() -> None:
+    found = times(
+        trajectory(
+            span("root", None, "trajectory", 0, 20),
+            span("agent", "root", "agent", 1, 16),
+            span("call", "agent", "llm", 1, 11),
+            span("server", "call", "engine", 1.5, 10.5, ttft_s=2.5),
+            span("request", "server", "engine", 2, 10, **REQUEST, preempted_s=1.0, preemptions=1),
+            span("tool", "agent", "tool", 12, 15),
+            span("inside", "tool", "tool", 12.5, 14),
+            span("score", "root", "reward", 16, 17),
+        )
+    )
+    assert found == Times(2.0, 1.0, 5.0, 2.0, 3.0, 1.0, 6.0)
+    assert sum(found.known().values()) == 20
+
+
+def test_parallel_tools_count_once_and_parallel_requests_each() -> None:
+    found = times(
+        trajectory(
+            span("root", None, "trajectory", 0, 10),
+            *(span(f"tool{number}", "root", "tool", 1, 4) for number in range(3)),
+            *(span(f"call{number}", "root", "llm", 5, 9) for number in range(2)),
+            *(
+                span(f"request{number}", f"call{number}", "engine", 5, 9, ttft_s=1.0, decode_s=3.0)
+                for number in range(2)
+            ),
+        )
+    )
+    assert (found.tool_s, found.prefill_s, found.decode_s, found.way_s, found.other_s) == (3.0, 2.0, 6.0, 0.0, 3.0)
+    assert found.queue_s is None
+
+
+def test_an_engine_used_alone_and_a_trajectory_that_is_still_open() -> None:
+    alone = times(trajectory(span("request", None, "llm", 0, 8, **REQUEST)))
+    assert alone == Times(1.0, 1.0, 6.0, 0.0, None, None, 0.0)
+    still = times(trajectory(span("root", None, "trajectory", 0, None), span("call", "root", "llm", 0, 1)))
+    assert still == Times(way_s=1.0)
