@@ -235,19 +235,20 @@ class Flusher:
             except Exception as error:
                 faults.failed(f"encode:{type(event).__name__}", error)
             if self._size >= BATCH:
+                self._count_now_and_then()
                 self._write()
             if pause and time.monotonic() - began > SLICE:
                 time.sleep(PAUSE)
                 began = time.monotonic()
         self._scribe.done = handed  # what lost updates and failed events left over
-        if self._frames or time.monotonic() - self._counted > COUNTERS_EVERY:
-            self._count()
+        self._count_now_and_then()
         self._write()
 
     def finish(self) -> None:
         """Last counters, seal."""
         with self._busy:
             if self._writer.opened or self._frames:
+                self._retry_at = 0.0
                 self._count()
                 self._write()
                 self._writer.seal("exit")
@@ -271,30 +272,46 @@ class Flusher:
         """Append what was gathered. What cannot be written (disk full) is kept for the next time, up to a limit."""
         if not self._frames or time.monotonic() < self._retry_at:
             return
-        definitions = self._scribe.definitions
-        lost = False
         try:
             if not self._writer.opened:
                 self._writer.open()
                 self._undefined = True
                 self._announce()
             if self._undefined:
-                self._writer.write([self._framed(define) for define in definitions[: self._defined]])
-                self._undefined = False
-            self._writer.write(self._frames)
+                self._define_again()
+            count = self._writer.write(self._frames)
         except OSError as error:
             faults.failed("spool", error)
-            self._retry_at = time.monotonic() + RETRY_EVERY
-            if self._size < self.settings.memory_limit // 4:
-                return
-            faults.count("drop:disk", len(self._frames))
-            self._scribe.forget_tokens()
-            lost = True
-        self._frames, self._size = [], 0
-        self._undefined = lost
-        self._defined = len(definitions)
+            count = 0
+        if count < len(self._frames):
+            self._hold(count)
+            return
+        self._limit.look(self._size)
+        self._forget_batch()
         if self._writer.full:
             self._writer.seal("rotate")
+
+    def _define_again(self) -> None:
+        """A segment holds the definitions of all targets it refers to."""
+        definitions = [self._framed(define) for define in self._scribe.definitions[: self._defined]]
+        if definitions and self._writer.write(definitions) < len(definitions):
+            raise OSError("no room for the definitions of the targets")
+        self._undefined = False
+
+    def _hold(self, count: int) -> None:
+        """All but the first ``count`` frames could not be written: keep them for later, unless they became too many."""
+        self._retry_at = time.monotonic() + RETRY_EVERY
+        del self._frames[:count]
+        self._size = sum(map(len, self._frames))
+        if self._size > self.settings.memory_limit // 4:
+            faults.count("drop:disk", len(self._frames))
+            self._scribe.forget_tokens()
+            self._forget_batch()
+            self._undefined = True
+
+    def _forget_batch(self) -> None:
+        self._frames, self._size = [], 0
+        self._defined = len(self._scribe.definitions)
 
     def _announce(self) -> None:
         if on_open is None or self._announced:
@@ -304,6 +321,10 @@ class Flusher:
             on_open()
         except Exception as error:
             faults.failed("on_open", error)
+
+    def _count_now_and_then(self) -> None:
+        if time.monotonic() - self._counted > COUNTERS_EVERY:
+            self._count()
 
     def _count(self) -> None:
         self._limit.look()

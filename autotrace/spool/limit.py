@@ -18,16 +18,20 @@ class SpoolLimit:
         self._folder = layout.spool_of(run_folder)
         self._limit = limit
         self._looked = -LOOK_EVERY
+        self._total = 0
         self.reached = False
         """As of the last ``look``."""
 
-    def look(self) -> None:
-        """Add the sizes up, once a second at most. Never raises."""
-        now = time.monotonic()
-        if not self._limit or now - self._looked < LOOK_EVERY:
+    def look(self, wrote: int = 0) -> None:
+        """Add the sizes up, once a second at most; in between, what this process ``wrote`` (bytes). Never raises."""
+        if not self._limit:
             return
-        self._looked = now
-        self.reached = _size(self._folder) >= self._limit
+        now = time.monotonic()
+        if now - self._looked < LOOK_EVERY:
+            self._total += wrote
+        else:
+            self._looked, self._total = now, _size(self._folder)
+        self.reached = self._total >= self._limit
 
 
 def _size(folder: str) -> int:

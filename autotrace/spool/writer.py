@@ -75,22 +75,28 @@ class SpoolWriter:
         self._sequence += 1
         self._fd, self._size = fd, len(head)
 
-    def write(self, frames: Sequence[bytes]) -> None:
-        """Append ``frames`` with one system call. Raises ``OSError``; then none of them stands in the file."""
+    def write(self, frames: Sequence[bytes]) -> int:
+        """Append ``frames`` with one system call; how many of them stand in the file now, each of them whole: on a disk
+        that fills up not all. Raises ``OSError`` when none does."""
         data = b"".join(frames)
         written = 0
         try:
             while written < len(data):
                 written += os.write(self._fd, data[written:] if written else data)
         except OSError:
-            self._undo()
-            raise
+            whole, count = _fitting(frames, written)
+            self._cut(self._size + whole)
+            if not count:
+                raise
+            self._size += whole
+            return count
         self._size += len(data)
+        return len(frames)
 
-    def _undo(self) -> None:
-        """Cut a half-written batch off; a segment that cannot be cut is given up, the next one begins clean."""
+    def _cut(self, size: int) -> None:
+        """Take a half-written frame back; a segment that cannot be cut is given up, the next one begins clean."""
         try:
-            os.ftruncate(self._fd, self._size)
+            os.ftruncate(self._fd, size)
         except OSError:
             self.abandon()
 
@@ -113,6 +119,16 @@ class SpoolWriter:
         if fd >= 0:
             with contextlib.suppress(OSError):
                 os.close(fd)
+
+
+def _fitting(frames: Sequence[bytes], written: int) -> tuple[int, int]:
+    """Bytes and number of the leading ``frames`` that lie within ``written`` bytes."""
+    size = 0
+    for count, frame in enumerate(frames):
+        if size + len(frame) > written:
+            return size, count
+        size += len(frame)
+    return size, len(frames)
 
 
 def _file_name(text: str) -> str:

@@ -1,0 +1,106 @@
+"""What a fault left behind: calls that happened, calls that the spool holds, spans that were delivered."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autotrace.ship.shipper import ship
+from autotrace.spool.reader import SegmentReader, segments
+from autotrace.spool.records import Close, Counters, Open
+
+
+@dataclass
+class Outcome:
+    """Of one fault; ``row`` is what ``make faults`` prints."""
+
+    written: int
+    """Calls that were over, as the programs themselves noted."""
+    recovered: int = 0
+    """Of these, in the spool: opened and closed."""
+    delivered: int = 0
+    """Of these, at the backend."""
+    duplicated: int = 0
+    """Calls that are there more than once."""
+    torn: int = 0
+    """Bytes of incomplete records at the ends of segments."""
+    lost: dict[int, int] = field(default_factory=dict)
+    """Number of a call that is not in the spool -> when it was over (monotonic ns)."""
+    drops: dict[str, int] = field(default_factory=dict)
+    """What the processes themselves counted as dropped."""
+
+    def row(self) -> tuple[int, int, int, int, int]:
+        """Written, delivered, duplicated, lost, torn bytes."""
+        return self.written, self.delivered, self.duplicated, self.written - self.delivered, self.torn
+
+
+def ledgers(run: Path) -> Path:
+    """Where the programs note their calls: beside the run folder, outside of a file system that is made to fail."""
+    return next(parent for parent in run.parents if not os.path.ismount(parent) and parent.name != "tiny")
+
+
+def ledger(run: Path) -> dict[int, int]:
+    """Number -> when, of the calls that were over."""
+    found: dict[int, int] = {}
+    for path in ledgers(run).glob(f"{run.name}.ledger-*"):
+        for line in path.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):
+                number, at = line.split()
+                found[int(number)] = int(at)
+    return found
+
+
+def in_spool(run: Path) -> tuple[Counter[int], int, dict[str, int]]:
+    """How often each call stands in the spool, opened and closed; torn bytes; drops."""
+    calls: Counter[int] = Counter()
+    torn = 0
+    drops: Counter[str] = Counter()
+    for file in segments(run):
+        reader = SegmentReader(run, file.name)
+        opened: dict[int, int] = {}
+        last: dict[str, int] = {}
+        while records := reader.read():
+            for located in records:
+                record = located.record
+                if isinstance(record, Open) and record.inputs and "number" in record.inputs and record.parent:
+                    opened[record.span] = record.inputs["number"]
+                elif isinstance(record, Close) and record.span in opened:
+                    calls[opened[record.span]] += 1
+                elif isinstance(record, Counters):
+                    last = record.drops
+        drops.update({reason: count for reason, count in last.items() if reason.startswith("drop:")})
+        if reader.incomplete is not None:
+            torn += file.size - reader.incomplete.offset
+    return calls, torn, dict(drops)
+
+
+def at_backend(run: Path) -> Counter[int]:
+    """How often each call stands in the file of the ``jsonl`` backend."""
+    calls: Counter[int] = Counter()
+    path = run / "trajectories.jsonl"
+    lines: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    for line in lines:
+        for span in line["spans"]:
+            if span["role"] in ("llm", "tool") and span.get("end_ns") and span["status"] != "INTERRUPTED":
+                calls[span["inputs"]["number"]] += 1
+    return calls
+
+
+def outcome(run: Path, deliver: bool = True) -> Outcome:
+    """Read the spool, deliver it into a file and compare with what the programs noted."""
+    noted = ledger(run)
+    calls, torn, drops = in_spool(run)
+    found = Outcome(len(noted), torn=torn, drops=drops)
+    found.recovered = sum(number in calls for number in noted)
+    found.lost = {number: at for number, at in noted.items() if number not in calls}
+    if deliver:
+        state = ship(run, once=True).state
+        assert state == "done", state
+    arrived = at_backend(run)
+    found.delivered = sum(number in arrived for number in noted)
+    found.duplicated = sum(count - 1 for count in arrived.values()) + sum(count - 1 for count in calls.values())
+    return found

@@ -1,0 +1,221 @@
+"""A traced process for the fault tests: ``python -m tests.faults.program RUN_FOLDER SCENARIO [ARGUMENT...]``.
+
+It notes each call in a file of its own (in the folder ``LEDGER``) once the call is over, with one ``write`` of its own: what
+stands there has happened, whatever becomes of the process afterwards.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from autotrace.patch import engine
+from autotrace.patch.wrapper import wrap
+from autotrace.record import faults, flusher
+from autotrace.spec.plan import Plan, Settings, Target
+
+TARGETS = (
+    Target("program.rollout", ("program.rollout",), role="trajectory", attributes={
+        "uid": ("uid",), "session_id": ("number",), "step": ("step",)}),
+    Target("program.generate", ("program.generate",), role="llm", include=("number", "result"),
+           tokens={"prompt": ("prompt_ids",), "response": ("result",)}),
+    Target("program.tool", ("program.tool",), role="tool"),
+)  # fmt: skip
+FOLDER, SCENARIO, *ARGUMENTS = sys.argv[1:]
+_ledger = -1
+
+
+def _note(number: int) -> None:
+    """The call ``number`` is over. The file is opened anew in a forked child."""
+    global _ledger
+    name = os.path.join(os.environ["LEDGER"], f"{os.path.basename(FOLDER)}.ledger-{os.getpid()}")
+    if _ledger < 0 or os.readlink(f"/proc/self/fd/{_ledger}") != name:
+        _ledger = os.open(name, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.write(_ledger, b"%d %d\n" % (number, time.monotonic_ns()))
+
+
+_counts: dict[int, Iterator[int]] = {}
+
+
+def next_number() -> int:
+    """The number of the next call: different in every process."""
+    pid = os.getpid()
+    return next(_counts.setdefault(pid, itertools.count(pid << 32)))
+
+
+def rollout(uid: str, number: int, step: int, turns: int) -> None:
+    """One trajectory; each turn is a call of the model and one of a tool."""
+    ids = list(range(200))
+    for _ in range(turns):
+        at = next_number()
+        ids = ids + generate(at, prompt_ids=ids)
+        _note(at)
+        at = next_number()
+        tool(at, {"query": "what"})
+        _note(at)
+
+
+def generate(number: int, prompt_ids: list[int]) -> list[int]:
+    """The model's answer."""
+    return [number % 50_000] * 40
+
+
+def tool(number: int, arguments: dict[str, Any]) -> str:
+    """A tool's."""
+    return "result " * 20
+
+
+rollout, generate, tool = (wrap(each, f"program.{each.__name__}") for each in (rollout, generate, tool))  # type: ignore[assignment]
+
+
+def settings(**given: Any) -> None:
+    """Start recording."""
+    engine.start(Plan(TARGETS, Settings(**given)), FOLDER, os.path.basename(FOLDER))
+
+
+def calls(count: int, pause: float = 0.0) -> None:
+    """``count`` trajectories of four turns; 0: for ever."""
+    number = 0
+    while number < count or not count:
+        rollout(f"{os.getpid()}-{number}", number, 1, 4)
+        number += 1
+        if pause:
+            time.sleep(pause)
+
+
+def endless() -> None:
+    """Until something ends it."""
+    settings()
+    calls(0, 0.001)
+
+
+def leave() -> None:
+    """``os._exit`` after so many trajectories."""
+    settings()
+    calls(int(ARGUMENTS[0]), 0.001)
+    os._exit(3)
+
+
+def some() -> None:
+    """So many trajectories, then an ordinary end."""
+    settings()
+    calls(int(ARGUMENTS[0]))
+
+
+def fork() -> None:
+    """A child is forked in the middle of a trajectory; both go on."""
+    settings()
+    calls(2)
+
+    def around(uid: str, number: int, step: int, turns: int) -> None:
+        child = os.fork()
+        if child == 0:
+            calls(5)
+            flusher.shutdown()
+            os._exit(0)
+        at = next_number()
+        tool(at, {})
+        _note(at)
+        os.waitpid(child, 0)
+
+    wrap(around, "program.rollout")("forks", 99, 1, 1)
+
+
+def bounded() -> None:
+    """Trajectories with a limit on the spool, until no more are taken."""
+    settings(spool_limit=int(ARGUMENTS[0]), flush_interval=0.01)
+    deadline = time.monotonic() + 20
+    while "drop:spool_limit" not in faults.counts and time.monotonic() < deadline:
+        calls(20)
+    flusher.flush()
+    print(faults.counts.get("drop:spool_limit", 0))
+
+
+def file_size() -> None:
+    """The disk is full: no file of this process may grow beyond so many bytes; later there is room again."""
+    import resource
+
+    limit = int(ARGUMENTS[0])
+    settings(flush_interval=0.01, memory_limit=4_000_000)
+    calls(5)
+    flusher.flush()
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    calls(100)
+    flusher.flush()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    time.sleep(flusher.RETRY_EVERY)
+    calls(5)
+
+
+def read_only() -> None:
+    """Nothing can be written; says what was counted."""
+    settings(flush_interval=0.01)
+    calls(20)
+    flusher.flush()
+    print(faults.counts)
+
+
+def clock() -> None:
+    """The wall clock is set back an hour between two segments."""
+    from autotrace.spool import writer
+
+    settings(flush_interval=0.01)
+    calls(10)
+    flusher.flush()
+    now = time.time_ns
+    time.time_ns = lambda: now() - 3_600_000_000_000
+    writer.MAX_SEGMENT = 1
+    calls(10)
+
+
+def slow_writes() -> None:
+    """Each write to the spool takes a while, as on a network file system in trouble."""
+    from autotrace.spool import writer
+
+    seconds = float(ARGUMENTS[0])
+    write = os.write
+
+    def slowly(fd: int, data: bytes) -> int:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(".seg"):
+            time.sleep(seconds)
+        return write(fd, data)
+
+    settings(flush_interval=0.01)
+    writer.os = type("os", (), {**vars(os), "write": staticmethod(slowly)})  # type: ignore[attr-defined]
+    began = time.monotonic()
+    slowest = 0.0
+    while time.monotonic() - began < 1.5:
+        at = time.monotonic()
+        calls(1)
+        slowest = max(slowest, time.monotonic() - at)
+        time.sleep(0.001)
+    print(slowest)
+
+
+def from_environment() -> None:
+    """Activation as the ``.pth`` line does it: the plan comes from the environment."""
+    import autotrace.bootstrap.activate  # noqa: F401
+
+    import json as traced  # a module the plan names
+
+    print(traced.dumps({"a": 1}))
+
+
+if __name__ == "__main__":
+    {
+        "endless": endless,
+        "leave": leave,
+        "some": some,
+        "fork": fork,
+        "bounded": bounded,
+        "file_size": file_size,
+        "read_only": read_only,
+        "clock": clock,
+        "slow_writes": slow_writes,
+        "from_environment": from_environment,
+    }[SCENARIO]()

@@ -1,0 +1,105 @@
+"""A traced process ends at any moment, in any way: what it had written is whole, what it had not is young."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import Start
+from tests.faults.outcome import Outcome, in_spool, ledger, outcome
+from tests.ship.spools import new_run
+
+YOUNG = 1.0
+"""Seconds: the flush interval is 0.2, but a machine with other work lets a thread wait."""
+
+
+def _until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _together(outcomes: list[Outcome]) -> Outcome:
+    total = Outcome(sum(each.written for each in outcomes))
+    for each in outcomes:
+        total.recovered += each.recovered
+        total.delivered += each.delivered
+        total.duplicated += each.duplicated
+        total.torn += each.torn
+    return total
+
+
+@pytest.mark.parametrize("kind", ["SIGKILL", "SIGTERM"])
+def test_killed_at_a_random_moment(tmp_path: Path, start: Start, note: Callable[..., None], kind: str) -> None:
+    chance = random.Random(kind)
+    found, oldest = [], 0.0
+    for number in range(6):
+        run = new_run(tmp_path, f"run-{number}")
+        process = start("endless", folder=run)
+        _until(lambda run=run: bool(in_spool(run)[0]))  # type: ignore[misc]
+        time.sleep(chance.uniform(0.0, 0.4))
+        at = time.monotonic_ns()
+        process.send_signal(getattr(signal, kind))
+        assert process.wait(10) == -getattr(signal, kind)
+        found.append(outcome(run))
+        assert found[-1].recovered > 0 and found[-1].duplicated == 0
+        assert found[-1].delivered == found[-1].recovered
+        oldest = max([oldest, *((at - when) / 1e9 for when in found[-1].lost.values())])
+    assert oldest < YOUNG
+    note(f"{kind}, 6 random moments", _together(found), f"lost: at most {oldest:.2f} s old")
+
+
+def test_os_exit(tmp_path: Path, start: Start, note: Callable[..., None]) -> None:
+    found, oldest = [], 0.0
+    for number in (50, 211, 400):
+        run = new_run(tmp_path, f"run-{number}")
+        process = start("leave", number, folder=run)
+        assert process.wait(30) == 3
+        last = max(ledger(run).values())
+        found.append(outcome(run))
+        oldest = max([oldest, *((last - when) / 1e9 for when in found[-1].lost.values())])
+        assert found[-1].duplicated == 0 and found[-1].delivered == found[-1].recovered
+    assert oldest < YOUNG
+    note("os._exit, 3 times", _together(found), f"lost: at most {oldest:.2f} s old")
+
+
+def test_an_ordinary_end_loses_nothing(run: Path, start: Start, note: Callable[..., None]) -> None:
+    assert start("some", 50).wait(30) == 0
+    found = outcome(run)
+    assert found.row() == (400, 400, 0, 0, 0)
+    note("ordinary exit", found)
+
+
+def test_fork_in_the_middle_of_a_trajectory(run: Path, start: Start, note: Callable[..., None]) -> None:
+    process = start("fork")
+    assert process.wait(30) == 0, process.stderr and process.stderr.read()
+    found = outcome(run)
+    assert found.row() == (2 * 8 + 1 + 5 * 8, 57, 0, 0, 0)
+    assert len(list((run / "spool").iterdir())) == 2
+    note("fork in a trajectory", found)
+
+
+def test_two_hundred_processes_at_once(run: Path, start: Start, note: Callable[..., None]) -> None:
+    waiting = [start("some", 3) for _ in range(200)]
+    for process in waiting:
+        assert process.wait(240) == 0
+    found = outcome(run)
+    assert found.row() == (200 * 24, 200 * 24, 0, 0, 0)
+    assert len(list((run / "spool").iterdir())) == 200
+    note("200 processes at once", found)
+
+
+def test_two_runs_with_one_folder(run: Path, start: Start, note: Callable[..., None]) -> None:
+    """Two launchers that were given the same folder: their processes never share a file, so nothing mixes."""
+    waiting = [start("some", 20) for _ in range(2)]
+    for process in waiting:
+        assert process.wait(60) == 0
+    found = outcome(run)
+    assert found.row() == (320, 320, 0, 0, 0)
+    note("two runs in one folder", found)

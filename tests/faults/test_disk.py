@@ -1,0 +1,93 @@
+"""Disks that are full, read-only or slow, and limits of our own: the host goes on, what is refused is counted."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import Start
+from tests.faults.outcome import Outcome, in_spool, ledger, outcome
+from tests.ship.spools import new_run
+
+
+def _ends_well(process: subprocess.Popen[str], seconds: float = 60.0) -> str:
+    out, err = process.communicate(timeout=seconds)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err, err
+    return out
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 kB."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True
+    ).returncode:
+        pytest.fail("needs the right to mount a file system (root)")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_disk_full_and_then_room_again(run: Path, start: Start, note: Callable[..., None]) -> None:
+    """``RLIMIT_FSIZE`` fails a write in the middle, as a full disk does: what was half written is taken back, held and
+    written once there is room; the reader never sees a torn record."""
+    _ends_well(start("file_size", 100_000))
+    found = outcome(run)
+    assert found.lost == {} and found.duplicated == 0 and found.torn == 0
+    assert found.delivered == found.written == 110 * 8
+    note("disk full for a second", found, "held in memory meanwhile")
+
+
+def test_disk_full_for_good(tiny: Path, tmp_path: Path, start: Start, note: Callable[..., None]) -> None:
+    run = new_run(tiny, "run")
+    _ends_well(start("some", 400, folder=run))
+    found = Outcome(len(ledger(run)))
+    calls, found.torn, _ = in_spool(run)
+    found.delivered = found.recovered = sum(number in calls for number in ledger(run))
+    assert found.torn == 0 and 0 < found.recovered < found.written
+    assert max(calls.values()) == 1
+    note("disk full for good", found, "lost: all after the disk was full")
+
+
+def test_read_only_run_folder(run: Path, start: Start, note: Callable[..., None]) -> None:
+    """The spool folder cannot be made: the program runs as if nothing were there."""
+    (run / "spool").rmdir()
+    (run / "spool").write_text("in the way")  # root may write to a read-only folder, but not into a file
+    process = start("some", 20)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and "Traceback" not in err
+    assert len(ledger(run)) == 160
+    note("run folder not writable", Outcome(160), "host unaffected, one log line")
+
+
+def test_read_only_file_system(start: Start, tiny: Path) -> None:
+    run = new_run(tiny, "run")
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny)], check=True)
+    out = _ends_well(start("read_only", folder=run))
+    assert "fault:spool" in out
+
+
+def test_slow_writes_do_not_slow_the_host(run: Path, start: Start, note: Callable[..., None]) -> None:
+    slowest = float(_ends_well(start("slow_writes", 0.5)))
+    found = outcome(run)
+    assert slowest < 0.25, "a call waited for a write"
+    assert found.lost == {} and found.duplicated == 0
+    note("each write takes 0.5 s", found, f"slowest call {slowest * 1e3:.0f} ms")
+
+
+def test_spool_limit_refuses_whole_trajectories(run: Path, start: Start, note: Callable[..., None]) -> None:
+    limit = 3_000_000
+    refused = int(_ends_well(start("bounded", limit)))
+    assert refused > 0
+    size = sum(path.stat().st_size for path in (run / "spool").iterdir())
+    assert limit <= size < 2 * limit
+    found = outcome(run)
+    assert found.drops == {"drop:spool_limit": refused} or found.drops["drop:spool_limit"] <= refused
+    lost_trajectories = {number // 8 for number in found.lost}
+    assert found.duplicated == 0 and len(found.lost) == 8 * len(lost_trajectories), "half a trajectory was recorded"
+    note("--spool-limit reached", found, f"lost: {refused} whole trajectories, counted")
