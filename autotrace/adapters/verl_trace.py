@@ -2,8 +2,8 @@
 a ``rollout_trace_attr`` block outside of veRL's agent-loop worker the root of a trajectory.
 
 Both stand in ``verl.utils.rollout_trace`` (0.5.0 to 0.9.1) and do nothing by themselves while veRL's backend is unset,
-which ``adapters.verl`` sees to. veRL's own functions and a user's agent loops and tools carry the decorator, too, and
-are targets of the list: those record what they always recorded, once.
+which ``adapters.verl`` sees to. veRL's own functions carry the decorator, too, and are all in the list; a user's agent
+loops and tools may be in both, and are recorded once, by the list.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def recorded(made: Callable[..., Any], func: Any) -> Callable[..., Any]:
     from autotrace.record import calls
 
     key = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', '')}"
-    if type(func) is not FunctionType or key in calls.probes:
+    if type(func) is not FunctionType or key in calls.probes or key.startswith("verl."):
         return made
     inner = patch.wrap_function(made, key=key, name=func.__qualname__, exclude=("agent_data",), subclasses=True)
 
@@ -95,11 +95,8 @@ def _is_recorded(owner: Any, key: str) -> bool:
     """Whether the span that is current is of this very call: the same method of the same object, under another key
     (the list's, or that of an override that called ``super()``)."""
     try:
-        context = sys.modules.get("autotrace.record.context")
-        span = None if context is None else context.current.get()
-        if span is None or span.probe is None or span.probe.key == key or span.owner != id(owner):
-            return False
-        return bool(span.binder is not None and span.binder.function.__name__ == key.rpartition(".")[2])
+        calls = sys.modules.get("autotrace.record.calls")
+        return calls is not None and bool(calls.recording(owner, key.rpartition(".")[2], key))
     except Exception as error:
         faults.failed("verl:rollout_trace_op", error)
         return False

@@ -156,6 +156,14 @@ def _is_super_call(above: Span, function: Any, owner: Any) -> bool:
     return above.owner == id(owner) and above.binder is not None and above.binder.identity != id(function)
 
 
+def recording(owner: Any, name: str, key: str) -> bool:
+    """Whether the current span is of this call: method ``name`` of ``owner``, under another target than ``key``."""
+    span = current.get()
+    if span is None or span.probe is None or span.binder is None or span.probe.key == key:
+        return False
+    return span.owner == id(owner) and span.binder.name.rpartition(".")[2] == name
+
+
 def end(span: Span, result: Any) -> Any:
     """Close ``span`` with its result, which is returned. A result that is itself still to run (a coroutine or generator
     that a plain function returned) comes back driven by a wrapper of its own kind, and the span ends with it."""

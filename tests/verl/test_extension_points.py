@@ -31,6 +31,8 @@ def delivered(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[An
         env={**environ, "PYTHONPATH": path}, cwd=folder, timeout=LIMIT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
+    (status,) = Path(folder, "runs").glob("*/status.json")
+    assert not [reason for reason in json.loads(status.read_text())["drops"] if reason.startswith("fault:")]
     (lines,) = Path(folder, "runs").glob("*/trajectories.jsonl")
     traces = [json.loads(line) for line in lines.read_text().splitlines()]
     return {trace["attributes"]["sample_index"]: trace for trace in traces}

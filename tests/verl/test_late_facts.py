@@ -27,6 +27,8 @@ def said(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, l
         env={**environ, "PYTHONPATH": str(ROOT)}, cwd=folder, timeout=LIMIT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
+    (status,) = Path(folder, "runs").glob("*/status.json")
+    assert not [reason for reason in json.loads(status.read_text())["drops"] if reason.startswith("fault:")]
     (lines,) = Path(folder, "runs").glob("*/trajectories.jsonl")
     told = [json.loads(line) for line in lines.read_text().splitlines()]
     trajectories = [one for one in told if one["attributes"].get("uid")]
