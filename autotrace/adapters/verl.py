@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from autotrace import patch
-from autotrace.adapters import threads, verl_facts, verl_trace
+from autotrace.adapters import threads, verl_facts, verl_requests, verl_trace
 from autotrace.record import context, faults
 from autotrace.record.fields import ABSENT, Path
 
@@ -57,6 +57,7 @@ def install() -> None:
     """Ask to be told about the modules below. Called once, right after ``verl`` was imported."""
     threads.install()
     verl_facts.install()
+    verl_requests.install()
     verl_trace.install()
     patch.when_imported("verl.utils.tracking", _watch_tracking)
     patch.when_imported("verl.utils.rollout_trace", _watch_workers)

@@ -140,7 +140,7 @@ def pass_on(span: Span, processor: Any, request: Any) -> None:
     """Make ``span`` the parent of vLLM's own span, if the user switched tracing on (``--otlp-traces-endpoint``) and the
     request came without a parent. ``request`` is on its way to the engine core."""
     tracing = getattr(processor, "tracing_enabled", False) or getattr(processor, "tracer", None)
-    if tracing and getattr(request, "trace_headers", 0) is None:
+    if tracing and not getattr(request, "trace_headers", True):  # None, or {} from the HTTP handlers
         request.trace_headers = {"traceparent": traceparent(span)}
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from autotrace.spool.records import Bind, Fact
+from autotrace.spool.records import REQUEST, Bind, Fact
 
 if TYPE_CHECKING:
     from autotrace.record.binder import Binder
@@ -154,6 +154,17 @@ def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
         return
     trace = b"" if key is not None or span is None else span.trace.id
     flusher.put(Fact(trace, dict(key) if key else None, name, value, time.monotonic_ns()))
+
+
+def requests(request_id: str) -> None:
+    """Say that the current call makes a request which its other side knows as ``request_id``: if the context is lost on
+    the way, the collector joins the two."""
+    from autotrace.record import flusher
+
+    span = current.get()
+    if span is not None and span.recorded:
+        key = {"request": request_id, "span": span.id}
+        flusher.put(Fact(span.trace.id, key, REQUEST, None, time.monotonic_ns()))
 
 
 def bind(name: str, value: Mapping[str, Any]) -> None:

@@ -49,7 +49,7 @@ class Assembly:
         self._trace_id = trace_id
         self._drafts: dict[int, _Draft] = {}
         self._roots: list[str] = []
-        self._sequences: dict[str, TokenSequences] = {}
+        self._sequences: dict[tuple[str, bytes], TokenSequences] = {}
         self._last: dict[str, int] = {}
         self.notes: dict[str, None] = {}
 
@@ -84,7 +84,7 @@ class Assembly:
         if not record.parent:
             self._roots.append(span.span_id)
         if record.prompt is not None:
-            prompt = self._tokens(origin).prompt(record.span, record.prompt)
+            prompt = self._tokens(origin, record).prompt(record.span, record.prompt)
             draft.prompt_total = span.prompt_tokens = prompt.total
             span.prompt_ids, span.prompt_keep = prompt.ids, prompt.keep
             span.new_prompt_ids = None if prompt.ids is None else prompt.ids[prompt.keep :]
@@ -109,10 +109,10 @@ class Assembly:
         span.first_item_ns = record.first_item_at + origin.anchor if record.first_item_at else None
         if record.response is not None:
             before = draft.prompt_total or record.skip
-            ids, problem = self._tokens(origin).response(record.span, record.response, before)
+            ids, problem = self._tokens(origin, record).response(record.span, record.response, before)
             if record.skip and span.prompt_tokens is None and span.role in ("llm", "engine"):
                 # an engine that was given text: what it read is known only once the request is over
-                known = self._tokens(origin).response(record.span, record.response, 0)[0]
+                known = self._tokens(origin, record).response(record.span, record.response, 0)[0]
                 span.prompt_tokens = record.skip
                 span.prompt_ids = span.new_prompt_ids = None if known is None else known[: record.skip]
             span.response_ids = ids
@@ -123,8 +123,8 @@ class Assembly:
         if record.mask is not None:
             span.response_mask = list(record.mask)
 
-    def _tokens(self, origin: Origin) -> TokenSequences:
-        return self._sequences.setdefault(origin.process, TokenSequences())
+    def _tokens(self, origin: Origin, record: Open | Close) -> TokenSequences:
+        return self._sequences.setdefault((origin.process, record.trace), TokenSequences())
 
     def _note(self, problem: str | None) -> None:
         if problem:

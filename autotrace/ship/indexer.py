@@ -15,6 +15,7 @@ import msgspec
 from autotrace.ship import processes
 from autotrace.ship.facts import FactBook
 from autotrace.ship.gate import Gate, group_of
+from autotrace.ship.joins import Joins
 from autotrace.ship.live import GRACE, LiveTrace
 from autotrace.ship.loader import Loader, anchor, binds_of
 from autotrace.ship.plain import plain, text
@@ -22,7 +23,7 @@ from autotrace.ship.row import Row, identity
 from autotrace.ship.state import State
 from autotrace.ship.summary import digests, summarise
 from autotrace.spool.reader import Located, SegmentFile, SegmentReader, opened, records_at, segments
-from autotrace.spool.records import Bind, Close, Counters, Define, Fact, Header, Open, Report
+from autotrace.spool.records import REQUEST, Bind, Close, Counters, Define, Fact, Header, Open, Report
 from autotrace.spool.run import RunInfo
 
 ROUND_BYTES = 64 << 20
@@ -45,6 +46,7 @@ class Indexer:
         self.loader = Loader(state, run_folder, info)
         self.processes = processes.Processes(state, run_folder)
         self._facts = FactBook(state)
+        self._joins = Joins(state)
         self.gate = Gate(state, backends, info)
         self.live: dict[str, LiveTrace] = {}
         """Traces that are open, or of which something new was read."""
@@ -74,11 +76,13 @@ class Indexer:
         names = {id: name for name, id in self._ids.items()}
         for known in self._state.rows("complete = 0"):
             live = self.live[known.trace_id] = LiveTrace(known)
+            if known.role == "engine":
+                self._joins.wait(known.trace_id, msgspec.json.decode(known.attributes).get("request_id"))
             for segment, offsets in self._state.places(known.trace_id).items():
                 process = SegmentFile(names[segment], 0, 0).process
                 try:
                     with opened(self._run_folder, names[segment]) as fd:
-                        live.replay(process, (located.record for located in records_at(fd, offsets)))
+                        live.replay(process, (self._joins.placed(found.record) for found in records_at(fd, offsets)))
                 except OSError:
                     continue
 
@@ -150,12 +154,14 @@ class Indexer:
                 if len(record.trace) != 16:
                     self.processes.skip(process, "invalid record")
                     continue
-                trace_id = record.trace.hex()
+                trace_id, record = self._placed(record, roles)
                 places.setdefault((trace_id, segment), array("q")).append(located.offset)
                 self._follow(trace_id, process, record, roles, shift)
             elif isinstance(record, Define):
                 roles[record.id] = (record.name, record.role)
                 self._state.put_define(segment, record)
+            elif isinstance(record, Fact) and record.name == REQUEST:
+                self._requested(record, places)
             elif isinstance(record, Fact):
                 self._touch(self._facts.add(segment, located.offset, record, record.at + shift))
             elif isinstance(record, Bind):
@@ -164,6 +170,26 @@ class Indexer:
                 self.processes.report(process, record)
             elif isinstance(record, Counters):
                 self.processes.count(process, record)
+
+    def _placed(self, record: Open | Close, roles: dict[int, tuple[str, str]]) -> tuple[str, Open | Close]:
+        """The trace a record belongs to, which is not its own if that was joined to another."""
+        trace_id = record.trace.hex()
+        join = self._joins.of(trace_id)
+        if join is None and isinstance(record, Open) and record.parent == 0:
+            join = self._joins.root(trace_id, record, roles.get(record.target, ("?", "span"))[1])
+        return (trace_id, record) if join is None else (join.trace_id, self._joins.placed(record))
+
+    def _requested(self, fact: Fact, places: dict[tuple[str, int], array[int]]) -> None:
+        found = self._joins.request(fact)
+        if found is None:
+            return
+        orphan, join = found
+        if orphan in self.live:
+            self._touch([join.trace_id], create=True)
+            self._joins.move(orphan, join, self.live, places)
+            del self.live[orphan]
+        else:  # delivered already: it stays a trace of its own
+            self._joins.forget(orphan)
 
     def _follow(
         self, trace_id: str, process: str, record: Open | Close, roles: dict[int, tuple[str, str]], shift: int

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from autotrace.ship.assembly import Assembly, Origin
+from autotrace.ship.joins import parents
 from autotrace.ship.plain import plain
 from autotrace.ship.row import number
 from autotrace.ship.state import State
@@ -33,13 +34,19 @@ class Loader:
         living processes.
         """
         assembly = Assembly(trace_id)
+        joined = parents(self._state, trace_id)
         for id, offsets in self._in_order(self._state.places(trace_id)):
             name, origin = id
             try:
                 with opened(self._run_folder, name) as fd:
                     for located in records_at(fd, offsets):
                         record = located.record
-                        if isinstance(record, (Open, Close)) and record.trace.hex() == trace_id:
+                        if not isinstance(record, (Open, Close)):
+                            continue
+                        trace = record.trace.hex()
+                        if trace in joined and isinstance(record, Open) and not record.parent:
+                            record = msgspec.structs.replace(record, parent=joined[trace])
+                        if trace == trace_id or trace in joined:
                             assembly.add(origin, record)
             except FileNotFoundError:
                 assembly.notes[f"the segment {name} cannot be read any more"] = None

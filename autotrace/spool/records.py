@@ -117,6 +117,10 @@ class Close(_Record, frozen=True, tag="C"):
     opened (an agent's output: prompt and response in one)."""
 
 
+REQUEST = "autotrace.request"
+"""Name of a fact that says how a call's request is called on its other side: key ``request`` (the id) and ``span``."""
+
+
 class Fact(_Record, frozen=True, tag="F"):
     """Something known about a trajectory: reward, advantage, "trained in step 3".
 

@@ -1,0 +1,52 @@
+"""veRL: under which id a turn is known to the engine.
+
+Since 0.7 the engine is given a fresh id for every turn: ``LLMServerClient._vllm_request_id`` makes it, before 0.8 the
+``uuid4`` that the agent loop's module imported. It is said here, so that a request whose context is lost on the way (a
+Ray whose calls cannot carry it) still finds its turn.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from autotrace import patch
+from autotrace.record import context, faults
+
+
+def install() -> None:
+    """Ask to be told about the modules below. Called once, after ``verl`` was imported."""
+    patch.when_imported("verl.workers.rollout.llm_server", watch_client)
+    patch.when_imported("verl.experimental.agent_loop.agent_loop", watch_manager)
+
+
+def watch_client(module: ModuleType) -> None:
+    """veRL >= 0.8: the client's own method makes the id."""
+    client = module.LLMServerClient
+    original = client.__dict__.get("_vllm_request_id")
+    if original is not None:
+        client._vllm_request_id = _said(original, lambda made: made)
+
+
+def watch_manager(module: ModuleType) -> None:
+    """veRL 0.7: the manager of the same module calls ``uuid4().hex``."""
+    manager = getattr(module, "AsyncLLMServerManager", None)
+    if getattr(manager, "__module__", None) == module.__name__ and callable(getattr(module, "uuid4", None)):
+        module.uuid4 = _said(module.uuid4, lambda made: made.hex)  # type: ignore[attr-defined]
+
+
+def _said(original: Callable[..., Any], id_of: Callable[[Any], Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        try:
+            span = context.current.get()
+            if span is not None and span.probe is not None and span.probe.role == "llm":
+                context.requests(str(id_of(result)))
+        except Exception as error:
+            faults.failed("verl:request", error)
+        return result
+
+    return made
