@@ -194,10 +194,10 @@ def close(span: Span, result: Any) -> None:
     probe = span.probe
     if probe is None or span.epoch != epoch:
         return
-    at = _monotonic_ns()
     if type(span) is Keeping:
         span.epoch = CLOSED
     try:
+        at = _monotonic_ns()
         if probe.reads_result:
             _append(_with_result(span, probe, result, at))
         elif probe.result:
@@ -206,7 +206,7 @@ def close(span: Span, result: Any) -> None:
             _append(Ended(span, at))
     except Exception as error:
         probe.trouble("end", error)
-        _append(Ended(span, at))
+        _append(Ended(span, span.at))
 
 
 def _with_result(span: Span, probe: Probe, result: Any, at: int) -> Ended:
@@ -259,10 +259,16 @@ def aborted(span: Span) -> None:
 
 
 def _cancel(span: Span, outcome: str) -> None:
-    if span.probe is None or span.epoch != epoch:
+    probe = span.probe
+    if probe is None or span.epoch != epoch:
         return
     span.epoch = CLOSED
-    _append(Ended(span, _monotonic_ns(), None, "CANCELLED", {"outcome": outcome}))
+    try:
+        at = _monotonic_ns()
+    except Exception as error:
+        probe.trouble("cancel", error)
+        at = span.at
+    _append(Ended(span, at, None, "CANCELLED", {"outcome": outcome}))
 
 
 def fail(span: Span, error: BaseException) -> None:
@@ -271,17 +277,19 @@ def fail(span: Span, error: BaseException) -> None:
     probe = span.probe
     if probe is None or span.epoch != epoch:
         return
-    at = _monotonic_ns()
     span.epoch = CLOSED
+    event = Ended(span, span.at, None, "ERROR")
     try:
-        status = _status(error)
-        left = {"outcome": "cancelled"} if status == "CANCELLED" else None
-        _append(Ended(span, at, None, status, left, _described(error)))
+        event.at = at = _monotonic_ns()
+        event.status = status = _status(error)
+        event.error = _described(error)
+        event.attributes = {"outcome": "cancelled"} if status == "CANCELLED" else None
         known = _release(span)
         if probe.facts:
             _facts(span, probe, known, at)
     except Exception as again:
         probe.trouble("fail", again)
+    _append(event)
 
 
 def item(span: Span, value: Any) -> tuple[Span | None, Callable[[Any], Any] | None]:
@@ -293,13 +301,16 @@ def item(span: Span, value: Any) -> tuple[Span | None, Callable[[Any], Any] | No
     """
     _leave(span)
     probe = span.probe
-    if span.items == 0:
-        span.first_item_at = _monotonic_ns()
     span.items += 1
-    if probe is None or not probe.final:
+    if probe is None:
         return span, None
-    final = probe.is_final or probe.final_reader(value)
+    final = None
     try:
+        if span.items == 1:
+            span.first_item_at = _monotonic_ns()
+        if not probe.final:
+            return span, None
+        final = probe.is_final or probe.final_reader(value)
         if final(value):
             finish(span, value)
             return None, final

@@ -85,7 +85,9 @@ KINDS = (
     Kind("overridden", "Base.overridden", lambda m: m.Later().overridden, subclasses=True),
     Kind("nested class", "Thing.Inner.method", lambda m: m.Thing.Inner().method),
     Kind("property", "Thing.getter", lambda m: lambda thing: thing.getter, takes_argument=False, function=False),
-    Kind("cached property", "Cached.cached", lambda m: lambda thing: thing.cached, takes_argument=False, function=False),
+    Kind(
+        "cached property", "Cached.cached", lambda m: lambda thing: thing.cached, takes_argument=False, function=False
+    ),
     Kind("partial", "partial", lambda m: m.partial, function=False),
     Kind("partial method", "Thing.with_default", lambda m: m.Thing().with_default, function=False),
     Kind("callable instance", "instance", lambda m: m.instance, function=False),

@@ -101,9 +101,7 @@ def test_a_class_made_in_a_function_is_collected_as_before(host: Host) -> None:
 
     seen = make()
     gc.collect()
-    assert host.opened() == [
-        "test_a_class_made_in_a_function_is_collected_as_before.<locals>.make.<locals>.Local.run"
-    ]
+    assert host.opened() == ["test_a_class_made_in_a_function_is_collected_as_before.<locals>.make.<locals>.Local.run"]
     gc.collect()
     assert seen() is None
 
@@ -394,7 +392,8 @@ if sys.version_info >= (3, 12):
     def test_type_parameters(host: Host) -> None:
         host.watch("generic.**")
         module = host.load(
-            "generic", "def first[T](x: T) -> T: return x\nclass Box[T]:\n    def get[U](self, x: U) -> T | U: return x\n"
+            "generic",
+            "def first[T](x: T) -> T: return x\nclass Box[T]:\n    def get[U](self, x: U) -> T | U: return x\n",
         )
         assert module.first(1) == 1 and module.Box[int]().get(2) == 2
         assert module.first.__type_params__[0].__name__ == "T" and host.opened() == ["first", "Box.get"]

@@ -214,13 +214,7 @@ def test_an_awaitable_generator_stays_awaitable(host: Host) -> None:
     host.watch("old.wait", "old.returns")
     module = host.load(
         "old",
-        "import types\n"
-        "@types.coroutine\n"
-        "def wait(x):\n"
-        "    yield\n"
-        "    return x\n"
-        "def returns(x):\n"
-        "    return wait(x)\n",
+        "import types\n@types.coroutine\ndef wait(x):\n    yield\n    return x\ndef returns(x):\n    return wait(x)\n",
     )
 
     async def both() -> Any:

@@ -39,7 +39,9 @@ def test_looking_for_a_module_imports_nothing_and_binds_nothing(host: Host) -> N
 
 
 def test_what_is_imported_already_is_bound(host: Host) -> None:
-    module = host.load("plain", "def f(): return 1\nclass C:\n    def m(self): return 2\nclass D(C):\n    def m(self): return 3\n")
+    module = host.load(
+        "plain", "def f(): return 1\nclass C:\n    def m(self): return 2\nclass D(C):\n    def m(self): return 3\n"
+    )
     host.watch("plain.f", "plain.C.m")
     assert (module.f(), module.C().m(), module.D().m()) == (1, 2, 3)
     assert host.opened() == ["f", "C.m"] and host.reports()["plain:D.m"][0] == "shadowed"

@@ -216,7 +216,9 @@ def test_a_traceback_ends_in_the_hosts_code(host: Host, kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_everything_is_put_back(host: Host, kind: Kind) -> None:
     pair = Pair(host)
-    before = {owner: dict(vars(owner)) for owner in (pair.traced, pair.traced.Thing, pair.traced.Base, pair.traced.Cached)}
+    before = {
+        owner: dict(vars(owner)) for owner in (pair.traced, pair.traced.Thing, pair.traced.Base, pair.traced.Cached)
+    }
     host.stop()
     again = Pair(host, kind)
     assert again.traced is pair.traced and host.reports()

@@ -30,6 +30,7 @@ async def asynchronous(x: int) -> int:
 
 
 try:
+
     def conditional(x: int) -> int:
         return x
 except ImportError:  # never
