@@ -11,8 +11,8 @@ WEAVE_SERVER ?= .venv-weave-server
 WEAVE_CLIENT ?= .venv-weave-client
 PACKS_CACHE ?= .packs-cache
 PYTEST ?= -q
-# what runs in an environment of its own
-APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server host)
+# what runs in an environment or a process of its own
+APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server host conformance patch faults)
 
 .PHONY: demo test e2e check wheel clean environment engines packs backends multinode
 .DEFAULT_GOAL := demo
@@ -24,6 +24,7 @@ demo: environment
 	@PATH="$(abspath $(VENV))/bin:$$PATH" ./examples/demo.sh
 
 test: environment
+	$(VENV)/bin/python -m pytest $(PYTEST) tests/conformance tests/patch tests/faults
 	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) tests
 
 e2e:

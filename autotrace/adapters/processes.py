@@ -1,7 +1,7 @@
 """multiprocessing: its children write out what they recorded before they end.
 
-Children made by ``fork`` and by the fork server leave with ``os._exit``, after which no exit hook runs: a child that lived
-for less than a flush interval would leave nothing. What they do run is multiprocessing's own finalizers.
+Children made by ``fork`` and by the fork server leave with ``os._exit``, after which no exit hook runs: a child that
+lived for less than a flush interval would leave nothing. What they do run is multiprocessing's own finalizers.
 """
 
 from __future__ import annotations

@@ -132,7 +132,8 @@ class Probe:
         self.binders: dict[Any, Binder] = {}
         """By function: wrappers that one decorator made share their code, not their names."""
         self.passing: WeakKeyDictionary[Any, Binder] = WeakKeyDictionary()
-        """Those of functions made inside functions, which the host may drop: ``super()`` ties a class to its methods."""
+        """Those of functions made inside functions, which the host may drop: ``super()`` ties a class to its
+        methods."""
 
     def _members(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
         names = [name for name in target.include or () if "." in name and not name.startswith("result.")]

@@ -124,10 +124,10 @@ class SpoolWriter:
 def _fitting(frames: Sequence[bytes], written: int) -> tuple[int, int]:
     """Bytes and number of the leading ``frames`` that lie within ``written`` bytes."""
     size = 0
-    for count, frame in enumerate(frames):
-        if size + len(frame) > written:
+    for count, one in enumerate(frames):
+        if size + len(one) > written:
             return size, count
-        size += len(frame)
+        size += len(one)
     return size, len(frames)
 
 

@@ -1,7 +1,7 @@
 """A traced process for the fault tests: ``python -m tests.faults.program RUN_FOLDER SCENARIO [ARGUMENT...]``.
 
-It notes each call in a file of its own (in the folder ``LEDGER``) once the call is over, with one ``write`` of its own: what
-stands there has happened, whatever becomes of the process afterwards.
+It notes each call in a file of its own (in the folder ``LEDGER``) once the call is over, with one ``write`` of its own:
+what stands there has happened, whatever becomes of the process afterwards.
 """
 
 from __future__ import annotations
@@ -199,9 +199,9 @@ def slow_writes() -> None:
 
 def from_environment() -> None:
     """Activation as the ``.pth`` line does it: the plan comes from the environment."""
-    import autotrace.bootstrap.activate  # noqa: F401
-
     import json as traced  # a module the plan names
+
+    import autotrace.bootstrap.activate  # noqa: F401
 
     print(traced.dumps({"a": 1}))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import stat
@@ -54,7 +55,7 @@ def test_a_segment_cut_anywhere(run: Path, start: Start, note: Callable[..., Non
         assert count == whole, length
         left = length - (ends[whole - 1] if whole else 0)
         if left and length > 0:
-            assert reader.incomplete is not None and reader.incomplete.offset == length - left or not whole
+            assert (reader.incomplete is not None and reader.incomplete.offset == length - left) or not whole
             torn += left
     note("cut at 1,000 places", Outcome(1_000, delivered=1_000, torn=torn // 1_000), "segments; torn on average")
 
@@ -116,8 +117,8 @@ def test_nobody_else_may_read_the_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.faults.program", str(tmp_path / "own" / "run"), "some", "3"]
     done = subprocess.run(
         ["bash", "-c", f"umask 000; exec {' '.join(command)}"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT), "LEDGER": str(tmp_path)},
-    )  # fmt: skip
+        cwd=ROOT, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT), "LEDGER":
+        str(tmp_path)}, )  # fmt: skip
     assert done.returncode == 0, done.stderr
     spool = tmp_path / "own" / "run" / layout.SPOOL
     assert stat.S_IMODE(spool.stat().st_mode) == 0o700
@@ -166,8 +167,8 @@ _tokens = st.none() | st.builds(
 )
 _attributes = st.none() | st.dictionaries(_texts, _values, max_size=3)
 _records = st.one_of(
-    st.builds(Open, _spans, _traces, _spans, st.integers(-1, 12), st.integers(-(2**63), 2**63 - 1), _values, _attributes, _tokens),
-    st.builds(
+    st.builds(Open, _spans, _traces, _spans, st.integers(-1, 12), st.integers(-(2**63), 2**63 - 1), _values,
+    _attributes, _tokens), st.builds(
         Close, _spans, _traces, st.integers(-(2**63), 2**63 - 1), _texts, _values, _attributes,
         st.none() | st.tuples(_texts, _texts, _texts), _tokens, st.none() | st.binary(max_size=9),
         st.none() | st.binary(max_size=9), st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40),
@@ -208,10 +209,8 @@ def test_hostile_records_harm_nobody(tmp_path_factory: pytest.TempPathFactory, p
 def test_no_bytes_break_the_decoder(payload: bytes) -> None:
     from autotrace.spool.reader import Undecodable
 
-    try:
+    with contextlib.suppress(Undecodable):
         decode(payload)
-    except Undecodable:
-        pass
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
