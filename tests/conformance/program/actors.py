@@ -35,7 +35,7 @@ class Sync(Base):
 
     def stream(self, x: int) -> Iterator[int]:
         # not ``yield from range(x)``: Ray sends its statistics into the generator, which a range cannot take
-        for number in range(x):
+        for number in range(x):  # noqa: UP028
             yield number
 
     @staticmethod
