@@ -5,16 +5,17 @@
 # Longer ones, each an environment or a machine of its own:
 #   make engines   vLLM and SGLang on the CPU      make packs      every list against every supported release
 #   make backends  W&B's own server, MLflow, OTLP  make multinode  two Ray nodes in network namespaces (root)
+#   make ray-versions  actors on old and new Ray   make host-suites  other packages' own tests, with all of them wrapped
 VENV ?= .venv
 E2E_VENV ?= .venv-e2e
 WEAVE_SERVER ?= .venv-weave-server
 WEAVE_CLIENT ?= .venv-weave-client
 PACKS_CACHE ?= .packs-cache
 PYTEST ?= -q
-# what runs in an environment or a process of its own
-APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server host conformance patch faults)
+# what runs in an environment of its own
+APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server host torch)
 
-.PHONY: demo test e2e check wheel clean environment engines packs backends multinode
+.PHONY: demo test e2e check wheel clean environment engines packs backends multinode ray-versions host-suites
 .DEFAULT_GOAL := demo
 
 environment:
@@ -25,11 +26,11 @@ demo: environment
 
 test: environment
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/conformance tests/patch tests/faults
-	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) tests
+	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) --ignore=tests/conformance --ignore=tests/patch --ignore=tests/faults tests
 
 e2e:
 	./tests/e2e/setup.sh $(E2E_VENV)
-	VENV=$(E2E_VENV) $(E2E_VENV)/bin/python -m pytest $(PYTEST) tests/e2e
+	VENV=$(E2E_VENV) $(E2E_VENV)/bin/python -m pytest $(PYTEST) tests/e2e tests/torch
 
 check: environment
 	$(VENV)/bin/ruff check .
@@ -46,6 +47,12 @@ backends test-backends: environment
 
 multinode: environment
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/multinode
+
+ray-versions: environment
+	$(VENV)/bin/python -m tests.conformance.ray_versions
+
+host-suites: environment
+	$(VENV)/bin/python -m tests.host.run $(PACKAGES)
 
 wheel: environment
 	$(VENV)/bin/python -m uv build --out-dir dist .

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Mapping
 
 from autotrace.bootstrap import environment as env
+from autotrace.bootstrap.drain import shipper_alive
 from autotrace.bootstrap.prepare import complain
 from autotrace.spool import layout
 
@@ -105,7 +106,11 @@ def start_relay(folder: str) -> None:
     ``sh`` puts it into the background and ends, so the relay is nobody's child and leaves no zombie. It keeps this
     process's stderr for a moment, in case the collector cannot be reached.
     """
-    if env.COLLECTOR not in os.environ or os.path.exists(os.path.join(folder, layout.RUN_JSON)):
+    if (
+        env.COLLECTOR not in os.environ
+        or os.path.exists(os.path.join(folder, layout.RUN_JSON))
+        or shipper_alive(folder)
+    ):
         return
     variables = {**os.environ, env.AUTOTRACE: "0", "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -159,7 +159,7 @@ def stop() -> None:
     try:
         if running is not None:
             running.stop()
-        flusher.shutdown()
+        flusher.stop()
     except Exception as error:
         faults.failed("stop", error)
     for target in running.plan.targets if running is not None else ():

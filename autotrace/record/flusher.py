@@ -106,6 +106,20 @@ def shutdown() -> None:
         faults.failed("shutdown", error)
 
 
+def stop() -> None:
+    """Shut down, and record nothing more until ``configure`` is called again. Never raises."""
+    global _flusher
+    flusher, _flusher = _flusher, None
+    if flusher is None:
+        return
+    try:
+        flusher.drain(pause=False)
+        flusher.finish()
+        flusher.closed = True  # its thread may be about to drain it once more: what comes now is its successor's
+    except Exception as error:
+        faults.failed("shutdown", error)
+
+
 def flush() -> None:
     """Write what is waiting now (tests; the host's own checkpoints)."""
     if _flusher is not None:
@@ -182,6 +196,8 @@ class Flusher:
         self._scribe.done = handed
         self._limit = SpoolLimit(run_folder, settings.spool_limit)
         self._busy = threading.Lock()
+        self.closed = False
+        """Stopped for good."""
         self._encode = msgspec.msgpack.Encoder(enc_hook=_unknown).encode
         self._frames: list[bytes] = []
         self._size = 0
@@ -221,7 +237,8 @@ class Flusher:
             if not self._busy.acquire(timeout=5.0):
                 return
         try:
-            self._drain(pause)
+            if not self.closed:
+                self._drain(pause)
         finally:
             self._busy.release()
 

@@ -133,6 +133,10 @@ class Relay:
                 sent.said = time.monotonic()
         return moved
 
+    def behind(self) -> bool:
+        """Somebody has begun to write since the last round."""
+        return any(file.name not in self._sent for file in segments(self._folder))
+
     def follow(self) -> bool:
         """Until the writers are gone and everything was taken; False when something is left."""
         quiet_since = failing_since = None
@@ -196,17 +200,19 @@ def main(run_folder: str) -> int:
     if not url or not token:
         _log.error("no collector: set %s and %s", env.COLLECTOR, env.TOKEN)
         return exitcodes.FAILED
-    with ShipperLock(run_folder) as lock:
-        if not lock.held:
-            return exitcodes.OK
-        collector = Collector(url, token)
-        try:
-            return exitcodes.OK if Relay(run_folder, collector).follow() else exitcodes.FAILED
-        except Exception:
-            _log.exception("the relay ended")
-            return exitcodes.BROKEN
-        finally:
-            collector.close()
+    relay = Relay(run_folder, Collector(url, token))
+    try:
+        while True:
+            with ShipperLock(run_folder) as lock:
+                if not lock.held:
+                    return exitcodes.OK
+                if not relay.follow():
+                    return exitcodes.FAILED
+            if not relay.behind():  # who began meanwhile saw the lock and started no relay
+                return exitcodes.OK
+    except Exception:
+        _log.exception("the relay ended")
+        return exitcodes.BROKEN
 
 
 if __name__ == "__main__":

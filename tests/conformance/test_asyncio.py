@@ -90,7 +90,7 @@ async def test_a_coroutine_that_swallows_its_cancellation_is_ok(host: Host, modu
 if sys.version_info >= (3, 11):
 
     async def test_a_task_group_cancels_the_rest(host: Host, module: ModuleType) -> None:
-        with pytest.raises(ExceptionGroup) as caught:  # noqa: F821 - known from 3.11 on
+        with pytest.raises(ExceptionGroup) as caught:  # noqa: F821 - Python 3.11
             async with asyncio.TaskGroup() as group:
                 group.create_task(module.hangs("a"))
                 group.create_task(module.fails())

@@ -1,5 +1,4 @@
-"""A failure of autotrace's own, at every seam: it never reaches the host, is counted, said once, and ends in
-silence."""
+"""A failure of autotrace's own, at every seam: it never reaches the host, is counted, and said once."""
 
 from __future__ import annotations
 
@@ -107,8 +106,7 @@ SEAMS = {
     "memory limit": "autotrace.record.flusher.full",
     "sampling": "autotrace.record.sampling.admits",
 }
-"""What runs on the host's threads. (``compiling`` is torch's own function, and asked where nothing else may be
-done.)"""
+"""What runs on the host's threads. (``compiling`` is torch's own.)"""
 
 LATER = {
     "encoder": "autotrace.record.flusher.Flusher._framed",

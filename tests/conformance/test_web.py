@@ -1,5 +1,4 @@
-"""FastAPI and pydantic look closely at the functions they are given; a watched application behaves as the same
-unwatched."""
+"""FastAPI and pydantic look closely at the functions they are given, and see no difference."""
 
 from __future__ import annotations
 

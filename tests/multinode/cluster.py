@@ -33,8 +33,9 @@ mount --bind "$HOME_OF/ray" /tmp/ray
 [ -z "$PRIVATE" ] || mount --bind "$HOME_OF/runs" "$RUNS"
 ip link set lo up
 read go
-ip addr add "$ADDRESS/24" dev cable
+ip addr add "$ADDRESS/32" dev lo
 ip link set cable up
+ip route add 10.213.0.0/24 dev cable src "$ADDRESS"
 echo up
 exec sleep infinity
 """
@@ -158,7 +159,7 @@ class Cluster:
             **clean, "PATH": f"{BIN}:{clean['PATH']}", "PYTHONPATH": str(PROGRAM),
             "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token), "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_health_check_period_ms": "500",
-            "RAY_health_check_failure_threshold": "3", "RAY_health_check_timeout_ms": "1000",
+            "RAY_health_check_failure_threshold": "6", "RAY_health_check_timeout_ms": "2000",
         }  # fmt: skip
 
     def wait_for(self, nodes: int) -> None:

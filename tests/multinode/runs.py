@@ -133,11 +133,19 @@ def whole(run: Run, samples: range) -> None:
 
 def killed(node: Node, words: str) -> None:
     """``kill -9`` of the one process whose command line ends with a program of ours, and not of its guard."""
-    found = [pid for pid in node.processes(f"-m {words} ") if "guard" not in line_of(pid)]
-    assert len(found) == 1, [line_of(pid) for pid in found]
-    os.kill(found[0], signal.SIGKILL)
-    until(lambda: not os.path.exists(f"/proc/{found[0]}/exe"), "it lives")
+
+    def only() -> int:  # each process that begins to record tries to start a relay; all but one end at once
+        found = [pid for pid in node.processes(f"-m {words} ") if "guard" not in line_of(pid)]
+        return found[0] if len(found) == 1 else 0
+
+    pid = until(only, f"there is not one {words}")
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not os.path.exists(f"/proc/{pid}/exe"), "it lives")
 
 
 def line_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    """Command line of a process, "" when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""

@@ -143,6 +143,7 @@ def test_no_way_to_the_collector_is_said_at_the_start_and_copying_delivers(clust
         run.end()
     there = run.folder_on(cluster.node2) / layout.SPOOL
     assert list(there.iterdir()) and not list((run.folder / layout.SPOOL).glob("node2-*"))
+    until(lambda: not cluster.node1.processes(run.folder.name), "the shipper does not end", 60)
     for segment in there.iterdir():
         shutil.copy(segment, run.folder / layout.SPOOL)
     run.ship()

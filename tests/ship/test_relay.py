@@ -69,6 +69,15 @@ def test_a_relay_that_begins_anew_continues_and_sends_nothing_twice(receiver: Re
     assert (Path(receiver._folder) / NAME).read_bytes() == path.read_bytes()
 
 
+def test_a_writer_that_begins_while_the_relay_ends_is_noticed(receiver: Receiver, node: Path) -> None:
+    (node / layout.SPOOL / NAME).write_bytes(b"a")
+    relay = Relay(node, Collector(receiver.url, receiver.token))
+    relay.round()
+    assert not relay.behind()
+    (node / layout.SPOOL / NAME.replace("-0.", "-1.")).write_bytes(b"b")
+    assert relay.behind()
+
+
 def test_a_stranger_and_a_path_in_a_name_are_turned_away(receiver: Receiver, node: Path, tmp_path: Path) -> None:
     with pytest.raises(ConnectionError, match="401"):
         Collector(receiver.url, "guess").append(NAME, 0, True, b"x")

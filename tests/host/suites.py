@@ -1,0 +1,82 @@
+"""Packages whose own tests are run with and without autotrace: what they need, and what is known to differ.
+
+Any other package can be named too (``python -m tests.host.run NAME``); it then gets its ``test`` extras and no
+exceptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Suite:
+    package: str
+    version: str
+    module: str = ""
+    """Name to import; default: the package's."""
+    needs: tuple[str, ...] = ()
+    """Requirements of the tests."""
+    arguments: tuple[str, ...] = ()
+    """For pytest, below the unpacked source distribution."""
+    exclude: tuple[str, ...] = ()
+    """Names the glob leaves out (tests that are installed with the package)."""
+    differs: tuple[tuple[str, str], ...] = ()
+    """(part of a test's name, why it cannot be the same)."""
+
+    @property
+    def imported(self) -> str:
+        """Top-level module."""
+        return self.module or self.package.replace("-", "_")
+
+
+SUITES = (
+    Suite(
+        "attrs",
+        "25.4.0",
+        module="attr",
+        needs=("pytest", "hypothesis", "cloudpickle", "pympler"),
+        arguments=("tests", "--ignore=tests/test_mypy.yml", "--ignore=tests/test_pyright.py"),
+    ),
+    Suite(
+        "anyio",
+        "4.11.0",
+        needs=(
+            "pytest",
+            "trio",
+            "hypothesis",
+            "psutil",
+            "trustme",
+            "pytest-mock",
+            "blockbuster",
+            "truststore",
+            "exceptiongroup",
+        ),
+        arguments=("tests",),
+    ),
+    Suite(
+        "httpx",
+        "0.28.1",
+        needs=(
+            "pytest",
+            "trio",
+            "trustme",
+            "uvicorn",
+            "chardet",
+            "brotli",
+            "zstandard",
+            "h2",
+            "socksio",
+            "click",
+            "rich",
+            "pygments",
+        ),
+        arguments=("tests",),
+    ),
+    Suite(
+        "networkx",
+        "3.4.2",
+        needs=("pytest", "numpy<2.3", "scipy"),
+        arguments=("networkx/algorithms", "networkx/classes", "-k", "not slow"),
+        exclude=("networkx.**.tests.**", "networkx.conftest.*"),
+    ),
+)
