@@ -18,6 +18,11 @@ from autotrace.ship.row import Row
 ID_LENGTH = 12
 """Characters of a trace id that are shown; any unique beginning can be given to ``autotrace show``."""
 
+TRAJECTORIES = ("", "trajectory")
+"""Roles of the root that are listed; empty: not yet known."""
+REQUESTS = ("llm", "engine")
+"""Listed too where there are no trajectories: an engine used alone."""
+
 SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
     "start": (lambda row: row.start_ns, False),
     "reward": (lambda row: row.reward, True),
@@ -30,7 +35,12 @@ SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
 @click.command(short_help="The trajectories of a run, and the best, worst and longest.")
 @runs.run_argument
 @click.option("--step", type=int, help="Only this training step.")
-@click.option("--sort", type=click.Choice(list(SORTS)), default="start", help="Largest first, except start.")
+@click.option(
+    "--sort",
+    type=click.Choice(list(SORTS)),
+    default="start",
+    help="Largest first, except start; duration shows where it went.",
+)
 @click.option("--reverse", is_flag=True, help="Turn the order round (the worst reward first).")
 @click.option("--status", multiple=True, metavar="STATUS",
               help="Only OK, ERROR, CANCELLED, TIMEOUT, INTERRUPTED or OPEN; repeatable.")  # fmt: skip
@@ -47,11 +57,9 @@ def ls(
     index = Index.open(runs.locate(run))
     pages = index.pages()
     wanted = {word.upper() for word in status}
-    rows = [
-        row
-        for row in index.rows(step=step, validate=validate)
-        if (everything or row.role in ("", "trajectory")) and (not wanted or row.status in wanted)
-    ]
+    found = index.rows(step=step, validate=validate)
+    roles = TRAJECTORIES if any(row.role == "trajectory" for row in found) else (*TRAJECTORIES, *REQUESTS)
+    rows = [row for row in found if (everything or row.role in roles) and (not wanted or row.status in wanted)]
     rows = ordered(rows, sort, reverse)
     shown = rows[:limit]
     out = terminal.console()
@@ -66,6 +74,10 @@ def ls(
         from autotrace.cli.overview import overview
 
         out.print(overview(shown, index))
+    elif sort == "duration":
+        from autotrace.cli import wherewent
+
+        out.print(wherewent.table(shown, ID_LENGTH))
     else:
         out.print(table(shown, pages))
     if len(shown) < len(rows):
@@ -150,7 +162,8 @@ def as_dict(row: Row, pages: Mapping[str, str]) -> dict[str, object]:
     import msgspec
 
     value: dict[str, object] = msgspec.to_builtins(row)
-    value["facts"], value["attributes"] = json.loads(row.facts), json.loads(row.attributes)
+    for name in ("facts", "attributes", "times"):
+        value[name] = json.loads(getattr(row, name))
     value["duration_ns"], value["page"] = row.duration_ns, pages.get(row.trace_id)
     return value
 

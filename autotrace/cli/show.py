@@ -13,7 +13,9 @@ from rich.tree import Tree
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
+from autotrace.cli.wherewent import sentence
 from autotrace.ship.index import Index
+from autotrace.ship.times import times
 from autotrace.ship.trajectory import Span, Trajectory
 
 LINES, WIDTH = 6, 160
@@ -81,6 +83,8 @@ def _heading(trajectory: Trajectory) -> Text:
     for name in IDENTITY:
         if trajectory.attributes.get(name) is not None:
             text += Text(f"  {name} ", style="dim") + line(trajectory.attributes[name])
+    if shown := sentence(times(trajectory)):
+        text += Text("\ntime ", style="dim") + Text(shown)
     for name, value in sorted(trajectory.facts.items(), key=lambda fact: (fact[0] != "reward", fact[0])):
         text += Text("\n") + line(f"{name} ", "dim") + line(_short(value), "green" if name == "reward" else "")
     return text

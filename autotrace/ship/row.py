@@ -46,6 +46,8 @@ class Row(msgspec.Struct):
     """JSON object of all facts."""
     attributes: str = "{}"
     """JSON object of the root's attributes."""
+    times: str = "{}"
+    """JSON object: where the time went (``times.Times``), once the trace is complete."""
     group_key: str | None = None
     """What the rollouts of one prompt in one step share (``gate.group_of``); set once the root is known."""
     kept: str | None = None

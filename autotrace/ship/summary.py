@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from autotrace.ship.row import Row, identity, number
+from autotrace.ship.times import times
 from autotrace.ship.tokens import digest_of
 from autotrace.ship.trajectory import Trajectory
 
@@ -28,6 +29,7 @@ def summarise(row: Row, trajectory: Trajectory) -> None:
     row.error = f"{failed[0].error[0]}: {failed[0].error[1]}"[:500] if failed and failed[0].error else None
     row.facts = msgspec.json.encode(trajectory.facts).decode()
     row.attributes = msgspec.json.encode(trajectory.attributes).decode()
+    row.times = msgspec.json.encode(times(trajectory).known()).decode()
 
 
 def digests(trajectory: Trajectory) -> list[str]:

@@ -47,6 +47,40 @@ def test_the_remarkable_ones_of_a_step_are_named(call: Call, run: Path) -> None:
     assert f"{worst['trace_id'][:12]}  reward 0.75" in lines["worst"]
 
 
+def test_the_longest_show_where_their_time_went(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    trace = b"t" * 16
+    root = process.open(trace, "trajectory", attributes=attributes())
+    call_span = process.open(trace, "llm", root, [1, 2])
+    request = process.open(trace, "engine", call_span)
+    told = {"ttft_s": 2.5, "dispatch_s": 0.5, "queue_s": 1.5, "prefill_s": 0.5, "decode_s": 4.0}
+    process.at += 8_000_000_000
+    process.close(trace, request, attributes=told)
+    process.close(trace, call_span, [3])
+    tool = process.open(trace, "tool", root)
+    process.at += 3_000_000_000
+    process.close(trace, tool)
+    process.close(trace, root)
+    process.exit()
+    header, entry = [
+        line for line in call("ls", "--sort", "duration").output.splitlines() if "│" not in line and line.strip()
+    ][0:3:2]
+    shown = dict(zip(header.split(), entry.replace(" s", "s").replace(" ms", "ms").split(), strict=False))
+    assert (shown["queue"], shown["prefill"], shown["decode"], shown["tool"]) == ("2.0s", "500ms", "4.0s", "3.0s")
+    (row,) = rows(call("ls", "--json").output)
+    assert row["times"]["decode_s"] == 4.0 and row["times"]["way_s"] == pytest.approx(1.5, abs=0.01)
+    assert "time decode 4.0 s, tool 3.0 s, queue 2.0 s, way 1.5 s, prefill 500 ms" in call("show", trace.hex()).output
+
+
+def test_an_engine_used_alone_is_listed_by_its_requests(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    trace = b"r" * 16
+    process.close(trace, process.open(trace, "engine", prompt=[1, 2]), [3])
+    process.close(b"s" * 16, process.open(b"s" * 16, "trainer"))
+    process.exit()
+    assert [row["role"] for row in rows(call("ls", "--json").output)] == ["llm"]
+
+
 def test_a_step_that_is_not_there_names_those_that_are(call: Call, run: Path) -> None:
     assert "no trajectory of step 9; there are steps 1 to 2" in call("ls", "--step", "9").output
 
