@@ -1,0 +1,178 @@
+"""The budgets of the design, what was measured against each, and the ratios that CI checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Results = dict[str, Any]
+"""Scenario -> its result."""
+
+REFERENCE_NS = 103.0
+"""``ContextVar.set`` and ``reset`` on the machine that the budgets were measured on (facts: 2 vCPU AMD EPYC, Python
+3.11.7): what tells a slower moment of a machine from a slower program."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One line of the design's table."""
+
+    name: str
+    limit: float
+    unit: str
+    measured: Callable[[Results], float]
+    """Raises ``KeyError`` or ``TypeError`` when it was not measured."""
+    peers: Callable[[Results], dict[str, float]]
+    cpu: bool = True
+    """It is CPU time, which depends on how fast the machine is."""
+    least: bool = False
+    """The limit is a minimum."""
+
+
+def _over(results: Results, scenario: str, kind: str, name: str, key: str = "ns") -> float:
+    """Microseconds that ``name`` costs more than the bare call."""
+    group = results[scenario][kind]
+    return float(group[name][key] - group["bare call"][key]) / 1e3
+
+
+def _peers(scenario: str, kind: str, names: tuple[str, ...], key: str = "ns") -> Callable[[Results], dict[str, float]]:
+    def read(results: Results) -> dict[str, float]:
+        group = results[scenario].get(kind, {})
+        return {name: _over(results, scenario, kind, name, key) for name in names if name in group}
+
+    return read
+
+
+_SMALL = ("functools.wraps", "wrapt", "OpenTelemetry", "ddtrace", "mlflow.trace", "weave.op")
+_LLM = ("mlflow.trace", "veRL on MLflow", "weave.op", "veRL on Weave")
+
+
+def _none(results: Results) -> dict[str, float]:
+    return {}
+
+
+def _stall(results: Results) -> float:
+    group = results["concurrent"]
+    return float(group["autotrace, 1000 trajectories"]["stall_max_ms"])
+
+
+def _stalls(results: Results) -> dict[str, float]:
+    group = results["concurrent"]
+    return {name: run["stall_max_ms"] for name, run in group.items()
+            if run is not None and not name.startswith("autotrace,")}  # fmt: skip
+
+
+def _bytes(results: Results) -> float:
+    run = results["growth"]["autotrace"]
+    return float(run["spool_bytes"] / (4 * run["unique_tokens"]))
+
+
+def _memory(results: Results) -> float:
+    group = results["concurrent"]
+    ours, bare = group["autotrace, 10000 trajectories"], group["bare call, 10000 trajectories"]
+    return float(ours["peak_rss_mb"] - bare["peak_rss_mb"])
+
+
+def _throughput(results: Results) -> float:
+    group = results["rollout"]
+    return float(group["off"]["wall_s"] / group["autotrace"]["wall_s"])
+
+
+def _throughputs(results: Results) -> dict[str, float]:
+    group = results["rollout"]
+    return {mode: group["off"]["wall_s"] / run["wall_s"] for mode, run in group.items() if mode.startswith("veRL")}
+
+
+def _startup(results: Results) -> float:
+    group = results["startup"]
+    return float(group["nothing, AUTOTRACE=1"]["cpu_ms"] - group["nothing"]["cpu_ms"])
+
+
+BUDGETS = (
+    Budget("off, sync", 0.25, "us", lambda r: _over(r, "small", "sync", "autotrace off"), _peers("small", "sync",
+    _SMALL[:2])), Budget("off, async", 0.45, "us", lambda r: _over(r, "small", "coroutine", "autotrace off"),
+           _peers("small", "coroutine", _SMALL[:2])),
+    Budget("not sampled, sync", 0.25, "us", lambda r: _over(r, "small", "sync", "autotrace not sampled"), _none),
+    Budget("not sampled, async", 0.45, "us", lambda r: _over(r, "small", "coroutine", "autotrace not sampled"), _none),
+    Budget("recorded, small, sync", 2.0, "us", lambda r: _over(r, "small", "sync", "autotrace"),
+           _peers("small", "sync", _SMALL[2:])),
+    Budget("recorded, small, async", 3.0, "us", lambda r: _over(r, "small", "coroutine", "autotrace"),
+           _peers("small", "coroutine", _SMALL[2:])),
+    Budget("LLM call, 2k+2k", 30.0, "us", lambda r: _over(r, "llm", "2k+2k", "autotrace"), _peers("llm", "2k+2k",
+    _LLM)), Budget("LLM call, 2k+2k, process CPU in all", 200.0, "us",
+           lambda r: _over(r, "llm", "2k+2k", "autotrace", "process_ns"), _peers("llm", "2k+2k", _LLM, "process_ns")),
+    Budget("LLM call, 32k+8k", 200.0, "us", lambda r: _over(r, "llm", "32k+8k", "autotrace"),
+           _peers("llm", "32k+8k", _LLM)),
+    Budget("longest event-loop stall, 1,000 trajectories", 2.0, "ms", _stall, _stalls, cpu=False),
+    Budget("rollout throughput, on / off", 0.98, "x", _throughput, _throughputs, cpu=False, least=True),
+    Budget("start-up of a process that traces nothing", 3.0, "ms", _startup, _none),
+    Budget("spool bytes per unique token, in 4 bytes", 1.3, "x", _bytes, _none, cpu=False),
+    Budget("memory, 10,000 trajectories at once", 64.0, "MB", _memory, _none, cpu=False),
+)  # fmt: skip
+"""In the order of the design's section 8."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A budget and what became of it."""
+
+    budget: Budget
+    measured: float | None
+    scaled: float | None
+    """As it would be on the reference machine."""
+    met: str
+    """met | met at reference speed | not met | not measured"""
+    peers: dict[str, float]
+
+
+def verdicts(results: Results, speed_ns: float) -> list[Verdict]:
+    """Every budget judged. ``speed_ns``: ``ContextVar.set`` and ``reset`` during this run."""
+    found = []
+    for budget in BUDGETS:
+        try:
+            measured = budget.measured(results)
+        except (KeyError, TypeError):
+            found.append(Verdict(budget, None, None, "not measured", {}))
+            continue
+        try:
+            peers = budget.peers(results)
+        except (KeyError, TypeError):
+            peers = {}
+        scaled = measured * REFERENCE_NS / speed_ns if budget.cpu and speed_ns else measured
+        if (measured >= budget.limit) if budget.least else (measured <= budget.limit):
+            met = "met"
+        else:
+            met = "met at reference speed" if not budget.least and scaled <= budget.limit else "not met"
+        found.append(Verdict(budget, measured, scaled, met, peers))
+    return found
+
+
+def failures(results: Results) -> list[str]:
+    """What CI fails on: ratios within this run, each with room for the noise of a shared machine."""
+    limits: list[tuple[str, Callable[[Results], float], float]] = [
+        ("off, sync / functools.wraps", lambda r: _ratio(r, "sync", "autotrace off", "functools.wraps"), 5.0),
+        ("not sampled, sync / functools.wraps", lambda r: _ratio(r, "sync", "autotrace not sampled", "functools.wraps"),
+        7.0), ("recorded, sync / OpenTelemetry", lambda r: _ratio(r, "sync", "autotrace", "OpenTelemetry"), 0.25),
+        ("recorded, async / OpenTelemetry", lambda r: _ratio(r, "coroutine", "autotrace", "OpenTelemetry"), 0.3),
+        ("LLM call / veRL on MLflow", lambda r: _over(r, "llm", "2k+2k", "autotrace")
+         / _over(r, "llm", "2k+2k", "veRL on MLflow"), 0.05),
+        ("LLM call, process CPU / veRL on MLflow", lambda r: _over(r, "llm", "2k+2k", "autotrace", "process_ns")
+         / _over(r, "llm", "2k+2k", "veRL on MLflow", "process_ns"), 0.1),
+        ("spool bytes / unique tokens", _bytes, 1.3),
+        ("start-up, AUTOTRACE=1 / off", lambda r: r["startup"]["nothing, AUTOTRACE=1"]["cpu_ms"]
+         / r["startup"]["nothing"]["cpu_ms"], 1.6),
+    ]  # fmt: skip
+    found = []
+    for name, ratio, limit in limits:
+        try:
+            value = ratio(results)
+        except (KeyError, TypeError):
+            continue
+        if value > limit:
+            found.append(f"{name}: {value:.3g}, allowed {limit:g}")
+    return found
+
+
+def _ratio(results: Results, kind: str, ours: str, peer: str) -> float:
+    return _over(results, "small", kind, ours) / _over(results, "small", kind, peer)

@@ -1,0 +1,184 @@
+"""Scenarios about whole processes: starting up, rolling out with veRL, delivering what was recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bench import ROOT, Bench
+
+Result = dict[str, Any]
+PTH = (ROOT / "autotrace.pth").read_text()
+VERL_PYTHON = os.environ.get("BENCH_VERL_PYTHON", "")
+"""A Python with veRL and its dependencies (``make environment`` makes one); without it veRL is left out."""
+
+
+def run_process(command: list[str], environ: Mapping[str, str], **options: Any) -> dict[str, float]:
+    """Wall seconds, CPU seconds and peak memory (MB) of a process. Raises ``CalledProcessError``."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        command, env={**os.environ, **environ}, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True, **options
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return {
+        "wall_s": time.perf_counter() - began,
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "peak_mb": used.ru_maxrss / 1e3,
+    }
+
+
+# -- starting up -----------------------------------------------------------------------------------------------------
+
+
+def startup(bench: Bench) -> Result:
+    """CPU milliseconds of a Python process that does nothing, and of one that imports veRL."""
+    with tempfile.TemporaryDirectory() as folder:
+        traced = _activated(Path(folder))
+        programs = {"nothing": ("", sys.executable, {"PYTHONPATH": str(ROOT)})}
+        programs["nothing, AUTOTRACE=1"] = (PTH, sys.executable, traced)
+        number = 15 if bench.short else 40
+        found = _milliseconds(bench, programs, number)
+        if VERL_PYTHON and not bench.short:
+            load = "import verl.experimental.agent_loop.agent_loop"
+            found |= _milliseconds(
+                bench,
+                {
+                    "import verl": (load, VERL_PYTHON, {"PYTHONPATH": str(ROOT)}),
+                    "import verl, AUTOTRACE=1": (PTH + load, VERL_PYTHON, traced),
+                },
+                5,
+            )
+    return found
+
+
+def _activated(folder: Path) -> dict[str, str]:
+    """The environment of a process below ``autotrace-run``, with the shipped lists."""
+    from autotrace.spec.compiler import compile_plan
+
+    plan = compile_plan()
+    (folder / "plan.json").write_text(plan.dumps())
+    (folder / "spool").mkdir()
+    return {
+        "PYTHONPATH": str(ROOT),
+        "AUTOTRACE": "1",
+        "AUTOTRACE_PLAN": str(folder / "plan.json"),
+        "AUTOTRACE_RUN_FOLDER": str(folder),
+        "AUTOTRACE_RUN_ID": "bench",
+        "AUTOTRACE_MODULES": ",".join((*plan.modules, "ray")),
+    }
+
+
+def _milliseconds(bench: Bench, programs: dict[str, tuple[str, str, dict[str, str]]], number: int) -> Result:
+    commands = {
+        name: (
+            lambda text=text, python=python, environ=environ: run_process([python, "-c", text], environ)["cpu_s"] * 1e3
+        )
+        for name, (text, python, environ) in programs.items()
+    }
+    return {name: {"cpu_ms": ms} for name, ms in bench.timed(commands, number).items()}
+
+
+# -- rolling out -----------------------------------------------------------------------------------------------------
+
+MODES = ("off", "autotrace", "veRL on MLflow", "veRL on Weave")
+
+
+def rollout(bench: Bench) -> Result:
+    """veRL's own agent loop with a scripted engine: 256 trajectories of three turns, half a second of thinking each."""
+    if not VERL_PYTHON:
+        bench.missing["veRL's agent loop"] = (
+            "set BENCH_VERL_PYTHON to a Python with veRL (make environment makes .venv)"
+        )
+        return {}
+    found: Result = {}
+    samples: dict[str, list[Result]] = {}
+    modes = MODES[:2] if bench.short else MODES
+    for turn in range(2 if bench.short else 5):
+        for mode in modes if turn % 2 else reversed(modes):
+            if turn and mode not in MODES[:2]:
+                continue  # the slow ones once
+            made = _rollout(bench, mode)
+            if made is not None:
+                samples.setdefault(mode, []).append(made)
+    for mode, runs in samples.items():
+        found[mode] = {key: sorted(run[key] for run in runs)[len(runs) // 2] for key in runs[0]}
+    return found
+
+
+def _rollout(bench: Bench, mode: str) -> Result | None:
+    with tempfile.TemporaryDirectory() as folder:
+        environ = {"PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
+        if mode == "veRL on Weave":
+            environ |= bench.weave_environment() | {"HOME": folder}
+        done = subprocess.run(
+            [VERL_PYTHON, "-m", "benchmarks.rollout_program", mode, folder],
+            env={**os.environ, **environ}, cwd=ROOT, capture_output=True, text=True, timeout=600,
+            stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        lines = done.stdout.strip().splitlines()
+        if done.returncode or not lines:
+            bench.missing[f"rollout, {mode}"] = (done.stderr.strip().splitlines() or ["it ended"])[-1][:200]
+            return None
+        answer: Result = json.loads(lines[-1])
+        return answer
+
+
+# -- delivering ------------------------------------------------------------------------------------------------------
+
+
+def delivery(bench: Bench) -> Result:
+    """The shipper: how fast, how much CPU a span, how much memory; from a spool that is complete when it starts."""
+    found: Result = {}
+    shapes = {"jsonl": 300} if bench.short else {"jsonl": 1_000, "mlflow": 400, "weave": 400}
+    for backend, trajectories in shapes.items():
+        found[f"{backend}, {trajectories} trajectories"] = _delivered(bench, backend, trajectories)
+    if not bench.short:
+        found["jsonl, 100k spans"] = _delivered(bench, "jsonl", 11_200, prompt=64, response=16)
+    return found
+
+
+def _delivered(
+    bench: Bench, backend: str, trajectories: int, prompt: int = 1_000, response: int = 256
+) -> Result | None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "run"
+        folder.mkdir(mode=0o700)
+        environ = {"PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
+        if backend == "weave":
+            environ |= bench.weave_environment() | {"HOME": name}
+        made = subprocess.run(
+            [sys.executable, "-m", "benchmarks.spool_program", str(folder), backend, str(trajectories), str(prompt),
+             str(response)],
+            env={**os.environ, **environ}, cwd=ROOT, capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+        if made.returncode:
+            bench.missing[f"delivery, {backend}"] = (made.stderr.strip().splitlines() or ["it ended"])[-1][:200]
+            return None
+        spans = json.loads(made.stdout)["spans"]
+        size = sum(path.stat().st_size for path in (folder / "spool").iterdir())
+        try:
+            used = run_process([sys.executable, "-m", "autotrace.ship", str(folder)], environ)
+        except subprocess.CalledProcessError as error:
+            bench.missing[f"delivery, {backend}"] = str(error)[:200]
+            return None
+        status = json.loads((folder / "status.json").read_text())
+        return {
+            **used,
+            "state": status["state"],
+            "delivered": status["backends"][backend]["delivered"],
+            "spans": spans,
+            "spool_bytes": size,
+            "spans_per_s": spans / used["wall_s"],
+            "mb_per_s": size / 1e6 / used["wall_s"],
+            "cpu_us_per_span": used["cpu_s"] * 1e6 / spans,
+        }

@@ -1,0 +1,60 @@
+"""``make bench``: every scenario, every peer, one run.
+
+    python benchmarks/run.py [--short] [--json FILE] [--results] [--only small,llm,...]
+
+``--short`` (CI) measures fewer things for less time and fails on ratios within the run, never on a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import report  # noqa: E402
+from benchmarks.bench import Bench  # noqa: E402
+from benchmarks.budgets import Results, failures  # noqa: E402
+from benchmarks.scenarios import SCENARIOS  # noqa: E402
+
+
+def main() -> int:
+    """Exit code 1: a ratio of the short form is beyond its limit."""
+    parser = argparse.ArgumentParser(description="What tracing costs, beside the peers.")
+    parser.add_argument("--short", action="store_true", help="a few minutes, for CI; fails on ratios")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured here")
+    parser.add_argument("--results", action="store_true", help="write benchmarks/RESULTS.md")
+    parser.add_argument("--only", default=",".join(SCENARIOS), help=f"some of {', '.join(SCENARIOS)}")
+    options = parser.parse_args()
+    names = options.only.split(",")
+    unknown = [name for name in names if name not in SCENARIOS]
+    if unknown:
+        parser.error(f"there is no scenario {unknown[0]!r}; choose from {', '.join(SCENARIOS)}")
+    bench = Bench(options.short)
+    results: Results = {}
+    try:
+        for name in names:
+            began = time.monotonic()
+            results[name] = SCENARIOS[name](bench)
+            print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    finally:
+        bench.close()
+    about = report.machine(bench.speeds)
+    report.show(results, about, bench.missing)
+    if options.json:
+        options.json.write_text(json.dumps({"machine": about, "results": results, "missing": bench.missing}, indent=1))
+    if options.results:
+        text = report.markdown(results, about, bench.missing, "make bench RESULTS=1")
+        (ROOT / "benchmarks" / "RESULTS.md").write_text(text)
+    beyond = failures(results) if options.short else []
+    for line in beyond:
+        print(f"beyond its ratio: {line}", file=sys.stderr)
+    return 1 if beyond else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The scenarios: each asks a ``Bench`` for measurements and returns what goes into the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.bench import Bench
+from benchmarks.processes import delivery, rollout, startup
+
+Result = dict[str, Any]
+
+ALL = ("bare call", "functools.wraps", "wrapt", "veRL, no backend", "autotrace off", "autotrace not sampled",
+       "autotrace", "OpenTelemetry", "ddtrace", "mlflow.trace", "weave.op")  # fmt: skip
+BRIEF = ("bare call", "functools.wraps", "autotrace off", "autotrace not sampled", "autotrace", "OpenTelemetry")
+
+
+def small(bench: Bench) -> Result:
+    """A small call: off, not sampled, recorded; every kind of function."""
+    names = BRIEF if bench.short else ALL
+    number = 15 if bench.short else 30
+    found: Result = {}
+    for kind in ("sync", "coroutine", "stream", "async_stream"):
+        found[kind] = bench.rounds(names, number, "small", kind=kind)
+    found["sync, a trace of its own"] = bench.rounds(names, number, "small", kind="sync", root=True)
+    bench.release()
+    return found
+
+
+def llm(bench: Bench) -> Result:
+    """One call of the LLM client, with 4 KB of messages."""
+    shapes = [(2_000, 2_000), (8_000, 2_000), (32_000, 8_000)]
+    names = [
+        "bare call",
+        "autotrace",
+        "autotrace, logprobs",
+        "mlflow.trace",
+        "veRL on MLflow",
+        "weave.op",
+        "veRL on Weave",
+    ]
+    if bench.short:
+        shapes, names = shapes[:1], ["bare call", "autotrace", "veRL on MLflow"]
+    found: Result = {}
+    for prompt, response in shapes:
+        number = 12 if bench.short else 20
+        found[f"{prompt // 1000}k+{response // 1000}k"] = bench.rounds(
+            names, number, "llm", prompt=prompt, response=response, logprobs=True
+        )
+    bench.release()
+    return found
+
+
+def concurrent(bench: Bench) -> Result:
+    """Many trajectories in one event loop."""
+    shape = {"turns": 4, "prompt": 2_000, "response": 256, "seconds": 1.0}
+    size = 200 if bench.short else 1_000
+    repeats = 2 if bench.short else 5
+    found: Result = {}
+    for name in ("bare call", "autotrace not sampled", "autotrace"):
+        runs = [bench.once(name, "concurrent", trajectories=size, stagger=2.0, **shape) for _ in range(repeats)]
+        found[f"{name}, {size} trajectories"] = _middle([run for run in runs if run is not None])
+    if not bench.short:
+        for name, fewer in (("veRL on MLflow", 1_000), ("veRL on Weave", 100)):
+            found[f"{name}, {fewer} trajectories"] = bench.once(
+                name, "concurrent", trajectories=fewer, stagger=2.0, **shape | ({"turns": 1} if fewer == 100 else {})
+            )
+        for name in ("bare call", "autotrace"):
+            found[f"{name}, 10000 trajectories"] = bench.once(
+                name, "concurrent", trajectories=10_000, stagger=10.0, **shape | {"seconds": 8.0}
+            )
+    return found
+
+
+def _middle(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The run with the median of the longest stalls, and all of these."""
+    if not runs:
+        return None
+    ordered = sorted(runs, key=lambda run: float(run["stall_max_ms"]))
+    return {**ordered[len(ordered) // 2], "stalls_ms": [round(run["stall_max_ms"], 2) for run in runs]}
+
+
+def growth(bench: Bench) -> Result:
+    """One trajectory of 50 turns."""
+    turns = 20 if bench.short else 50
+    options = {"turns": turns, "prompt": 1_000, "response": 600}
+    return {"turns": turns, **options, "autotrace": bench.once("autotrace", "growth", **options)}
+
+
+SCENARIOS: dict[str, Callable[[Bench], Result]] = {
+    "small": small,
+    "llm": llm,
+    "concurrent": concurrent,
+    "growth": growth,
+    "startup": startup,
+    "rollout": rollout,
+    "delivery": delivery,
+}
+"""In the order of the report."""

@@ -1,0 +1,112 @@
+"""What is measured: a small tool, a stream, an LLM client, and trajectories of some turns. Knows no tracer."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+ITEMS = 100
+"""Items of a stream."""
+TOOL_TOKENS = 32
+"""What a tool's answer adds to the prompt."""
+
+
+@dataclass
+class TokenOutput:
+    """As veRL's: what the engine answered."""
+
+    token_ids: list[int]
+    log_probs: list[float] | None = None
+    stop_reason: str = "completed"
+    extra_fields: dict[str, Any] = field(default_factory=dict)
+
+
+class Tool:
+    """A tool with a small argument and a small answer, in every kind of function."""
+
+    def sync(self, query: str, top_k: int = 3) -> str:
+        return query
+
+    async def coroutine(self, query: str, top_k: int = 3) -> str:
+        return query
+
+    def stream(self, query: str) -> Generator[str, None, None]:
+        for _ in range(ITEMS):
+            yield query
+
+    async def async_stream(self, query: str) -> AsyncGenerator[str, None]:
+        for _ in range(ITEMS):
+            yield query
+
+
+class Client:
+    """An LLM client that knows its answer; ``seconds`` of thinking before it."""
+
+    def __init__(self, prompt: int, response: int, logprobs: bool = False, seconds: float = 0.0) -> None:
+        self.prompt_ids = [(7 * number) % 150_000 for number in range(prompt)]
+        self.messages = [{"role": "user", "content": f"What is in library {n}? " * 45} for n in range(4)]
+        self.answer = TokenOutput(
+            [(11 * number) % 150_000 for number in range(response)], [-0.1] * response if logprobs else None
+        )
+        self.seconds = seconds
+
+    async def generate(
+        self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], messages: list[Any]
+    ) -> TokenOutput:
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+        return self.answer
+
+    async def call(self) -> TokenOutput:
+        """One call as an agent makes it."""
+        return await self.generate(
+            "request-1",
+            prompt_ids=self.prompt_ids,
+            sampling_params={"temperature": 1.0, "top_p": 1.0, "max_tokens": 1024},
+            messages=self.messages,
+        )
+
+
+class Agent:
+    """A trajectory: some turns of model and tool. The prompt grows by the response and the tool's answer.
+
+    All token lists are made beforehand and shared, and waiting times differ from call to call: the agent itself leaves
+    the event loop and the garbage collector in peace, so that what shows is the tracer.
+    """
+
+    def __init__(self, turns: int, prompt: int, response: int, seconds: float) -> None:
+        self.turns, self.seconds = turns, seconds
+        longest = [(7 * number) % 150_000 for number in range(prompt + turns * (response + TOOL_TOKENS))]
+        self.prompts = [longest[: prompt + turn * (response + TOOL_TOKENS)] for turn in range(turns)]
+        self.answers = [TokenOutput(longest[len(ids) : len(ids) + response]) for ids in self.prompts]
+        self.unique_tokens = len(longest)
+        self._waits = random.Random(7)
+
+    async def generate(self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
+        await asyncio.sleep(self.seconds * self._waits.uniform(0.5, 1.5))
+        return self.answers[int(request_id)]
+
+    async def tool(self, name: str, arguments: dict[str, Any]) -> str:
+        await asyncio.sleep(self.seconds * self._waits.uniform(0.1, 0.4))
+        return "It has 12 books about the sea. " * 16
+
+    async def run(self, uid: str, step: int, rollout_n: int) -> None:
+        """One trajectory."""
+        for turn, ids in enumerate(self.prompts):
+            await self.generate(str(turn), prompt_ids=ids, sampling_params={"temperature": 1.0})
+            await self.tool("search", {"query": "books", "turn": turn})
+
+
+def send(coroutine: Any) -> Any:
+    """Run a coroutine that never waits, without an event loop's own cost."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise RuntimeError("the coroutine waits")
+
+
+Function = Callable[..., Any]
