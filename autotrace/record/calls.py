@@ -218,7 +218,7 @@ def _with_result(span: Span, probe: Probe, result: Any, at: int) -> Ended:
     if probe.response:
         response = _tokens(first(probe.response, known))
         if probe.late_prompt and response is not None:
-            head = _tokens(first(probe.late_prompt, known)) or []
+            head = _tokens(first(probe.late_prompt, known)) or ()
             response, skip = head + response, len(head)
     if probe.facts:
         _facts(span, probe, known, at)
@@ -401,15 +401,15 @@ def _tokens(value: Any) -> Any:
     """A copy of a list of numbers that nobody else changes; None for what cannot be copied without waiting."""
     if type(value) is list:
         flusher.handed += len(value)
-        return value.copy()
+        return tuple(value)  # the garbage collector looks through a tuple of numbers once, through a list every time
     if value is ABSENT or value is None:
         return None
     if type(value) is tuple:
-        return list(value)
+        return value
     tolist = getattr(value, "tolist", None)
     if tolist is None:
-        return list(value) if isinstance(value, (list, tuple)) else None
+        return tuple(value) if isinstance(value, (list, tuple)) else None
     device = getattr(value, "device", None)
     if device is not None and str(device) != "cpu":
         return None
-    return tolist()
+    return tuple(tolist())

@@ -93,11 +93,11 @@ class Ended(msgspec.Struct, eq=False, gc=False):
     attributes: dict[str, Any] | None = None
     error: tuple[str, Any, list[tuple[str, int | None, str]]] | None = None
     """Exception type, copy of its arguments, frames."""
-    response: list[int] | None = None
+    response: Sequence[int] | None = None
     skip: int = 0
     """Leading tokens of ``response`` that are the prompt."""
-    logprobs: list[float] | None = None
-    mask: list[int] | None = None
+    logprobs: Sequence[float] | None = None
+    mask: Sequence[int] | None = None
 
 
 current: ContextVar[Span | None] = ContextVar("autotrace_span", default=None)

@@ -1,9 +1,8 @@
 """The one thread of a traced process: takes events from a queue and appends their records to the spool.
 
 It starts with the first event, so a process that records nothing has no thread and no file. Callers only ever append to
-a ``deque``: no lock, no wake-up. It writes every ``flush_interval`` seconds (what a SIGKILL can lose), sooner when much
-is waiting, and gives way to the host's threads after every slice of work, because a thread that computes holds the
-interpreter for 5 ms at a time.
+a ``deque``: no lock, no wake-up. It writes every ``flush_interval`` seconds (what a SIGKILL can lose), and gives way to
+the host's threads after every slice of work, because a thread that computes holds the interpreter for 5 ms at a time.
 """
 
 from __future__ import annotations
@@ -28,11 +27,15 @@ from autotrace.spool.writer import SpoolWriter
 
 SLICE = 0.0003
 """Seconds of work between two pauses."""
-PAUSE = 0.00005
+PAUSE = 0.0006
+"""Seconds, long enough for a busy machine to wake the host's thread up: who comes too late finds the interpreter
+taken again."""
+BACKLOG = 4_000
+"""Events waiting at which pauses become shorter."""
+SHORT_PAUSE = 0.0001
 TICK = 0.02
-"""Seconds between two looks at how much is waiting, while events come."""
-HURRY = 4 * 1024 * 1024
-"""Bytes waiting that are written at once instead of at the next interval."""
+"""Seconds between two times that events are taken from the queue, while there are any: what waits there is looked
+through by every garbage collection of the host."""
 BATCH = 1 << 20
 """Bytes after which a batch is written although there is more."""
 COUNTERS_EVERY = 1.0
@@ -158,17 +161,15 @@ def _start() -> None:
 
 def _run() -> None:
     global watchful
-    written = time.monotonic()
     while True:
-        interval = _flusher.settings.flush_interval if _flusher is not None else 1.0
-        watchful = len(queue) > MAX_EVENTS // 2
-        time.sleep(min(TICK, interval) if queue else interval)
+        flusher = _flusher
+        interval = flusher.settings.flush_interval if flusher is not None else 1.0
+        active = queue or (flusher is not None and flusher.unwritten)
+        time.sleep(min(TICK, interval) if active else interval)
         try:
-            now = time.monotonic()
-            if _flusher is not None and (now - written >= interval or _flusher.waiting() > HURRY):
-                watchful = True
+            watchful = len(queue) > MAX_EVENTS // 2
+            if _flusher is not None:
                 _flusher.drain(pause=True)
-                written = time.monotonic()
         except Exception as error:
             faults.failed("flusher", error)
 
@@ -206,6 +207,7 @@ class Flusher:
         self._undefined = False
         """The segment lacks those definitions."""
         self._retry_at = 0.0
+        self._written = 0.0
         self._counted = 0.0
         self._announced = False
         self._last: tuple[Any, ...] = ()
@@ -219,6 +221,11 @@ class Flusher:
         self._writer.abandon()
         return Flusher(*self._place)
 
+    @property
+    def unwritten(self) -> bool:
+        """Records are gathered that are not in the file yet."""
+        return bool(self._frames)
+
     def waiting(self) -> int:
         """Bytes that wait to be written, about."""
         return len(queue) * self._event_bytes + (handed - self._scribe.done) * NUMBER_BYTES + self._size
@@ -230,7 +237,7 @@ class Flusher:
         return "drop:spool_limit" if self._limit.reached else None
 
     def drain(self, pause: bool) -> None:
-        """Write everything that waits. ``pause``: give way to the host between slices."""
+        """Write everything that waits. ``pause``: give way to the host between slices, write when it is time to."""
         if not self._busy.acquire(blocking=False):
             if pause:
                 return
@@ -255,11 +262,12 @@ class Flusher:
                 self._count_now_and_then()
                 self._write()
             if pause and time.monotonic() - began > SLICE:
-                time.sleep(PAUSE)
+                time.sleep(PAUSE if len(queue) < BACKLOG else SHORT_PAUSE)
                 began = time.monotonic()
         self._scribe.done = handed  # what lost updates and failed events left over
-        self._count_now_and_then()
-        self._write()
+        if not pause or time.monotonic() - self._written >= self.settings.flush_interval:
+            self._count_now_and_then()
+            self._write()
 
     def finish(self) -> None:
         """Last counters, seal."""
@@ -287,8 +295,11 @@ class Flusher:
 
     def _write(self) -> None:
         """Append what was gathered. What cannot be written (disk full) is kept for the next time, up to a limit."""
+        global watchful
         if not self._frames or time.monotonic() < self._retry_at:
             return
+        watchful = True  # a write may take its time
+        self._written = time.monotonic()
         try:
             if not self._writer.opened:
                 self._writer.open()
@@ -300,6 +311,7 @@ class Flusher:
         except OSError as error:
             faults.failed("spool", error)
             count = 0
+        watchful = len(queue) > MAX_EVENTS // 2
         if count < len(self._frames):
             self._hold(count)
             return

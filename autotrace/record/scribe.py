@@ -6,7 +6,7 @@ Arguments get their names, secrets are taken out, token lists become "what is kn
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotrace.record import faults
@@ -112,7 +112,7 @@ class Scribe:
         except Exception as error:
             faults.failed("timeline", error)
 
-    def _response(self, span: Span, response: list[int], skip: int) -> Tokens:
+    def _response(self, span: Span, response: Sequence[int], skip: int) -> Tokens:
         self.done += len(response) - skip
         log = self._log(span)
         withheld = self._withheld or log is None
@@ -123,11 +123,11 @@ class Scribe:
         known = note if isinstance(note, Prompt) and note.epoch == self.epoch else None
         return log.response(known, response, withheld)
 
-    def _logprobs(self, logprobs: list[float]) -> bytes:
+    def _logprobs(self, logprobs: Sequence[float]) -> bytes:
         self.done += len(logprobs)
         return array("f", logprobs).tobytes()
 
-    def _mask(self, mask: list[int]) -> bytes:
+    def _mask(self, mask: Sequence[int]) -> bytes:
         self.done += len(mask)
         return bytes([1 if flag else 0 for flag in mask])
 

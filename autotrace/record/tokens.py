@@ -9,7 +9,10 @@ from __future__ import annotations
 import hashlib
 import time
 from array import array
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from autotrace.spool.records import Tokens
 
@@ -20,7 +23,7 @@ MAX_CHECKPOINTS = 16
 """Latest prefixes remembered per trace: enough for several agents taking turns in one trajectory."""
 
 
-def packed(numbers: list[int]) -> bytes:
+def packed(numbers: Sequence[int]) -> bytes:
     """Little-endian int32. Raises ``TypeError`` or ``OverflowError`` for what are no token ids."""
     if len(numbers) <= _PIECE:
         return _packed(numbers)
@@ -31,7 +34,7 @@ def packed(numbers: list[int]) -> bytes:
     return b"".join(pieces)
 
 
-def _packed(numbers: list[int]) -> bytes:
+def _packed(numbers: Sequence[int]) -> bytes:
     try:
         ids = array("I", numbers)  # three times as fast as "i", and the same bytes up to 2**31
     except OverflowError:
@@ -41,16 +44,24 @@ def _packed(numbers: list[int]) -> bytes:
     return ids.tobytes()
 
 
-class Prompt:
+class Prompt(msgspec.Struct, eq=False, gc=False):
     """What is remembered of an open span's prompt until its response arrives."""
 
-    __slots__ = ("epoch", "hash", "sequence", "total")
+    epoch: int
+    sequence: int
+    total: int
+    hash: Any
 
-    def __init__(self, epoch: int, sequence: int, total: int, hash: Any) -> None:
-        self.epoch = epoch
-        self.sequence = sequence
-        self.total = total
-        self.hash = hash
+
+class Checkpoint(msgspec.Struct, order=True, frozen=True, gc=False):
+    """A list that was written. Thousands of them live for as long as their trajectories, so the garbage collector must
+    not see them."""
+
+    length: int
+    """In tokens."""
+    digest: bytes
+    """16-byte hash."""
+    sequence: int
 
 
 class TokenLog:
@@ -61,31 +72,31 @@ class TokenLog:
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.sequences = 0
-        self.checkpoints: list[tuple[int, bytes, int]] = []
-        """(length in tokens, 16-byte hash, sequence number), in order of writing."""
+        self.checkpoints: list[Checkpoint] = []
+        """In order of writing."""
 
     def forget(self, epoch: int) -> None:
         """What was written before ``epoch`` is not to be referred to."""
         self.epoch = epoch
         self.checkpoints.clear()
 
-    def prompt(self, ids: list[int], withheld: bool) -> tuple[Tokens, Prompt]:
+    def prompt(self, ids: Sequence[int], withheld: bool) -> tuple[Tokens, Prompt]:
         """Record for a prompt: the longest known prefix and the rest."""
         data = packed(ids)
         hasher = hashlib.blake2b(digest_size=16)
         base, keep = -1, 0
         at = 0
-        for length, digest, sequence in sorted(self.checkpoints):
-            if length > len(ids):
+        for known in sorted(self.checkpoints):
+            if known.length > len(ids):
                 break
-            hasher.update(data[at : length * _WIDTH])
-            at = length * _WIDTH
-            if hasher.digest() == digest:
-                base, keep = sequence, length
+            hasher.update(data[at : known.length * _WIDTH])
+            at = known.length * _WIDTH
+            if hasher.digest() == known.digest:
+                base, keep = known.sequence, known.length
         hasher.update(data[at:])
         return self._written(hasher, data[keep * _WIDTH :], base, keep, len(ids), withheld)
 
-    def response(self, prompt: Prompt | None, ids: list[int], withheld: bool) -> Tokens:
+    def response(self, prompt: Prompt | None, ids: Sequence[int], withheld: bool) -> Tokens:
         """Record for a response: prompt + response, of which the prompt is known."""
         data = packed(ids)
         if prompt is None:
@@ -95,9 +106,9 @@ class TokenLog:
         hasher.update(data)
         total = keep + len(ids)
         digest = hasher.digest()
-        for length, known, sequence in self.checkpoints:
-            if length == total and known == digest:  # the engine's span of the same call wrote it already
-                base, keep, data = sequence, total, b""
+        for known in self.checkpoints:
+            if known.length == total and known.digest == digest:  # the engine's span of the same call wrote it already
+                base, keep, data = known.sequence, total, b""
         return self._written(hasher, data, base, keep, total, withheld)[0]
 
     def _written(
@@ -108,6 +119,6 @@ class TokenLog:
             return Tokens(-1, 0, b"", total, digest[:8], -1), Prompt(self.epoch, -1, total, hasher)
         sequence = self.sequences
         self.sequences += 1
-        self.checkpoints.append((total, digest, sequence))
+        self.checkpoints.append(Checkpoint(total, digest, sequence))
         del self.checkpoints[:-MAX_CHECKPOINTS]
         return Tokens(base, keep, new, total, digest[:8], sequence), Prompt(self.epoch, sequence, total, hasher)
