@@ -37,6 +37,7 @@ def test_an_option_wins_and_what_there_is_not_is_not_chosen(
     tmp_path: Path, origin: str, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
     run = recorded(tmp_path, origin, chosen)
     assert list(ship(run, once=True).backends) == ["otlp"]
     assert RunInfo.read(run).backends == ["otlp"]

@@ -59,12 +59,12 @@ def functions_of(module: ModuleType) -> Iterator[str]:
                 raw = inspect.getattr_static(value, method)
                 raw = raw.__func__ if isinstance(raw, (staticmethod, classmethod)) else raw
                 raw = raw.fget if isinstance(raw, property) else raw
-                if type(raw) is FunctionType and _in_text(raw, method):
+                if type(raw) is FunctionType and "." in raw.__qualname__ and _in_text(raw, method):
                     yield f"{module.__name__}.{name}.{method}"
 
 
 def _in_text(function: FunctionType, name: str) -> bool:
-    """Not what dataclasses and namedtuples generate, or a loop attached."""
+    """Not what dataclasses and namedtuples generate, or a loop or another library attached."""
     code = function.__code__
     named = function.__name__ == code.co_name == name and "<locals>" not in function.__qualname__
     return named and code.co_filename.endswith(".py")

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autotrace.spool.reader import SegmentReader, segments
+from autotrace.spool.records import Define, Open
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LIMIT = 600
@@ -80,7 +83,16 @@ class Program:
 
     def in_spool(self) -> bool:
         """Whether the open call of the tool was written."""
-        return any(b"FunctionTool.call" in segment.read_bytes() for segment in (self.run / "spool").iterdir())
+        for segment in segments(self.run):
+            reader = SegmentReader(self.run, segment.name)
+            tools: set[int] = set()
+            while records := reader.read():
+                for located in records:
+                    if isinstance(located.record, Define) and located.record.name == "FunctionTool.call":
+                        tools.add(located.record.id)
+                    elif isinstance(located.record, Open) and located.record.target in tools:
+                        return True
+        return False
 
     @property
     def calls(self) -> list[dict[str, Any]]:
