@@ -19,9 +19,7 @@ ID_LENGTH = 12
 """Characters of a trace id that are shown; any unique beginning can be given to ``autotrace show``."""
 
 TRAJECTORIES = ("", "trajectory")
-"""Roles of the root that are listed; empty: not yet known."""
-REQUESTS = ("llm", "engine")
-"""Listed too where there are no trajectories: an engine used alone."""
+"""Roles of the root that are listed, where any root is a trajectory; empty: not yet known."""
 
 SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
     "start": (lambda row: row.start_ns, False),
@@ -46,7 +44,8 @@ SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
               help="Only OK, ERROR, CANCELLED, TIMEOUT, INTERRUPTED or OPEN; repeatable.")  # fmt: skip
 @click.option("--validate/--train", "validate", default=None, help="Only validation, or only training.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
-@click.option("--all", "everything", is_flag=True, help="Also traces that are no trajectory (trainer steps).")
+@click.option("--all", "everything", is_flag=True,
+              help="Also traces that are no trajectory; a run without any trajectory lists them anyway.")  # fmt: skip
 @click.option("--tree", "as_tree", is_flag=True, help="Each trajectory with its turns and tool calls.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def ls(
@@ -58,8 +57,8 @@ def ls(
     pages = index.pages()
     wanted = {word.upper() for word in status}
     found = index.rows(step=step, validate=validate)
-    roles = TRAJECTORIES if any(row.role == "trajectory" for row in found) else (*TRAJECTORIES, *REQUESTS)
-    rows = [row for row in found if (everything or row.role in roles) and (not wanted or row.status in wanted)]
+    everything = everything or all(row.role != "trajectory" for row in found)  # an engine alone, a program without RL
+    rows = [row for row in found if (everything or row.role in TRAJECTORIES) and (not wanted or row.status in wanted)]
     rows = ordered(rows, sort, reverse)
     shown = rows[:limit]
     out = terminal.console()
@@ -95,11 +94,13 @@ def ordered(rows: Sequence[Row], sort: str, reverse: bool = False) -> list[Row]:
 
 
 def table(rows: Sequence[Row], pages: Mapping[str, str]) -> Table:
-    """One line a trajectory; the id links to the backend's page where the terminal can."""
+    """One line a trace; the id links to the backend's page where the terminal can. The root is named where it is not
+    the same trajectory function for all."""
+    named = any(row.role not in TRAJECTORIES for row in rows)
     found = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, right in (
-        ("trace", False), ("step", True), ("sample", True), ("n", True), ("", False), ("turns", True), ("tools", True),
-        ("tokens", True), ("reward", True), ("duration", True), ("status", False), ("error", False),
+        ("trace", False), *([("root", False)] if named else []), ("step", True), ("sample", True), ("n", True),
+        ("", False), ("turns", True), ("tools", True), ("tokens", True), ("reward", True), ("duration", True), ("status", False), ("error", False),
     ):  # fmt: skip
         found.add_column(name, justify="right" if right else "left", no_wrap=name != "error", max_width=60)
     for row in rows:
@@ -107,6 +108,7 @@ def table(rows: Sequence[Row], pages: Mapping[str, str]) -> Table:
         tokens = [count for count in (row.prompt_tokens, row.response_tokens) if count is not None]
         found.add_row(
             Text(row.trace_id[:ID_LENGTH], style=f"link {page}" if _linkable(page) else ""),
+            *([line(row.name)] if named else []),
             line("" if row.step is None else row.step),
             line(row.sample_index or ""),
             line("" if row.rollout_n is None else row.rollout_n),

@@ -72,13 +72,14 @@ def test_the_longest_show_where_their_time_went(call: Call, runs: Path) -> None:
     assert "time decode 4.0 s, tool 3.0 s, queue 2.0 s, way 1.5 s, prefill 500 ms" in call("show", trace.hex()).output
 
 
-def test_an_engine_used_alone_is_listed_by_its_requests(call: Call, runs: Path) -> None:
+def test_a_run_without_trajectories_lists_what_there_is(call: Call, runs: Path) -> None:
     process = Process(new_run(runs))
     trace = b"r" * 16
     process.close(trace, process.open(trace, "engine", prompt=[1, 2]), [3])
     process.close(b"s" * 16, process.open(b"s" * 16, "trainer"))
     process.exit()
-    assert [row["role"] for row in rows(call("ls", "--json").output)] == ["llm"]
+    assert sorted(row["role"] for row in rows(call("ls", "--json").output)) == ["llm", "trainer"]
+    assert call("ls").output.split()[1] == "root"
 
 
 def test_a_step_that_is_not_there_names_those_that_are(call: Call, run: Path) -> None:
