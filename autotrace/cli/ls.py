@@ -100,7 +100,8 @@ def table(rows: Sequence[Row], pages: Mapping[str, str]) -> Table:
     found = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, right in (
         ("trace", False), *([("root", False)] if named else []), ("step", True), ("sample", True), ("n", True),
-        ("", False), ("turns", True), ("tools", True), ("tokens", True), ("reward", True), ("duration", True), ("status", False), ("error", False),
+        ("", False), ("turns", True), ("tools", True), ("tokens", True),
+        ("reward", True), ("duration", True), ("status", False), ("error", False),
     ):  # fmt: skip
         found.add_column(name, justify="right" if right else "left", no_wrap=name != "error", max_width=60)
     for row in rows:
