@@ -262,10 +262,13 @@ class Flusher:
                 self._count_now_and_then()
                 self._write()
             if pause and time.monotonic() - began > SLICE:
+                self._write_if_due()
                 time.sleep(PAUSE if len(queue) < BACKLOG else SHORT_PAUSE)
                 began = time.monotonic()
         self._scribe.done = handed  # what lost updates and failed events left over
-        if not pause or time.monotonic() - self._written >= self.settings.flush_interval:
+        if pause:
+            self._write_if_due()
+        else:
             self._count_now_and_then()
             self._write()
 
@@ -292,6 +295,12 @@ class Flusher:
             return frame(self._encode(record))
         except UnicodeEncodeError:  # a lone surrogate: model output cut in the middle of a character
             return frame(self._encode(_readable(record)))
+
+    def _write_if_due(self) -> None:
+        """Also between two slices: a host that never pauses leaves no moment in which the queue is empty."""
+        if time.monotonic() - self._written >= self.settings.flush_interval:
+            self._count_now_and_then()
+            self._write()
 
     def _write(self) -> None:
         """Append what was gathered. What cannot be written (disk full) is kept for the next time, up to a limit."""
