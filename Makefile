@@ -25,8 +25,8 @@ demo: environment
 	@PATH="$(abspath $(VENV))/bin:$$PATH" ./examples/demo.sh
 
 test: environment
-	$(VENV)/bin/python -m pytest $(PYTEST) tests/conformance tests/patch tests/faults
-	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) --ignore=tests/conformance --ignore=tests/patch --ignore=tests/faults tests
+	$(VENV)/bin/python -m pytest $(PYTEST) tests/conformance tests/faults
+	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) --ignore=tests/conformance --ignore=tests/faults tests
 
 e2e:
 	./tests/e2e/setup.sh $(E2E_VENV)

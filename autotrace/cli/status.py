@@ -28,6 +28,8 @@ STATE_STYLE = {
 }  # fmt: skip
 PLACES = 3
 """Places and reasons shown of one target."""
+COMMAND = 200
+"""Characters shown of the command: veRL's have thousands; ``--json`` has it whole."""
 
 
 @click.command(short_help="What bound, was called, dropped and delivered, and what to change.")
@@ -107,7 +109,9 @@ def _joined(states: Sequence[str]) -> Text:
 
 def _about(out: Console, index: Index, found: Status, plan: Plan | None) -> None:
     info = index.info
-    out.print(Text(info.run_id, style="bold") + line(f"  {found.state}  {' '.join(info.command)}"), soft_wrap=True)
+    command = " ".join(info.command)
+    command = command if len(command) <= COMMAND else command[:COMMAND] + " ..."
+    out.print(Text(info.run_id, style="bold") + line(f"  {found.state}  {command}"), soft_wrap=True)
     out.print(line(f"started {info.created} on {info.host} (pid {info.main_pid}), autotrace {info.version}", "dim"))
     binds = dict(index.binds())
     config, trace = binds.get("config", {}), binds.get("verl_trace", {})

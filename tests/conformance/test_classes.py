@@ -79,6 +79,13 @@ def test_an_override_nobody_asked_for_is_reported(host: Host) -> None:
     assert host.reports()["loops:Mine.run"][0] == "shadowed"
 
 
+def test_an_override_that_is_a_target_itself_is_not_reported_as_shadowing(host: Host) -> None:
+    host.watch("loops.Loop.run", "loops.Mine.run")
+    module = host.load("loops", BASE + "class Mine(Loop):\n    def run(self, x): return x\n")
+    assert module.Mine().run(1) == 1 and host.opened() == ["Mine.run"]
+    assert host.reports()["loops:Mine.run"][0] == "bound"
+
+
 def test_abstract_methods_stay_abstract(host: Host) -> None:
     host.watch(*subclasses("run"))
     module = host.load("loops", BASE + "class Half(Loop): ...\n")
