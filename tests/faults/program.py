@@ -140,7 +140,7 @@ def file_size() -> None:
     import resource
 
     limit = int(ARGUMENTS[0])
-    settings(flush_interval=0.01, memory_limit=4_000_000)
+    settings(flush_interval=0.01)
     calls(5)
     flusher.flush()
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
