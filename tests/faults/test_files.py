@@ -25,7 +25,7 @@ from autotrace.spool.records import MAGIC, Bind, Close, Counters, Define, Fact, 
 from autotrace.spool.segment import frame
 from tests.faults.conftest import ROOT, Start
 from tests.faults.outcome import Outcome, outcome
-from tests.ship.spools import Process, new_run, trajectory
+from tests.ship.spools import ANSWER, FINAL, TOOL, Process, new_run, trajectory
 
 
 def _read(run: Path, name: str) -> tuple[int, SegmentReader]:
@@ -98,7 +98,7 @@ def test_clock_set_back_an_hour(run: Path, start: Start, note: Callable[..., Non
     "content",
     [b"", b"{", b"\x00\xff" * 100, b'{"version": 99}', b'{"version": 1, "targets": [7], "settings": {}}', b"[]"],
 )
-def test_corrupted_plan(run: Path, start: Start, content: bytes) -> None:
+def test_corrupted_plan(run: Path, start: Start, note: Callable[..., None], content: bytes) -> None:
     plan = run / layout.PLAN_JSON
     plan.write_bytes(content)
     environ = {
@@ -112,6 +112,7 @@ def test_corrupted_plan(run: Path, start: Start, content: bytes) -> None:
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0 and out == '{"a": 1}\n'
     assert "Traceback" not in err
+    note(f"plan file: {content[:12]!r}", Outcome(0), "host unaffected, nothing recorded")
 
 
 def test_nobody_else_may_read_the_run(tmp_path: Path) -> None:
@@ -270,6 +271,67 @@ def test_deep_nesting_is_refused(run: Path) -> None:
     process.exit()
     assert ship(run, once=True).state == "done"
     assert trace.hex() in (run / "trajectories.jsonl").read_text()
+
+
+# -- segments of other releases --------------------------------------------------------------------------------------
+
+RECORDED = Path(__file__).parent / "segments"
+"""Segments as releases wrote them, one a format: never made anew. ``tests.ship.spools.trajectory``, and counters."""
+
+
+def _shipped(run: Path) -> dict[str, object]:
+    assert ship(run, once=True).state == "done"
+    (line,) = (run / "trajectories.jsonl").read_bytes().splitlines()
+    found: dict[str, object] = msgspec.json.decode(line)
+    return found
+
+
+def _changed(data: bytes, change: Callable[[list[object]], list[object]]) -> bytes:
+    """The segment ``data`` with every record changed."""
+    payloads, at = [], len(MAGIC)
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 4], "little")
+        payloads.append(data[at + 8 : at + 8 + length])
+        at += 8 + length
+    changed = [change(msgspec.msgpack.decode(payload)) for payload in payloads]
+    return MAGIC + b"".join(frame(msgspec.msgpack.encode(record)) for record in changed)
+
+
+_LEAST = {"H": 10, "D": 5, "O": 6, "C": 5, "N": 5, "F": 6, "R": 4, "S": 3}
+"""Fields of each record that have no default, its tag included."""
+
+
+def _older(record: list[object]) -> list[object]:
+    """Without the fields that have a default and say nothing else: written before there were such fields."""
+    least = _LEAST[str(record[0])]
+    while len(record) > least and record[-1] in (None, 0, ""):
+        record.pop()
+    return record
+
+
+def _newer(record: list[object]) -> list[object]:
+    return [*record, {"a": "field"}, 7]
+
+
+@pytest.mark.parametrize("change", [list, _older, _newer])
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.seg")), ids=lambda path: path.stem)
+def test_a_segment_written_by_another_release(
+    tmp_path: Path, note: Callable[..., None], path: Path, change: Callable[[list[object]], list[object]]
+) -> None:
+    run = new_run(tmp_path)
+    before = path.read_bytes()
+    data = _changed(before, change)
+    assert (data == before) == (change is list)
+    (run / layout.SPOOL / "node-1-aa-0.seg").write_bytes(data)
+    line = _shipped(run)
+    assert line["facts"] == {"reward": 1.0} and not line["notes"]
+    spans = line["spans"]
+    assert isinstance(spans, list)
+    assert [span["role"] for span in spans] == ["trajectory", "agent", "llm", "parser", "tool", "llm"]
+    assert spans[1]["response_ids"] == ANSWER + TOOL + FINAL and spans[5]["new_prompt_ids"] == TOOL
+    status = Status.read(run)
+    assert (status.drops, status.skipped, status.torn) == ({"drop:disk": 3}, {}, 0)
+    note(f"segment of {path.stem}: {change.__name__.strip('_')}", Outcome(6, delivered=len(spans)), "calls")
 
 
 def test_a_segment_of_another_format_is_said_not_guessed(run: Path) -> None:
