@@ -5,17 +5,21 @@
 # Longer ones, each an environment or a machine of its own:
 #   make engines   vLLM and SGLang on the CPU      make packs      every list against every supported release
 #   make backends  W&B's own server, MLflow, OTLP  make multinode  two Ray nodes in network namespaces (root)
+#   make faults    every fault, and what it cost  make bench      every budget beside the peers (10 minutes)
 #   make ray-versions  actors on old and new Ray   make host-suites  other packages' own tests, with all of them wrapped
 VENV ?= .venv
 E2E_VENV ?= .venv-e2e
 WEAVE_SERVER ?= .venv-weave-server
 WEAVE_CLIENT ?= .venv-weave-client
 PACKS_CACHE ?= .packs-cache
+BENCH_VENV ?= .venv-bench
+BENCH ?= --results
 PYTEST ?= -q
 # what runs in an environment of its own
 APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server host torch)
 
-.PHONY: demo test e2e check wheel clean environment engines packs backends multinode ray-versions host-suites
+.PHONY: demo test e2e check wheel clean environment engines packs backends multinode ray-versions host-suites \
+        faults bench bench-short
 .DEFAULT_GOAL := demo
 
 environment:
@@ -48,6 +52,19 @@ backends test-backends: environment
 multinode: environment
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/multinode
 
+faults: environment
+	$(VENV)/bin/python -m pytest $(PYTEST) tests/faults
+
+# BENCH="--json FILE --only small,llm" for less or for machines to read
+bench: environment
+	./benchmarks/setup.sh $(BENCH_VENV)
+	BENCH_VERL_PYTHON=$(abspath $(VENV))/bin/python $(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
+
+# fails on ratios within the run, never on a time
+bench-short:
+	./benchmarks/setup.sh $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python benchmarks/run.py --short
+
 ray-versions: environment
 	$(VENV)/bin/python -m tests.conformance.ray_versions
 
@@ -58,4 +75,4 @@ wheel: environment
 	$(VENV)/bin/python -m uv build --out-dir dist .
 
 clean:
-	rm -rf $(VENV) $(E2E_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(E2E_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) $(BENCH_VENV) dist .pytest_cache .mypy_cache .ruff_cache

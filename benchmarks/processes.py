@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import ROOT, Bench
+from tests.mlflow_server import MlflowServer
 
 Result = dict[str, Any]
 PTH = (ROOT / "autotrace.pth").read_text()
@@ -136,48 +137,72 @@ def _rollout(bench: Bench, mode: str) -> Result | None:
 # -- delivering ------------------------------------------------------------------------------------------------------
 
 
+def volume(bench: Bench) -> Result:
+    """Bytes in the spool and bytes delivered."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = _program(["benchmarks.volume", folder, "20", "1000", "600"], {})
+    if isinstance(done, str):
+        bench.missing["bytes of a trajectory"] = done
+        return {}
+    return done
+
+
 def delivery(bench: Bench) -> Result:
     """The shipper: how fast, how much CPU a span, how much memory; from a spool that is complete when it starts."""
     found: Result = {}
-    shapes = {"jsonl": 300} if bench.short else {"jsonl": 1_000, "mlflow": 400, "weave": 400}
+    shapes = {"jsonl": 1_000, "mlflow": 400, "mlflow server": 200, "weave": 400}
     for backend, trajectories in shapes.items():
         found[f"{backend}, {trajectories} trajectories"] = _delivered(bench, backend, trajectories)
-    if not bench.short:
-        found["jsonl, 100k spans"] = _delivered(bench, "jsonl", 11_200, prompt=64, response=16)
+    found["jsonl, 100k spans"] = _delivered(bench, "jsonl", 11_200, prompt=64, response=16)
     return found
 
 
-def _delivered(
-    bench: Bench, backend: str, trajectories: int, prompt: int = 1_000, response: int = 256
-) -> Result | None:
+def _program(arguments: list[str], environ: Mapping[str, str]) -> Result | str:
+    """What a module of ours prints; or why it did not."""
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments], env={**os.environ, "PYTHONPATH": str(ROOT), **environ}, cwd=ROOT,
+        capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        return (done.stderr.strip().splitlines() or ["it ended"])[-1][:200]
+    answer: Result = json.loads(lines[-1])
+    return answer
+
+
+def _delivered(bench: Bench, where: str, trajectories: int, prompt: int = 1_000, response: int = 256) -> Result | None:
+    backend = where.split()[0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
         folder.mkdir(mode=0o700)
         environ = {"PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
         if backend == "weave":
             environ |= bench.weave_environment() | {"HOME": name}
-        made = subprocess.run(
-            [sys.executable, "-m", "benchmarks.spool_program", str(folder), backend, str(trajectories), str(prompt),
-             str(response)],
-            env={**os.environ, **environ}, cwd=ROOT, capture_output=True, text=True, timeout=600,
-        )  # fmt: skip
-        if made.returncode:
-            bench.missing[f"delivery, {backend}"] = (made.stderr.strip().splitlines() or ["it ended"])[-1][:200]
-            return None
-        spans = json.loads(made.stdout)["spans"]
-        size = sum(path.stat().st_size for path in (folder / "spool").iterdir())
+        server = MlflowServer(Path(name)) if where == "mlflow server" else None
         try:
+            if server is not None:
+                server.start()
+            uri = server.url if server is not None else f"sqlite:///{name}/mlflow.db"
+            sizes = [str(trajectories), str(prompt), str(response)]
+            made = _program(["benchmarks.spool_program", str(folder), backend, uri, *sizes], environ)
+            if isinstance(made, str):
+                raise RuntimeError(made)
+            size = sum(path.stat().st_size for path in (folder / "spool").iterdir())
             used = run_process([sys.executable, "-m", "autotrace.ship", str(folder)], environ)
-        except subprocess.CalledProcessError as error:
-            bench.missing[f"delivery, {backend}"] = str(error)[:200]
+        except (AssertionError, RuntimeError, subprocess.CalledProcessError) as error:
+            bench.missing[f"delivery, {where}"] = str(error)[:200]
             return None
+        finally:
+            if server is not None:
+                server.stop()
         status = json.loads((folder / "status.json").read_text())
+        spans = made["spans"]
         return {
             **used,
             "state": status["state"],
             "delivered": status["backends"][backend]["delivered"],
             "spans": spans,
-            "spool_bytes": size,
+            "spool_mb": size / 1e6,
             "spans_per_s": spans / used["wall_s"],
             "mb_per_s": size / 1e6 / used["wall_s"],
             "cpu_us_per_span": used["cpu_s"] * 1e6 / spans,

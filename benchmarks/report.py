@@ -7,14 +7,41 @@ import platform
 import statistics
 from collections.abc import Iterator
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
+import rich.table
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.budgets import Results, Verdict, verdicts
+from benchmarks.budgets import NOTES, REFERENCE_NS, Results, Verdict, verdicts
 
 PEERS = ("wrapt", "opentelemetry-sdk", "ddtrace", "mlflow", "weave", "verl", "msgspec")
+CONCURRENT = (
+    "stall_max_ms",
+    "stall_p999_ms",
+    "stall_cpu_max_ms",
+    "wall_s",
+    "thread_s",
+    "process_s",
+    "rss_delta_mb",
+    "peak_rss_mb",
+)
+TITLES = {
+    "volume": "Bytes of a trajectory of 20 turns, and of each token and text of it once",
+    "startup": "Start-up",
+    "rollout": "veRL's agent loop, 256 trajectories",
+    "delivery": "Shipper, catching up with what was recorded before it started",
+}
+"""Scenarios whose result is a table as it is."""
+
+
+class Table(NamedTuple):
+    """What is shown and written."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+
+
 Rows = list[list[str]]
 
 
@@ -34,35 +61,44 @@ def machine(speeds: list[float]) -> dict[str, Any]:
         "processor": f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores",
         "load": round(os.getloadavg()[1], 1),
         "speed_ns": round(statistics.median(speeds), 1) if speeds else 0.0,
+        "speeds": len(speeds),
         "versions": versions,
     }
 
 
-def tables(results: Results, about: dict[str, Any]) -> Iterator[tuple[str, list[str], Rows]]:
-    """(Title, head, rows) of everything worth a look."""
-    judged = verdicts(results, about["speed_ns"])
-    yield "Budgets", ["", "budget", "measured", "at reference speed", "", "peers"], [_budget(each) for each in judged]
-    for scenario in ("small", "llm"):
-        for kind, group in results.get(scenario, {}).items():
-            title = f"Small call: {kind} (per item)" if "stream" in kind else f"{scenario.replace('small', 'Small call').replace('llm', 'LLM call')}: {kind}"
-            bare = group.get("bare call", {"ns": 0.0, "process_ns": 0.0})
-            yield title, ["", "caller's thread, us", "over the bare call, us", "process in all, us"], [
-                [name, _us(one["ns"]), _us(one["ns"] - bare["ns"]), _us(one["process_ns"])] for name, one in
-                group.items() ]
-    keys = ("stall_max_ms", "stall_p999_ms", "stall_cpu_max_ms", "wall_s", "thread_s", "process_s", "rss_delta_mb", "peak_rss_mb")
-    rows = [[name, *(f"{run[key]:.2f}" for key in keys), str(run.get("drops") or "")]
-            for name, run in results.get("concurrent", {}).items() if run is not None]  # fmt: skip
-    if rows:
-        yield "Concurrent trajectories", ["", *(key.replace("_", " ") for key in keys), "drops"], rows
-    if "growth" in results and results["growth"]["autotrace"] is not None:
-        yield "One trajectory, turn by turn", ["turn", "caller's thread, us", "process in all, us"],
-        _growth(results["growth"]) for scenario, title in (("startup", "Start-up"), ("rollout", "veRL's agent loop, 256
-        trajectories"), ("delivery", "Shipper")): group = {name: run for name, run in results.get(scenario, {}).items() if run is not None}
-        if group:
-            columns = list(dict.fromkeys(key for run in group.values() for key in run))
-            yield title, ["", *(key.replace("_", " ") for key in columns)], [
-                [name, *(_cell(run.get(key)) for key in columns)] for name, run in group.items()
-            ]  # fmt: skip
+def tables(results: Results, about: dict[str, Any]) -> Iterator[Table]:
+    """Everything worth a look."""
+    judged = [_budget(each) for each in verdicts(results, about["speed_ns"])]
+    yield Table("Budgets", ["", "budget", "measured", "at reference speed", "", "peers"], judged)
+    for kind, group in results.get("small", {}).items():
+        yield _calls(f"Small call: {kind}{' (per item)' if 'stream' in kind else ''}", group)
+    for shape, group in results.get("llm", {}).items():
+        yield _calls(f"LLM call: {shape} tokens", group)
+    runs = {name: run for name, run in results.get("concurrent", {}).items() if run is not None}
+    if runs:
+        rows = [[name, *(f"{run[key]:.2f}" for key in CONCURRENT), str(run.get("drops") or "")]
+                for name, run in runs.items()]  # fmt: skip
+        yield Table("Concurrent trajectories", ["", *map(_words, CONCURRENT), "drops"], rows)
+    if results.get("growth", {}).get("autotrace") is not None:
+        head = ["turn", "caller's thread, us", "process in all, us"]
+        yield Table("One trajectory, turn by turn", head, _growth(results["growth"]))
+    for scenario, title in TITLES.items():
+        runs = {name: run for name, run in results.get(scenario, {}).items() if run is not None}
+        if runs:
+            keys = list(dict.fromkeys(key for run in runs.values() for key in run))
+            rows = [[name, *(_cell(run.get(key)) for key in keys)] for name, run in runs.items()]
+            yield Table(title, ["", *map(_words, keys)], rows)
+
+
+def _calls(title: str, group: dict[str, dict[str, float]]) -> Table:
+    bare = group.get("bare call", {"ns": 0.0})["ns"]
+    head = ["", "caller's thread, us", "over the bare call, us", "process in all, us"]
+    rows = [[name, _us(one["ns"]), _us(one["ns"] - bare), _us(one["process_ns"])] for name, one in group.items()]
+    return Table(title, head, rows)
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
 
 
 def _budget(verdict: Verdict) -> list[str]:
@@ -72,8 +108,14 @@ def _budget(verdict: Verdict) -> list[str]:
         return [budget.name, f"{sign} {budget.limit:g} {budget.unit}", "", "", verdict.met, ""]
     scaled = f"{verdict.scaled:.3g}" if budget.cpu else ""
     peers = ", ".join(f"{name} {value:,.3g}" for name, value in verdict.peers.items())
-    return [budget.name, f"{sign} {budget.limit:g} {budget.unit}", f"{verdict.measured:.3g}", scaled, verdict.met,
-    peers]
+    return [
+        budget.name,
+        f"{sign} {budget.limit:g} {budget.unit}",
+        f"{verdict.measured:.3g}",
+        scaled,
+        verdict.met,
+        peers,
+    ]
 
 
 def _growth(result: dict[str, Any]) -> Rows:
@@ -94,17 +136,16 @@ def _cell(value: Any) -> str:
 def show(results: Results, about: dict[str, Any], missing: dict[str, str]) -> None:
     """Print the tables."""
     console = Console(width=None if os.isatty(1) else 180)
-    for title, head, rows in tables(results, about):
-        table = Table(title=title, title_justify="left")
-        for place, column in enumerate(head):
-            table.add_column(column, justify="left" if place == 0 or column in ("peers", "drops") else "right")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+    for one in tables(results, about):
+        shown = rich.table.Table(title=one.title, title_justify="left")
+        for place, column in enumerate(one.head):
+            shown.add_column(column, justify="left" if place == 0 or column in ("peers", "drops") else "right")
+        for row in one.rows:
+            shown.add_row(*row)
+        console.print(shown)
     for name, why in missing.items():
         console.print(f"not measured: {name}: {why}", markup=False)
-    console.print(f"{about['processor']}, Python {about['python']}, load {about['load']}, "
-                  f"set+reset of a ContextVar {about['speed_ns']} ns (reference: 103)", markup=False)  # fmt: skip
+    console.print(f"{_on(about)}; a ContextVar's set and reset take {about['speed_ns']} ns", markup=False)
 
 
 def markdown(results: Results, about: dict[str, Any], missing: dict[str, str], command: str) -> str:
@@ -112,18 +153,22 @@ def markdown(results: Results, about: dict[str, Any], missing: dict[str, str], c
     lines = [
         "# What tracing costs",
         "",
-        f"Made by `{command}`. CPU times are of the calling thread (`time.thread_time_ns`), medians over rounds that
-        are", "shuffled among the subjects, each in a process of its own; \"process in all\" includes every thread and
-        writing", "everything out. *At reference speed*: scaled by what a `ContextVar.set` and `reset` took during the
-        run", f"({about['speed_ns']} ns) against 103 ns on the machine the budgets come from.",
+        f"Made by `{command}`. CPU times are of the calling thread (`time.thread_time_ns`), medians over rounds that",
+        'are shuffled among the subjects, each in a process of its own; "process in all" includes every thread and',
+        "writing everything out. *At reference speed*: scaled by what a `ContextVar`'s `set` and `reset` took during",
+        f"the run ({about['speed_ns']} ns) against {REFERENCE_NS:g} ns on the machine the budgets come from.",
         "",
-        f"{about['processor']}; {about['system']}; Python {about['python']}; load {about['load']}; "
-        + ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-        + ".",
-    ]  # fmt: skip
-    for title, head, rows in tables(results, about):
-        lines += ["", f"## {title}", "", f"| {' | '.join(head)} |", f"|{'|'.join('---' for _ in head)}|"]
-        lines += [f"| {' | '.join(row)} |" for row in rows]
+        f"{_on(about)}; " + ", ".join(f"{name} {version}" for name, version in about["versions"].items()) + ".",
+    ]
+    for one in tables(results, about):
+        lines += ["", f"## {one.title}", "", f"| {' | '.join(one.head)} |", f"|{'|'.join('---' for _ in one.head)}|"]
+        lines += [f"| {' | '.join(row)} |" for row in one.rows]
+        if one.title == "Budgets":
+            lines += ["", *NOTES]
     if missing:
         lines += ["", "## Not measured", "", *(f"- {name}: {why}" for name, why in missing.items())]
     return "\n".join(lines) + "\n"
+
+
+def _on(about: dict[str, Any]) -> str:
+    return f"{about['processor']}; {about['system']}; Python {about['python']}; load {about['load']}"

@@ -1,6 +1,6 @@
 """``make bench``: every scenario, every peer, one run.
 
-    python benchmarks/run.py [--short] [--json FILE] [--results] [--only small,llm,...]
+    python benchmarks/run.py [--short] [--json FILE [--add]] [--results] [--only small,llm,...]
 
 ``--short`` (CI) measures fewer things for less time and fails on ratios within the run, never on a time.
 """
@@ -19,18 +19,19 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import report  # noqa: E402
 from benchmarks.bench import Bench  # noqa: E402
 from benchmarks.budgets import Results, failures  # noqa: E402
-from benchmarks.scenarios import SCENARIOS  # noqa: E402
+from benchmarks.scenarios import SCENARIOS, SHORT  # noqa: E402
 
 
 def main() -> int:
     """Exit code 1: a ratio of the short form is beyond its limit."""
     parser = argparse.ArgumentParser(description="What tracing costs, beside the peers.")
-    parser.add_argument("--short", action="store_true", help="a few minutes, for CI; fails on ratios")
+    parser.add_argument("--short", action="store_true", help="a minute, for CI; fails on ratios")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured here")
+    parser.add_argument("--add", action="store_true", help="keep what FILE holds of other scenarios (a run in parts)")
     parser.add_argument("--results", action="store_true", help="write benchmarks/RESULTS.md")
-    parser.add_argument("--only", default=",".join(SCENARIOS), help=f"some of {', '.join(SCENARIOS)}")
+    parser.add_argument("--only", help=f"some of {', '.join(SCENARIOS)}")
     options = parser.parse_args()
-    names = options.only.split(",")
+    names = options.only.split(",") if options.only else list(SHORT if options.short else SCENARIOS)
     unknown = [name for name in names if name not in SCENARIOS]
     if unknown:
         parser.error(f"there is no scenario {unknown[0]!r}; choose from {', '.join(SCENARIOS)}")
@@ -43,6 +44,12 @@ def main() -> int:
             print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     finally:
         bench.close()
+    before = json.loads(options.json.read_text()) if options.add and options.json.exists() else None
+    if before is not None:
+        results = {name: results.get(name, before["results"].get(name)) for name in SCENARIOS
+                   if name in results or name in before["results"]}  # fmt: skip
+        bench.missing = {**before["missing"], **bench.missing}
+        bench.speeds += [before["machine"]["speed_ns"]] * before["machine"]["speeds"]
     about = report.machine(bench.speeds)
     report.show(results, about, bench.missing)
     if options.json:

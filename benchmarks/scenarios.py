@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.bench import Bench
-from benchmarks.processes import delivery, rollout, startup
+from benchmarks.processes import delivery, rollout, startup, volume
 
 Result = dict[str, Any]
 
@@ -87,11 +87,14 @@ def growth(bench: Bench) -> Result:
     return {"turns": turns, **options, "autotrace": bench.once("autotrace", "growth", **options)}
 
 
+SHORT = ("small", "llm", "volume", "startup")
+"""What the short form measures."""
 SCENARIOS: dict[str, Callable[[Bench], Result]] = {
     "small": small,
     "llm": llm,
     "concurrent": concurrent,
     "growth": growth,
+    "volume": volume,
     "startup": startup,
     "rollout": rollout,
     "delivery": delivery,

@@ -1,4 +1,4 @@
-"""Fills a run folder: ``python -m benchmarks.spool_program FOLDER BACKEND TRAJECTORIES PROMPT RESPONSE``."""
+"""Fills a run folder: ``python -m benchmarks.spool_program FOLDER BACKEND URI TRAJECTORIES PROMPT RESPONSE``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from benchmarks.workload import Agent
 TURNS = 4
 
 
-def main(folder: Path, backend: str, trajectories: int, prompt: int, response: int) -> None:
+def main(folder: Path, backend: str, uri: str, trajectories: int, prompt: int, response: int) -> None:
     """Record so many trajectories of four turns as if they had been rolled out, and describe the run."""
     RunInfo(
         run_id="bench", created="2026-01-01T00:00:00+00:00", command=["bench"], host=os.uname().nodename, main_pid=0,
         backends=[backend], project="dev/bench" if backend == "weave" else "bench", drain_timeout=5.0,
-        tracking_uri=f"sqlite:///{folder.parent}/mlflow.db" if backend == "mlflow" else None,
+        tracking_uri=uri if backend == "mlflow" else None,
     ).write(folder)  # fmt: skip
     subject = Autotrace(folder)
 
@@ -44,4 +44,4 @@ def main(folder: Path, backend: str, trajectories: int, prompt: int, response: i
     print(json.dumps({"spans": trajectories * (1 + 2 * TURNS)}))
 
 
-main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))
+main(Path(sys.argv[1]), *sys.argv[2:4], *map(int, sys.argv[4:]))

@@ -10,6 +10,7 @@ from typing import Any
 
 ITEMS = 100
 """Items of a stream."""
+TOOL_ANSWER = "It has 12 books about the sea. " * 16
 TOOL_TOKENS = 32
 """What a tool's answer adds to the prompt."""
 
@@ -79,7 +80,8 @@ class Agent:
 
     def __init__(self, turns: int, prompt: int, response: int, seconds: float) -> None:
         self.turns, self.seconds = turns, seconds
-        longest = [(7 * number) % 150_000 for number in range(prompt + turns * (response + TOOL_TOKENS))]
+        longest = [(7919 * number) % 150_000 for number in range(prompt + turns * (response + TOOL_TOKENS))]
+        self.longest = longest
         self.prompts = [longest[: prompt + turn * (response + TOOL_TOKENS)] for turn in range(turns)]
         self.answers = [TokenOutput(longest[len(ids) : len(ids) + response]) for ids in self.prompts]
         self.unique_tokens = len(longest)
@@ -91,7 +93,7 @@ class Agent:
 
     async def tool(self, name: str, arguments: dict[str, Any]) -> str:
         await asyncio.sleep(self.seconds * self._waits.uniform(0.1, 0.4))
-        return "It has 12 books about the sea. " * 16
+        return TOOL_ANSWER
 
     async def run(self, uid: str, step: int, rollout_n: int) -> None:
         """One trajectory."""

@@ -228,7 +228,8 @@ class Flusher:
 
     def waiting(self) -> int:
         """Bytes that wait to be written, about."""
-        return len(queue) * self._event_bytes + (handed - self._scribe.done) * NUMBER_BYTES + self._size
+        numbers = max(0, handed - self._scribe.done)
+        return len(queue) * self._event_bytes + numbers * NUMBER_BYTES + self._size
 
     def refusal(self) -> str | None:
         """Why no new trajectory should begin, as a reason to be counted; None: it may."""

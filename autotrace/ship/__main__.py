@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -28,6 +30,9 @@ def main(run_folder: str) -> int:
     for name in ("httpx", "httpcore", "alembic", "mlflow"):
         logging.getLogger(name).setLevel(logging.WARNING)
     log = logging.getLogger("autotrace.ship")
+    with contextlib.suppress(OSError, ValueError):  # a segment of another node is open as long as its writer lives
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     with ShipperLock(folder) as lock:

@@ -41,7 +41,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.]{1,80}-\d{1,10}-[0-9a-f]{8}-\d{1,9}\.seg")
 
 
 class _Incoming:
-    """One segment of another node."""
+    """One segment of another node; its file is open as long as its writer lives there."""
 
     def __init__(self, path: str) -> None:
         flags = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -50,11 +50,12 @@ class _Incoming:
         self.heard = time.monotonic()
         self.locked = False
 
-    def alive(self, alive: bool) -> None:
+    def hold(self) -> None:
+        """Its writer lives."""
         self.heard = time.monotonic()
-        if alive != self.locked:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB if alive else fcntl.LOCK_UN)
-            self.locked = alive
+        if not self.locked:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.locked = True
 
 
 class Receiver:
@@ -104,7 +105,7 @@ class Receiver:
             incoming = self._incoming.get(name)
             if incoming is None:
                 incoming = self._incoming[name] = _Incoming(os.path.join(self._folder, name))
-            incoming.alive(True)  # never let it look dead between these bytes and their last
+            incoming.hold()  # never let it look dead between these bytes and their last
             if offset != incoming.size:
                 return 409, incoming.size
             written = 0
@@ -115,17 +116,24 @@ class Receiver:
                 os.ftruncate(incoming.fd, incoming.size)
                 raise
             incoming.size += written
-            incoming.alive(alive)
+            if not alive:
+                self._let_go(name)
             return 200, incoming.size
+
+    def _let_go(self, name: str) -> None:
+        """The writer of ``name`` is gone: closing the file frees its lock, and the next one to ask opens it anew."""
+        incoming = self._incoming.pop(name)
+        with contextlib.suppress(OSError):
+            os.close(incoming.fd)
 
     def forget_the_silent(self) -> None:
         """Let go of writers whose relay has said nothing for ``SILENCE`` seconds (their node is gone)."""
         now = time.monotonic()
         with self._guard:
-            for name, incoming in self._incoming.items():
-                if incoming.locked and now - incoming.heard > SILENCE:
+            for name, incoming in list(self._incoming.items()):
+                if now - incoming.heard > SILENCE:
                     node = name.rsplit("-", 3)[0]
-                    incoming.alive(False)
+                    self._let_go(name)
                     self.silent[node] = None
                     _log.warning("%s has been silent for %.0f s: what records there counts as dead", node, SILENCE)
 

@@ -6,6 +6,7 @@ what stands there has happened, whatever becomes of the process afterwards.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
@@ -101,9 +102,32 @@ def leave() -> None:
 
 
 def some() -> None:
-    """So many trajectories, then an ordinary end."""
+    """So many trajectories, then an ordinary end; with a pause (seconds) after each if one is given."""
     settings()
-    calls(int(ARGUMENTS[0]))
+    calls(int(ARGUMENTS[0]), float(ARGUMENTS[1]) if ARGUMENTS[1:] else 0.0)
+
+
+def out_of_memory() -> None:
+    """No more memory is to be had: allocations fail in every thread until the host gives up, as C++ does."""
+    import resource
+
+    settings()
+    calls(20, 0.001)
+    flusher.flush()
+    with open("/proc/self/statm") as file:
+        size = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (size + (48 << 20), size + (48 << 20)))
+    held: list[bytearray] = []
+    until = time.monotonic() + 0.8  # some writes of the flusher's fall into it
+    while time.monotonic() < until:
+        try:
+            while True:
+                held.append(bytearray(64 << 10))
+        except MemoryError:
+            pass
+        with contextlib.suppress(MemoryError):
+            calls(1, 0.001)
+    os.abort()
 
 
 def fork() -> None:
@@ -140,7 +164,7 @@ def file_size() -> None:
     import resource
 
     limit = int(ARGUMENTS[0])
-    settings(flush_interval=0.01, memory_limit=4_000_000)
+    settings(flush_interval=0.01)
     calls(5)
     flusher.flush()
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -210,6 +234,7 @@ if __name__ == "__main__":
     {
         "endless": endless,
         "leave": leave,
+        "out_of_memory": out_of_memory,
         "some": some,
         "fork": fork,
         "bounded": bounded,

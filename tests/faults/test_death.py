@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import Start
-from tests.faults.outcome import Outcome, in_spool, ledger, outcome
+from tests.faults.conftest import ROOT, Start
+from tests.faults.outcome import Outcome, in_spool, ledger, ledgers, outcome
 from tests.ship.spools import new_run
 
 YOUNG = 1.0
@@ -67,6 +70,32 @@ def test_os_exit(tmp_path: Path, start: Start, note: Callable[..., None]) -> Non
         assert found[-1].duplicated == 0 and found[-1].delivered == found[-1].recovered
     assert oldest < YOUNG
     note("os._exit, 3 times", _together(found), f"lost: at most {oldest:.2f} s old")
+
+
+def test_no_memory_left(run: Path, start: Start, note: Callable[..., None]) -> None:
+    """Allocations fail, the flusher's too, and the process aborts: what is in the spool is whole."""
+    process = start("out_of_memory")
+    assert process.wait(60) == -signal.SIGABRT
+    found = outcome(run)
+    assert found.recovered >= 160 and found.duplicated == 0 and found.delivered == found.recovered
+    note("out of memory, abort()", found, "lost: while nothing could be allocated")
+
+
+def test_ray_kill(tmp_path: Path, note: Callable[..., None]) -> None:
+    """How every veRL actor ends: three of them, at random moments, in a Ray of their own."""
+    run = new_run(tmp_path)
+    command = [sys.executable, "-m", "tests.faults.ray_program", str(run), "3"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "LEDGER": str(ledgers(run)), "RAY_USAGE_STATS_ENABLED": "0",
+               "RAY_raylet_start_wait_time_s": "120"}  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr[-3000:]
+    killed = {int(pid): int(at) for pid, at in map(str.split, done.stdout.strip().splitlines()[-3:])}
+    found = outcome(run)
+    assert {number >> 32 for number in ledger(run)} == set(killed)
+    oldest = max([0.0, *((killed[number >> 32] - when) / 1e9 for number, when in found.lost.items())])
+    assert found.recovered > 0 and found.duplicated == 0 and found.delivered == found.recovered
+    assert oldest < YOUNG
+    note("ray.kill, 3 actors", found, f"lost: at most {oldest:.2f} s old")
 
 
 def test_an_ordinary_end_loses_nothing(run: Path, start: Start, note: Callable[..., None]) -> None:

@@ -38,7 +38,7 @@ def test_disk_full_and_then_room_again(run: Path, start: Start, note: Callable[.
     written once there is room; the reader never sees a torn record."""
     _ends_well(start("file_size", 100_000))
     found = outcome(run)
-    assert found.lost == {} and found.duplicated == 0 and found.torn == 0
+    assert found.drops == {} and found.lost == {} and found.duplicated == 0 and found.torn == 0
     assert found.delivered == found.written == 110 * 8
     note("disk full for a second", found, "held in memory meanwhile")
 

@@ -13,17 +13,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from autotrace.ship import live
 from autotrace.ship.shipper import ship
+from autotrace.ship.status import Status
 from autotrace.spool import layout
 from autotrace.spool.reader import SegmentReader, decode, segments
-from autotrace.spool.records import MAGIC, Close, Define, Fact, Header, Open, Seal, Tokens
+from autotrace.spool.records import MAGIC, Bind, Close, Counters, Define, Fact, Header, Open, Report, Seal, Tokens
 from autotrace.spool.segment import frame
 from tests.faults.conftest import ROOT, Start
 from tests.faults.outcome import Outcome, outcome
-from tests.ship.spools import Process, new_run, trajectory
+from tests.ship.spools import ANSWER, FINAL, TOOL, Process, new_run, trajectory
 
 
 def _read(run: Path, name: str) -> tuple[int, SegmentReader]:
@@ -96,7 +98,7 @@ def test_clock_set_back_an_hour(run: Path, start: Start, note: Callable[..., Non
     "content",
     [b"", b"{", b"\x00\xff" * 100, b'{"version": 99}', b'{"version": 1, "targets": [7], "settings": {}}', b"[]"],
 )
-def test_corrupted_plan(run: Path, start: Start, content: bytes) -> None:
+def test_corrupted_plan(run: Path, start: Start, note: Callable[..., None], content: bytes) -> None:
     plan = run / layout.PLAN_JSON
     plan.write_bytes(content)
     environ = {
@@ -110,6 +112,7 @@ def test_corrupted_plan(run: Path, start: Start, content: bytes) -> None:
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0 and out == '{"a": 1}\n'
     assert "Traceback" not in err
+    note(f"plan file: {content[:12]!r}", Outcome(0), "host unaffected, nothing recorded")
 
 
 def test_nobody_else_may_read_the_run(tmp_path: Path) -> None:
@@ -154,29 +157,50 @@ _values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_texts, inner, max_size=4),
     max_leaves=12,
 )
+_numbers = st.integers(-(2**63), 2**64 - 1) | st.sampled_from([0, 1, 2**31, 2**60, 2**62, 2**63 - 1, 2**63, 2**64 - 1])
+"""What msgpack can hold."""
+_small = st.integers(-2, 12) | _numbers
+_moments = st.integers(0, 2**60) | _numbers
 _traces = st.sampled_from([b"\x01" * 16, b"\x02" * 16, b"", b"short", b"x" * 40])
-_spans = st.sampled_from([0, 1, 2, 3, -1, 2**63 - 1])
-_tokens = st.none() | st.builds(
-    Tokens,
-    st.integers(-2, 3),
-    st.sampled_from([0, 1, 5, -1, 2**40]),
-    st.binary(max_size=24),
-    st.sampled_from([0, 3, 6, -1, 2**50]),
-    st.binary(max_size=8),
-    st.integers(-1, 3),
-)
+_spans = st.sampled_from([0, 1, 2, 3, -1, 2**63 - 1, 2**64 - 1])
+_tokens = st.none() | st.builds(Tokens, _small, _small, st.binary(max_size=24), _small, st.binary(max_size=8), _small)
 _attributes = st.none() | st.dictionaries(_texts, _values, max_size=3)
+_identity = st.fixed_dictionaries(
+    {}, optional={name: _values for name in ("step", "rollout_n", "session_id", "uid", "validate", "request_id")}
+)
+_words = st.sampled_from(
+    ["config", "mlflow", "wandb", "tokenizer", "verl_trace", "dataset", "reward", "token_level_score"]
+)
+_settings = st.dictionaries(
+    st.sampled_from(["path", "revision", "project_name", "run_id", "backend", "entity", "logger", "score"]) | _texts,
+    _values,
+    max_size=4,
+)
 _records = st.one_of(
-    st.builds(Open, _spans, _traces, _spans, st.integers(-1, 12), st.integers(-(2**63), 2**63 - 1), _values,
-    _attributes, _tokens), st.builds(
-        Close, _spans, _traces, st.integers(-(2**63), 2**63 - 1), _texts, _values, _attributes,
-        st.none() | st.tuples(_texts, _texts, _texts), _tokens, st.none() | st.binary(max_size=9),
-        st.none() | st.binary(max_size=9), st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40),
+    st.builds(Open, _spans, _traces, _spans, _small, _moments, _values, _attributes | _identity, _tokens),
+    st.builds(
+        Close,
+        _spans,
+        _traces,
+        _moments,
+        _texts | st.just("OK"),
+        _values,
+        _attributes,
+        st.none() | st.tuples(_texts, _texts, _texts),
+        _tokens,
+        st.none() | st.binary(max_size=9),
+        st.none() | st.binary(max_size=9),
+        _small,
+        _small,
+        _small,
     ),
-    st.builds(Fact, _traces, _attributes, _texts, _values, st.integers(-(2**63), 2**63 - 1)),
-    st.builds(Define, st.integers(-5, 20), _texts, _texts, _texts, _texts),
-    st.builds(Seal, _texts, st.integers(-(2**63), 2**63 - 1)),
-)  # fmt: skip
+    st.builds(Fact, _traces, _attributes | _identity, _texts | _words, _values | _settings, _moments),
+    st.builds(Bind, _texts | _words, _settings, _moments),
+    st.builds(Report, _texts, _texts, _texts, _texts),
+    st.builds(Counters, *[st.dictionaries(_texts, _numbers, max_size=3)] * 3, _moments),
+    st.builds(Define, _small, _texts, _texts, _texts, _texts),
+    st.builds(Seal, _texts, _moments),
+)
 
 
 def _encoded(record: object) -> bytes:
@@ -186,10 +210,16 @@ def _encoded(record: object) -> bytes:
         return b"\x91\xa1O"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking runs the shipper thousands of times
+)
 @given(st.lists(_records.map(_encoded) | st.binary(max_size=60) | _values.map(_encoded), max_size=25))
 def test_hostile_records_harm_nobody(tmp_path_factory: pytest.TempPathFactory, payloads: list[bytes]) -> None:
     """Whatever stands in a segment: the honest trajectory beside it is delivered, and nothing is written elsewhere."""
+    grace, live.GRACE = live.GRACE, 0.0  # everything there is stands in the segments already
     folder = tmp_path_factory.mktemp("hostile")
     run = new_run(folder)
     honest, hostile = Process(run), Process(run, "node-2-bb")
@@ -198,7 +228,11 @@ def test_hostile_records_harm_nobody(tmp_path_factory: pytest.TempPathFactory, p
         hostile.raw(frame(payload))
     hostile.die()
     honest.exit()
-    assert ship(run, once=True).state == "done"
+    try:
+        assert ship(run, once=True).state == "done"
+    finally:
+        live.GRACE = grace
+    assert Status.read(run).state == "done"
     lines = [msgspec.json.decode(line) for line in (run / "trajectories.jsonl").read_bytes().splitlines()]
     assert trace.hex() in {line["trace_id"] for line in lines}
     assert {path.name for path in folder.iterdir()} == {"run"}
@@ -237,6 +271,67 @@ def test_deep_nesting_is_refused(run: Path) -> None:
     process.exit()
     assert ship(run, once=True).state == "done"
     assert trace.hex() in (run / "trajectories.jsonl").read_text()
+
+
+# -- segments of other releases --------------------------------------------------------------------------------------
+
+RECORDED = Path(__file__).parent / "segments"
+"""Segments as releases wrote them, one a format: never made anew. ``tests.ship.spools.trajectory``, and counters."""
+
+
+def _shipped(run: Path) -> dict[str, object]:
+    assert ship(run, once=True).state == "done"
+    (line,) = (run / "trajectories.jsonl").read_bytes().splitlines()
+    found: dict[str, object] = msgspec.json.decode(line)
+    return found
+
+
+def _changed(data: bytes, change: Callable[[list[object]], list[object]]) -> bytes:
+    """The segment ``data`` with every record changed."""
+    payloads, at = [], len(MAGIC)
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 4], "little")
+        payloads.append(data[at + 8 : at + 8 + length])
+        at += 8 + length
+    changed = [change(msgspec.msgpack.decode(payload)) for payload in payloads]
+    return MAGIC + b"".join(frame(msgspec.msgpack.encode(record)) for record in changed)
+
+
+_LEAST = {"H": 10, "D": 5, "O": 6, "C": 5, "N": 5, "F": 6, "R": 4, "S": 3}
+"""Fields of each record that have no default, its tag included."""
+
+
+def _older(record: list[object]) -> list[object]:
+    """Without the fields that have a default and say nothing else: written before there were such fields."""
+    least = _LEAST[str(record[0])]
+    while len(record) > least and record[-1] in (None, 0, ""):
+        record.pop()
+    return record
+
+
+def _newer(record: list[object]) -> list[object]:
+    return [*record, {"a": "field"}, 7]
+
+
+@pytest.mark.parametrize("change", [list, _older, _newer])
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.seg")), ids=lambda path: path.stem)
+def test_a_segment_written_by_another_release(
+    tmp_path: Path, note: Callable[..., None], path: Path, change: Callable[[list[object]], list[object]]
+) -> None:
+    run = new_run(tmp_path)
+    before = path.read_bytes()
+    data = _changed(before, change)
+    assert (data == before) == (change is list)
+    (run / layout.SPOOL / "node-1-aa-0.seg").write_bytes(data)
+    line = _shipped(run)
+    assert line["facts"] == {"reward": 1.0} and not line["notes"]
+    spans = line["spans"]
+    assert isinstance(spans, list)
+    assert [span["role"] for span in spans] == ["trajectory", "agent", "llm", "parser", "tool", "llm"]
+    assert spans[1]["response_ids"] == ANSWER + TOOL + FINAL and spans[5]["new_prompt_ids"] == TOOL
+    status = Status.read(run)
+    assert (status.drops, status.skipped, status.torn) == ({"drop:disk": 3}, {}, 0)
+    note(f"segment of {path.stem}: {change.__name__.strip('_')}", Outcome(6, delivered=len(spans)), "calls")
 
 
 def test_a_segment_of_another_format_is_said_not_guessed(run: Path) -> None:

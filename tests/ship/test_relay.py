@@ -101,6 +101,19 @@ def test_a_writer_whose_node_fell_silent_counts_as_dead(receiver: Receiver, monk
     assert not writer_alive(folder, NAME)
 
 
+def test_only_the_files_of_living_writers_are_open(receiver: Receiver) -> None:
+    collector = Collector(receiver.url, receiver.token)
+    names = [f"node2-{number}-0a1b2c3d-0.seg" for number in range(40)]
+    collector.append(names[0], 0, True, b"x")
+    for name in names[1:]:
+        collector.append(name, 0, True, b"x")
+        collector.append(name, 1, False, b"y")
+    assert collector.append(names[5], 0, False, b"xy") == 2  # said again: the answer is its size
+    held = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+    assert [os.path.basename(path) for path in held if path.endswith(".seg")].count(names[0]) == 1
+    assert not [path for path in held if os.path.basename(path) in names[6:]]
+
+
 def test_the_plan_travels_in_a_variable(tmp_path: Path) -> None:
     text = '{"targets": ' + "[1, 2, 3], " * 500 + "}"
     packed = elsewhere.packed_plan(text)

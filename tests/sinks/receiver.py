@@ -20,8 +20,8 @@ class Receiver(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.spans: dict[tuple[str, str], Span] = {}
         self.resources: list[dict[str, Any]] = []
         self.requests: list[tuple[str, int, dict[str, str]]] = []
