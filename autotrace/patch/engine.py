@@ -162,6 +162,7 @@ def stop() -> None:
         flusher.stop()
     except Exception as error:
         faults.failed("stop", error)
+    flusher.calls_of, flusher.on_open = dict, None
     for target in running.plan.targets if running is not None else ():
         calls.probes.pop(target.key, None)
     calls.decide = None

@@ -9,20 +9,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from autotrace.patch.wrapper import is_wrapper, key_of, wrap
+from autotrace.spec.names import is_endless
 
-SPAWN_TARGETS = frozenset(
-    {
-        "run_scheduler_process",
-        "run_detokenizer_process",
-        "run_data_parallel_controller_process",
-        "run_engine_core",
-        "worker_main",
-        "run_busy_loop",
-        "event_loop_normal",
-        "event_loop_overlap",
-    }
-)
-"""Entry points of child processes and endless loops of vLLM and SGLang: a span there would never end."""
 _NOT_THEIR_CALL = frozenset({"functools", "ray.remote_function", "ray.actor"})
 """Modules whose callable instances stand for something else."""
 
@@ -33,7 +21,7 @@ class Refused(Exception):
 
 def rewrap(raw: Any, key: str, owner: Any, attribute: str) -> Any:
     """What replaces ``raw`` (of ``owner.__dict__``); ``raw`` itself if it is wrapped. Raises ``Refused``."""
-    if attribute in SPAWN_TARGETS or attribute.startswith("event_loop_"):
+    if is_endless(_home(raw, owner), attribute):
         raise Refused("it is the entry point of a process or an endless loop: its span would never end")
     if type(raw).__module__ == "ray.remote_function":
         raise Refused("@ray.remote function: Ray exported it when it was decorated; name a function it calls")
@@ -65,6 +53,14 @@ def rewrap(raw: Any, key: str, owner: Any, attribute: str) -> Any:
     if callable(raw):
         raise Refused(f"it is an instance: name {type(raw).__module__}.{type(raw).__qualname__}.__call__")
     raise Refused(f"it is not callable ({type(raw).__name__})")
+
+
+def _home(raw: Any, owner: Any) -> str:
+    """The module of ``raw``; of its owner, where it does not say."""
+    where = getattr(raw, "__module__", None) if type(raw) is FunctionType else None
+    if where is None:
+        where = owner.__name__ if inspect.ismodule(owner) else getattr(owner, "__module__", None)
+    return where if type(where) is str else ""
 
 
 def _rebuilt(raw: Any, inner: Any, owner: Any, attribute: str) -> Any:

@@ -91,8 +91,9 @@ def full() -> bool:
 
 
 def configure(run_folder: str, run_id: str, settings: Settings, plan_digest: str) -> None:
-    """Say where records go. Without this nothing is recorded."""
+    """Say where records go from now on. Without this nothing is recorded."""
     global _flusher
+    stop()
     _flusher = Flusher(run_folder, run_id, settings, plan_digest)
     atexit.register(shutdown)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from autotrace.spec import document, entry
+from autotrace.spec import document, entry, names
 from autotrace.spec.document import Node, Place
 from autotrace.spec.errors import Problem, SpecError
 from autotrace.spec.model import Entry, Paths
@@ -50,7 +50,7 @@ def compile_plan(
         drafts.file(path)
     if problems:
         raise SpecError(sorted(problems, key=lambda problem: (_order(problem, paths), problem.line, problem.column)))
-    plan = Plan(tuple(draft.target() for draft in drafts.found), settings)
+    plan = Plan(drafts.targets(), settings)
     return dataclasses.replace(plan, digest=hashlib.sha256(plan.dumps().encode()).hexdigest())
 
 
@@ -76,13 +76,15 @@ class _Draft:
             setattr(self.entry, key, getattr(later, key))
         self.where = where
 
-    def target(self) -> Target:
+    def target(self, off: Sequence[str]) -> Target:
+        """``off``: names that are switched off, which no glob brings back."""
         made, capture, tokens = self.entry, self.entry.capture, self.entry.tokens
+        globs = any(map(names.is_glob, self.names))
         return Target(
             key=self.key,
             names=tuple(self.names),
             where=self.where,
-            without=tuple(made.exclude),
+            without=(*made.exclude, *(off if globs else ())),
             versions=made.versions,
             subclasses=made.subclasses,
             role=made.role,
@@ -115,6 +117,11 @@ class _Drafts:
         self.problems = problems
         self._by_name: dict[str, _Draft] = {}
 
+    def targets(self) -> tuple[Target, ...]:
+        """What is left of all files together."""
+        off = [name.replace(":", ".") for draft in self.found if not draft.entry.enabled for name in draft.names]
+        return tuple(draft.target(off) for draft in self.found if draft.entry.enabled)
+
     def file(self, path: Path) -> None:
         file = shown(path)
 
@@ -139,13 +146,13 @@ class _Drafts:
             read = entry.read(node, complain)
             if read is None:
                 continue
-            names = _list(read[0].target)
-            twice = next((name for name in names if name in here), None)
+            given = _list(read[0].target)
+            twice = next((name for name in given if name in here), None)
             if twice is not None:
                 line = here[twice].line
                 complain(_place(node, twice), f"`{twice}` is already a target in line {line}: put both into one entry")
                 continue
-            here.update((name, _place(node, name)) for name in names)
+            here.update((name, _place(node, name)) for name in given)
             self._add(read[0], read[1], file, node, complain)
 
     def _text(self, path: Path, file: str) -> str | None:
@@ -163,9 +170,9 @@ class _Drafts:
         return None
 
     def _add(self, made: Entry, given: frozenset[str], file: str, node: Node, complain: document.Complain) -> None:
-        names = _list(made.target)
+        called = _list(made.target)
         where = f"{file}:{node.place.line}"
-        earlier = list({id(found): found for found in map(self._by_name.get, names) if found is not None}.values())
+        earlier = list({id(found): found for found in map(self._by_name.get, called) if found is not None}.values())
         if len(earlier) > 1:
             both = " and ".join(f"`{found.key}` ({found.where})" for found in earlier)
             complain(node.place, f"this entry names two earlier targets, {both}: write one entry for each")
@@ -173,11 +180,19 @@ class _Drafts:
         if earlier:
             draft = earlier[0]
             draft.refine(made, given, where)
+        elif given == {"target", "enabled"} and not made.enabled:
+            complain(_place(node, called[0]), self._nothing_to_switch_off(called[0]))
+            return
         else:
-            draft = _Draft(names, names[0], made, where)
+            draft = _Draft(called, called[0], made, where)
             self.found.append(draft)
-        for name in names:
+        for name in called:
             self._by_name[name] = draft
+
+    def _nothing_to_switch_off(self, name: str) -> str:
+        close = difflib.get_close_matches(name, self._by_name, n=1)
+        hint = f"did you mean `{close[0]}`?" if close else "`autotrace check` shows the names that there are"
+        return f"`{name}`: no earlier file has this target, so there is nothing to switch off; {hint}"
 
 
 def _list(value: Paths) -> list[str]:

@@ -126,6 +126,9 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         _of("For targets that end in `*`: names to leave out, which may contain `*` too.", "a list of dotted names",
             "[my_project.agents.SearchAgent.score]"),
     ] = []  # fmt: skip
+    enabled: Annotated[
+        bool, _of("`false` switches a target of an earlier file, or of the shipped lists, off.", "true or false", "false")
+    ] = True
 
 
 File = list[str | Entry]

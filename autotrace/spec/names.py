@@ -76,13 +76,18 @@ def _words_fault(name: str, shown: str) -> str | None:
 
 def refusal(name: str) -> str | None:
     """Why ``name`` is never wrapped: the process entry points and endless loops of vLLM and SGLang."""
-    words = re.split(r"[.:]", name)
-    if words[0] in _ENGINES and (words[-1] in _ENDLESS or words[-1].startswith("event_loop_")):
-        return (
-            f"`{name}` is the entry point of a process or an endless loop: its span would never end. "
-            f"Name what it calls for each request or step, or use the shipped {words[0]}.yaml"
-        )
-    return None
+    library, word = top(name), re.split(r"[.:]", name)[-1]
+    if not is_endless(library, word):
+        return None
+    return (
+        f"`{name}` is the entry point of a process or an endless loop: its span would never end. "
+        f"Name what it calls for each request or step, or use the shipped {library}.yaml"
+    )
+
+
+def is_endless(module: str, function: str) -> bool:
+    """Whether ``function`` of ``module`` is such an entry point or loop."""
+    return top(module) in _ENGINES and (function in _ENDLESS or function.startswith("event_loop_"))
 
 
 def _dotted(name: str) -> str:

@@ -61,7 +61,7 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
     faults.counts.clear()
     assert "autotrace.record.calls" in sys.modules
     yield Recorder(tmp_path)
-    flusher.shutdown()
+    flusher.stop()
     calls.probes.clear()
     calls.probes.update(before)
     calls.decide = None

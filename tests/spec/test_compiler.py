@@ -119,6 +119,33 @@ def test_an_entry_refines_one_target_only() -> None:
         compiled("- a.b.c\n- a.b.d\n", "- target: [a.b.c, a.b.d]\n")
 
 
+
+
+
+def test_a_later_file_switches_a_target_off_and_another_on_again() -> None:
+    first = "- {target: [a.b.c, a.b:d], role: llm}\n- a.**\n"
+    (glob,) = compiled(first, "- {target: 'a.b:d', enabled: false}\n")
+    assert glob.names == ("a.**",) and glob.without == ("a.b.c", "a.b.d"), "a glob does not bring it back"
+    target, glob = compiled(first, "- {target: a.b.c, enabled: false}\n", "- {target: a.b.c, enabled: true}\n")
+    assert target.role == "llm" and glob.without == ()
+
+
+def test_a_shipped_target_is_switched_off_by_any_of_its_names() -> None:
+    Path("mine.yaml").write_text("- target: verl.tools.base_tool.BaseTool.release\n  enabled: false\n")
+    names = {name for target in compile_plan(["mine.yaml"]).targets for name in target.names}
+    assert "verl.tools.base_tool.BaseTool.release" not in names and "verl.tools.base_tool.BaseTool.execute" in names
+
+
+def test_switching_off_what_is_not_there_is_a_mistake() -> None:
+    with pytest.raises(SpecError) as caught:
+        compiled("- a.b.c\n", "- {target: a.b.d, enabled: false}\n")
+    assert str(caught.value) == (
+        "1.yaml:1:12: `a.b.d`: no earlier file has this target, so there is nothing to switch off; "
+        "did you mean `a.b.c`?"
+    )
+    assert compiled("- {target: a.b.d, role: tool, enabled: false}\n") == (), "an entry of one's own is left out"
+
+
 def test_an_empty_file_is_no_mistake() -> None:
     assert compiled("# nothing yet\n") == ()
 
@@ -166,4 +193,5 @@ def test_the_examples_of_the_reference_are_valid() -> None:
 
     for key in model.types(model.Entry):
         target = "" if key == "target" else f"  target: my.agents.{'*' if key == 'exclude' else 'run'}\n"
-        compiled(f"- {key}: {model.example(model.Entry, key)}\n{target}")
+        earlier = ["- my.agents.run\n"] if key == "enabled" else []
+        compiled(*earlier, f"- {key}: {model.example(model.Entry, key)}\n{target}")
