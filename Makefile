@@ -9,6 +9,7 @@
 #   make ray-versions  actors on old and new Ray   make host-suites  other packages' own tests, with all of them wrapped
 VENV ?= .venv
 E2E_VENV ?= .venv-e2e
+SGLANG_VENV ?= .venv-sglang
 WEAVE_SERVER ?= .venv-weave-server
 WEAVE_CLIENT ?= .venv-weave-client
 PACKS_CACHE ?= .packs-cache
@@ -35,6 +36,12 @@ test: environment
 e2e:
 	./tests/e2e/setup.sh $(E2E_VENV)
 	VENV=$(E2E_VENV) $(E2E_VENV)/bin/python -m pytest $(PYTEST) tests/e2e tests/torch
+
+engines:
+	./tests/e2e/setup.sh $(E2E_VENV)
+	./tests/engines/setup.sh $(SGLANG_VENV)
+	$(E2E_VENV)/bin/python -m pytest $(PYTEST) tests/engines
+	$(SGLANG_VENV)/bin/python -m pytest $(PYTEST) tests/engines
 
 check: environment
 	$(VENV)/bin/ruff check .
@@ -75,4 +82,5 @@ wheel: environment
 	$(VENV)/bin/python -m uv build --out-dir dist .
 
 clean:
-	rm -rf $(VENV) $(E2E_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) $(BENCH_VENV) dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) $(BENCH_VENV) dist \
+	    .pytest_cache .mypy_cache .ruff_cache

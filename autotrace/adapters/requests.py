@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections.abc import Callable, Mapping
 from types import AsyncGeneratorType, ModuleType
 from typing import Any
@@ -36,6 +38,39 @@ class Streaming(Follower):
             return False
         result.body_iterator = later.stream(span, body)
         return True
+
+
+class WeightUpdate(Follower):
+    """New weights for the engine: how many tensors and bytes, of whatever the request for it tells. Never a tensor."""
+
+    def __init__(self, argument: str) -> None:
+        self.argument = argument
+
+    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
+        span.timeline = Timeline()
+        span.timeline.attributes.update(sizes(known.get(self.argument)))
+
+
+def sizes(request: Any) -> dict[str, int]:
+    """``tensors`` and ``bytes`` of a request to update weights; empty where it does not tell.
+
+    vLLM (``WeightTransferUpdateRequest.update_info``) and SGLang (``UpdateWeightsFromDistributedReqInput``) list names,
+    types and shapes; SGLang's ``UpdateWeightsFromTensorReqInput`` carries pickled tensors, one string for each rank.
+    """
+    info = getattr(request, "update_info", None)
+    read = info.get if isinstance(info, Mapping) else functools.partial(getattr, request)
+    packed = read("serialized_named_tensors", None)
+    if isinstance(packed, list):
+        return {"bytes": sum(len(part) for part in packed if isinstance(part, (str, bytes)))}
+    names, shapes = read("names", None), read("shapes", None)
+    if not isinstance(names, list):
+        return {}
+    types = read("dtype_names", None) or read("dtypes", None)
+    if not isinstance(shapes, list) or not isinstance(types, list):
+        return {"tensors": len(names)}
+    widths = [int((re.findall(r"\d+", str(kind)) or ["8"])[0]) // 8 for kind in types]  # "bfloat16", "float8_e4m3fn"
+    pairs = zip(shapes, widths, strict=False)
+    return {"tensors": len(names), "bytes": sum(math.prod(shape) * width for shape, width in pairs)}
 
 
 def follow(key: str, follower: Follower) -> None:

@@ -23,6 +23,7 @@ from autotrace.adapters.requests import (
     Hooks,
     InsideATrace,
     Streaming,
+    WeightUpdate,
     bind_tokenizer,
     follow,
     timeline_here,
@@ -36,6 +37,7 @@ from autotrace.record.timeline import MAX_ARRIVALS, Timeline
 _MANAGER = "sglang.srt.managers.tokenizer_manager"
 GENERATE = f"{_MANAGER}.TokenizerManager.generate_request"
 MEMBER = f"{_MANAGER}.TokenizerManager._wait_one_response"
+UPDATES = tuple(f"{_MANAGER}.TokenizerManager.update_weights_from_{kind}" for kind in ("distributed", "tensor"))
 BATCHES = ("sglang.srt.entrypoints.engine.Engine.generate", "sglang.srt.entrypoints.engine.Engine.async_generate")
 HANDLER = "sglang.srt.entrypoints.openai.serving_base.OpenAIServingBase.handle_request"
 
@@ -52,6 +54,8 @@ def install() -> None:
     follow(GENERATE, Request())
     follow(MEMBER, MemberOfABatch())
     follow(HANDLER, Streaming())
+    for key in UPDATES:
+        follow(key, WeightUpdate("obj"))
     for key in BATCHES:
         follow(key, InsideATrace())
     patch.when_imported(_MANAGER, _hook_manager)

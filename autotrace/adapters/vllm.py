@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.adapters.requests import Hooks, InsideATrace, bind_tokenizer, follow, traceparent
+from autotrace.adapters.requests import Hooks, InsideATrace, WeightUpdate, bind_tokenizer, follow, traceparent
 from autotrace.record import calls, context, faults
 from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
@@ -31,6 +31,7 @@ GENERATE = "vllm.v1.engine.async_llm.AsyncLLM.generate"
 ABORT = "vllm.v1.engine.async_llm.AsyncLLM.abort"
 PREEMPT = "vllm.v1.core.sched.scheduler.Scheduler._preempt_request"
 ADD_REQUEST = "vllm.v1.engine.llm_engine.LLMEngine.add_request"
+UPDATE = "vllm.v1.engine.async_llm.AsyncLLM.update_weights"
 BATCHES = ("vllm.entrypoints.llm.LLM.generate", "vllm.entrypoints.llm.LLM.chat")
 
 HOOKS = Hooks("vllm request timings")
@@ -51,6 +52,7 @@ def install() -> None:
     follow(ADD_REQUEST, OfflineRequest())
     follow(ABORT, FromOutside())
     follow(PREEMPT, Preempted())
+    follow(UPDATE, WeightUpdate("request"))
     for key in BATCHES:
         follow(key, InsideATrace())
     patch.when_imported("vllm.v1.engine.output_processor", _hook_outputs)

@@ -127,7 +127,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             "[my_project.agents.SearchAgent.score]"),
     ] = []  # fmt: skip
     enabled: Annotated[
-        bool, _of("`false` switches a target of an earlier file, or of the shipped lists, off.", "true or false", "false")
+        bool, _of("`false` switches off what an earlier file or a shipped list named.", "true or false", "false")
     ] = True
 
 

@@ -313,6 +313,36 @@ def test_an_entry_point_for_batches_is_recorded_inside_a_trace_only(recorder: Re
     assert len(recorder.records(Open)) == 3, "the agent, generate, and chat without the generate it calls"
 
 
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (
+            {"update_info": {"names": ["a", "b"], "dtype_names": ["bfloat16", "float32"], "shapes": [[2, 3], [4]]}},
+            (2, 28),
+        ),
+        ({"names": ["a"], "dtypes": ["float8_e4m3fn"], "shapes": [[2, 3]], "group_name": "g"}, (1, 6)),
+        ({"names": ["a"], "dtypes": ["torch.int64"], "shapes": [[]]}, (1, 8)),
+        ({"names": ["a", "b"]}, (2, None)),
+        ({"serialized_named_tensors": [b"12345", "123", object()]}, (None, 8)),
+        ({}, (None, None)),
+    ],
+)
+def test_a_weight_update_says_how_much_it_moves(request_: dict[str, Any], told: tuple[int | None, int | None]) -> None:
+    found = requests.sizes(SimpleNamespace(**request_))
+    assert (found.get("tensors"), found.get("bytes")) == told
+
+
+def test_a_weight_updates_size_is_on_its_span(recorder: Recorder) -> None:  # noqa: F811
+    def update(obj: Any) -> bool:
+        return True
+
+    traced = recorder.wrap(update, key="update", include=())
+    requests.follow("update", requests.WeightUpdate("obj"))
+    assert traced(SimpleNamespace(serialized_named_tensors=["pickled"]))
+    assert [record.attributes for record in recorder.records(Close)] == [{"bytes": 7}]
+    assert [record.inputs for record in recorder.records(Open)] == [None]
+
+
 def test_what_a_release_lacks_is_reported_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[tuple[str, str]] = []
     monkeypatch.setattr(patching, "report", lambda key, place, state, reason: said.append((place, state)))

@@ -119,9 +119,6 @@ def test_an_entry_refines_one_target_only() -> None:
         compiled("- a.b.c\n- a.b.d\n", "- target: [a.b.c, a.b.d]\n")
 
 
-
-
-
 def test_a_later_file_switches_a_target_off_and_another_on_again() -> None:
     first = "- {target: [a.b.c, a.b:d], role: llm}\n- a.**\n"
     (glob,) = compiled(first, "- {target: 'a.b:d', enabled: false}\n")

@@ -1,49 +1,59 @@
-"""Test-only stand-in for the compiled sgl_kernel CPU build (not on PyPI). Any symbol resolves to a function that raises
-when CALLED; the few ops that a tiny Llama/Qwen needs are pure torch below."""
+"""Stands in for SGLang's compiled kernels, of which there is no build for CPUs on the index.
+
+Every symbol resolves to something that raises when it is called; a tiny Llama calls none.
+"""
+
+from __future__ import annotations
 
 import importlib.machinery
 import sys
-import types
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
 
-import torch
-
-__path__ = []
+__path__: list[str] = []
 __version__ = "0.4.10"
 
 
-class _Missing:
-    def __init__(self, n):
-        self.__name__ = n
-        self.n = n
+class Missing:
+    """A symbol, and what is below it."""
 
-    def __getattr__(self, n):
-        if n.startswith("__"):
-            raise AttributeError(n)
-        return _Missing(self.n + "." + n)
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
 
-    def __call__(self, *a, **k):
-        raise NotImplementedError(f"sgl_kernel stub: {self.n}")
+    def __getattr__(self, name: str) -> Missing:
+        return _missing(f"{self.__name__}.{name}")
 
-
-def __getattr__(n):
-    if n.startswith("__"):
-        raise AttributeError(n)
-    return _Missing(n)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"sgl_kernel is not built for this machine: {self.__name__}")
 
 
-class _Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name.startswith("sgl_kernel."):
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec):
-        m = types.ModuleType(spec.name)
-        m.__getattr__ = __getattr__
-        m.__path__ = []
-        return m
-
-    def exec_module(self, m):
-        pass
+def _missing(name: str) -> Missing:
+    if name.rpartition(".")[2].startswith("__"):
+        raise AttributeError(name)
+    return Missing(name)
 
 
-sys.meta_path.append(_Finder())
+def __getattr__(name: str) -> Missing:
+    return _missing(name)
+
+
+class Submodules:
+    """Finds and makes ``sgl_kernel.anything``."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+        """A spec for what is below this package."""
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.startswith("sgl_kernel.") else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: Any) -> ModuleType:
+        """A module whose every member is missing."""
+        module = ModuleType(spec.name)
+        module.__getattr__ = _missing  # type: ignore[method-assign]
+        module.__path__ = []
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing to run."""
+
+
+sys.meta_path.append(Submodules())  # type: ignore[arg-type]
