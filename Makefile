@@ -7,6 +7,7 @@
 #   make backends  W&B's own server, MLflow, OTLP  make multinode  two Ray nodes in network namespaces (root)
 #   make faults    every fault, and what it cost  make bench      every budget beside the peers (10 minutes)
 #   make ray-versions  actors on old and new Ray   make host-suites  other packages' own tests, with all of them wrapped
+#   make verl-releases  the agent loop of every veRL since 0.5     make docs    the pages, into site/
 VENV ?= .venv
 E2E_VENV ?= .venv-e2e
 SGLANG_VENV ?= .venv-sglang
@@ -20,7 +21,7 @@ PYTEST ?= -q
 APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server host torch)
 
 .PHONY: demo test e2e check wheel clean environment engines packs backends multinode ray-versions host-suites \
-        faults bench bench-short
+    faults bench bench-short verl-releases docs
 .DEFAULT_GOAL := demo
 
 environment:
@@ -77,6 +78,16 @@ ray-versions: environment
 
 host-suites: environment
 	$(VENV)/bin/python -m tests.host.run $(PACKAGES)
+
+verl-releases: environment
+	$(VENV)/bin/python -m tests.packs.unpacked --cache $(PACKS_CACHE) verl
+	VERL_RELEASES=$(abspath $(PACKS_CACHE))/unpacked $(VENV)/bin/python -m pytest $(PYTEST) \
+	    tests/verl/test_releases.py tests/verl/test_extension_points.py
+
+docs: environment
+	$(VENV)/bin/python -m autotrace.spec.schema --markdown | diff docs/spec-reference.md -
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'mkdocs-material>=9.5,<10' \
+	    mkdocs build --strict
 
 wheel: environment
 	$(VENV)/bin/python -m uv build --out-dir dist .

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.record import faults
+from autotrace.record import faults, redact
 from autotrace.record.scribe import Event, Scribe
 from autotrace.spec.plan import Settings
 from autotrace.spool.limit import SpoolLimit
@@ -295,7 +295,10 @@ class Flusher:
     def _framed(self, record: Record) -> bytes:
         try:
             return frame(self._encode(record))
-        except UnicodeEncodeError:  # a lone surrogate: model output cut in the middle of a character
+        except (
+            UnicodeEncodeError,
+            OverflowError,
+        ):  # a lone surrogate (model output cut inside a character), a big number
             return frame(self._encode(_readable(record)))
 
     def _write_if_due(self) -> None:
@@ -381,7 +384,7 @@ def _unknown(value: Any) -> Any:
 
 
 def _readable(record: Any) -> Any:
-    """``record`` with lone surrogates replaced."""
+    """``record`` with lone surrogates replaced, and numbers of more than 64 bits as text."""
     fields = {name: _scrub(getattr(record, name)) for name in record.__struct_fields__}
     return type(record)(**fields)
 
@@ -389,6 +392,8 @@ def _readable(record: Any) -> Any:
 def _scrub(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
+    if type(value) is int:
+        return redact.number(value)
     if isinstance(value, dict):
         return {_scrub(name): _scrub(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

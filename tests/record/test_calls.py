@@ -236,3 +236,17 @@ def test_a_closed_generator_is_cancelled_and_a_final_item_is_success(recorder: R
     with contextlib.suppress(StopIteration):
         finished.close()
     assert len(recorder.records(Close)) == 2
+
+
+def test_numbers_and_texts_that_no_encoder_takes_do_not_lose_the_call(recorder: Recorder) -> None:
+    def echo(value: Any) -> Any:
+        return value
+
+    traced = recorder.wrap(echo)
+    for value in (2**64, -(2**63) - 1, [1 << 5_000], {"half": "\ud83d"}, {10**30: 1}):
+        assert traced(value) == value
+    outputs = [record.output for record in recorder.records(Close)]
+    assert outputs == [
+        str(2**64), str(-(2**63) - 1), [{"…": "int of 5001 bits"}], {"half": "?"}, {str(10**30): 1},
+    ]  # fmt: skip
+    assert not [reason for reason in faults.counts if reason.startswith("fault:")]

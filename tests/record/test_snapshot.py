@@ -121,6 +121,15 @@ def test_secrets_are_told_by_shape(text: str) -> None:
     assert REDACTED in cleaned and "abcdefghijklmnop" not in cleaned and "pw@" not in cleaned
 
 
+def test_a_secret_behind_a_number_is_a_secret() -> None:
+    redactor = Redactor(Settings())
+    assert redactor.clean("x", [1, "hf_abcdefghijklmnopqrstuvwx", {"password": "p"}]) == [
+        1,
+        REDACTED,
+        {"password": REDACTED},
+    ]
+
+
 def test_own_keys_patterns_and_long_strings() -> None:
     redactor = Redactor(Settings(redact_keys=("patient_*",), redact_patterns=(r"\d{3}-\d{2}",), max_string=15))
     assert redactor.clean("x", {"Patient_Name": "Ann", "id": "123-45"}) == {"Patient_Name": REDACTED, "id": REDACTED}

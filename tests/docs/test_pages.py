@@ -1,0 +1,98 @@
+"""The pages say what is so: their lists compile, their commands parse, their variables and links exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from autotrace.bootstrap import environment, recording
+from autotrace.bootstrap.launch import main as launch
+from autotrace.cli.main import main
+from autotrace.spec import schema
+from autotrace.spec.compiler import compile_plan
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+TEXTS = {page.name: page.read_text() for page in [*PAGES, ROOT / "README.md"]}
+
+
+def blocks(text: str) -> list[str]:
+    """Code of a page: indented or fenced."""
+    fenced = re.findall(r"```\w*\n(.*?)```", text, re.S)
+    indented = re.findall(r"(?:^(?: {4}.*)?\n)*^ {4}.*$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
+    return [*fenced, *(re.sub(r"^ {4}", "", block, flags=re.M).strip("\n") for block in indented)]
+
+
+LISTS = [
+    pytest.param(block, id=f"{name}-{number}")
+    for name, text in TEXTS.items()
+    for number, block in enumerate(blocks(text))
+    if re.match(r"(#.*\n)*- ", block)
+]
+COMMANDS = [
+    pytest.param(line.strip(), id=f"{name}-{line.strip()[:60]}")
+    for name, text in TEXTS.items()
+    for block in blocks(text)
+    for line in block.replace("\\\n", " ").splitlines()
+    if re.match(r"\s*(\w+=\S+ )*autotrace(-run)? ", line)
+]
+
+
+@pytest.mark.parametrize("text", LISTS)
+def test_a_list_compiles(text: str, tmp_path: Path) -> None:
+    (tmp_path / "list.yaml").write_text(text)
+    assert compile_plan([tmp_path / "list.yaml"]).targets != compile_plan().targets
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_parses(line: str) -> None:
+    words = shlex.split(line, comments=True)
+    while "=" in words[0]:
+        words = words[1:]
+    for stop in ("&&", "|", ";", "&"):
+        words = words[: words.index(stop)] if stop in words else words
+    command: click.Command | None = launch
+    if words[0] == "autotrace":
+        command, words = main.get_command(click.Context(main), words[1]), words[1:]
+    assert command is not None, f"no such command: autotrace {words[0]}"
+    command.make_parser(click.Context(command, **command.context_settings)).parse_args(words[1:])
+
+
+def test_there_are_lists_and_commands_to_check() -> None:
+    assert len(LISTS) >= 8 and len(COMMANDS) >= 10
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_variables_exist(page: str) -> None:
+    known = {value for name, value in vars(environment).items() if name.isupper() and isinstance(value, str)}
+    known |= {knob.variable for knob in recording.KNOBS}
+    source = "\n".join(path.read_text() for path in (ROOT / "autotrace").rglob("*.py"))
+    named = set(re.findall(r"AUTOTRACE(?:_[A-Z]+)+\b", TEXTS[page]))
+    assert not {name for name in named - known if f'"{name}"' not in source}
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_links_and_files_exist(page: str) -> None:
+    here = ROOT if page == "README.md" else DOCS
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", TEXTS[page]) if "://" not in link]
+    assert not [link for link in links if link and not (here / link).exists()]
+    files = re.findall(r"`((?:autotrace|examples|benchmarks|tests|tools|patch_specs)/[\w/.-]*)`", TEXTS[page])
+    assert not [file for file in files if not (ROOT / file).exists()]
+
+
+def test_every_page_is_in_the_contents() -> None:
+    contents = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    named = {entry if isinstance(entry, str) else next(iter(entry.values())) for entry in contents}
+    assert named == {page.name for page in PAGES}
+
+
+def test_the_reference_is_that_of_the_model() -> None:
+    assert (DOCS / "spec-reference.md").read_text() == schema.markdown(), (
+        "run: python -m autotrace.spec.schema --markdown > docs/spec-reference.md"
+    )
