@@ -298,7 +298,7 @@ class Flusher:
         except (
             UnicodeEncodeError,
             OverflowError,
-        ):  # a lone surrogate (model output cut inside a character), a big number
+        ):  # a lone surrogate (a character cut in two), a big number
             return frame(self._encode(_readable(record)))
 
     def _write_if_due(self) -> None:

@@ -86,8 +86,8 @@ first that is present counts, so one entry can serve several releases of a libra
 ## Several files
 
 The shipped lists come first, then the files given with `--spec` or `AUTOTRACE_SPECS`, in order. An entry that names a
-target of an earlier file refines it: the keys it gives replace the earlier ones. `enabled: false` switches it off, and no
-glob of another file brings it back. Within one file a name may stand only once.
+target of an earlier file refines it: the keys it gives replace the earlier ones. `enabled: false` switches it off, and
+no glob of another file brings it back. Within one file a name may stand only once.
 """.splitlines()
 
 

@@ -123,7 +123,8 @@ def test_secrets_are_told_by_shape(text: str) -> None:
 
 def test_a_secret_behind_a_number_is_a_secret() -> None:
     redactor = Redactor(Settings())
-    assert redactor.clean("x", [1, "hf_abcdefghijklmnopqrstuvwx", {"password": "p"}]) == [
+    secret = "hf_abcdefghijklmnopqrstuvwx"
+    assert redactor.clean("x", [1, secret, {"password": "p"}]) == [1, REDACTED, {"password": REDACTED}]
         1,
         REDACTED,
         {"password": REDACTED},

@@ -1,4 +1,4 @@
-"""The real agent loop of every release of veRL since 0.5: roots, identity, turns, tools, rewards; `make verl-releases`."""
+"""The real agent loop of every release of veRL since 0.5: who is who, turns, tools, rewards (`make verl-releases`)."""
 
 from __future__ import annotations
 
