@@ -125,10 +125,6 @@ def test_a_secret_behind_a_number_is_a_secret() -> None:
     redactor = Redactor(Settings())
     secret = "hf_abcdefghijklmnopqrstuvwx"
     assert redactor.clean("x", [1, secret, {"password": "p"}]) == [1, REDACTED, {"password": REDACTED}]
-        1,
-        REDACTED,
-        {"password": REDACTED},
-    ]
 
 
 def test_own_keys_patterns_and_long_strings() -> None:
