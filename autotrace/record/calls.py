@@ -176,7 +176,11 @@ def end(span: Span, result: Any) -> Any:
     if probe is not None and probe.follower is not None and _held(probe, span, result):
         return result
     if type(result) in later.KINDS:
-        return later.drive(span, result)
+        try:
+            return later.drive(span, result)
+        except Exception as error:
+            if probe is not None:
+                probe.trouble("later", error)
     close(span, result)
     return result
 

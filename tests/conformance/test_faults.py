@@ -37,6 +37,7 @@ async def async_generator(x):
 def deferred(x):
     return coroutine(x)
 class Thing:
+    ids = [1, 2, 3]
     def method(self, x):
         if x < 0: raise Broken(x)
         return self
@@ -105,6 +106,12 @@ SEAMS = {
     "status": "autotrace.record.calls._status",
     "memory limit": "autotrace.record.flusher.full",
     "sampling": "autotrace.record.sampling.admits",
+    "batch": "autotrace.record.sampling.choose",
+    "copy of an argument": "autotrace.record.binder.snapshot",
+    "copy of a result": "autotrace.record.probe.snapshot",
+    "tokens": "autotrace.record.calls._tokens",
+    "facts": "autotrace.record.calls._facts",
+    "result to be run later": "autotrace.record.later.drive",
 }
 """What runs on the host's threads. (``compiling`` is torch's own.)"""
 
@@ -114,6 +121,7 @@ LATER = {
     "redaction": "autotrace.record.redact.Redactor.clean",
     "spool open": "autotrace.spool.writer.SpoolWriter.open",
     "spool write": "autotrace.spool.writer.SpoolWriter.write",
+    "token store": "autotrace.record.tokens.TokenLog.prompt",
     "counters": "autotrace.patch.engine._calls",
     "relay": "autotrace.bootstrap.elsewhere.start_relay",
 }
@@ -125,7 +133,10 @@ def targets() -> list[Target]:
     made = [Target(name, (f"seams.{name}",), attributes={"x": ("x",)}) for name in NAMES]
     return [
         *made[:-1],
-        Target("Thing.method", ("seams.Thing.method",), role="trajectory", facts={"seen": ("result.x",)}),
+        Target(
+            "Thing.method", ("seams.Thing.method",), role="trajectory", facts={"seen": ("result.x",)},
+            tokens={"prompt": ("self.ids",), "response": ("result.ids",)}, batch={"group": ("self.ids",)},
+        ),  # fmt: skip
     ]
 
 

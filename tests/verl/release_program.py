@@ -14,7 +14,6 @@ import inspect
 import json
 import re
 import sys
-import tempfile
 import types
 from pathlib import Path
 from typing import Any
@@ -177,5 +176,4 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as model:
-        asyncio.run(main(Path(model)))
+    asyncio.run(main(Path(OUT).parent / "model"))
