@@ -134,8 +134,12 @@ def targets() -> list[Target]:
     return [
         *made[:-1],
         Target(
-            "Thing.method", ("seams.Thing.method",), role="trajectory", facts={"seen": ("result.x",)},
-            tokens={"prompt": ("self.ids",), "response": ("result.ids",)}, batch={"group": ("self.ids",)},
+            "Thing.method",
+            ("seams.Thing.method",),
+            role="trajectory",
+            facts={"seen": ("result.x",)},
+            tokens={"prompt": ("self.ids",), "response": ("result.ids",)},
+            batch={"group": ("self.ids",)},
         ),  # fmt: skip
     ]
 

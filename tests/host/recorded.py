@@ -1,9 +1,10 @@
-"""What a run recorded, in one line: the proof that something was watched at all."""
+"""What a run recorded: the proof that something was watched at all, and that nothing of ours failed."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -13,8 +14,31 @@ from autotrace.spool.records import Counters, Open, Record, Report
 from autotrace.spool.segment import Torn, read_frames
 
 
-def summary(runs: Path) -> str:
-    """Functions bound, refused and failed, calls recorded, and failures of autotrace's own."""
+@dataclass(frozen=True)
+class Recorded:
+    """What the processes of a run recorded."""
+
+    states: Counter[str]
+    """How the targets came out, by function."""
+    spans: int
+    drops: Counter[str]
+
+    @property
+    def faults(self) -> list[str]:
+        """Failures of autotrace's own."""
+        return [name for name in self.drops if name.startswith("fault:")]
+
+    def __str__(self) -> str:
+        states = ", ".join(f"{self.states[state]} {said}" for state, said in SAID.items())
+        drops = ", ".join(f"{name} {number}" for name, number in self.drops.items()) or "nothing dropped"
+        return f"{states}; {self.spans} calls recorded; {drops}"
+
+
+SAID = {"bound": "functions wrapped", "refused": "refused", "failed": "failed"}
+
+
+def recorded(runs: Path) -> Recorded:
+    """What is in the segments of all runs below ``runs``."""
     states: dict[str, str] = {}
     spans = 0
     drops: Counter[str] = Counter()
@@ -35,8 +59,4 @@ def summary(runs: Path) -> str:
         finally:
             os.close(fd)
         drops.update(last)
-    count = Counter(states.values())
-    return (
-        f"{count['bound']} functions wrapped, {count['refused']} refused, {count['failed']} failed; "
-        f"{spans} calls recorded; " + (", ".join(f"{name} {n}" for name, n in drops.items()) or "nothing dropped")
-    )
+    return Recorded(Counter(states.values()), spans, drops)

@@ -3,7 +3,8 @@
     python -m tests.host.run [NAME[==VERSION] ...] [--folder .host-suites] [--python PYTHON] [-- pytest arguments]
 
 For each package an environment is made below the folder; its source distribution is downloaded and unpacked there.
-Exit code: the number of packages with a difference that the table in ``suites.py`` does not explain.
+Exit code: the number of packages with a difference that the table in ``suites.py`` does not explain, or with a failure
+of autotrace's own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 
-from .recorded import summary
+from .recorded import recorded
 from .suites import SUITES, Suite
 
 ROOT = Path(__file__).parents[2]
@@ -134,7 +135,8 @@ def compare(suite: Suite, folder: Path, python: str, extra: list[str]) -> bool:
         + ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
         + f"; {bare.seconds:.1f} s without, {traced.seconds:.1f} s with ({traced.seconds / bare.seconds:.2f} x)"
     )
-    print(f"  {summary(runs)}")
+    seen = recorded(runs)
+    print(f"  {seen}")
     for name in differing:
         left, right = bare.tests.get(name, "absent"), traced.tests.get(name, "absent")
         print(
@@ -142,7 +144,7 @@ def compare(suite: Suite, folder: Path, python: str, extra: list[str]) -> bool:
         )
     if not differing:
         print("  no test differs", flush=True)
-    return len(explained) == len(differing)
+    return len(explained) == len(differing) and seen.spans > 0 and not seen.faults
 
 
 def _differing(left: Outcome, right: Outcome) -> list[str]:
