@@ -18,7 +18,7 @@ from autotrace.cli import runs, terminal
 from autotrace.cli.advice import advice, known_of
 from autotrace.cli.terminal import line
 from autotrace.ship.index import Index
-from autotrace.ship.status import Status, TargetStatus
+from autotrace.ship.status import BackendStatus, Status, TargetStatus
 from autotrace.spec.plan import Plan
 from autotrace.spool import layout
 
@@ -134,6 +134,23 @@ def _about(out: Console, index: Index, found: Status, plan: Plan | None) -> None
             )
 
 
+def _volume(backend: BackendStatus) -> str:
+    """How much it got and what that comes to: ``12.3 MB sent, 3.42 GB a day at this rate; 0.40 of 1.00 GB this month``."""
+    words = f"{terminal.size(backend.sent_bytes)} sent, {backend.gb_a_day:,.2f} GB a day at this rate"
+    words += f"; {terminal.size(backend.month_bytes)}"
+    if backend.month_budget is None:
+        return words + " this month"
+    words += f" of {terminal.size(backend.month_budget)} this month"
+    left = backend.month_budget - backend.month_bytes
+    if backend.gb_a_day > 0 and left > 0:
+        words += f", which lasts for {_days(left / 1e9 / backend.gb_a_day)} more"
+    return words
+
+
+def _days(days: float) -> str:
+    return f"{days:.0f} days" if days >= 2 else f"{days * 24:.0f} hours" if days * 24 >= 2 else f"{days * 1440:.0f} min"
+
+
 def _delivery(out: Console, found: Status) -> None:
     lag = f", the oldest waits for {found.lag_seconds:.0f} s" if found.pending else ""
     out.print(line(
@@ -145,8 +162,12 @@ def _delivery(out: Console, found: Status) -> None:
         text = line(f"  {name:8} {backend.delivered} delivered, {backend.pending} to deliver")
         if backend.rejected_count:
             text += line(f", {backend.rejected_count} rejected", "red")
+        if backend.over_budget:
+            text += line(f", {backend.over_budget} over the budget", "yellow")
         if backend.place:
             text += line(f"  {backend.place}", "dim")
+        if backend.sent_bytes:
+            text += Text("\n") + line(f"           {_volume(backend)}", "dim")
         if backend.error:
             text += Text("\n") + line(f"           {backend.state}: {backend.error}", "red")
         out.print(text, soft_wrap=True)

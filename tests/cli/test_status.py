@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from autotrace.spec.plan import Plan, Target
+from autotrace.spool.run import RunInfo
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, new_run, trajectory
 
@@ -45,6 +47,19 @@ def test_delivery_is_told_by_backend(call: Call, run: Path) -> None:
     assert "jsonl    0 delivered, 5 to deliver" in call("status").output
     call("ship", run)
     assert "jsonl    5 delivered, 0 to deliver" in call("status").output
+
+
+def test_how_much_was_sent_and_what_that_comes_to(call: Call, run: Path) -> None:
+    info = RunInfo.read(run)
+    info.month_budget = 1_000_000
+    info.write(run)
+    call("ship", run)
+    shown = call("status").output
+    backend = json.loads(call("status", "--json").output)["status"]["backends"]["jsonl"]
+    size = (run / "trajectories.jsonl").stat().st_size
+    assert backend["sent_bytes"] == backend["month_bytes"] == size
+    assert backend["gb_a_day"] > 0
+    assert re.search(r"kB sent, [\d.,]+ GB a day at this rate; [\d.]+ kB of 1 MB this month, which lasts for", shown)
 
 
 @pytest.mark.parametrize(
