@@ -19,7 +19,7 @@ LOCAL = ""
 
 
 class Gate:
-    """Queues complete traces for the backends; with keep-rules or a budget, trajectories once their group is decided on.
+    """Queues complete traces for the backends; with keep-rules or a budget, trajectories once their group has ended.
 
     A decision is stored with each row, so it stands after a restart, and what comes later follows it.
     """

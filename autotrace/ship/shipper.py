@@ -61,6 +61,8 @@ class Shipper:
         """Takes what other nodes record, once there are any."""
         self._deaf = ""
         """Why it cannot listen for them."""
+        self._unheeded = ""
+        """Why veRL's choice of a backend could not be followed."""
         self._bound = 0
         self._main = MainProcess(self.info.main_pid, self.info.host)
         self._written = 0.0
@@ -129,9 +131,19 @@ class Shipper:
 
     def _redirect(self) -> None:
         """The backends are others now (before anything was delivered: veRL says so before the first rollout)."""
+        try:
+            couriers = [self._courier(name) for name in self.info.backends]
+        except ImportError as error:
+            (wanted,) = self.info.backends
+            self.info.backends[:] = [courier.sink.name for courier in self._couriers]
+            self._unheeded = (
+                f"veRL's configuration names the backend {wanted}, which needs {error.name}: pip install "
+                f"'autotrace[{wanted}]', then autotrace ship {self.info.run_id} --backend {wanted}"
+            )
+            return
         for courier in self._couriers:
             courier.close(wait=5.0)
-        self._couriers = [self._courier(name) for name in self.info.backends]
+        self._couriers = couriers
         self.info.write(self.run_folder)
         with self._state:
             self._state.dequeue_others(self.info.backends)
@@ -272,6 +284,8 @@ class Shipper:
         status.error = next((courier.error for courier in self._couriers if courier.error), None)
         if self._decoder.problem:
             status.notes.append(self._decoder.problem)
+        if self._unheeded:
+            status.notes.append(self._unheeded)
         if self._deaf and self._receiver is None:
             status.notes.append(f"other nodes cannot send what they record: {self._deaf}")
         for node in self._receiver.silent if self._receiver is not None else ():

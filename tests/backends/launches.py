@@ -19,14 +19,28 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RELEASES = Path(os.environ.get("VERL_RELEASES") or ROOT / ".verl-releases")
 """Unpacked wheels of older releases: ``0.7.1/verl/...``."""
-PATHS = {"0.7.1": "v0", "0.8.0": "v0", "V1": "v1"}
+ABOUT = {"0.7.1": "v0", "0.8.0": "v0", "V1": "v1"}
 """What the table is about: the classic path of two older releases, and the default path of the installed one."""
+PATHS = {name: ABOUT[name] for name in os.environ.get("VERL_TABLE", ",".join(ABOUT)).split(",")}
+"""The same, or the part of it that ``VERL_TABLE=V1`` names."""
 CANARY = "c4n4ryc4n4ryc4n4ryc4n4ryc4n4ryc4n4ryc4n4"
 """Every key of the runs: W&B's, MLflow's, the tool's own. W&B's client wants 40 characters."""
 LIMIT = 500
 """Seconds after which a run is taken for hung."""
 EXPERIMENT = "grpo-a"
 WANDB_FOLDER = "wandb-of-verl"
+SAMPLES = 5
+"""``max_samples_per_step_per_worker`` of all runs."""
+LOGGERS = {
+    "weave": {"V1": ["wandb"], "0.8.0": ["mlflow"], "0.7.1": []},
+    "mlflow": {"V1": [], "0.8.0": ["wandb"], "0.7.1": ["mlflow"]},
+}
+"""Trace backend -> veRL's loggers beside it: every combination once."""
+
+
+def weave_variables(url: str) -> dict[str, str]:
+    """The environment of somebody who is logged in to the server at ``url``."""
+    return {"WANDB_BASE_URL": url, "WF_TRACE_SERVER_URL": url}
 
 
 @dataclass

@@ -21,7 +21,6 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parents[1] / "examples" / "verl_loop"), str(HERE)]
 import in_process  # noqa: E402
-import releases  # noqa: E402
 import trainers  # noqa: E402
 
 SETTINGS: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
@@ -36,8 +35,8 @@ def script(conversation: str, turn: int) -> str:
     """Call the tool with the question's number, then answer; every other rollout of a prompt is wrong."""
     number = int(re.search(r"number (\d+)", conversation)[1])  # type: ignore[index]
     if turn == 0:
-        arguments = {"number": number, "api_key": os.environ["CANARY"]}
-        return f"I am rollout {next(ROLLOUT)}. <tool_call>{json.dumps({'name': 'double', 'arguments': arguments})}</tool_call>"
+        call = {"name": "double", "arguments": {"number": number, "api_key": os.environ["CANARY"]}}
+        return f"I am rollout {next(ROLLOUT)}. <tool_call>{json.dumps(call)}</tool_call>"
     said = re.search(r"I am rollout (\d+)", conversation)
     own = int(said[1]) if said else 0
     return f"So rollout {own} says #### {2 * number + own % 2}"
@@ -97,6 +96,8 @@ async def main() -> None:
     for step in range(1, SETTINGS["steps"] + 1):
         await asked_for(step)
         rows += await trainer.step(agents, prompts(step), N, step)
+        if SETTINGS.get("gate"):
+            Path(SETTINGS["gate"], f"done-{step}").touch()
         tracking.log({"critic/score/mean": sum(row["reward"] for row in rows) / len(rows)}, step=step)
     runs = {}
     if "mlflow" in SETTINGS["logger"]:

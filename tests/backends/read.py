@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+ReadBack = Callable[..., dict[str, list[dict[str, Any]]]]
+"""``read_back("dev/rl", name={...arguments of get_calls...})`` through W&B's client."""
 
 
 @dataclass
@@ -58,7 +61,7 @@ def _of_mlflow(trace: Any) -> Seen:
 ROOTS = {"trace_roots_only": True}
 
 
-def in_weave(read_back: Any, project: str, **conditions: Any) -> dict[str, list[Seen]]:
+def in_weave(read_back: ReadBack, project: str, **conditions: Any) -> dict[str, list[Seen]]:
     """Through W&B's client: ``all`` trajectories, and those that meet each of ``conditions``."""
     queries = {name: {"filter": ROOTS, "query": {"$expr": query}} for name, query in conditions.items()}
     found = read_back(f"dev/{project}", everything={}, roots={"filter": ROOTS}, **queries)

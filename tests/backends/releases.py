@@ -23,4 +23,3 @@ def _worker_071(config: Any, server: in_process.ScriptedServer) -> Any:
     balancer = in_process.LoadBalancer(server)
     balancer.acquire_server = in_process.Remote(lambda request_id: "server-0")
     return AgentLoopWorker(config, [("server-0", server)], balancer, [in_process.RewardHandle(config)])
-

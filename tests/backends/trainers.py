@@ -65,9 +65,7 @@ class V0:
         columns["priority"] = np.arange(len(prompts) * n)
         whole = DataProto(batch=None, non_tensor_batch=columns, meta_info={"global_steps": step, "validate": False})
         chunks = zip(agents, whole.chunk(len(agents)), strict=True)
-        batch = DataProto.concat(
-            await asyncio.gather(*(agent.generate_sequences(chunk) for agent, chunk in chunks))
-        )
+        batch = DataProto.concat(await asyncio.gather(*(agent.generate_sequences(chunk) for agent, chunk in chunks)))
         batch.non_tensor_batch |= {name: columns[name] for name in ("uid", "index", "reward_model")}
         batch.batch["token_level_scores"] = batch.batch["token_level_rewards"] = batch.batch["rm_scores"]
         algorithm = self.config.algorithm

@@ -68,6 +68,7 @@ def test_how_much_was_sent_and_what_that_comes_to(call: Call, run: Path) -> None
         ({"config": {"rollout_mode": "sync"}}, "set actor_rollout_ref.rollout.mode=async"),
         ({"dataset": {"columns": ["prompt", "data_source"]}}, "agent_name: tool_agent"),
         ({"config": {"nnodes": 4}}, "trainer.nnodes=4, and only node wrote"),
+        ({"verl_trace": {"backend": "trackio"}}, "autotrace does not deliver to trackio: what it recorded is in jsonl"),
     ],
 )
 def test_advice_where_verl_is_set_up_so_that_nothing_appears(
@@ -116,3 +117,12 @@ def test_a_process_that_was_killed_is_counted(call: Call, runs: Path) -> None:
     trajectory(process)
     process.die()
     assert "1 processes ended without saying so" in advice(call)
+
+
+def test_a_limit_per_batch_where_prompts_come_one_by_one_is_said(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    process.bind("verl_trace", backend="mlflow", max_samples_per_step_per_worker=5)
+    trajectory(process, step=-1)
+    process.exit()
+    assert "max_samples_per_step_per_worker=5 limits nothing here" in advice(call)
+    assert "--sample-rate" in advice(call)

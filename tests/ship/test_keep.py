@@ -12,6 +12,8 @@ from autotrace.ship.shipper import ship
 from autotrace.spool.run import RunInfo
 from tests.ship.spools import Process, new_run, trajectory
 
+pytestmark = pytest.mark.row("S8")
+
 
 def members(*rewards: float, status: str = "OK", seconds: float = 1.0) -> list[Member]:
     return [Member(status, int(seconds * 1e9), reward) for reward in rewards]
