@@ -13,12 +13,18 @@ E2E_VENV ?= .venv-e2e
 SGLANG_VENV ?= .venv-sglang
 WEAVE_SERVER ?= .venv-weave-server
 WEAVE_CLIENT ?= .venv-weave-client
+VERL_RELEASES ?= .verl-releases
 PACKS_CACHE ?= .packs-cache
 BENCH_VENV ?= .venv-bench
 BENCH ?= --results
 PYTEST ?= -q
 # what runs in an environment of its own
-APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server host torch)
+APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server backends host torch)
+
+# the table of the backends, printed a line a row; VERL_TABLE=0.8.0 runs the part of it about that release
+TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_facts.py verl/test_extension_points.py \
+    ship/test_choice.py ship/test_keep.py ship/test_decode.py ship/test_into_mlflow.py record/test_sampling.py \
+    cli/test_compare.py)
 
 .PHONY: demo test e2e check wheel clean environment engines packs backends multinode ray-versions host-suites \
     faults bench bench-short verl-releases docs
@@ -54,8 +60,10 @@ packs: environment
 
 backends test-backends: environment
 	tests/weave_server/setup.sh $(WEAVE_SERVER) $(WEAVE_CLIENT)
+	PYTHON=$(VENV)/bin/python tests/backends/setup.sh $(VERL_RELEASES)
 	AUTOTRACE_TEST_WEAVE_SERVER=$(abspath $(WEAVE_SERVER)) AUTOTRACE_TEST_WEAVE_CLIENT=$(abspath $(WEAVE_CLIENT)) \
-	    $(VENV)/bin/python -m pytest $(PYTEST) tests/weave_server tests/sinks
+	VERL_RELEASES=$(abspath $(VERL_RELEASES)) \
+	    $(VENV)/bin/python -m pytest $(PYTEST) -p tests.rows $(TABLE)
 
 multinode: environment
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/multinode
@@ -93,5 +101,5 @@ wheel: environment
 	$(VENV)/bin/python -m uv build --out-dir dist .
 
 clean:
-	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) $(BENCH_VENV) dist \
+	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(VERL_RELEASES) $(PACKS_CACHE) $(BENCH_VENV) dist \
 	    .pytest_cache .mypy_cache .ruff_cache

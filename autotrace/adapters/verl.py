@@ -3,7 +3,8 @@
 - Which MLflow or W&B run veRL's own logger opened, which tokenizer the rollout uses, what the configuration says about
   agents, and which columns the dataset has: published once known (``Bind`` records), for the collector.
 - The user's own reward function, which has no name before veRL loads it from a file.
-- veRL's own rollout trace: its settings become ours, and its client is kept from starting, so nothing is traced twice.
+- veRL's own rollout trace into Weave or MLflow: its settings become ours, and its client is kept from starting, so
+  nothing is traced twice.
 
 Read in the wheels of veRL 0.5.0 to 0.9.1. What is not found as expected is left alone.
 """
@@ -26,6 +27,8 @@ from autotrace.record.fields import ABSENT, Path
 REWARD_KEY = "verl custom_reward_function"
 """Target key of the user's reward function in reports."""
 
+TAKEN_OVER = ("weave", "mlflow")
+"""veRL's trace backends that autotrace delivers to itself. With another one (``trackio``) veRL's tracer goes on."""
 _ROLLOUT = "config.actor_rollout_ref.rollout"
 CONFIG = {
     "project_name": "config.trainer.project_name",
@@ -130,11 +133,15 @@ def _watch_workers(module: ModuleType) -> None:
     @functools.wraps(original)
     def init(cls: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            _publish_worker(sys._getframe(1))
+            caller = sys._getframe(1)
+            _publish_worker(caller)
             given = signature.bind(cls, *args, **kwargs)
-            if given.arguments.get("backend") is not None:
-                settings = {name: value for name, value in given.arguments.items() if name != "cls"}
+            settings = {name: value for name, value in given.arguments.items() if name != "cls"}
+            if settings.get("backend") is None:
+                settings = _older_settings(caller)
+            if settings.get("backend") is not None:
                 context.bind("verl_trace", {name: plain(value) for name, value in settings.items()})
+            if given.arguments.get("backend") in TAKEN_OVER:
                 given.arguments["backend"] = None
                 args, kwargs = given.args[1:], given.kwargs
         except Exception as error:
@@ -142,6 +149,14 @@ def _watch_workers(module: ModuleType) -> None:
         return original(cls, *args, **kwargs)
 
     config.init = classmethod(init)
+
+
+def _older_settings(caller: FrameType) -> dict[str, Any]:
+    """``+trainer.rollout_trace.*``, as veRL's documentation had it before 0.5; no release with agent loops reads it."""
+    known = {"config": getattr(caller.f_locals.get("self"), "config", None)}
+    names = ("backend", "token2text", "max_samples_per_step_per_worker")
+    found = {name: Path(f"config.trainer.rollout_trace.{name}").read(known) for name in names}
+    return {"key": "trainer.rollout_trace", **{name: value for name, value in found.items() if value is not ABSENT}}
 
 
 def _publish_worker(caller: FrameType) -> None:

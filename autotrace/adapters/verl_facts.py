@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
@@ -44,6 +45,7 @@ def install() -> None:
     patch.when_imported("verl.trainer.ppo.v1.replay_buffer", _watch_buffer)
     patch.when_imported("verl.trainer.main_ppo_sync", _watch_advantages)
     patch.when_imported("verl.trainer.main_ppo_sync", _watch_trainer)
+    patch.when_run("verl.trainer.main_ppo_sync", "PPOTrainer", _watch_program)
 
 
 def _watch_classic(module: ModuleType) -> None:
@@ -57,6 +59,13 @@ def _watch_advantages(module: ModuleType) -> None:
 
 def _watch_trainer(module: ModuleType) -> None:
     observe(getattr(module, "PPOTrainer", None), "_update_actor", after=trained)
+
+
+def _watch_program(trainer: type) -> None:
+    """0.8.0's ``python -m verl.trainer.main_ppo_sync``: Ray takes the trainer's class by value out of ``__main__``, and
+    with it what stands here in its place."""
+    observe(trainer, "_update_actor", after=trained)
+    observe(sys.modules[trainer.__module__], "compute_advantage_for_multi_trajectories", after=advantages)
 
 
 def _watch_buffer(module: ModuleType) -> None:

@@ -73,8 +73,8 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Command:
 def refuse_dead_keys(argv: Sequence[str]) -> str | None:
     """One sentence when ``argv`` holds veRL's ``trainer.rollout_trace.*``, which no release with an agent loop reads.
 
-    Without ``+`` Hydra stops the run after minutes of imports; with it the key is read and overwritten (veRL 0.5.0
-    ``agent_loop.py:228``), which hurts nobody.
+    Without ``+`` Hydra stops the run after minutes of imports; with it veRL reads and overwrites the key (0.5.0
+    ``agent_loop.py:228``), and autotrace heeds it (``adapters.verl``).
     """
     for word in argv:
         match = _VERL_TRACE.match(word)

@@ -8,6 +8,7 @@ from typing import Any
 
 from autotrace.ship.row import Row
 from autotrace.ship.status import Status
+from autotrace.sinks import FACTORIES
 from autotrace.spec.plan import Plan
 from autotrace.spool.reader import segments
 from autotrace.spool.run import RunInfo
@@ -21,7 +22,9 @@ def advice(
     """Sentences, the most useful first. ``known``: what became known of the run, by name (``config``, ``dataset``)."""
     config = known.get("config", {})
     return [
+        *_tracers(info, known.get("verl_trace", {})),
         *_verl(config, known.get("dataset", {}), rows),
+        *_streaming(plan, known.get("verl_trace", {}), rows),
         *_nothing(status, config),
         *_targets(status, plan),
         *_delivery(info, status),
@@ -36,6 +39,16 @@ def known_of(binds: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, dict[s
     for name, value in binds:
         found.setdefault(name, {}).update({key: item for key, item in value.items() if item is not None})
     return found
+
+
+def _tracers(info: RunInfo, trace: Mapping[str, Any]) -> list[str]:
+    backend = trace.get("backend")
+    if backend is None or backend in FACTORIES:
+        return []
+    return [
+        f"veRL's rollout trace into {backend} is veRL's own and goes on as it is; autotrace does not deliver to "
+        f"{backend}: what it recorded is in {', '.join(info.backends)} (--backend chooses: {', '.join(FACTORIES)})"
+    ]
 
 
 def _verl(config: Mapping[str, Any], dataset: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
@@ -59,6 +72,19 @@ def _verl(config: Mapping[str, Any], dataset: Mapping[str, Any], rows: Sequence[
             "(until then uid does)"
         )
     return found
+
+
+def _streaming(plan: Plan | None, trace: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+    limit = trace.get("max_samples_per_step_per_worker")
+    if plan is not None:
+        limit = plan.settings.sampling.get("max_samples_per_step_per_worker", limit)
+    steps = {row.step for row in rows if row.role == "trajectory" and not row.validate}
+    if limit is None or steps != {-1}:
+        return []
+    return [
+        f"max_samples_per_step_per_worker={limit} limits nothing here: prompts come one by one (fully-async training), so "
+        "there is no batch to take that many from; --sample-rate takes a share of them"
+    ]
 
 
 def _nothing(status: Status, config: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 import msgspec
@@ -17,15 +18,19 @@ from rich.text import Text
 from autotrace.cli import runs, terminal
 from autotrace.cli.advice import advice, known_of
 from autotrace.cli.terminal import line
+from autotrace.ship.choice import origin as origin_of
 from autotrace.ship.index import Index
-from autotrace.ship.status import Status, TargetStatus
-from autotrace.spec.plan import Plan
+from autotrace.ship.status import BackendStatus, Status, TargetStatus
+from autotrace.spec.plan import Plan, Settings
 from autotrace.spool import layout
+from autotrace.spool.run import RunInfo
 
 STATE_STYLE = {
     "bound": "green", "never called": "yellow", "shadowed": "yellow", "pending": "dim", "failed": "red",
     "refused": "red",
 }  # fmt: skip
+_ABOUT = ("backends", "tracking_uri", "project", "experiment", "drain_timeout", "run_dir", "supervise", "quiet")
+"""Settings that are shown in a place of their own, or matter to nobody afterwards."""
 PLACES = 3
 """Places and reasons shown of one target."""
 COMMAND = 200
@@ -125,13 +130,49 @@ def _about(out: Console, index: Index, found: Status, plan: Plan | None) -> None
         elif value is None:
             value, origin = config.get(f"{name}_name", "veRL's own"), f"veRL's trainer.{name}_name"
         out.print(line(f"  {name:14}{value}") + line(f"  ({origin})" if origin else "", "dim"), soft_wrap=True)
-    own = plan.settings.sampling if plan is not None else {}
+    own = own_sampling(plan.settings if plan is not None else None)
+    for name, value in chosen(info, plan).items():
+        out.print(line(f"  {name}  {value}") + line(f"  ({info.origins[name]})", "dim"), soft_wrap=True)
     for name in ("token2text", "max_samples_per_step_per_worker"):
         if trace.get(name) is not None and own.get(name) is None:  # veRL's own tracer stands aside, its settings hold
             out.print(
-                line(f"  {name}  {trace[name]}") + line(f"  (veRL's actor_rollout_ref.rollout.trace.{name})", "dim"),
+                line(f"  {name}  {trace[name]}") + line(f"  ({origin_of(trace, name)})", "dim"),
                 soft_wrap=True,
             )
+
+
+def _volume(backend: BackendStatus) -> str:
+    """``12.3 MB sent, 3.42 GB a day at this rate; 400 MB of 1 GB this month, which lasts for 4 hours more``."""
+    words = f"{terminal.size(backend.sent_bytes)} sent, {backend.gb_a_day:,.2f} GB a day at this rate"
+    words += f"; {terminal.size(backend.month_bytes)}"
+    if backend.month_budget is None:
+        return words + " this month"
+    words += f" of {terminal.size(backend.month_budget)} this month"
+    left = backend.month_budget - backend.month_bytes
+    if backend.gb_a_day > 0 and left > 0:
+        words += f", which lasts for {_days(left / 1e9 / backend.gb_a_day)} more"
+    return words
+
+
+def _days(days: float) -> str:
+    return f"{days:.0f} days" if days >= 2 else f"{days * 24:.0f} hours" if days * 24 >= 2 else f"{days * 1440:.0f} min"
+
+
+def chosen(info: RunInfo, plan: Plan | None) -> dict[str, Any]:
+    """What somebody decided about recording and delivery (``bootstrap.recording``), by the name of its origin."""
+    settings = plan.settings if plan is not None else None
+    sampling = {"sample_rate" if name == "rate" else name: value for name, value in own_sampling(settings).items()}
+    found = {}
+    for name, origin in info.origins.items():
+        value = sampling.get(name, getattr(info, name, getattr(settings, name, None)))
+        if name not in _ABOUT and origin != "default" and value is not None:
+            found[name] = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+    return found
+
+
+def own_sampling(settings: Settings | None) -> Mapping[str, Any]:
+    """The sampling that options and variables asked for."""
+    return settings.sampling if settings is not None else {}
 
 
 def _delivery(out: Console, found: Status) -> None:
@@ -145,8 +186,12 @@ def _delivery(out: Console, found: Status) -> None:
         text = line(f"  {name:8} {backend.delivered} delivered, {backend.pending} to deliver")
         if backend.rejected_count:
             text += line(f", {backend.rejected_count} rejected", "red")
+        if backend.over_budget:
+            text += line(f", {backend.over_budget} over the budget", "yellow")
         if backend.place:
             text += line(f"  {backend.place}", "dim")
+        if backend.sent_bytes:
+            text += Text("\n") + line(f"           {_volume(backend)}", "dim")
         if backend.error:
             text += Text("\n") + line(f"           {backend.state}: {backend.error}", "red")
         out.print(text, soft_wrap=True)

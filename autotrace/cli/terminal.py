@@ -77,6 +77,16 @@ def seconds(duration_ns: int | None) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def size(count: int) -> str:
+    """Bytes for people: ``812 B``, ``3.4 MB``."""
+    value, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} B" if unit == "B" else f"{value:.3g} {unit}"
+
+
 def clock(at_ns: int | None) -> str:
     """Local date and time of a wall-clock instant; empty for None."""
     return "" if at_ns is None else f"{datetime.fromtimestamp(at_ns / 1e9):%Y-%m-%d %H:%M:%S}"

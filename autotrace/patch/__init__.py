@@ -18,6 +18,15 @@ def when_imported(name: str, callback: Callable[[ModuleType], None]) -> None:
         engine.engine.when_imported(name, callback)
 
 
+def when_run(module: str, name: str, callback: Callable[[type], None]) -> None:
+    """Call ``callback(cls)`` right after class ``name`` was made, if ``module`` is what ``python -m`` runs: it is never
+    imported then. Never raises."""
+    from autotrace.patch import engine
+
+    if engine.engine is not None:
+        engine.engine.when_run(module, name, callback)
+
+
 def wrap_function(function: Any, *, key: str, role: str = "span", name: str | None = None, **target: Any) -> Any:
     """``function`` recorded under a target made here: for what a list cannot name, a function from a user's file, say.
 

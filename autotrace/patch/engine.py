@@ -48,7 +48,8 @@ class Engine:
         self.binder = Binder(self.index, report)
         self.waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
         self.finder = Finder(self._wanted, self._imported, self.binder.runs_as_main)
-        self._classes = ClassHook(self.binder.created)
+        self.expected: dict[tuple[str, str], Callable[[type], None]] = {}
+        self._classes = ClassHook(self._created)
         self._late: list[ModuleType] = []
         """Wanted modules that were half imported when the engine started, by this thread or another."""
         for library, adapter in ADAPTERS.items():  # of a library that is imported already, `start` does it
@@ -91,6 +92,17 @@ class Engine:
             _guarded(callback, module)
         else:
             self.waiting.setdefault(name, []).append(callback)
+
+    def when_run(self, module: str, name: str, callback: Callable[[type], None]) -> None:
+        """Call ``callback(cls)`` once class ``name`` was made by ``module`` running as the program."""
+        self.expected[module, name] = callback
+
+    def _created(self, cls: type) -> None:
+        self.binder.created(cls)
+        if self.expected and cls.__module__ in main.MAINS:
+            callback = self.expected.pop((main.name_of(cls.__module__) or "", cls.__qualname__), None)
+            if callback is not None:
+                callback(cls)
 
     def _wanted(self, name: str) -> bool:
         return name in self.waiting or self.index.wanted(name)

@@ -79,8 +79,9 @@ def choose(paths: Mapping[str, Sequence[Path]], known: Mapping[str, Any], settin
     """
     limit = settings.get("max_samples_per_step_per_worker")
     if limit is None:
-        limit = first(paths.get("limit", ()), known)
-    if limit is ABSENT or limit is None:
+        limits = (path.read(known) for path in paths.get("limit", ()))
+        limit = next((value for value in limits if value is not ABSENT and value is not None), None)
+    if limit is None:
         return None
     samples = _rows(first(paths.get("sample", ()), known))
     groups = _rows(first(paths.get("group", ()), known)) or samples

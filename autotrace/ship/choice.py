@@ -8,8 +8,8 @@ from typing import Any
 from autotrace.sinks import FACTORIES
 from autotrace.spool.run import RunInfo
 
-VERL = "veRL's actor_rollout_ref.rollout.trace.backend"
-"""The origin that ``autotrace status`` shows."""
+KEY = "actor_rollout_ref.rollout.trace"
+"""Where veRL's configuration has its trace settings, unless ``Bind("verl_trace")`` names another ``key``."""
 
 
 def heed(info: RunInfo, settings: Mapping[str, Any]) -> bool:
@@ -21,5 +21,10 @@ def heed(info: RunInfo, settings: Mapping[str, Any]) -> bool:
     if wanted not in FACTORIES or info.origins.get("backends") != "default":
         return False
     info.backends[:] = [str(wanted)]
-    info.origins["backends"] = VERL
+    info.origins["backends"] = origin(settings, "backend")
     return True
+
+
+def origin(settings: Mapping[str, Any], name: str) -> str:
+    """Where a setting of veRL's came from, as ``autotrace status`` shows it."""
+    return f"veRL's {settings.get('key', KEY)}.{name}"

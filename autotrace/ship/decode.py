@@ -7,6 +7,7 @@ costs the text, never the trajectory.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -87,6 +88,8 @@ class Decoder:
                 if ids:
                     setattr(span, ids, None)
                 found = True
+        if span.response_parts is not None:
+            span.response_parts = self._redactor.clean("response_parts", span.response_parts)
         if found and span.messages is not None:
             span.messages = self._redactor.clean("messages", span.messages)
         return found
@@ -189,5 +192,26 @@ def _whole_text(trajectory: Trajectory, decode: Callable[[list[int]], str]) -> N
     beginning = len(first.prompt_ids or ())
     everything = [*(last.prompt_ids or ()), *(last.response_ids or ())]
     outer.prompt_text = first.prompt_text
-    if outer.response_text is None and everything[:beginning] == first.prompt_ids:
-        outer.response_text = decode(everything[beginning:])
+    response = outer.response_ids
+    if response is None and everything[:beginning] == first.prompt_ids:
+        response = everything[beginning:]
+    if response is None:
+        return
+    if outer.response_text is None:
+        outer.response_text = decode(response)
+    outer.response_parts = _parts(response, outer.response_mask, decode)
+
+
+def _parts(
+    response: list[int], mask: list[int] | None, decode: Callable[[list[int]], str]
+) -> list[dict[str, str]] | None:
+    """What the model said (mask 1) and what the tools said (mask 0), in order."""
+    if mask is None or len(mask) != len(response) or len(set(map(bool, mask))) < 2:
+        return None
+    parts: list[dict[str, str]] = []
+    at = 0
+    for model, run in itertools.groupby(map(bool, mask)):
+        length = sum(1 for _ in run)
+        parts.append({"model" if model else "tools": decode(response[at : at + length])})
+        at += length
+    return parts

@@ -57,6 +57,8 @@ class Receipt:
     delivered: list[tuple[str, int, str | None]] = field(default_factory=list)
     """Trace id, version, page."""
     rejected: list[tuple[str, int, str]] = field(default_factory=list)
+    sent: int = 0
+    """Bytes that the backend took."""
     problem: Exception | None = None
 
 
@@ -99,6 +101,7 @@ class Courier:
     def _deliver(self, parcel: Parcel, binds: Sequence[tuple[str, Mapping[str, Any]]]) -> Receipt:
         receipt = Receipt()
         reasons: Mapping[str, str] = {}
+        before = self.sink.sent
         try:
             for name, value in binds:
                 self.sink.bind(name, value)
@@ -107,6 +110,8 @@ class Courier:
             reasons = error.reasons
         except Exception as error:
             receipt.problem = error
+        receipt.sent = self.sink.sent - before
+        if receipt.problem is not None:
             return receipt
         for trajectory in parcel.trajectories:
             trace_id, version = trajectory.trace_id, parcel.versions[trajectory.trace_id]

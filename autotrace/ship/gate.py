@@ -1,4 +1,4 @@
-"""Between "complete" and "to be delivered": keep-rules hold a trajectory back until its group has ended."""
+"""Between "complete" and "to be delivered": keep-rules and budgets hold a trajectory back until its group has ended."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from autotrace.spool.run import RunInfo
 
 QUIET = 2.0
 """Seconds without news of a group, and without an open trajectory in it, after which it is decided on."""
+ALL = "all"
+"""``Row.kept`` where no rule has a say."""
 LOCAL = ""
 """``Row.kept`` of a trajectory that stays in the spool."""
 
 
 class Gate:
-    """Queues complete traces for the backends; with keep-rules, trajectories only when their group is kept.
+    """Queues complete traces for the backends; with keep-rules or a budget, trajectories once their group has ended.
 
     A decision is stored with each row, so it stands after a restart, and what comes later follows it.
     """
@@ -27,16 +29,17 @@ class Gate:
         self._backends = backends
         rules = KeepRules.parse(info.keep)
         self._keeper = None if rules is None else Keeper(rules, info.run_id)
+        self._holds = rules is not None or info.step_budget is not None or info.month_budget is not None
         self._waiting: dict[str, float] = {}
         """Undecided group -> when it was heard of last."""
-        if self._keeper is not None:
+        if self._holds:
             for row in state.rows("complete = 1 AND role = 'trajectory' AND kept IS NULL"):
                 self._waiting[group_of(row)] = 0.0
 
     def completed(self, row: Row) -> None:
         """Version ``row.version + 1`` of a trace is complete (the caller stores the row)."""
-        if self._keeper is None or row.role != "trajectory":
-            row.kept = "all"
+        if not self._holds or row.role != "trajectory":
+            row.kept = ALL
         elif row.kept is None:
             row.kept = self._state.kept(group_of(row))
         if row.kept is None:
@@ -46,7 +49,7 @@ class Gate:
 
     def settle(self, live: Collection[Row], over: bool) -> int:
         """Decide on the groups that have ended; how many there were. ``over``: nobody waits any more."""
-        if self._keeper is None or not self._waiting:
+        if not self._waiting:
             return 0
         open_groups = {group_of(row) for row in live}
         now = time.monotonic()
@@ -58,13 +61,19 @@ class Gate:
         for group in ready:
             del self._waiting[group]
             rows = [row for row in self._state.group(group) if row.complete]
-            members = [Member(row.status, row.duration_ns or 0, row.reward) for row in rows]
-            why = self._keeper.decide(group, members) or LOCAL
+            why = self._decision(group, rows)
             self._state.decide(group, why)
             for row in rows:
                 if why != LOCAL:
                     self._state.enqueue(self._backends, row.trace_id, row.version)
         return len(ready)
+
+    def _decision(self, group: str, rows: Sequence[Row]) -> str:
+        """Why the group is delivered; ``all`` where a budget alone decides, later, from what would be sent."""
+        if self._keeper is None:
+            return ALL
+        members = [Member(row.status, row.duration_ns or 0, row.reward) for row in rows]
+        return self._keeper.decide(group, members) or LOCAL
 
     @property
     def undecided(self) -> bool:

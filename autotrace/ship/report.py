@@ -9,12 +9,15 @@ from pathlib import Path
 
 import msgspec
 
+from autotrace.ship.budget import MonthBook, forecast, sent_key
 from autotrace.ship.state import State
 from autotrace.ship.status import BackendStatus, Status, TargetStatus
 from autotrace.spool.reader import segments
 from autotrace.spool.run import RunInfo
 
 _SHOWN = 20
+OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship --all delivers it"
+"""Why a trajectory counts as left out, in the state."""
 
 
 class _Counters(msgspec.Struct):
@@ -36,7 +39,7 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
             status.open += row["n"]
     status.facts_waiting = state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
     status.spool_bytes = sum(file.size for file in segments(run_folder))
-    status.backends = {name: _backend(state, name) for name in info.backends}
+    status.backends = {name: _backend(state, name, info, run_folder) for name in info.backends}
     status.pending = max((backend.pending for backend in status.backends.values()), default=0)
     oldest = state.db.execute("SELECT min(t.end_ns) FROM queue q JOIN traces t USING (trace_id)").fetchone()[0]
     status.lag_seconds = max(0.0, (status.updated_ns - oldest) / 1e9) if oldest else 0.0
@@ -44,22 +47,39 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
     return status
 
 
-def _backend(state: State, name: str) -> BackendStatus:
+def _backend(state: State, name: str, info: RunInfo, run_folder: str | Path) -> BackendStatus:
     known = state.metas(f"backend:{name}:")
     rejected = state.db.execute(
-        "SELECT trace_id, rejected FROM deliveries WHERE backend = ? AND rejected IS NOT NULL LIMIT ?", (name, _SHOWN)
+        "SELECT trace_id, rejected FROM deliveries WHERE backend = ? AND rejected != ? LIMIT ?",
+        (name, OVER_BUDGET, _SHOWN),
     )
+    sent = int(state.meta(sent_key(name)) or 0)
     return BackendStatus(
         name,
         delivered=state.count("SELECT count(*) FROM deliveries WHERE backend = ? AND rejected IS NULL", (name,)),
         pending=state.count("SELECT count(*) FROM queue WHERE backend = ?", (name,)),
         rejected=dict(rejected.fetchall()),
         rejected_count=state.count(
-            "SELECT count(*) FROM deliveries WHERE backend = ? AND rejected IS NOT NULL", (name,)
+            "SELECT count(*) FROM deliveries WHERE backend = ? AND rejected != ?", (name, OVER_BUDGET)
+        ),
+        sent_bytes=sent,
+        gb_a_day=forecast(sent, _seconds(state, name)),
+        month_bytes=MonthBook(run_folder, info.run_id).total(name),
+        step_budget=info.step_budget,
+        month_budget=info.month_budget,
+        over_budget=state.count(
+            "SELECT count(*) FROM deliveries WHERE backend = ? AND rejected = ?", (name, OVER_BUDGET)
         ),
         place=known.get("place"),
         open_with=known.get("open_with"),
     )
+
+
+def _seconds(state: State, name: str) -> float:
+    """How long what ``name`` got, or would have got, took to happen: the run's own time, not that of delivery."""
+    sql = "SELECT min(start_ns), max(end_ns) FROM traces JOIN deliveries USING (trace_id) WHERE backend = ?"
+    first, last = state.db.execute(sql, (name,)).fetchone()
+    return (last - first) / 1e9 if first and last else 0.0
 
 
 def _processes(state: State, status: Status) -> None:

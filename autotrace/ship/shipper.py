@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from autotrace.bootstrap import environment as env
-from autotrace.ship.budget import Ledger
+from autotrace.ship.budget import Ledger, MonthBook
 from autotrace.ship.choice import heed
 from autotrace.ship.decode import Decoder
 from autotrace.ship.delivery import Courier, Parcel
@@ -21,7 +21,7 @@ from autotrace.ship.indexer import Indexer
 from autotrace.ship.lock import ShipperLock
 from autotrace.ship.mainprocess import MainProcess
 from autotrace.ship.receiver import Receiver
-from autotrace.ship.report import status_of
+from autotrace.ship.report import OVER_BUDGET, status_of
 from autotrace.ship.state import Memory, State
 from autotrace.ship.status import Status
 from autotrace.ship.trajectory import Trajectory
@@ -39,7 +39,6 @@ LAST_TRIES = 600.0
 """Seconds after the end of the run (beyond its drain timeout) for which an unreachable backend is tried again."""
 RELAY_GRACE = 3.0
 """Seconds after the end of the run, or after a relay's last word, in which other nodes may still send."""
-OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship --all delivers it"
 ONCE_FAILURES = 4
 """In the foreground: failed tries in a row after which a backend is given up."""
 
@@ -62,6 +61,8 @@ class Shipper:
         """Takes what other nodes record, once there are any."""
         self._deaf = ""
         """Why it cannot listen for them."""
+        self._unheeded = ""
+        """Why veRL's choice of a backend could not be followed."""
         self._bound = 0
         self._main = MainProcess(self.info.main_pid, self.info.host)
         self._written = 0.0
@@ -92,10 +93,8 @@ class Shipper:
 
     def _courier(self, name: str) -> Courier:
         memory = Memory(self._state, f"backend:{name}:")
-        unlimited = self._unlimited
-        ledger = Ledger(
-            memory, None if unlimited else self.info.step_budget, None if unlimited else self.info.month_budget
-        )
+        budgets = (None, None) if self._unlimited else (self.info.step_budget, self.info.month_budget)
+        ledger = Ledger(self._state, name, MonthBook(self.run_folder, self.info.run_id), *budgets)
         return Courier(make(name, self.info, self.run_folder, memory), ledger)
 
     def _listen(self) -> None:
@@ -132,9 +131,19 @@ class Shipper:
 
     def _redirect(self) -> None:
         """The backends are others now (before anything was delivered: veRL says so before the first rollout)."""
+        try:
+            couriers = [self._courier(name) for name in self.info.backends]
+        except ImportError as error:
+            (wanted,) = self.info.backends
+            self.info.backends[:] = [courier.sink.name for courier in self._couriers]
+            self._unheeded = (
+                f"veRL's configuration names the backend {wanted}, which needs {error.name}: pip install "
+                f"'autotrace[{wanted}]', then autotrace ship {self.info.run_id} --backend {wanted}"
+            )
+            return
         for courier in self._couriers:
             courier.close(wait=5.0)
-        self._couriers = [self._courier(name) for name in self.info.backends]
+        self._couriers = couriers
         self.info.write(self.run_folder)
         with self._state:
             self._state.dequeue_others(self.info.backends)
@@ -159,6 +168,7 @@ class Shipper:
         with self._state:
             self._state.acknowledged(courier.sink.name, receipt.delivered)
             self._state.refused(courier.sink.name, receipt.rejected)
+            courier.ledger.sent(receipt.sent)
         for trace_id, _, reason in receipt.rejected:
             _log.warning("%s will not take trace %s: %s", courier.sink.name, trace_id, reason)
         return receipt.problem is None
@@ -188,9 +198,21 @@ class Shipper:
         return parcel if parcel.trajectories else None
 
     def _affordable(self, courier: Courier, trajectory: Trajectory) -> bool:
-        row = self._state.row(trajectory.trace_id)
-        group = trajectory.trace_id if row is None else group_of(row)
-        return courier.ledger.admits(group, None if row is None else row.step, courier.sink.size(trajectory))
+        own = trajectory.trace_id
+        row = self._state.row(own)
+        group = own if row is None else group_of(row)
+
+        def sizes() -> dict[str, int]:
+            found = {own: courier.sink.size(trajectory)}
+            for other in self._state.group(group):
+                if other.complete and other.trace_id != own:
+                    loaded = self._indexer.loader.load(other.trace_id, final=True)
+                    if loaded is not None:
+                        self._decoder.add_texts(loaded)
+                        found[other.trace_id] = courier.sink.size(loaded)
+            return found
+
+        return courier.ledger.admits(own, group, None if row is None else row.step, sizes)
 
     def _verdict(self, draining: bool, living: bool, over: bool) -> str:
         if not draining:
@@ -262,6 +284,8 @@ class Shipper:
         status.error = next((courier.error for courier in self._couriers if courier.error), None)
         if self._decoder.problem:
             status.notes.append(self._decoder.problem)
+        if self._unheeded:
+            status.notes.append(self._unheeded)
         if self._deaf and self._receiver is None:
             status.notes.append(f"other nodes cannot send what they record: {self._deaf}")
         for node in self._receiver.silent if self._receiver is not None else ():
@@ -282,6 +306,7 @@ class Shipper:
                 with self._state:
                     self._state.acknowledged(courier.sink.name, receipt.delivered)
                     self._state.refused(courier.sink.name, receipt.rejected)
+                    courier.ledger.sent(receipt.sent)
         if self._receiver is not None:
             self._receiver.close()
         self._main.close()

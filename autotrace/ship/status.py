@@ -38,6 +38,16 @@ class BackendStatus(msgspec.Struct):
     rejected_count: int = 0
     error: str | None = None
     """What it said last, while it is not ``ok``."""
+    sent_bytes: int = 0
+    """What it took of this run, before compression."""
+    gb_a_day: float = 0.0
+    """Gigabytes a day, if it goes on as in this run so far."""
+    month_bytes: int = 0
+    """What it took this month of all runs in the same folder."""
+    step_budget: int | None = None
+    month_budget: int | None = None
+    over_budget: int = 0
+    """Trajectories that stay in the run folder because a budget was spent."""
     place: str | None = None
     """Where trajectories go, without secrets."""
     open_with: str | None = None

@@ -54,6 +54,9 @@ class Span:
     prompt_text: str | None = None
     new_prompt_text: str | None = None
     response_text: str | None = None
+    response_parts: list[dict[str, str]] | None = None
+    """``response_text`` split by ``response_mask``: ``{"model": ...}`` and ``{"tools": ...}`` in order; None where only
+    one of them spoke."""
     messages: list[dict[str, Any]] | None = None
     """Role/content messages of this turn, when they could be told."""
     host: str = ""

@@ -31,6 +31,7 @@ class JsonlSink:
     name = "jsonl"
 
     def __init__(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> None:
+        self.sent = 0
         self._path = run_folder / FILE
         self._lines: dict[str, tuple[int, int]] | None = None
         memory["place"] = str(self._path)
@@ -82,6 +83,7 @@ class JsonlSink:
                 file.write(line)
                 known[trajectory.trace_id] = (at, len(line))
                 at += len(line)
+                self.sent += len(line)
             file.flush()
             os.fsync(file.fileno())
 
@@ -137,7 +139,8 @@ _ALWAYS = (
 )
 _SOMETIMES = (
     "error", "new_prompt_ids", "prompt_base", "prompt_keep", "response_ids", "prompt_tokens", "response_tokens",
-    "logprobs", "response_mask", "new_prompt_text", "response_text", "messages", "items", "first_item_ns",
+    "logprobs", "response_mask", "new_prompt_text", "response_text", "response_parts", "messages", "items",
+    "first_item_ns",
 )  # fmt: skip
 
 

@@ -169,9 +169,10 @@ def _tokens(span: Span) -> dict[str, str]:
     return fields
 
 
-def whole(trajectory: Trajectory) -> dict[str, str]:
-    """``prompt_text``, ``response_text`` and ``response_mask`` of the whole trajectory, under veRL's names."""
-    fields: dict[str, str] = {}
+def whole(trajectory: Trajectory) -> dict[str, Any]:
+    """``prompt_text``, ``response_text`` and ``response_mask`` of the whole trajectory, under veRL's names, and
+    ``response_parts``, the response split into what the model and what the tools said."""
+    fields: dict[str, Any] = {}
     for span in trajectory.spans:
         if span.role in TOKEN_ROLES:
             continue
@@ -181,6 +182,8 @@ def whole(trajectory: Trajectory) -> dict[str, str]:
             fields.setdefault("response_text", plain(span.response_text))
         if span.response_mask is not None:
             fields.setdefault("response_mask", runs(span.response_mask))
+        if span.response_parts is not None:
+            fields.setdefault("response_parts", plain(span.response_parts))
     return fields
 
 

@@ -47,6 +47,8 @@ class Sink(Protocol):
     """A backend. ``name`` is the word used on the command line."""
 
     name: str
+    sent: int
+    """Bytes of trajectories that the backend took from this object so far, before compression."""
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Store ``trajectories`` and return once the backend acknowledged them."""

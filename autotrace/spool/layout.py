@@ -4,6 +4,7 @@
 
     autotrace-runs/                 AUTOTRACE_RUN_DIR (0700)
         mlflow.db                   local MLflow store when no tracking URI is given
+        sent.db                     bytes sent per run, backend and month, for --month-budget (0600)
         20261121-064412-3f9c1a/     a run: AUTOTRACE_RUN_FOLDER (0700)
             run.json                what was started, by whom, into which backends (``RunInfo``; no secrets)
             plan.json               the compiled plan every process reads
@@ -36,6 +37,7 @@ COLLECTOR_JSON = "collector.json"
 SEGMENT_SUFFIX = ".seg"
 DEFAULT_RUN_DIR = "autotrace-runs"
 DEFAULT_MLFLOW_DB = "mlflow.db"
+SENT_DB = "sent.db"
 
 DIR_MODE = 0o700
 FILE_MODE = 0o600

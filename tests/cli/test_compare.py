@@ -14,6 +14,8 @@ from autotrace.ship.index import Index
 from tests.cli.conftest import Call
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run
 
+pytestmark = pytest.mark.row("S10")
+
 EVIL = "\x1b[2J[red]evil"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from autotrace.spec.plan import Plan, Target
+from autotrace.spool.run import RunInfo
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, new_run, trajectory
 
@@ -47,12 +49,26 @@ def test_delivery_is_told_by_backend(call: Call, run: Path) -> None:
     assert "jsonl    5 delivered, 0 to deliver" in call("status").output
 
 
+def test_how_much_was_sent_and_what_that_comes_to(call: Call, run: Path) -> None:
+    info = RunInfo.read(run)
+    info.month_budget = 1_000_000
+    info.write(run)
+    call("ship", run)
+    shown = call("status").output
+    backend = json.loads(call("status", "--json").output)["status"]["backends"]["jsonl"]
+    size = (run / "trajectories.jsonl").stat().st_size
+    assert backend["sent_bytes"] == backend["month_bytes"] == size
+    assert backend["gb_a_day"] > 0
+    assert re.search(r"kB sent, [\d.,]+ GB a day at this rate; [\d.]+ kB of 1 MB this month, which lasts for", shown)
+
+
 @pytest.mark.parametrize(
     ("binds", "said"),
     [
         ({"config": {"rollout_mode": "sync"}}, "set actor_rollout_ref.rollout.mode=async"),
         ({"dataset": {"columns": ["prompt", "data_source"]}}, "agent_name: tool_agent"),
         ({"config": {"nnodes": 4}}, "trainer.nnodes=4, and only node wrote"),
+        ({"verl_trace": {"backend": "trackio"}}, "autotrace does not deliver to trackio: what it recorded is in jsonl"),
     ],
 )
 def test_advice_where_verl_is_set_up_so_that_nothing_appears(
@@ -101,3 +117,12 @@ def test_a_process_that_was_killed_is_counted(call: Call, runs: Path) -> None:
     trajectory(process)
     process.die()
     assert "1 processes ended without saying so" in advice(call)
+
+
+def test_a_limit_per_batch_where_prompts_come_one_by_one_is_said(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    process.bind("verl_trace", backend="mlflow", max_samples_per_step_per_worker=5)
+    trajectory(process, step=-1)
+    process.exit()
+    assert "max_samples_per_step_per_worker=5 limits nothing here" in advice(call)
+    assert "--sample-rate" in advice(call)

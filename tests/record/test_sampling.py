@@ -7,12 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from autotrace.record import sampling
 from autotrace.spec.plan import Settings
 from autotrace.spool.records import Open
 
 from .conftest import Recorder
+
+pytestmark = pytest.mark.row("S3")
 
 BATCH = {
     "group": ("batch.uid",),

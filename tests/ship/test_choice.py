@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.ship.choice import VERL
 from autotrace.ship.shipper import ship
+from autotrace.sinks import FACTORIES
 from autotrace.spool.run import RunInfo
 from tests.ship.spools import Process, new_run, trajectory
+
+pytestmark = pytest.mark.row("S7")
 
 
 def recorded(tmp_path: Path, origin: str, chosen: str) -> Path:
@@ -28,7 +30,7 @@ def test_verls_backend_is_used_where_nobody_chose_one(tmp_path: Path) -> None:
     assert (status.state, list(status.backends)) == ("done", ["jsonl"])
     assert len((run / "trajectories.jsonl").read_text().splitlines()) == 1
     info = RunInfo.read(run)
-    assert (info.backends, info.origins["backends"]) == (["jsonl"], VERL)
+    assert (info.backends, info.origins["backends"]) == (["jsonl"], "veRL's actor_rollout_ref.rollout.trace.backend")
     assert ship(run, once=True).backends["jsonl"].delivered == 1
 
 
@@ -41,3 +43,20 @@ def test_an_option_wins_and_what_there_is_not_is_not_chosen(
     run = recorded(tmp_path, origin, chosen)
     assert list(ship(run, once=True).backends) == ["otlp"]
     assert RunInfo.read(run).backends == ["otlp"]
+
+
+def test_a_backend_whose_library_is_missing_is_said_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise ImportError("No module named 'httpx'", name="httpx")
+
+    monkeypatch.setitem(FACTORIES, "weave", missing)
+    run = new_run(tmp_path, origins={"backends": "default"})
+    process = Process(run)
+    process.bind("verl_trace", backend="weave")
+    trajectory(process)
+    process.exit()
+    status = ship(run, once=True)
+    assert (status.state, status.backends["jsonl"].delivered) == ("done", 1)
+    assert "names the backend weave, which needs httpx: pip install 'autotrace[weave]'" in " ".join(status.notes)

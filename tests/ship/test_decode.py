@@ -15,6 +15,8 @@ from autotrace.ship.markup import prompt_messages, response_message
 from autotrace.ship.trajectory import Trajectory
 from tests.ship.spools import Process, attributes, new_run
 
+pytestmark = pytest.mark.row("S2")
+
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call>'
 FIRST = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"
 SAID = f"Let me see.\n{CALL}<|im_end|>"

@@ -21,6 +21,8 @@ from autotrace.spool import layout
 from tests.mlflow_server import MlflowServer
 from tests.ship.spools import Process, attributes, new_run, trajectory
 
+pytestmark = pytest.mark.row("S12")
+
 
 def traces(query: str | None = None, run_id: str | None = None) -> dict[str, Trace]:
     experiment = mlflow.get_experiment_by_name("proj")

@@ -12,6 +12,8 @@ from autotrace.ship.shipper import ship
 from autotrace.spool.run import RunInfo
 from tests.ship.spools import Process, new_run, trajectory
 
+pytestmark = pytest.mark.row("S8")
+
 
 def members(*rewards: float, status: str = "OK", seconds: float = 1.0) -> list[Member]:
     return [Member(status, int(seconds * 1e9), reward) for reward in rewards]
@@ -83,11 +85,7 @@ def uids(run: Path) -> list[str]:
 
 def test_a_budget_is_kept_by_whole_groups_and_what_is_over_can_be_sent_later(tmp_path: Path) -> None:
     run = new_run(tmp_path, step_budget=1)
-    process = Process(run)
-    for uid in "abcdefgh":
-        for rollout in range(2):
-            trajectory(process, uid=uid, rollout=rollout)
-    process.exit()
+    recorded(run)
     assert ship(run, once=True).state == "done"
     assert not (run / "trajectories.jsonl").exists()
     info = RunInfo.read(run)
@@ -95,13 +93,37 @@ def test_a_budget_is_kept_by_whole_groups_and_what_is_over_can_be_sent_later(tmp
     sizes = [len(line) + 1 for line in (run / "trajectories.jsonl").read_text().splitlines()]
     assert len(sizes) == 16
 
-    limited = new_run(tmp_path, "limited", step_budget=sum(sizes[:6]))
-    process = Process(limited)
+    limited = new_run(tmp_path, "limited", step_budget=sum(sizes[:7]))
+    recorded(limited)
+    status = ship(limited, once=True)
+    kept = uids(limited)
+    assert info.step_budget == 1 and status.backends["jsonl"].over_budget == 16 - len(kept)
+    assert len(kept) == 6 and all(kept.count(uid) == 2 for uid in kept), "a group that does not fit whole stays"
+    size = (limited / "trajectories.jsonl").stat().st_size
+    assert size == status.backends["jsonl"].sent_bytes <= limited_to(limited)
+
+
+def limited_to(run: Path) -> int:
+    return RunInfo.read(run).step_budget or 0
+
+
+def recorded(run: Path) -> None:
+    process = Process(run)
     for uid in "abcdefgh":
         for rollout in range(2):
             trajectory(process, uid=uid, rollout=rollout)
     process.exit()
-    status = ship(limited, once=True)
-    kept = uids(limited)
-    assert info.step_budget == 1 and status.backends["jsonl"].rejected_count == 16 - len(kept)
-    assert len(kept) in (6, 7, 8) and all(kept.count(uid) == 2 for uid in kept)
+
+
+def test_a_months_budget_is_shared_by_the_runs_of_a_folder(tmp_path: Path) -> None:
+    free = new_run(tmp_path, "free")
+    recorded(free)
+    spent = ship(free, once=True).backends["jsonl"]
+    assert spent.month_bytes == spent.sent_bytes > 0
+
+    second = new_run(tmp_path, "second", month_budget=spent.sent_bytes * 3 // 2)
+    recorded(second)
+    told = ship(second, once=True).backends["jsonl"]
+    assert told.over_budget == 16 - len(uids(second)) > 0
+    assert 0 < told.sent_bytes <= spent.sent_bytes // 2
+    assert told.month_bytes == told.sent_bytes + spent.sent_bytes

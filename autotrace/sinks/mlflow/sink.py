@@ -40,6 +40,7 @@ class MlflowSink:
     name = "mlflow"
 
     def __init__(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str] | None = None) -> None:
+        self.sent = 0
         self._info = info
         self._run_folder = run_folder
         self._memory = {} if memory is None else memory
@@ -153,7 +154,9 @@ class MlflowSink:
             taken.extend(accepted)
         _all_alike(rejected, bool(taken))
         if taken:
-            rejected.update(_isolate(taken, log_all)[0])
+            refused, stored = _isolate(taken, log_all)
+            rejected.update(refused)
+            self.sent += sum(span.ByteSize() for _, spans in stored for span in spans)
         return rejected
 
     def size(self, trajectory: Trajectory) -> int:

@@ -90,7 +90,9 @@ def _outputs(trajectory: Trajectory, span: Span) -> Any:
         choices = [{"index": 0, "message": _chat(reply), "finish_reason": span.attributes.get("stop_reason") or "stop"}]
         return {"choices": choices, **_named(output)}
     if span.role == "agent" and (span.prompt_text is not None or span.response_text is not None):
-        return {**_named(output), "prompt_text": span.prompt_text, "response_text": span.response_text}
+        texts = {"prompt_text": span.prompt_text, "response_text": span.response_text}
+        parts = {"response_parts": payload.plain(span.response_parts)} if span.response_parts else {}
+        return {**_named(output), **texts, **parts}
     if span is trajectory.root and (trajectory.facts or span.response_text is not None):
         whole = {**_named(output), **payload.plain(trajectory.facts)}
         if span.response_text is not None:

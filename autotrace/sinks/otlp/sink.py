@@ -57,6 +57,7 @@ class OtlpSink:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._resource = _resource(info)
         self._last: requests.Response | None = None
+        self.sent = 0
         self._session = requests.Session()
         self._session.hooks["response"].append(self._answered)
         self._exporter: OTLPSpanExporter | None = None
@@ -128,6 +129,7 @@ class OtlpSink:
             reasons.setdefault(batch[0][0].trace_id, f"{_receiver()} will not take one of its spans ({status})")
             return
         self._accepted = True
+        self.sent += sum(size_of(made) for _, made, _ in batch)
         for trajectory, made, digest in batch:
             if words:
                 reasons.setdefault(trajectory.trace_id, words)

@@ -27,6 +27,8 @@ from autotrace.spool.run import RunInfo
 
 REMEMBERED = 4_096
 """Traces whose delivered calls are remembered, so that a late fact does not send a whole trajectory again."""
+DIGEST_CHARS = 43
+"""Length of the version of an op."""
 PROBES = 3
 """Calls in a row that a server which has accepted nothing yet may decline before it is left alone."""
 DEFAULT_PROJECT = "autotrace"
@@ -63,6 +65,7 @@ class WeaveSink:
     name = "weave"
 
     def __init__(self, info: RunInfo) -> None:
+        self.sent = 0
         self._project = info.project
         self._connection = Connection(Login.from_environment())
         self._projects: dict[str, Project] = {}
@@ -96,7 +99,15 @@ class WeaveSink:
 
     def size(self, trajectory: Trajectory) -> int:
         """Bytes of its calls."""
-        return sum(len(encoded(call_of(trajectory, span, "entity/project", None))) for span in trajectory.spans)
+        return sum(len(encoded(self._sized(trajectory, span))) for span in trajectory.spans)
+
+    def _sized(self, trajectory: Trajectory, span: Span) -> dict[str, Any]:
+        """The call for ``span`` with words of the right length where the server has a say."""
+        project = self._projects.get(self._wanted_project(trajectory))
+        id = project.id if project else f"entity/{self._wanted_project(trajectory)}"
+        call = call_of(trajectory, span, id, f"{id}/run12345" if self._wandb else None)
+        call["op_name"] = f"weave:///{id}/op/{span.name}:{'0' * DIGEST_CHARS}"
+        return add_facts(call, trajectory.facts) if span is trajectory.root else call
 
     def page(self, trajectory: Trajectory) -> str | None:
         """The trajectory in W&B's pages, once something was delivered to its project."""
@@ -177,6 +188,7 @@ class WeaveSink:
             self._single(project, batch[0], declined, reasons)
             return
         self._accepted = True
+        self.sent += sum(len(data) for _, data in batch)
         for outgoing, _ in batch:
             delivered = self._remember(outgoing.trajectory.trace_id)
             delivered.calls[outgoing.call["id"]] = outgoing.digest
