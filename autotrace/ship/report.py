@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from autotrace.ship import room
 from autotrace.ship.state import State
 from autotrace.ship.status import BackendStatus, Status, TargetStatus
 from autotrace.spool.reader import segments
@@ -35,6 +36,9 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
         else:
             status.open += row["n"]
     status.facts_waiting = state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
+    removed = int(state.meta(room.BYTES) or 0)
+    if removed:
+        status.notes.append(f"{removed / 1e6:.1f} MB of the spool were removed once delivered (--spool-limit)")
     status.spool_bytes = sum(file.size for file in segments(run_folder))
     status.backends = {name: _backend(state, name) for name in info.backends}
     status.pending = max((backend.pending for backend in status.backends.values()), default=0)
