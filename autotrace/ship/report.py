@@ -16,6 +16,7 @@ from autotrace.spool.reader import segments
 from autotrace.spool.run import RunInfo
 
 _SHOWN = 20
+_MINUTE = 60
 
 
 class _Counters(msgspec.Struct):
@@ -40,7 +41,9 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
     if removed:
         status.notes.append(f"{removed / 1e6:.1f} MB of the spool were removed once delivered (--spool-limit)")
     status.spool_bytes = sum(file.size for file in segments(run_folder))
-    status.backends = {name: _backend(state, name) for name in info.backends}
+    since = status.updated_ns - _MINUTE * 10**9
+    status.rate = state.count("SELECT count(*) FROM traces WHERE complete = 1 AND end_ns > ?", (since,)) / _MINUTE
+    status.backends = {name: _backend(state, name, since) for name in info.backends}
     status.pending = max((backend.pending for backend in status.backends.values()), default=0)
     oldest = state.db.execute("SELECT min(t.end_ns) FROM queue q JOIN traces t USING (trace_id)").fetchone()[0]
     status.lag_seconds = max(0.0, (status.updated_ns - oldest) / 1e9) if oldest else 0.0
@@ -48,7 +51,7 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
     return status
 
 
-def _backend(state: State, name: str) -> BackendStatus:
+def _backend(state: State, name: str, since: int) -> BackendStatus:
     known = state.metas(f"backend:{name}:")
     rejected = state.db.execute(
         "SELECT trace_id, rejected FROM deliveries WHERE backend = ? AND rejected IS NOT NULL LIMIT ?", (name, _SHOWN)
@@ -56,6 +59,8 @@ def _backend(state: State, name: str) -> BackendStatus:
     return BackendStatus(
         name,
         delivered=state.count("SELECT count(*) FROM deliveries WHERE backend = ? AND rejected IS NULL", (name,)),
+        rate=state.count("SELECT count(*) FROM deliveries WHERE backend = ? AND delivered_ns > ?", (name, since))
+        / _MINUTE,
         pending=state.count("SELECT count(*) FROM queue WHERE backend = ?", (name,)),
         rejected=dict(rejected.fetchall()),
         rejected_count=state.count(
