@@ -15,13 +15,11 @@ from pathlib import Path
 from autotrace.ship.state import State
 from autotrace.spec.plan import Plan
 from autotrace.spool import layout
-from autotrace.spool.limit import LOOK_EVERY
+from autotrace.spool.limit import BEGIN, END, LOOK_EVERY
 from autotrace.spool.reader import SegmentFile, segments
 
 _log = logging.getLogger("autotrace.ship")
 
-BEGIN, END = 0.7, 0.5
-"""Shares of the limit: beyond the first, segments go until the second is reached. Writers refuse at the whole of it."""
 REMOVED = "removed"
 """How a segment that went is sealed in the state."""
 BYTES = "spool:removed_bytes"
