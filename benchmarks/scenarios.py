@@ -32,6 +32,7 @@ def llm(bench: Bench) -> Result:
     shapes = [(2_000, 2_000), (8_000, 2_000), (32_000, 8_000)]
     names = [
         "bare call",
+        "copies of the lists",
         "autotrace",
         "autotrace, logprobs",
         "mlflow.trace",
@@ -40,7 +41,7 @@ def llm(bench: Bench) -> Result:
         "veRL on Weave",
     ]
     if bench.short:
-        shapes, names = shapes[:1], ["bare call", "autotrace", "veRL on MLflow"]
+        shapes, names = shapes[:1], ["bare call", "copies of the lists", "autotrace", "veRL on MLflow"]
     found: Result = {}
     for prompt, response in shapes:
         number = 12 if bench.short else 20
