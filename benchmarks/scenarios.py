@@ -18,7 +18,7 @@ BRIEF = ("bare call", "functools.wraps", "autotrace off", "autotrace not sampled
 def small(bench: Bench) -> Result:
     """A small call: off, not sampled, recorded; every kind of function."""
     names = BRIEF if bench.short else ALL
-    number = 15 if bench.short else 30
+    number = 9 if bench.short else 13
     found: Result = {}
     for kind in ("sync", "coroutine", "stream", "async_stream"):
         found[kind] = bench.rounds(names, number, "small", kind=kind)
@@ -32,6 +32,7 @@ def llm(bench: Bench) -> Result:
     shapes = [(2_000, 2_000), (8_000, 2_000), (32_000, 8_000)]
     names = [
         "bare call",
+        "copies of the lists",
         "autotrace",
         "autotrace, logprobs",
         "mlflow.trace",
@@ -40,10 +41,10 @@ def llm(bench: Bench) -> Result:
         "veRL on Weave",
     ]
     if bench.short:
-        shapes, names = shapes[:1], ["bare call", "autotrace", "veRL on MLflow"]
+        shapes, names = shapes[:1], ["bare call", "copies of the lists", "autotrace", "veRL on MLflow"]
     found: Result = {}
     for prompt, response in shapes:
-        number = 12 if bench.short else 20
+        number = 9 if bench.short else 13
         found[f"{prompt // 1000}k+{response // 1000}k"] = bench.rounds(
             names, number, "llm", prompt=prompt, response=response, logprobs=True
         )
@@ -55,7 +56,7 @@ def concurrent(bench: Bench) -> Result:
     """Many trajectories in one event loop."""
     shape = {"turns": 4, "prompt": 2_000, "response": 256, "seconds": 1.0}
     size = 200 if bench.short else 1_000
-    repeats = 2 if bench.short else 5
+    repeats = 2 if bench.short else 3
     found: Result = {}
     for name in ("bare call", "autotrace not sampled", "autotrace"):
         runs = [bench.once(name, "concurrent", trajectories=size, stagger=2.0, **shape) for _ in range(repeats)]

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import sys
 import types
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,6 +51,30 @@ class Wraps(Subject):
             return function(*args, **kwargs)
 
         return wrapper
+
+
+class Copies(Subject):
+    """What any recorder must do on the caller's thread: copy the lists that the caller may change, and hand them
+    over."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.queue: deque[Any] = deque()
+
+    def wrap(self, function: Function, role: str = "tool") -> Function:
+        queue = self.queue
+
+        @functools.wraps(function)
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            prompt, messages = tuple(kwargs["prompt_ids"]), [message.copy() for message in kwargs["messages"]]
+            result = await function(*args, **kwargs)
+            queue.append((prompt, messages, tuple(result.token_ids)))
+            return result
+
+        return wrapper
+
+    def settle(self) -> None:
+        self.queue.clear()
 
 
 class Wrapt(Subject):
@@ -336,6 +361,7 @@ def _rollout_trace() -> Any:
 SUBJECTS: dict[str, type[Subject]] = {
     "bare call": Subject,
     "functools.wraps": Wraps,
+    "copies of the lists": Copies,
     "wrapt": Wrapt,
     "autotrace off": AutotraceOff,
     "autotrace not sampled": AutotraceUnsampled,

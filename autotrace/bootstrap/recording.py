@@ -92,7 +92,7 @@ KNOBS = (
     Knob("--redact-patterns", _patterns, "REGEX", "Replace what matches in every text."),
     Knob("--redact-hook", _hook, "MODULE:FUNCTION", "Called with (name, value) of everything before it is written."),
     Knob("--max-string", _count, "CHARACTERS", "Longest captured text; default 65536."),
-    Knob("--spool-limit", _size, "SIZE", "Most bytes the spool may take; then no new trajectory begins."),
+    Knob("--spool-limit", _size, "SIZE", "Most bytes of the spool: delivered data goes, then no trajectory begins."),
     Knob("--keep", _keep, "RULE,...", "Deliver: errors, spread, slowest=5, extremes=5, random=0.1.", delivery=True),
     Knob("--step-budget", _size, "SIZE", "Most bytes delivered per training step and backend.", delivery=True),
     Knob("--month-budget", _size, "SIZE", "Most bytes delivered per month and backend.", delivery=True),

@@ -14,6 +14,8 @@ from autotrace.spool.reader import segments
 from autotrace.spool.run import RunInfo
 
 SINGLE_TURN = "single_turn_agent"
+LAG = 30.0
+"""Seconds that delivery may be behind before it is worth a word."""
 
 
 def advice(
@@ -82,8 +84,8 @@ def _streaming(plan: Plan | None, trace: Mapping[str, Any], rows: Sequence[Row])
     if limit is None or steps != {-1}:
         return []
     return [
-        f"max_samples_per_step_per_worker={limit} limits nothing here: prompts come one by one (fully-async training), so "
-        "there is no batch to take that many from; --sample-rate takes a share of them"
+        f"max_samples_per_step_per_worker={limit} limits nothing here: prompts come one by one (fully-async training), "
+        "so there is no batch to take that many from; --sample-rate takes a share of them"
     ]
 
 
@@ -114,6 +116,13 @@ def _delivery(info: RunInfo, status: Status) -> list[str]:
     left = status.pending + status.open
     if status.state in ("done", "blocked") and left:
         return [f"{left} traces are not delivered; when the backend can be reached: autotrace ship {info.run_id}"]
+    for name, backend in status.backends.items():
+        if backend.state == "ok" and status.lag_seconds > LAG and 0 < backend.rate < 0.9 * status.rate:
+            share = max(0.01, backend.rate / status.rate)
+            return [
+                f"{name} takes {backend.rate:.3g} traces a second and the run makes {status.rate:.3g}: the rest waits "
+                f"in the run folder, and the run does not; --sample-rate {share:.2f} records as many as arrive at once"
+            ]
     if any(backend.rejected_count for backend in status.backends.values()):
         return ["a backend rejected trajectories for good; autotrace show TRACE says why, the spool keeps them"]
     return []

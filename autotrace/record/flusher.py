@@ -277,11 +277,12 @@ class Flusher:
     def finish(self) -> None:
         """Last counters, seal."""
         with self._busy:
-            if self._writer.opened or self._frames:
+            if self._written or self._frames:  # also after a rotation: without a last word, this process has died
                 self._retry_at = 0.0
-                self._count()
+                self._count(last=True)
                 self._write()
                 self._writer.seal("exit")
+                self._written = 0.0
 
     def _add(self, record: Record) -> None:
         data = self._framed(record)
@@ -313,7 +314,6 @@ class Flusher:
         if not self._frames or time.monotonic() < self._retry_at:
             return
         watchful = True  # a write may take its time
-        self._written = time.monotonic()
         try:
             if not self._writer.opened:
                 self._writer.open()
@@ -325,13 +325,14 @@ class Flusher:
         except OSError as error:
             faults.failed("spool", error)
             count = 0
+        self._written = time.monotonic()  # after it: on a slow disk events are taken between two writes
         watchful = len(queue) > MAX_EVENTS // 2
         if count < len(self._frames):
             self._hold(count)
             return
         self._limit.look(self._size)
         self._forget_batch()
-        if self._writer.full:
+        if self._writer.full or self._limit.ends(self._writer.size):
             self._writer.seal("rotate")
 
     def _define_again(self) -> None:
@@ -369,10 +370,10 @@ class Flusher:
         if time.monotonic() - self._counted > COUNTERS_EVERY:
             self._count()
 
-    def _count(self) -> None:
+    def _count(self, last: bool = False) -> None:
         self._limit.look()
         state = (dict(calls_of()), dict(faults.counts))
-        if state == self._last and not self._frames:
+        if state == self._last and not self._frames and not last:
             return
         self._last = state
         self._counted = time.monotonic()

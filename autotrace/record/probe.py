@@ -179,7 +179,7 @@ class Probe:
         """Copy of the result, without the token lists that travel by themselves."""
         if not self.result:
             return None
-        copied = snapshot(result, self.limits)
+        copied = snapshot(result, self.limits, self.dropped)
         if self.dropped and type(copied) is dict:
             for name in self.dropped:
                 copied.pop(name, None)

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import enum
 import sys
+from collections.abc import Container
 from typing import Any
+from weakref import WeakKeyDictionary
 
 ATOMS = frozenset({str, int, float, bool, bytes, type(None)})
 """Types whose values nobody can change: kept by reference."""
 _NUMBERS = frozenset({int, float})
+_UNKNOWN: Any = object()
+_known_fields: WeakKeyDictionary[type, tuple[str, ...] | None] = WeakKeyDictionary()
 MAX_NODES = 2_000
 """Values visited for one argument: the bound on the caller's time whatever is passed (about 0.5 ms)."""
 
@@ -28,8 +32,11 @@ class Limits:
         self.items = items
 
 
-def snapshot(value: Any, limits: Limits) -> Any:
-    """A copy of ``value`` made of dicts, lists, strings, numbers and markers, safe to encode in another thread."""
+def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
+    """A copy of ``value`` made of dicts, lists, strings, numbers and markers, safe to encode in another thread.
+
+    ``without``: fields of ``value`` itself (an object with fields) that are not looked at.
+    """
     kind = type(value)
     if kind in ATOMS:
         return value
@@ -39,6 +46,8 @@ def snapshot(value: Any, limits: Limits) -> Any:
             return value.copy()
     elif kind is list and len(value) <= limits.items and ATOMS.issuperset(map(type, value)):
         return value.copy()
+    if without and kind is not list and kind is not tuple and not isinstance(value, dict):
+        return _object(value, kind, limits.depth, limits.items, [MAX_NODES], without)
     return _copy(value, limits.depth, limits.items, [MAX_NODES])
 
 
@@ -69,7 +78,12 @@ def _numbers(value: Any, items: int) -> Any:
 def _sequence(value: Any, depth: int, items: int, budget: list[int]) -> Any:
     if depth <= 0:
         return {"…": f"{len(value)} items"}
-    copied = [_copy(item, depth - 1, items, budget) for item in value[:items]]
+    copied = [
+        item.copy()  # a message of a conversation, as a rule
+        if type(item) is dict and len(item) <= items and depth > 1 and ATOMS.issuperset(map(type, item.values()))
+        else _copy(item, depth - 1, items, budget)
+        for item in value[:items]
+    ]
     if len(value) > items:
         copied.append({"…": f"{len(value) - items} more"})
     return copied
@@ -87,7 +101,7 @@ def _mapping(pairs: Any, size: int, depth: int, items: int, budget: list[int]) -
     return copied
 
 
-def _object(value: Any, kind: type, depth: int, items: int, budget: list[int]) -> Any:
+def _object(value: Any, kind: type, depth: int, items: int, budget: list[int], without: Container[str] = ()) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         if isinstance(value, numpy.generic):
@@ -104,10 +118,16 @@ def _object(value: Any, kind: type, depth: int, items: int, budget: list[int]) -
         }
     if isinstance(value, enum.Enum):
         return str(value.name)
-    fields = _fields(kind)
+    fields = _known_fields.get(kind, _UNKNOWN)
+    if fields is _UNKNOWN:
+        fields = _known_fields[kind] = _fields(kind)
     if fields is not None:
         stored = getattr(value, "__dict__", None)
-        pairs = [(name, stored[name] if stored and name in stored else getattr(value, name, None)) for name in fields]
+        pairs = [
+            (name, stored[name] if stored and name in stored else getattr(value, name, None))
+            for name in fields
+            if name not in without
+        ]
         copied = _mapping(pairs, len(pairs), depth, items, budget)
         return {"type": kind.__qualname__, **copied}
     if isinstance(value, (list, tuple)):

@@ -53,6 +53,11 @@ class Assembly:
         self._last: dict[str, int] = {}
         self.notes: dict[str, None] = {}
 
+    @property
+    def processes(self) -> list[str]:
+        """Those that recorded something of it."""
+        return list(self._last)
+
     def add(self, origin: Origin, record: Open | Close) -> None:
         """Take one record."""
         at = record.at + origin.anchor

@@ -194,7 +194,11 @@ class Indexer:
     def _follow(
         self, trace_id: str, process: str, record: Open | Close, roles: dict[int, tuple[str, str]], shift: int
     ) -> None:
-        live = self._touch([trace_id], create=True)[0]
+        touched = self._touch([trace_id], create=True)
+        if not touched:
+            self.processes.skip(process, "of a removed trace")
+            return
+        live = touched[0]
         if isinstance(record, Close):
             live.closed(record.span)
             return
@@ -251,6 +255,8 @@ class Indexer:
             if live is None:
                 row = self._state.row(trace_id)
                 if row is None and not create:
+                    continue
+                if row is not None and self._state.removed(trace_id):
                     continue
                 live = self.live[trace_id] = LiveTrace(row or Row(trace_id))
                 live.row.complete = False

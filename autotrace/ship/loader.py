@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import msgspec
 
 from autotrace.ship.assembly import Assembly, Origin
 from autotrace.ship.joins import parents
-from autotrace.ship.plain import plain
+from autotrace.ship.plain import plain, text
 from autotrace.ship.row import number
 from autotrace.ship.state import State
 from autotrace.ship.trajectory import Trajectory
@@ -53,6 +55,7 @@ class Loader:
         trajectory = assembly.finish(self._info.run_id, self.ended, final)
         if trajectory is not None:
             self._describe(trajectory)
+            trajectory.notes += self._drops(assembly.processes)
         return trajectory
 
     def _in_order(self, places: dict[int, list[int]]) -> list[tuple[tuple[str, Origin], list[int]]]:
@@ -77,6 +80,19 @@ class Loader:
             "SELECT last_ns FROM processes WHERE process = ? AND ended IS NOT NULL", (process,)
         ).fetchone()
         return None if row is None else int(row[0])
+
+    def _drops(self, processes: Iterable[str]) -> Iterator[str]:
+        """What the processes of a trace said they dropped so far, and why: a backend's reader must not take the run for
+        whole."""
+        dropped: Counter[str] = Counter()
+        for process in processes:
+            row = self._state.db.execute("SELECT counters FROM processes WHERE process = ?", (process,)).fetchone()
+            if row is not None and row["counters"] is not None:
+                counted = msgspec.msgpack.decode(row["counters"])["drops"]
+                dropped.update({why: number for why, number in counted.items() if why.startswith("drop:")})
+        if dropped:
+            told = ", ".join(f"{number} {text(why)}" for why, number in sorted(dropped.items()))
+            yield f"the processes of this trajectory dropped records, of this or others: {told}"
 
     def _describe(self, trajectory: Trajectory) -> None:
         attributes = trajectory.attributes

@@ -20,6 +20,7 @@ _QUIET_NS = 1_000_000_000
 _PROBE_EVERY = 0.5
 """Seconds between two looks at the lock of one process."""
 _AT_ONCE = -1.0
+_GONE = "its segments are gone"
 _ROTATION_GRACE = 5.0
 """Seconds in which the next segment follows a seal with the reason ``rotate``."""
 
@@ -70,7 +71,7 @@ class Processes:
     def heard(self, process: str, at_ns: int) -> None:
         """A record of that time was read."""
         known = self.of(process)
-        if known.ended == "died":  # another node out of reach for a while
+        if known.ended in ("died", _GONE):  # another node out of reach for a while; a segment after all were removed
             known.ended, known.dirty = None, True
         if at_ns > known.last_ns:
             known.last_ns, known.dirty = at_ns, True
@@ -112,9 +113,7 @@ class Processes:
         for name, process in self.known.items():
             file = last.get(name)
             if process.ended is None:
-                process.ended = (
-                    "its segments are gone" if file is None else self._end(process, file, readers[file.name])
-                )
+                process.ended = _GONE if file is None else self._end(process, file, readers[file.name])
                 process.dirty = process.dirty or process.ended is not None
             if process.dirty:
                 self._store(name, process)

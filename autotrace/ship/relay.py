@@ -23,8 +23,11 @@ from urllib.parse import urlsplit
 from autotrace.bootstrap import environment as env
 from autotrace.bootstrap import exitcodes
 from autotrace.bootstrap.drain import say
+from autotrace.bootstrap.elsewhere import plan_text
 from autotrace.ship.lock import ShipperLock
+from autotrace.spec.plan import Plan
 from autotrace.spool import layout
+from autotrace.spool.limit import BEGIN, END
 from autotrace.spool.reader import opened, segments, writer_alive
 
 _log = logging.getLogger("autotrace.relay")
@@ -95,11 +98,13 @@ class Collector:
 
 
 class Relay:
-    """Forwards the segments of one folder; ``round`` sends what is new."""
+    """Forwards the segments of one folder; ``round`` sends what is new. ``limit``: bytes the folder may take
+    (``--spool-limit``); what the collector has whole goes first, the oldest before the others."""
 
-    def __init__(self, run_folder: str | Path, collector: Collector) -> None:
+    def __init__(self, run_folder: str | Path, collector: Collector, limit: int = 0) -> None:
         self._folder = run_folder
         self._collector = collector
+        self._limit = limit
         self._sent: dict[str, _Sent] = {}
         self.living = True
 
@@ -131,7 +136,20 @@ class Relay:
             elif time.monotonic() - sent.said > HEARTBEAT:
                 sent.size = self._collector.append(file.name, sent.size, True, b"")
                 sent.said = time.monotonic()
+        if self._limit:
+            self._make_room()
         return moved
+
+    def _make_room(self) -> None:
+        files = segments(self._folder)
+        total = sum(file.size for file in files)
+        if total <= BEGIN * self._limit:
+            return
+        for file in sorted(files, key=lambda file: file.changed_ns):
+            sent = self._sent.get(file.name)
+            if total > END * self._limit and sent is not None and sent.ended and sent.size == file.size:
+                os.unlink(os.path.join(layout.spool_of(str(self._folder)), file.name))
+                total -= file.size
 
     def behind(self) -> bool:
         """Somebody has begun to write since the last round."""
@@ -170,6 +188,13 @@ class Relay:
             time.sleep(delay)
 
 
+def _spool_limit() -> int:
+    try:
+        return Plan.loads(plan_text(os.environ)).settings.spool_limit
+    except (OSError, ValueError, TypeError, KeyError):
+        return 0
+
+
 def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -200,7 +225,7 @@ def main(run_folder: str) -> int:
     if not url or not token:
         _log.error("no collector: set %s and %s", env.COLLECTOR, env.TOKEN)
         return exitcodes.FAILED
-    relay = Relay(run_folder, Collector(url, token))
+    relay = Relay(run_folder, Collector(url, token), _spool_limit())
     try:
         while True:
             with ShipperLock(run_folder) as lock:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from autotrace.ship import room
 from autotrace.ship.budget import MonthBook, forecast, sent_key
 from autotrace.ship.state import State
 from autotrace.ship.status import BackendStatus, Status, TargetStatus
@@ -18,6 +19,7 @@ from autotrace.spool.run import RunInfo
 _SHOWN = 20
 OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship --all delivers it"
 """Why a trajectory counts as left out, in the state."""
+_MINUTE = 60
 
 
 class _Counters(msgspec.Struct):
@@ -38,8 +40,13 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
         else:
             status.open += row["n"]
     status.facts_waiting = state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
+    removed = int(state.meta(room.BYTES) or 0)
+    if removed:
+        status.notes.append(f"{removed / 1e6:.1f} MB of the spool were removed once delivered (--spool-limit)")
     status.spool_bytes = sum(file.size for file in segments(run_folder))
-    status.backends = {name: _backend(state, name, info, run_folder) for name in info.backends}
+    since = status.updated_ns - _MINUTE * 10**9
+    status.rate = state.count("SELECT count(*) FROM traces WHERE complete = 1 AND end_ns > ?", (since,)) / _MINUTE
+    status.backends = {name: _backend(state, name, info, run_folder, since) for name in info.backends}
     status.pending = max((backend.pending for backend in status.backends.values()), default=0)
     oldest = state.db.execute("SELECT min(t.end_ns) FROM queue q JOIN traces t USING (trace_id)").fetchone()[0]
     status.lag_seconds = max(0.0, (status.updated_ns - oldest) / 1e9) if oldest else 0.0
@@ -47,7 +54,7 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
     return status
 
 
-def _backend(state: State, name: str, info: RunInfo, run_folder: str | Path) -> BackendStatus:
+def _backend(state: State, name: str, info: RunInfo, run_folder: str | Path, since: int) -> BackendStatus:
     known = state.metas(f"backend:{name}:")
     rejected = state.db.execute(
         "SELECT trace_id, rejected FROM deliveries WHERE backend = ? AND rejected != ? LIMIT ?",
@@ -57,6 +64,8 @@ def _backend(state: State, name: str, info: RunInfo, run_folder: str | Path) -> 
     return BackendStatus(
         name,
         delivered=state.count("SELECT count(*) FROM deliveries WHERE backend = ? AND rejected IS NULL", (name,)),
+        rate=state.count("SELECT count(*) FROM deliveries WHERE backend = ? AND delivered_ns > ?", (name, since))
+        / _MINUTE,
         pending=state.count("SELECT count(*) FROM queue WHERE backend = ?", (name,)),
         rejected=dict(rejected.fetchall()),
         rejected_count=state.count(

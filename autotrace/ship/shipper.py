@@ -22,6 +22,7 @@ from autotrace.ship.lock import ShipperLock
 from autotrace.ship.mainprocess import MainProcess
 from autotrace.ship.receiver import Receiver
 from autotrace.ship.report import OVER_BUDGET, status_of
+from autotrace.ship.room import Room
 from autotrace.ship.state import Memory, State
 from autotrace.ship.status import Status
 from autotrace.ship.trajectory import Trajectory
@@ -55,6 +56,7 @@ class Shipper:
         self._state = State.of_run(self.run_folder)
         self._indexer = Indexer(self._state, self.run_folder, self.info, self.info.backends)
         self._decoder = Decoder(self.run_folder)
+        self._room = Room(self._state, self.run_folder)
         self._unlimited = everything
         self._couriers = [self._courier(name) for name in self.info.backends]
         self._receiver: Receiver | None = None
@@ -89,6 +91,7 @@ class Shipper:
         over = over and not self._expects_relays(gone_for)
         settled = self._indexer.settle(over)
         moved = self._deliver()
+        self._room.make()
         return self._verdict(draining, bool(living), over), bool(read or settled or moved)
 
     def _courier(self, name: str) -> Courier:

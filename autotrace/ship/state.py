@@ -52,6 +52,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
     backend TEXT, trace_id TEXT, version INTEGER NOT NULL, delivered_ns INTEGER, page TEXT, rejected TEXT,
     PRIMARY KEY (backend, trace_id)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS deliveries_of ON deliveries (trace_id);
+CREATE TABLE IF NOT EXISTS removed (trace_id TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 
@@ -140,6 +141,15 @@ class State:
             (segment, define.id, define.key, define.name, define.role),
         )
 
+    def remove_segment(self, id: int, seal: str) -> None:
+        """A segment goes: it counts as sealed, and its traces are not delivered any more."""
+        self.db.execute("UPDATE segments SET sealed = ? WHERE id = ?", (seal, id))
+        self.db.execute("INSERT OR IGNORE INTO removed SELECT trace_id FROM places WHERE segment = ?", (id,))
+
+    def removed(self, trace_id: str) -> bool:
+        """Whether a part of a trace was removed."""
+        return self.db.execute("SELECT 1 FROM removed WHERE trace_id = ?", (trace_id,)).fetchone() is not None
+
     # -- traces --------------------------------------------------------------------------------------------------------
 
     def row(self, trace_id: str) -> Row | None:
@@ -202,7 +212,7 @@ class State:
         """Queue every complete trace that ``backend`` never got (a backend that was added later)."""
         self.db.execute(
             "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM traces WHERE complete = 1 AND kept != '' "
-            "AND NOT EXISTS "
+            "AND trace_id NOT IN (SELECT trace_id FROM removed) AND NOT EXISTS "
             "(SELECT 1 FROM deliveries d WHERE d.backend = ? AND d.trace_id = traces.trace_id)",
             (backend, backend),
         )
@@ -216,7 +226,7 @@ class State:
         """Queue everything that ``backend`` acknowledged once more (the run it belongs to became known)."""
         self.db.execute(
             "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
-            "WHERE backend = ? AND rejected IS NULL",
+            "WHERE backend = ? AND rejected IS NULL AND trace_id NOT IN (SELECT trace_id FROM removed)",
             (backend, backend),
         )
 
@@ -224,7 +234,7 @@ class State:
         """Queue what ``backend`` would not take once more."""
         self.db.execute(
             "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
-            "WHERE backend = ? AND rejected IS NOT NULL",
+            "WHERE backend = ? AND rejected IS NOT NULL AND trace_id NOT IN (SELECT trace_id FROM removed)",
             (backend, backend),
         )
 

@@ -32,6 +32,8 @@ class BackendStatus(msgspec.Struct):
     state: str = "ok"
     """ok | waiting (cannot be reached, tries again) | blocked (a person must act)"""
     delivered: int = 0
+    rate: float = 0.0
+    """Delivered a second, over the last minute."""
     pending: int = 0
     rejected: dict[str, str] = {}
     """Trace id -> reason, at most 20."""
@@ -74,6 +76,8 @@ class Status(msgspec.Struct):
     """Complete, and not yet acknowledged by the backend that lags most."""
     lag_seconds: float = 0.0
     """Age of the oldest trace that is pending."""
+    rate: float = 0.0
+    """Traces completed a second, over the last minute."""
     processes: int = 0
     living: int = 0
     died: int = 0

@@ -9,10 +9,18 @@ from autotrace.spool import layout
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at the folder (a few hundred files: about a millisecond)."""
+BEGIN, END = 0.7, 0.5
+"""Shares of the limit: beyond the first, what was taken goes until the second is reached."""
+PRESSING = 0.5
+"""Share of the limit from which on segments are kept small, so that the shipper can remove them one by one."""
+PARTS = 64
+LEAST = 64 * 1024
+"""Bytes of a segment that is not worth ending."""
 
 
 class SpoolLimit:
-    """Whether the spool of a run has reached its size. The shipper makes room again: it removes what was delivered."""
+    """Whether the spool of a run has reached its size. The shipper makes room again: it removes what was delivered
+    (``ship.room``)."""
 
     def __init__(self, run_folder: str, limit: int) -> None:
         self._folder = layout.spool_of(run_folder)
@@ -32,6 +40,10 @@ class SpoolLimit:
         else:
             self._looked, self._total = now, _size(self._folder)
         self.reached = self._total >= self._limit
+
+    def ends(self, size: int) -> bool:
+        """Whether a segment of ``size`` bytes should end, so that it can be removed."""
+        return bool(self._limit) and self._total >= PRESSING * self._limit and size >= max(LEAST, self._limit // PARTS)
 
 
 def _size(folder: str) -> int:

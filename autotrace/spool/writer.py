@@ -101,6 +101,11 @@ class SpoolWriter:
             self.abandon()
 
     @property
+    def size(self) -> int:
+        """Bytes in the open segment."""
+        return self._size if self._fd >= 0 else 0
+
+    @property
     def full(self) -> bool:
         """The segment reached its size: ``seal`` it and ``open`` the next."""
         return self._size >= MAX_SEGMENT

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.ship.status import BackendStatus, Status
 from autotrace.spec.plan import Plan, Target
-from autotrace.spool.run import RunInfo
+from autotrace.spool.run import RunInfo, find_run
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, new_run, trajectory
 
@@ -126,3 +127,25 @@ def test_a_limit_per_batch_where_prompts_come_one_by_one_is_said(call: Call, run
     process.exit()
     assert "max_samples_per_step_per_worker=5 limits nothing here" in advice(call)
     assert "--sample-rate" in advice(call)
+
+
+def test_a_backend_that_is_too_slow_for_the_run_is_said_with_a_number(call: Call, run: str, runs: Path) -> None:
+    status = Status("running", "run", pending=9000, lag_seconds=120.0, rate=400.0)
+    status.backends["mlflow"] = BackendStatus("mlflow", delivered=5000, rate=92.0, pending=9000)
+    status.write(find_run(runs))
+    assert "mlflow takes 92 traces a second and the run makes 400" in advice(call)
+    assert "--sample-rate 0.23" in advice(call)
+    status.backends["mlflow"].state = "waiting"  # it is down: less would not help
+    status.write(find_run(runs))
+    assert "--sample-rate" not in advice(call)
+
+
+def test_how_fast_traces_come_and_go(call: Call, runs: Path) -> None:
+    folder = new_run(runs)
+    process = Process(folder)
+    for number in range(6):
+        trajectory(process, uid=str(number))
+    process.exit()
+    call("ship", folder.name)
+    status = json.loads(call("status", "--json").output)["status"]
+    assert status["backends"]["jsonl"]["rate"] == 0.1

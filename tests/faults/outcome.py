@@ -58,11 +58,10 @@ def in_spool(run: Path) -> tuple[Counter[int], int, dict[str, int]]:
     """How often each call stands in the spool, opened and closed; torn bytes; drops."""
     calls: Counter[int] = Counter()
     torn = 0
-    drops: Counter[str] = Counter()
+    opened: dict[int, int] = {}
+    last: dict[str, dict[str, int]] = {}
     for file in segments(run):
         reader = SegmentReader(run, file.name)
-        opened: dict[int, int] = {}
-        last: dict[str, int] = {}
         while records := reader.read():
             for located in records:
                 record = located.record
@@ -71,10 +70,12 @@ def in_spool(run: Path) -> tuple[Counter[int], int, dict[str, int]]:
                 elif isinstance(record, Close) and record.span in opened:
                     calls[opened[record.span]] += 1
                 elif isinstance(record, Counters):
-                    last = record.drops
-        drops.update({reason: count for reason, count in last.items() if reason.startswith("drop:")})
+                    last[file.process] = record.drops
         if reader.incomplete is not None:
             torn += file.size - reader.incomplete.offset
+    drops: Counter[str] = Counter()
+    for counted in last.values():
+        drops.update({reason: count for reason, count in counted.items() if reason.startswith("drop:")})
     return calls, torn, dict(drops)
 
 

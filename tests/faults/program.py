@@ -159,6 +159,14 @@ def bounded() -> None:
     print(faults.counts.get("drop:spool_limit", 0))
 
 
+def paced() -> None:
+    """So many trajectories with a limit on the spool and time to make room; how many were refused."""
+    settings(spool_limit=int(ARGUMENTS[0]), flush_interval=0.05)
+    calls(int(ARGUMENTS[1]), 0.02)
+    flusher.flush()
+    print(faults.counts.get("drop:spool_limit", 0))
+
+
 def file_size() -> None:
     """The disk is full: no file of this process may grow beyond so many bytes; later there is room again."""
     import resource
@@ -238,6 +246,7 @@ if __name__ == "__main__":
         "some": some,
         "fork": fork,
         "bounded": bounded,
+        "paced": paced,
         "file_size": file_size,
         "read_only": read_only,
         "clock": clock,

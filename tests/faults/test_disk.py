@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from autotrace.ship.shipper import ship
+from autotrace.ship.state import State
+from autotrace.ship.status import Status
+from autotrace.spec.plan import Plan, Settings
+from autotrace.spool import layout
+from autotrace.spool.reader import segments
 from tests.faults.conftest import Start
-from tests.faults.outcome import Outcome, in_spool, ledger, outcome
+from tests.faults.outcome import Outcome, at_backend, in_spool, ledger, outcome
 from tests.ship.spools import new_run
 
 
@@ -91,3 +99,34 @@ def test_spool_limit_refuses_whole_trajectories(run: Path, start: Start, note: C
     lost_trajectories = {number // 8 for number in found.lost}
     assert found.duplicated == 0 and len(found.lost) == 8 * len(lost_trajectories), "half a trajectory was recorded"
     note("--spool-limit reached", found, f"lost: {refused} whole trajectories, counted")
+
+
+def test_spool_limit_makes_room_by_what_was_delivered(tmp_path: Path, start: Start, note: Callable[..., None]) -> None:
+    """The run goes on for several times its limit: what was delivered goes first, and nothing is refused."""
+    limit = 1_000_000
+    main = subprocess.Popen(["sleep", "600"])
+    run = new_run(tmp_path, "limited", main_pid=main.pid)
+    (run / layout.PLAN_JSON).write_text(Plan((), Settings(spool_limit=limit)).dumps())
+    shipper = subprocess.Popen([sys.executable, "-m", "autotrace.ship", str(run)])
+    try:
+        process = start("paced", limit, 600, folder=run)
+        most = 0
+        while process.poll() is None:
+            most = max(most, sum(file.size for file in segments(run)))
+            time.sleep(0.05)
+        refused = int(_ends_well(process))
+    finally:
+        main.kill()
+        main.wait()
+        assert shipper.wait(60) == 0
+    noted, arrived, status = ledger(run), at_backend(run), Status.read(run)
+    found = Outcome(len(noted), delivered=sum(number in arrived for number in noted), drops=status.drops)
+    found.duplicated = sum(count - 1 for count in arrived.values())
+    assert (found.written, found.lost, found.duplicated, refused) == (4800, {}, 0, 0) and found.delivered == 4800
+    assert most < limit and not status.drops and not status.skipped
+    assert any("removed once delivered" in said for said in status.notes)
+    with State.of_run(run) as state:  # what belongs to its MLflow run becomes known late: nothing is sent in pieces
+        state.enqueue_again("jsonl")
+    assert ship(run, once=True).state == "done"
+    assert at_backend(run) == arrived
+    note("--spool-limit, with a shipper", found, f"{most / 1e6:.1f} MB at most of 1.0")

@@ -324,7 +324,8 @@ def test_a_segment_written_by_another_release(
     assert (data == before) == (change is list)
     (run / layout.SPOOL / "node-1-aa-0.seg").write_bytes(data)
     line = _shipped(run)
-    assert line["facts"] == {"reward": 1.0} and not line["notes"]
+    (note_of_drops,) = line["notes"]
+    assert line["facts"] == {"reward": 1.0} and "3 drop:disk" in note_of_drops
     spans = line["spans"]
     assert isinstance(spans, list)
     assert [span["role"] for span in spans] == ["trajectory", "agent", "llm", "parser", "tool", "llm"]

@@ -114,6 +114,20 @@ def test_only_the_files_of_living_writers_are_open(receiver: Receiver) -> None:
     assert not [path for path in held if os.path.basename(path) in names[6:]]
 
 
+def test_a_node_with_a_limit_lets_go_of_what_the_collector_has(receiver: Receiver, node: Path) -> None:
+    spool = node / layout.SPOOL
+    for number in range(10):
+        (spool / f"node2-{number}-0a1b2c3d-0.seg").write_bytes(b"x" * 10_000)
+        os.utime(spool / f"node2-{number}-0a1b2c3d-0.seg", (number, number))
+    writer = os.open(spool / "node2-0-0a1b2c3d-0.seg", os.O_WRONLY)  # the oldest is still being written
+    fcntl.flock(writer, fcntl.LOCK_EX)
+    Relay(node, Collector(receiver.url, receiver.token), limit=100_000).round()
+    os.close(writer)
+    left = sorted(path.name.split("-")[1] for path in spool.iterdir())
+    assert left == ["0", "6", "7", "8", "9"]
+    assert len(list(Path(receiver._folder).iterdir())) == 10
+
+
 def test_the_plan_travels_in_a_variable(tmp_path: Path) -> None:
     text = '{"targets": ' + "[1, 2, 3], " * 500 + "}"
     packed = elsewhere.packed_plan(text)
