@@ -105,7 +105,7 @@ def test_the_engines_request_is_below_the_call_that_made_it(runs: dict[str, Main
                 assert request.get_attribute(count) == served.get_attribute(count) == llm.get_attribute(count) > 0
             assert request.get_attribute("request_id") == served.get_attribute("request_id")
             assert request.get_attribute("request_id") != llm.get_attribute("request_id"), "veRL: fresh for every turn"
-            parts = [request.get_attribute(part) for part in ("dispatch_s", "queue_s", "prefill_s", "decode_s")]
+            parts = [float(request.get_attribute(part)) for part in ("dispatch_s", "queue_s", "prefill_s", "decode_s")]
             assert all(part >= 0 for part in parts), "log stats are off, as veRL has them"
             assert sum(parts) <= (request.end_time_ns - request.start_time_ns) / 1e9 + 0.05
 
