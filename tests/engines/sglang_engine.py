@@ -99,13 +99,19 @@ async def paused(manager: Any, rid: str) -> dict[str, Any]:
 async def updated(manager: Any, rid: str) -> dict[str, Any]:
     """New weights right after veRL's single ``__anext__()``, which must not find the lock held; one more request."""
     import torch
-    from sglang.srt.managers.io_struct import UpdateWeightsFromTensorReqInput
+    from sglang.srt.managers.io_struct import (
+        BeginWeightUpdateReqInput,
+        EndWeightUpdateReqInput,
+        UpdateWeightsFromTensorReqInput,
+    )
     from sglang.srt.utils import MultiprocessingSerializer
 
     await like_verl(manager, f"{rid}-before")
     pickled = MultiprocessingSerializer.serialize([("model.norm.weight", torch.zeros(64))])
     given = UpdateWeightsFromTensorReqInput(serialized_named_tensors=[pickled], weight_version="8")
-    success, message = await asyncio.wait_for(manager.update_weights_from_tensor(given, None), 60)
+    await asyncio.wait_for(manager.begin_weight_update(BeginWeightUpdateReqInput()), 60)
+    success, message = await manager.update_weights_from_tensor(given, None)
+    await manager.end_weight_update(EndWeightUpdateReqInput())
     return {"success": success, "message": message, "bytes": len(pickled), "after": await like_verl(manager, rid)}
 
 

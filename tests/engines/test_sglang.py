@@ -74,6 +74,7 @@ def test_new_weights_are_in_at_once_and_requests_say_which_they_used(engine: Run
     assert seen["success"], seen["message"]
     (update,) = engine.named("TokenizerManager.update_weights_from_tensor")
     assert update["status"] == "OK" and not update["inputs"]
+    assert engine.named("TokenizerManager.begin_weight_update") and engine.named("TokenizerManager.end_weight_update")
     assert update["attributes"]["bytes"] == seen["bytes"] and update["attributes"]["weight_version"] == "8"
     versions = [engine.request(rid)["attributes"]["weight_version"] for rid in ("updated-before", "updated")]
     assert versions == ["default", "8"]
