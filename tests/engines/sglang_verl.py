@@ -17,8 +17,8 @@ import agents
 from sglang_engine import ENGINE, PROMPT
 
 PARAMS = {"max_new_tokens": 8, "temperature": 0.0, "ignore_eos": True}
-ROLLOUTS = {"first": {}, "second": {}, "third": {}, "queued": {"queued": True}}
-"""Sampling parameters by uid; ``queued`` is the server's below."""
+ROLLOUTS = {"first": {}, "second": {}, "logprobs": {"logprobs": True}, "queued": {"queued": True}}
+"""Sampling parameters by uid, besides those; ``queued`` is for the server below."""
 
 
 def server_class() -> type:
@@ -97,7 +97,7 @@ async def rollouts(client: Any) -> dict[str, Any]:
         async def turn(_: int) -> Any:
             nonlocal said
             output = await client.generate(f"sticky-{name}", prompt_ids=said, sampling_params={**PARAMS, **more})
-            found = {"prompt_ids": said, "response_ids": list(output.token_ids), "stop_reason": output.stop_reason}
+            found = {"prompt_ids": said, "response_ids": list(output.token_ids), "logprobs": output.log_probs}
             said = [*said, *output.token_ids, 9]
             return found
 

@@ -36,7 +36,7 @@ def turns(run: Run, uid: str) -> list[tuple[dict[str, Any], dict[str, Any], dict
     return found
 
 
-@pytest.mark.parametrize("uid", ["first", "second", "third"])
+@pytest.mark.parametrize("uid", ["first", "second", "logprobs"])
 def test_every_request_is_below_the_call_that_made_it(rollouts: Run, uid: str) -> None:
     for (call, server, request), seen in zip(turns(rollouts, uid), rollouts.found[uid], strict=True):
         assert (call["name"], call["role"]) == ("LLMServerClient.generate", "llm")
@@ -55,7 +55,15 @@ def test_every_request_is_below_the_call_that_made_it(rollouts: Run, uid: str) -
         assert request["end_ns"] <= server["end_ns"] <= call["end_ns"]
 
 
-def test_requests_that_lost_their_context_find_their_call_by_the_id_veRL_made(rollouts: Run) -> None:
+def test_what_the_server_takes_out_of_its_arguments_is_still_on_the_span(rollouts: Run) -> None:
+    asked = {"max_new_tokens": 8, "temperature": 0.0, "ignore_eos": True}
+    for uid, given in (("first", asked), ("logprobs", {**asked, "logprobs": True})):
+        for (call, server, _), seen in zip(turns(rollouts, uid), rollouts.found[uid], strict=True):
+            assert call["inputs"]["sampling_params"] == server["inputs"]["sampling_params"] == given
+            assert (call.get("logprobs") or None) == (pytest.approx(seen["logprobs"]) if seen["logprobs"] else None)
+
+
+def test_requests_that_lost_their_context_find_their_call_by_the_id_verl_made(rollouts: Run) -> None:
     for (call, server, request), seen in zip(turns(rollouts, "queued"), rollouts.found["queued"], strict=True):
         assert call["attributes"]["request_id"] != server["attributes"]["request_id"]
         assert request["response_tokens"] == len(call["response_ids"]) == len(seen["response_ids"])
