@@ -19,7 +19,7 @@ PYTEST ?= -q
 # what runs in an environment of its own
 APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server host torch)
 
-.PHONY: demo test e2e check wheel clean environment engines packs backends multinode ray-versions host-suites \
+.PHONY: demo test e2e check wheel clean environment engines engines-vllm engines-sglang packs backends multinode ray-versions host-suites \
         faults bench bench-short
 .DEFAULT_GOAL := demo
 
@@ -40,8 +40,15 @@ e2e:
 engines:
 	./tests/e2e/setup.sh $(E2E_VENV)
 	./tests/engines/setup.sh $(SGLANG_VENV)
-	$(E2E_VENV)/bin/python -m pytest $(PYTEST) tests/engines
-	$(SGLANG_VENV)/bin/python -m pytest $(PYTEST) tests/engines
+	$(MAKE) --no-print-directory -j2 -O engines-vllm engines-sglang
+	$(E2E_VENV)/bin/python -m pytest $(PYTEST) tests/engines/test_cost.py
+	$(SGLANG_VENV)/bin/python -m pytest $(PYTEST) tests/engines/test_cost.py
+
+# side by side: most of it is waiting for imports; what measures runs alone
+engines-vllm:
+	$(E2E_VENV)/bin/python -m pytest $(PYTEST) --ignore=tests/engines/test_cost.py tests/engines
+engines-sglang:
+	$(SGLANG_VENV)/bin/python -m pytest $(PYTEST) --ignore=tests/engines/test_cost.py tests/engines
 
 check: environment
 	$(VENV)/bin/ruff check .

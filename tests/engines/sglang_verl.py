@@ -97,7 +97,7 @@ async def rollouts(client: Any) -> dict[str, Any]:
         async def turn(_: int) -> Any:
             nonlocal said
             output = await client.generate(f"sticky-{name}", prompt_ids=said, sampling_params={**PARAMS, **more})
-            found = {"prompt_ids": said, "response_ids": list(output.token_ids), "logprobs": output.log_probs}
+            found = {"prompt_ids": said, "response_ids": list(output.token_ids)}
             said = [*said, *output.token_ids, 9]
             return found
 
