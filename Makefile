@@ -26,8 +26,8 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
     ship/test_choice.py ship/test_keep.py ship/test_decode.py ship/test_into_mlflow.py record/test_sampling.py \
     cli/test_compare.py)
 
-.PHONY: demo test e2e check wheel clean environment engines packs backends multinode ray-versions host-suites \
-    faults bench bench-short verl-releases docs
+.PHONY: demo test e2e check wheel clean environment engines engines-vllm engines-sglang \
+    packs backends multinode ray-versions host-suites faults bench bench-short verl-releases docs
 .DEFAULT_GOAL := demo
 
 environment:
@@ -47,8 +47,15 @@ e2e:
 engines:
 	./tests/e2e/setup.sh $(E2E_VENV)
 	./tests/engines/setup.sh $(SGLANG_VENV)
-	$(E2E_VENV)/bin/python -m pytest $(PYTEST) tests/engines
-	$(SGLANG_VENV)/bin/python -m pytest $(PYTEST) tests/engines
+	$(MAKE) --no-print-directory -j2 -O engines-vllm engines-sglang
+	$(E2E_VENV)/bin/python -m pytest $(PYTEST) tests/engines/test_cost.py
+	$(SGLANG_VENV)/bin/python -m pytest $(PYTEST) tests/engines/test_cost.py
+
+# side by side: most of it is waiting for imports; what measures runs alone
+engines-vllm:
+	$(E2E_VENV)/bin/python -m pytest $(PYTEST) --ignore=tests/engines/test_cost.py tests/engines
+engines-sglang:
+	$(SGLANG_VENV)/bin/python -m pytest $(PYTEST) --ignore=tests/engines/test_cost.py tests/engines
 
 check: environment
 	$(VENV)/bin/ruff check .

@@ -211,7 +211,7 @@ class Flusher:
         self._written = 0.0
         self._counted = 0.0
         self._announced = False
-        self._last: tuple[Any, ...] = ()
+        self._last: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self._event_bytes = 512
         """Average size of a record so far."""
         self._events = 0

@@ -140,7 +140,7 @@ def targets() -> list[Target]:
             facts={"seen": ("result.x",)},
             tokens={"prompt": ("self.ids",), "response": ("result.ids",)},
             batch={"group": ("self.ids",)},
-        ),  # fmt: skip
+        ),
     ]
 
 

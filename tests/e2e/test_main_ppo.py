@@ -95,6 +95,22 @@ def test_the_calls_are_nested_as_they_happened(runs: dict[str, MainPPO], name: s
 
 
 @pytest.mark.parametrize("name", TRACED)
+def test_the_engines_request_is_below_the_call_that_made_it(runs: dict[str, MainPPO], name: str) -> None:
+    for trace in trajectories(runs[name]):
+        for llm in (span for span in trace.data.spans if role(span) == "llm"):
+            (served,) = below(trace, llm)
+            (request,) = below(trace, served)
+            assert (role(request), request.name) == ("engine", "AsyncLLM.generate")
+            for count in ("autotrace.prompt_tokens", "autotrace.response_tokens"):
+                assert request.get_attribute(count) == served.get_attribute(count) == llm.get_attribute(count) > 0
+            assert request.get_attribute("request_id") == served.get_attribute("request_id")
+            assert request.get_attribute("request_id") != llm.get_attribute("request_id"), "veRL: fresh for every turn"
+            parts = [float(request.get_attribute(part)) for part in ("dispatch_s", "queue_s", "prefill_s", "decode_s")]
+            assert all(part >= 0 for part in parts), "log stats are off, as veRL has them"
+            assert sum(parts) <= (request.end_time_ns - request.start_time_ns) / 1e9 + 0.05
+
+
+@pytest.mark.parametrize("name", TRACED)
 def test_every_span_lies_within_its_parent(runs: dict[str, MainPPO], name: str) -> None:
     for trace in trajectories(runs[name]):
         spans = {span.span_id: span for span in trace.data.spans}

@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from engine_run import ROOT, installed
 
 collect_ignore = [
-    *([] if installed("vllm") else ["test_vllm.py", "test_vllm_server.py", "test_vllm_cost.py"]),
-    *([] if installed("sglang") else ["test_sglang.py", "test_sglang_server.py"]),
-    *([] if installed("sglang") and installed("verl") else ["test_sglang_verl.py"]),
+    *([] if installed("vllm") else ["test_vllm.py", "test_vllm_server.py"]),
+    *([] if installed("sglang") else ["test_sglang.py", "test_sglang_server.py", "test_sglang_verl.py"]),
+    *([] if installed("vllm") or installed("sglang") else ["test_cost.py"]),
 ]
 
 

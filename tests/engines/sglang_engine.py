@@ -96,6 +96,25 @@ async def paused(manager: Any, rid: str) -> dict[str, Any]:
     return {**outcome, "after": await waiting}
 
 
+async def updated(manager: Any, rid: str) -> dict[str, Any]:
+    """New weights right after veRL's single ``__anext__()``, which must not find the lock held; one more request."""
+    import torch
+    from sglang.srt.managers.io_struct import (
+        BeginWeightUpdateReqInput,
+        EndWeightUpdateReqInput,
+        UpdateWeightsFromTensorReqInput,
+    )
+    from sglang.srt.utils import MultiprocessingSerializer
+
+    await like_verl(manager, f"{rid}-before")
+    pickled = MultiprocessingSerializer.serialize([("model.norm.weight", torch.zeros(64))])
+    given = UpdateWeightsFromTensorReqInput(serialized_named_tensors=[pickled], weight_version="8")
+    await asyncio.wait_for(manager.begin_weight_update(BeginWeightUpdateReqInput()), 60)
+    success, message = await manager.update_weights_from_tensor(given, None)
+    await manager.end_weight_update(EndWeightUpdateReqInput())
+    return {"success": success, "message": message, "bytes": len(pickled), "after": await like_verl(manager, rid)}
+
+
 async def requests(engine: Any) -> dict[str, Any]:
     manager = engine.tokenizer_manager
     found: dict[str, Any] = {"verl": await like_verl(manager, "verl")}
@@ -109,6 +128,7 @@ async def requests(engine: Any) -> dict[str, Any]:
     await cancelled(manager, "cancelled")
     await dropped(manager, "dropped")
     found["paused"] = await paused(manager, "paused")
+    found["updated"] = await updated(manager, "updated")
     await manager.flush_cache()
     found["crowd"] = await asyncio.gather(*(like_verl(manager, f"crowd-{number}") for number in range(16)))
     return found

@@ -60,15 +60,28 @@ def test_requests_of_an_agent_are_below_it_and_share_their_prefix(asynchronous: 
     assert turns[1]["attributes"]["cached_tokens"] == 16
 
 
-@pytest.mark.parametrize("outcome", ["cancelled", "dropped", "aborted"])
-def test_a_request_that_was_given_up_says_how_and_keeps_what_it_had(asynchronous: Run, outcome: str) -> None:
-    span = asynchronous.request(outcome)
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [("cancelled", "cancelled"), ("dropped", "dropped"), ("aborted", "aborted"), ("paused", "aborted")],
+)
+def test_a_request_that_was_given_up_says_how_and_keeps_what_it_had(asynchronous: Run, name: str, outcome: str) -> None:
+    span = asynchronous.request(name)
     assert (span["status"], span["attributes"]["outcome"]) == ("CANCELLED", outcome)
     whole = asynchronous.found["crowd-0"]["response_ids"]
     assert 1 <= len(span["response_ids"]) < 200 and span["response_ids"] == whole[: len(span["response_ids"])]
     assert span["attributes"]["ttft_s"] > 0
     if outcome == "aborted":
-        assert span["response_ids"] == asynchronous.found["aborted"]["response_ids"]
+        assert span["response_ids"] == asynchronous.found[name]["response_ids"]
+
+
+def test_a_request_that_waits_for_a_weight_sync_shows_the_wait(asynchronous: Run) -> None:
+    span = asynchronous.request("paused-after")
+    check(span, asynchronous.found["paused"]["after"])
+    times = span["attributes"]
+    assert times["dispatch_s"] + times["queue_s"] > 0.09 and span["status"] == "OK"
+    (pause,) = asynchronous.named("AsyncLLM.pause_generation")
+    assert pause["inputs"]["mode"] == "abort" and pause["status"] == "OK"
+    assert asynchronous.named("AsyncLLM.resume_generation") and asynchronous.named("AsyncLLM.reset_prefix_cache")
 
 
 def test_only_aborts_that_somebody_asked_for_are_shown(asynchronous: Run) -> None:
@@ -99,6 +112,11 @@ def test_the_engine_core_is_counted_although_it_was_killed(asynchronous: Run) ->
     targets = {target["key"]: target for target in asynchronous.status()["targets"]}
     assert targets["vllm.v1.engine.core.EngineCore.step"]["calls"] > 100
     assert targets["vllm request timings"]["states"].keys() == {"bound"}
+
+
+def test_only_processes_that_had_something_to_say_leave_a_file(offline: Run) -> None:
+    """The program and the engine core; not vLLM's worker, its registry and the other helpers."""
+    assert offline.status()["processes"] == 2
 
 
 def test_several_samples_are_one_request(asynchronous: Run) -> None:

@@ -95,6 +95,20 @@ async def aborted(engine: Any, request_id: str) -> dict[str, Any]:
     return await reading
 
 
+async def paused(engine: Any, request_id: str) -> dict[str, Any]:
+    """The engine is paused for a weight sync, which aborts what runs; what is asked meanwhile waits for its end."""
+    reading = asyncio.create_task(read(engine, request_id, max_tokens=200))
+    while not engine.output_processor.has_unfinished_requests():
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.02)
+    await engine.pause_generation(mode="abort")
+    outcome = await reading
+    waiting = asyncio.create_task(read(engine, f"{request_id}-after"))
+    await asyncio.sleep(0.1)
+    await engine.resume_generation()
+    return {**outcome, "after": await waiting}
+
+
 async def main(model: str, result: str) -> None:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -120,6 +134,7 @@ async def main(model: str, result: str) -> None:
         await cancelled(engine, "cancelled")
         await dropped(engine, "dropped")
         found["aborted"] = await aborted(engine, "aborted")
+        found["paused"] = await paused(engine, "paused")
         found["refused"] = "nothing"
         try:
             await read(engine, "refused", prompt={"prompt_token_ids": [5] * 300})

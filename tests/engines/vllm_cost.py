@@ -1,52 +1,22 @@
-"""What tracing costs on the engine's event loop: rounds with and without it take turns on one real engine.
-
-``autotrace-run python vllm_cost.py MODEL ROUNDS RESULT``
-
-Each round is 64 concurrent requests of 64 tokens. Without: the original methods are put back for it. The result has
-the CPU seconds of the loop's thread and of the process, and the wall-clock seconds of each round.
-"""
+"""``autotrace-run python vllm_cost.py MODEL ROUNDS RESULT``: see ``cost``."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-REQUESTS, TOKENS = 64, 64
-
-
-def methods() -> list[tuple[Any, str]]:
-    from vllm.v1.engine.async_llm import AsyncLLM
-    from vllm.v1.engine.output_processor import OutputProcessor
-
-    return [(AsyncLLM, "generate"), (OutputProcessor, "add_request"), (OutputProcessor, "process_outputs")]
-
-
-async def request(engine: Any, request_id: str, number: int) -> int:
-    from vllm import SamplingParams
-
-    params = SamplingParams(max_tokens=TOKENS, temperature=0.0, ignore_eos=True)
-    prompt = {"prompt_token_ids": [5 + (number + place) % 500 for place in range(64)]}
-    chunks = 0
-    async for _ in engine.generate(prompt, params, request_id):
-        chunks += 1
-    return chunks
-
-
-async def round_of(engine: Any, name: str) -> dict[str, float]:
-    began = time.perf_counter(), time.thread_time(), time.process_time()
-    chunks = await asyncio.gather(*(request(engine, f"{name}-{number}", number) for number in range(REQUESTS)))
-    ended = time.perf_counter(), time.thread_time(), time.process_time()
-    wall, thread, process = (after - before for before, after in zip(began, ended, strict=True))
-    return {"wall": wall, "thread": thread, "process": process, "chunks": sum(chunks)}
+from cost import REQUESTS, TOKENS, added, take_turns
 
 
 async def main(model: str, rounds: str, result: str) -> None:
+    from vllm import SamplingParams
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm.v1.engine.output_processor import OutputProcessor
 
     engine = AsyncLLM.from_engine_args(
         AsyncEngineArgs(
@@ -54,21 +24,30 @@ async def main(model: str, rounds: str, result: str) -> None:
             max_num_batched_tokens=4096, enable_prefix_caching=False, disable_log_stats=True,
         )
     )  # fmt: skip
-    traced = [(owner, name, owner.__dict__[name]) for owner, name in methods()]
-    found: dict[str, list[dict[str, float]]] = {"with": [], "without": []}
+
+    async def request(request_id: str, number: int) -> int:
+        params = SamplingParams(max_tokens=TOKENS, temperature=0.0, ignore_eos=True)
+        prompt: Any = {"prompt_token_ids": [5 + (number + place) % 500 for place in range(64)]}
+        return len([None async for _ in engine.generate(prompt, params, request_id)])
+
+    methods = [(AsyncLLM, "generate"), (OutputProcessor, "add_request"), (OutputProcessor, "process_outputs")]
     try:
-        await round_of(engine, "warm")
-        for number in range(int(rounds)):
-            for kind in ("with", "without") if number % 2 else ("without", "with"):
-                for owner, name, wrapper in traced:
-                    setattr(owner, name, wrapper if kind == "with" else wrapper.__wrapped__)
-                await asyncio.sleep(0.5)  # the flusher has written the round before
-                found[kind].append(await round_of(engine, f"{kind}-{number}"))
+        found = await take_turns(methods, request, int(rounds))
     finally:
-        for owner, name, wrapper in traced:
-            setattr(owner, name, wrapper)
         engine.shutdown()
-    Path(result).write_text(json.dumps(found))
+    Path(result).write_text(json.dumps({**found, "step": in_a_step()}))
+
+
+def in_a_step() -> dict[str, float]:
+    """Of what runs once a step in the engine core, the seconds that it adds."""
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.engine.core import EngineCore
+
+    nothing_new = SimpleNamespace(scheduled_new_reqs=[])
+    return {
+        "EngineCore.step": added(EngineCore.step, None),
+        "Scheduler.schedule": added(Scheduler.schedule, SimpleNamespace(), result=nothing_new),
+    }
 
 
 if __name__ == "__main__":

@@ -1,0 +1,63 @@
+"""What tracing costs a real engine: CPU time of its event loop, throughput, and what its counters add to a step.
+
+The budgets are seconds of a core. Figures are printed; a machine with other work does not disturb CPU time much, and
+throughput is compared in rounds that take turns.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+from engine_run import LIMIT, Run, installed, run
+
+pytestmark = pytest.mark.timeout(LIMIT + 60)
+ROUNDS, REQUESTS = 8, 64
+PER_REQUEST, PER_CHUNK, PER_STEP = 60e-6, 0.3e-6, 1e-6
+RATIO = 0.98
+"""Throughput with tracing over throughput without."""
+
+
+@pytest.fixture(scope="module")
+def cost(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Run:
+    engine, model = ("vllm", "qwen") if installed("vllm") else ("sglang", "llama")
+    folder = tmp_path_factory.mktemp(engine) / "cost"
+    return run(folder, f"{engine}_cost.py", str(request.getfixturevalue(model)), str(ROUNDS))
+
+
+def recorded(cost: Run, kind: str) -> int:
+    """Requests recorded of the rounds of this kind."""
+    return sum(str(span["attributes"].get("request_id")).startswith(f"{kind}-") for span in cost.spans())
+
+
+def test_a_request_stays_within_its_budget(cost: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = list(zip(cost.found["with"], cost.found["without"], strict=True))
+    chunks = pairs[0][0]["chunks"] / REQUESTS
+    budget = PER_REQUEST + PER_CHUNK * chunks
+    loop, process = (median(on[clock] - off[clock] for on, off in pairs) / REQUESTS for clock in ("thread", "process"))
+    with capsys.disabled():
+        print(
+            f"\n  event loop {loop * 1e6:.0f} us a request of {chunks:.0f} chunks (budget {budget * 1e6:.0f}),", end=""
+        )
+        print(f" process {process * 1e6:.0f} us")
+    assert loop <= budget
+
+
+def test_throughput_is_what_it_was(cost: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    walls = {kind: [one["wall"] for one in cost.found[kind]] for kind in ("with", "without")}
+    ratios = [pick(walls["without"]) / pick(walls["with"]) for pick in (median, min)]
+    with capsys.disabled():
+        print(f"\n  throughput with / without: {ratios[0]:.3f} (median of {ROUNDS}), {ratios[1]:.3f} (best rounds)")
+    assert max(ratios) >= RATIO
+
+
+def test_counters_stay_within_their_budget(cost: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    told = ", ".join(f"{name} {seconds * 1e6:.2f} us" for name, seconds in cost.found["step"].items())
+    with capsys.disabled():
+        print(f"\n  added to a step: {told}")
+    assert all(seconds > 0 for seconds in cost.found["step"].values()), "the engine's methods are wrapped"
+    assert sum(cost.found["step"].values()) <= PER_STEP
+
+
+def test_rounds_with_are_recorded_and_rounds_without_leave_nothing(cost: Run) -> None:
+    assert (recorded(cost, "with"), recorded(cost, "without")) == (ROUNDS * REQUESTS, 0)
