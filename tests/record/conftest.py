@@ -42,7 +42,7 @@ class Recorder:
         """Every record written so far, in order."""
         flusher.flush()
         found: list[Any] = []
-        for path in sorted((self.folder / "spool").glob("*.seg")):
+        for path in sorted((self.folder / "spool").glob("*.seg"), key=lambda path: path.stat().st_mtime_ns):
             fd = os.open(path, os.O_RDONLY)
             try:
                 found += [msgspec.msgpack.decode(frame.payload, type=Record) for frame in read_frames(fd)]
