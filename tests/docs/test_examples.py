@@ -1,0 +1,65 @@
+"""The examples, run as their first lines say, and what arrives of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+pytestmark = pytest.mark.timeout(400)
+
+
+def delivered(folder: Path, name: str, program: str) -> list[dict[str, Any]]:
+    """The trajectories of one example."""
+    command = f"autotrace-run --spec examples/{name}/traced.yaml python examples/{name}/{program}"
+    assert command in (EXAMPLES / name / program).read_text(), "the example says how to run it"
+    launch = [sys.executable, "-m", "autotrace.bootstrap.launch", "--backend", "jsonl", "--run-dir", str(folder)]
+    words = ["--drain-timeout", "120", *command.split()[1:3], sys.executable, f"examples/{name}/{program}"]
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(("AUTOTRACE", "MLFLOW"))}
+    done = subprocess.run(
+        [*launch, *words], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (status,) = folder.glob("*/status.json")
+    assert not [reason for reason in json.loads(status.read_text())["drops"] if reason.startswith("fault:")]
+    lines = (status.parent / "trajectories.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return [one for one in found if one["spans"][0]["role"] == "trajectory"]
+
+
+def test_a_plain_asyncio_program(tmp_path: Path) -> None:
+    first, second = sorted(delivered(tmp_path, "plain_asyncio", "planner.py"), key=lambda one: -len(one["spans"]))
+    assert [span["name"] for span in first["spans"]].count("Planner.look_up") == 3
+    assert [span["name"] for span in second["spans"]].count("Planner.look_up") == 2
+    (failed,) = [span for span in first["spans"] if span["status"] == "ERROR"]
+    assert failed["error"][:2] == ["LookupError", "no weather station in Atlantis"]
+    assert {one["spans"][0]["output"] for one in (first, second)} == {
+        "Go to Aachen, it has 17 degrees.", "Go to Celle, it has 16 degrees.",
+    }  # fmt: skip
+
+
+def test_a_tool_that_calls_an_http_api(tmp_path: Path) -> None:
+    found = {one["attributes"]["uid"]: one for one in delivered(tmp_path, "http_tool", "main.py")}
+    assert set(found) == {"moon", "sea", "sun"}
+    fetched = {}
+    for uid, trajectory in found.items():
+        (tool,) = [span for span in trajectory["spans"] if span["name"] == "SearchTool.execute"]
+        (request,) = [span for span in trajectory["spans"] if span["name"] == "fetch"]
+        assert request["parent_id"] == tool["span_id"], "also where the request was made in a thread"
+        fetched[uid] = request["status"]
+    assert fetched["moon"] == "TIMEOUT" and fetched["sun"] == "ERROR"
+
+
+def test_an_agent_loop_of_ones_own(tmp_path: Path) -> None:
+    found = delivered(tmp_path, "custom_agent_loop", "main.py")
+    assert [one["facts"]["reward"] for one in found] == [pytest.approx(1.1)] * 2
+    for trajectory in found:
+        names = [span["name"] for span in trajectory["spans"]]
+        assert names[1] == "DebateLoop.run" and "pick" in names and names.count("LLMServerClient.generate") == 3
