@@ -6,6 +6,7 @@ lived for less than a flush interval would leave nothing. What they do run is mu
 
 from __future__ import annotations
 
+import functools
 from multiprocessing import util
 
 from autotrace.record import faults, flusher
@@ -14,8 +15,10 @@ _LAST = -1_000
 """Exit priority: after the finalizers of the host (they run from high to low)."""
 
 
+@functools.cache
 def install() -> None:
-    """Register what has to run in every child. Called once, right after ``multiprocessing.util`` was imported."""
+    """Register what has to run in every child. Called right after ``multiprocessing.util`` was imported;
+    idempotent."""
     util.register_after_fork(install, _in_child)
 
 

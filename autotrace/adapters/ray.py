@@ -33,11 +33,17 @@ CARRIED = ("MLFLOW_DISABLE_TELEMETRY",)
 _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
+_placed: set[Callable[[], None]] = set()
+
+
 def install() -> None:
-    """Wrap ``ray.init``, the two ends of an actor call, and tasks. Called once, right after ``ray`` was imported."""
+    """Wrap ``ray.init``, the two ends of an actor call, and tasks. Called right after ``ray`` was imported;
+    idempotent."""
     for place in (_wrap_init, _wrap_actor_call, _wrap_actor_execution, _wrap_task):
         try:
-            place()
+            if place not in _placed:
+                place()
+                _placed.add(place)
         except Exception as error:
             faults.failed(f"ray:{place.__name__}", error)
 

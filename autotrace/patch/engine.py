@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from autotrace.bootstrap import elsewhere, environment
 from autotrace.patch import main
@@ -224,8 +225,18 @@ def _adapter(name: str) -> Callable[[ModuleType], None]:
     return install
 
 
+_hooked: WeakKeyDictionary[ModuleType, set[str]] = WeakKeyDictionary()
+"""What adapters did to a module stays when an engine stops, and must not be done again by the next one."""
+
+
 def _guarded(callback: Callable[[ModuleType], None], module: ModuleType) -> None:
     try:
+        name = f"{callback.__module__}.{callback.__qualname__}"
+        done = _hooked.setdefault(module, set())
+        if name in done:
+            return
+        if "<locals>" not in name:
+            done.add(name)
         callback(module)
     except Exception as error:
         faults.failed(f"hook:{module.__name__}", error)
