@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from autotrace.spec import syntax
+from autotrace.spec.callers import looks_at_caller
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.things import Class, Function, Lazy, Module, Native, Thing
 
@@ -98,6 +99,8 @@ def _decorated(thing: Function, node: syntax.Function, resolver: Resolver) -> st
         return "@ray.remote function: Ray exported it when it was decorated; name a function that it calls"
     if node.name == "forward" and thing.owner is not None and _is_torch(thing.owner, resolver):
         return "nn.Module.forward runs inside torch.compile and CUDA graphs; name the method that calls the model"
+    if looks_at_caller(thing, resolver):
+        return "it looks at its caller's frame and would find the wrapper's; name a function that it calls"
     return None
 
 

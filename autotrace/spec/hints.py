@@ -24,7 +24,7 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
     """
     plain = stem(name).replace(":", ".")
     tail = name[len(stem(name)) :] if name.endswith("*") else ""
-    for other in alternatives.get(name, ()):
+    for other in _elsewhere(plain, alternatives):
         if other != name and isinstance(resolver.find(other), Function):
             return f"`{_short(name)}` moved to `{other}`"
     there, gone = _depth(plain, resolver)
@@ -49,6 +49,16 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
         return f"nearest is {_either(alike)}"
     names = [word for word in resolver.own_names(there) if not word.startswith("_")]
     return f"`{_name(there)}` has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else ""
+
+
+def _elsewhere(name: str, alternatives: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Other names of ``name``, then those that it has if its class was renamed as another method of it says."""
+    yield from alternatives.get(name, ())
+    owner, _, method = name.rpartition(".")
+    for known, others in alternatives.items():
+        if known.replace(":", ".").rpartition(".")[0] == owner:
+            for other in others:
+                yield f"{other.replace(':', '.').rpartition('.')[0]}.{method}"
 
 
 @dataclass(frozen=True)

@@ -223,6 +223,20 @@ PACKAGE = {
 
         @auto_await
         async def create(config): ...
+
+        def warn(text):
+            import sys
+            return sys._getframe(1).f_lineno
+
+        def warn_too(text):
+            return who()
+
+        def who():
+            import sys
+            return sys._getframe(2).f_code
+
+        def warn_not(text):
+            return warn(text)
         """,
     "my/tools.py": """
         import abc, torch
@@ -257,6 +271,8 @@ UNRESOLVED = {
     "called; name a function that it calls",
     "my.agents.create": "@auto_await looks at its caller's frame, any wrapper makes `await` raise TypeError; name a "
     "function that it calls",
+    "my.agents.warn": "it looks at its caller's frame and would find the wrapper's; name a function that it calls",
+    "my.agents.warn_too": "it looks at its caller's frame and would find the wrapper's; name a function that it calls",
     "my.tools.Model.forward": "nn.Module.forward runs inside torch.compile and CUDA graphs; name the method that calls "
     "the model",
     "math.sqrt": "it is implemented in C: there is nothing to wrap; name the Python function that calls it",
@@ -289,6 +305,10 @@ def test_a_name_that_leads_nowhere_is_explained(name: str, project: Path) -> Non
     verdict = verdict_of(f"- {name}\n")
     assert verdict.failed
     assert verdict.reason.replace(f"{project}/", "") == UNRESOLVED[name]
+
+
+def test_a_function_that_calls_one_which_looks_at_its_caller_is_an_ordinary_one(project: Path) -> None:
+    assert verdict_of("- my.agents.warn_not\n").state == "resolves"
 
 
 def test_what_is_optional_does_not_fail(project: Path) -> None:

@@ -12,7 +12,8 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from autotrace.spec import globs
+from autotrace.patch import rewrap
+from autotrace.spec import callers, globs
 from autotrace.spec.describe import Description, describe
 from autotrace.spec.imported import difference, look
 from autotrace.spec.resolve import Resolver
@@ -234,3 +235,24 @@ def test_nothing_is_imported() -> None:
         "assert found is not None; assert 'xml' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_reading_agrees_with_binding_about_who_looks_at_its_caller() -> None:
+    resolver = Resolver(Installed())
+    refused = 0
+    for library in (*LIBRARIES, "warnings", "typing", "enum", "inspect", "doctest", "click.globals"):
+        for name in functions_of(importlib.import_module(library)):
+            path = name.removeprefix(f"{library}.")
+            raw = inspect.getattr_static(_owner(library, path), path.rpartition(".")[2])
+            thing = resolver.find(name)
+            if type(raw) is FunctionType and raw.__qualname__ == path and isinstance(thing, Function):
+                assert callers.looks_at_caller(thing, resolver) == rewrap.looks_at_caller(raw), name
+                refused += rewrap.looks_at_caller(raw)
+    assert refused > 3
+
+
+def _owner(library: str, path: str) -> object:
+    found: object = importlib.import_module(library)
+    for word in path.split(".")[:-1]:
+        found = getattr(found, word)
+    return found
