@@ -33,9 +33,11 @@ def _reaches(function: syntax.Function | ast.Lambda, depth: int) -> bool:
 
 
 def _words(function: syntax.Function | ast.Lambda) -> Iterator[str]:
-    """Names and attributes in the body."""
+    """Names and attributes in the body, without its own variables."""
+    stored = (node for node in _own(function) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
+    own = {node.id for node in stored} | {word.lstrip("*") for word in syntax.arguments(function)}
     for node in _own(function):
-        if isinstance(node, ast.Name):
+        if isinstance(node, ast.Name) and node.id not in own:
             yield node.id
         elif isinstance(node, ast.Attribute):
             yield node.attr
