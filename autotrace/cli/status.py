@@ -134,7 +134,9 @@ def _about(out: Console, index: Index, found: Status, plan: Plan | None) -> None
     for name, value in chosen(info, plan).items():
         out.print(line(f"  {name}  {value}") + line(f"  ({info.origins[name]})", "dim"), soft_wrap=True)
     for name in ("token2text", "max_samples_per_step_per_worker"):
-        if trace.get(name) is not None and own.get(name) is None:  # veRL's own tracer stands aside, its settings hold
+        if (
+            trace.get(name) not in (None, False) and own.get(name) is None
+        ):  # veRL's own tracer stands aside, its settings hold
             out.print(
                 line(f"  {name}  {trace[name]}") + line(f"  ({origin_of(trace, name)})", "dim"),
                 soft_wrap=True,
