@@ -155,7 +155,13 @@ def _count(number: int, status: dict[str, Any]) -> str:
 def _places(status: dict[str, Any]) -> str:
     """``mlflow (sqlite:////data/mlflow.db)``."""
     backends: dict[str, dict[str, Any]] = status.get("backends", {})
-    return ", ".join(f"{name} ({known['place']})" if known.get("place") else name for name, known in backends.items())
+    return ", ".join(_place(name, known) for name, known in backends.items())
+
+
+def _place(name: str, known: dict[str, Any]) -> str:
+    over = f"{known['over_budget']} stay here, over the budget" if known.get("over_budget") else ""
+    words = [word for word in (known.get("place"), over) if word]
+    return f"{name} ({'; '.join(words)})" if words else name
 
 
 def _ask(run_folder: str) -> int:

@@ -134,7 +134,9 @@ def _about(out: Console, index: Index, found: Status, plan: Plan | None) -> None
     for name, value in chosen(info, plan).items():
         out.print(line(f"  {name}  {value}") + line(f"  ({info.origins[name]})", "dim"), soft_wrap=True)
     for name in ("token2text", "max_samples_per_step_per_worker"):
-        if trace.get(name) is not None and own.get(name) is None:  # veRL's own tracer stands aside, its settings hold
+        if (
+            trace.get(name) not in (None, False) and own.get(name) is None
+        ):  # veRL's own tracer stands aside, its settings hold
             out.print(
                 line(f"  {name}  {trace[name]}") + line(f"  ({origin_of(trace, name)})", "dim"),
                 soft_wrap=True,
@@ -144,10 +146,9 @@ def _about(out: Console, index: Index, found: Status, plan: Plan | None) -> None
 def _volume(backend: BackendStatus) -> str:
     """``12.3 MB sent, 3.42 GB a day at this rate; 400 MB of 1 GB this month, which lasts for 4 hours more``."""
     words = f"{terminal.size(backend.sent_bytes)} sent, {backend.gb_a_day:,.2f} GB a day at this rate"
-    words += f"; {terminal.size(backend.month_bytes)}"
     if backend.month_budget is None:
-        return words + " this month"
-    words += f" of {terminal.size(backend.month_budget)} this month"
+        return words
+    words += f"; {terminal.size(backend.month_bytes)} of {terminal.size(backend.month_budget)} this month"
     left = backend.month_budget - backend.month_bytes
     if backend.gb_a_day > 0 and left > 0:
         words += f", which lasts for {_days(left / 1e9 / backend.gb_a_day)} more"

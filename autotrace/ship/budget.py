@@ -33,12 +33,20 @@ CREATE TABLE IF NOT EXISTS sent (
 
 
 class MonthBook:
-    """What all runs of a folder sent in a month: ``sent.db`` beside the run folders. A folder that cannot be written
-    leaves each run with its own numbers."""
+    """What all runs of a folder sent in a month: ``sent.db`` beside the run folders, begun by the first run that has a
+    budget (``begin``). A folder that cannot be written leaves each run with its own numbers."""
 
     def __init__(self, run_folder: str | Path, run_id: str) -> None:
         self._path = Path(run_folder).absolute().parent / layout.SENT_DB
         self._run = run_id
+
+    def begin(self) -> None:
+        """From now on every run in the folder is counted."""
+        try:
+            with self._open():
+                pass
+        except (OSError, sqlite3.Error) as error:
+            _log.warning("%s cannot be written, a month's budget is this run's alone: %s", self._path, error)
 
     def add(self, backend: str, size: int) -> None:
         """``backend`` took ``size`` more bytes of this run."""
@@ -47,10 +55,11 @@ class MonthBook:
             "ON CONFLICT (run, backend, month) DO UPDATE SET bytes = bytes + excluded.bytes"
         )
         try:
-            with self._open() as db:
-                db.execute(sql, (self._run, backend, month(), size))
+            if self._path.exists():
+                with self._open() as db:
+                    db.execute(sql, (self._run, backend, month(), size))
         except (OSError, sqlite3.Error) as error:
-            _log.warning("%s cannot be written, a month's budget is this run's alone: %s", self._path, error)
+            _log.warning("%s cannot be written: %s", self._path, error)
 
     def total(self, backend: str, *, others: bool = False) -> int:
         """Bytes sent to ``backend`` this month by all runs; ``others``: by all but this one."""
@@ -87,6 +96,8 @@ class Ledger:
         self._month_budget = month_budget
         if self.limited:
             state.db.executescript(_SCHEMA)
+        if month_budget is not None:
+            book.begin()
 
     @property
     def limited(self) -> bool:

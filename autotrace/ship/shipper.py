@@ -15,17 +15,16 @@ from autotrace.bootstrap import environment as env
 from autotrace.ship.budget import Ledger, MonthBook
 from autotrace.ship.choice import heed
 from autotrace.ship.decode import Decoder
-from autotrace.ship.delivery import Courier, Parcel
-from autotrace.ship.gate import group_of
+from autotrace.ship.delivery import Courier
 from autotrace.ship.indexer import Indexer
 from autotrace.ship.lock import ShipperLock
 from autotrace.ship.mainprocess import MainProcess
+from autotrace.ship.packing import Packer
 from autotrace.ship.receiver import Receiver
-from autotrace.ship.report import OVER_BUDGET, status_of
+from autotrace.ship.report import status_of
 from autotrace.ship.room import Room
 from autotrace.ship.state import Memory, State
 from autotrace.ship.status import Status
-from autotrace.ship.trajectory import Trajectory
 from autotrace.sinks import make
 from autotrace.spool import layout
 from autotrace.spool.run import RunInfo
@@ -57,6 +56,7 @@ class Shipper:
         self._indexer = Indexer(self._state, self.run_folder, self.info, self.info.backends)
         self._decoder = Decoder(self.run_folder)
         self._room = Room(self._state, self.run_folder)
+        self._packer = Packer(self._state, self._indexer.loader, self._decoder)
         self._unlimited = everything
         self._couriers = [self._courier(name) for name in self.info.backends]
         self._receiver: Receiver | None = None
@@ -158,7 +158,10 @@ class Shipper:
         for courier in self._couriers:
             moved = self._collect(courier) or moved
             if courier.ready() and not self.stopped:
-                parcel = self._parcel(courier)
+                parcel, left_out = self._packer.parcel(courier)
+                if left_out:
+                    with self._state:
+                        self._state.refused(courier.sink.name, left_out)
                 if parcel is not None:
                     courier.send(parcel)
                     moved = True
@@ -175,47 +178,6 @@ class Shipper:
         for trace_id, _, reason in receipt.rejected:
             _log.warning("%s will not take trace %s: %s", courier.sink.name, trace_id, reason)
         return receipt.problem is None
-
-    def _parcel(self, courier: Courier) -> Parcel | None:
-        name = courier.sink.name
-        parcel, lost = Parcel([], {}), []
-        for trace_id, version in self._state.next_in_queue(name, courier.batch):
-            try:
-                trajectory = self._indexer.loader.load(trace_id, final=True)
-            except OSError as error:  # a file system in trouble; nothing is acknowledged, so it comes again
-                _log.warning("cannot read the segments of trace %s: %s", trace_id, error)
-                break
-            if trajectory is None:
-                lost.append((trace_id, version, "its segments are gone from the run folder"))
-                continue
-            self._decoder.add_texts(trajectory)
-            if courier.ledger.limited and not self._affordable(courier, trajectory):
-                lost.append((trace_id, version, OVER_BUDGET))
-                continue
-            parcel.add(trajectory, version)
-            if parcel.full:
-                break
-        if lost:
-            with self._state:
-                self._state.refused(name, lost)
-        return parcel if parcel.trajectories else None
-
-    def _affordable(self, courier: Courier, trajectory: Trajectory) -> bool:
-        own = trajectory.trace_id
-        row = self._state.row(own)
-        group = own if row is None else group_of(row)
-
-        def sizes() -> dict[str, int]:
-            found = {own: courier.sink.size(trajectory)}
-            for other in self._state.group(group):
-                if other.complete and other.trace_id != own:
-                    loaded = self._indexer.loader.load(other.trace_id, final=True)
-                    if loaded is not None:
-                        self._decoder.add_texts(loaded)
-                        found[other.trace_id] = courier.sink.size(loaded)
-            return found
-
-        return courier.ledger.admits(own, group, None if row is None else row.step, sizes)
 
     def _verdict(self, draining: bool, living: bool, over: bool) -> str:
         if not draining:

@@ -45,7 +45,7 @@ class BackendStatus(msgspec.Struct):
     gb_a_day: float = 0.0
     """Gigabytes a day, if it goes on as in this run so far."""
     month_bytes: int = 0
-    """What it took this month of all runs in the same folder."""
+    """What it took this month of all runs in the same folder, once one of them has a budget for the month."""
     step_budget: int | None = None
     month_budget: int | None = None
     over_budget: int = 0

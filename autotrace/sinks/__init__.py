@@ -23,7 +23,7 @@ def _jsonl(info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) ->
 
 
 def _weave(info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
-    sink: Sink = import_module("autotrace.sinks.weave").WeaveSink(info)
+    sink: Sink = import_module("autotrace.sinks.weave").WeaveSink(info, memory)
     return sink
 
 

@@ -135,9 +135,9 @@ class Launch:
         return {row.trace_id: self.index.load(row.trace_id) for row in rows}
 
     def status(self) -> dict[str, Any]:
-        """The shipper's last word."""
-        path = self.run / "status.json"
-        return json.loads(path.read_text()) if path.exists() else {}
+        """The shipper's last word; empty before its first."""
+        found = list((self.folder / "runs").glob("*/status.json"))
+        return json.loads(found[0].read_text()) if found else {}
 
 
 def together(launches: Sequence[Launch]) -> None:

@@ -35,7 +35,8 @@ def script(conversation: str, turn: int) -> str:
     """Call the tool with the question's number, then answer; every other rollout of a prompt is wrong."""
     number = int(re.search(r"number (\d+)", conversation)[1])  # type: ignore[index]
     if turn == 0:
-        call = {"name": "double", "arguments": {"number": number, "api_key": os.environ["CANARY"]}}
+        key = {"api_key": os.environ["CANARY"]} if number % 10 == 7 else {}  # a model that repeats what it saw
+        call = {"name": "double", "arguments": {"number": number, **key}}
         return f"I am rollout {next(ROLLOUT)}. <tool_call>{json.dumps(call)}</tool_call>"
     said = re.search(r"I am rollout (\d+)", conversation)
     own = int(said[1]) if said else 0

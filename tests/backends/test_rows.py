@@ -82,7 +82,8 @@ def test_texts_are_what_the_engine_read_and_said(both: Launch, read_back: ReadBa
             assert first["model"] + tools["tools"] + second["model"] == said
             rollout = re.fullmatch(r"I am rollout (\d+)\. <tool_call>(.*)</tool_call><\|im_end\|>", first["model"])
             assert rollout is not None
-            assert json.loads(rollout[2])["arguments"] == {"number": int(number), "api_key": REDACTED}
+            key = {"api_key": REDACTED} if int(number) % 10 == 7 else {}
+            assert json.loads(rollout[2])["arguments"] == {"number": int(number), **key}
             assert str(2 * int(number)) in tools["tools"]
             answer = 2 * int(number) + int(rollout[1]) % 2
             assert second["model"] == f"So rollout {rollout[1]} says #### {answer}<|im_end|>"
@@ -279,7 +280,8 @@ def test_rewards_are_those_of_verls_dump_and_advantages_those_the_trainer_used(
 
 @pytest.mark.row("S10")
 def test_a_group_stands_side_by_side(both: Launch, read_back: ReadBack, release: str, record_property: Told) -> None:
-    sample = next(iter(both.recorded.values())).attributes["sample_index"]
+    samples = {one.attributes["sample_index"] for one in both.recorded.values()}
+    sample = min(sample for sample in samples if sample % 10 != 7)  # what spells a key has no token ids
     words = ["compare", "--step", "1", "--sample", str(sample)]
     local = json.loads(autotrace(both, *words, "--run", str(both.run), "--json"))
     uri = both.variables["MLFLOW_TRACKING_URI"]
@@ -292,7 +294,7 @@ def test_a_group_stands_side_by_side(both: Launch, read_back: ReadBack, release:
         assert here["tool_calls"] == there["tool_calls"]
         for fact in ("reward", "advantage"):
             assert here["facts"][fact] == there["facts"][fact] == both.recorded[trace_id].facts[fact]
-    parted = [one for one in local["divergence"] if one["tokens"]]
+    parted = [one for one in local["divergence"][1:] if one["tokens"]]
     assert len(parted) == both.n - 1, "each says its own number"
     assert {one["tokens"]["turn"] for one in parted} == {1}
     shown = autotrace(both, *words, "--run", str(both.run))

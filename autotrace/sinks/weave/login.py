@@ -36,13 +36,20 @@ class Login:
 
     def page(self, entity: str, project: str, call_id: str) -> str:
         """Address of a call in W&B's pages (the client's ``redirect_call``)."""
+        return f"{self._app(entity, project)}/r/call/{call_id}"
+
+    def traces(self, entity: str, project: str) -> str:
+        """Address of a project's list of traces."""
+        return f"{self._app(entity, project)}/weave/traces"
+
+    def _app(self, entity: str, project: str) -> str:
         app = os.environ.get("WANDB_APP_URL") or self.base_url
         if "://api.wandb.ai" in app:
             app = app.replace("://api.", "://", 1)
         elif "://api." in app:
             app = app.replace("://api.", "://app.", 1)
         app = re.sub(r"//[^/@]*@", "//", app).rstrip("/")
-        return f"{app}/{quote(entity)}/{quote(project)}/r/call/{call_id}"
+        return f"{app}/{quote(entity)}/{quote(project)}"
 
 
 def _setting(name: str) -> str | None:

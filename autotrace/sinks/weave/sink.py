@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import msgspec
@@ -64,7 +64,8 @@ class WeaveSink:
 
     name = "weave"
 
-    def __init__(self, info: RunInfo) -> None:
+    def __init__(self, info: RunInfo, memory: MutableMapping[str, str] | None = None) -> None:
+        self._memory = {} if memory is None else memory
         self.sent = 0
         self._project = info.project
         self._connection = Connection(Login.from_environment())
@@ -129,7 +130,8 @@ class WeaveSink:
         if wanted not in self._projects:
             entity, _, name = wanted.rpartition("/") if wanted.count("/") == 1 else ("", "", wanted)
             entity = entity or self._connection.login.entity or self._wandb.get("entity") or self._entity()
-            self._projects[wanted] = Project(self._connection, entity, project_name(name))
+            project = self._projects[wanted] = Project(self._connection, entity, project_name(name))
+            self._memory["place"] = self._connection.login.traces(project.entity, project.name)
         return self._projects[wanted]
 
     def _entity(self) -> str:
