@@ -47,8 +47,12 @@ def startup(bench: Bench) -> Result:
         traced = _activated(Path(folder))
         programs = {"nothing": ("", sys.executable, {"PYTHONPATH": str(ROOT)})}
         programs["nothing, AUTOTRACE=1"] = (PTH, sys.executable, traced)
-        number = 15 if bench.short else 40
+        number = 15 if bench.short else 30
         found = _milliseconds(bench, programs, number)
+        if not bench.short:
+            found |= _milliseconds(
+                bench, {"import ddtrace.auto": ("import ddtrace.auto", sys.executable, {"PYTHONPATH": str(ROOT)})}, 5
+            )
         if VERL_PYTHON and not bench.short:
             load = "import verl.experimental.agent_loop.agent_loop"
             found |= _milliseconds(
