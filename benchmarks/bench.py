@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measures import speed
 from benchmarks.subjects import NEED_WEAVE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -165,6 +166,7 @@ class Bench:
         for _ in range(number):
             self._random.shuffle(names)
             for name in names:
+                self.speeds.append(speed()["ns"])
                 found[name].append(commands[name]())
         return {name: statistics.median(values) for name, values in found.items()}
 

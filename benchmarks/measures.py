@@ -17,7 +17,7 @@ from benchmarks.workload import ITEMS, Agent, Client, Tool, send
 _thread_ns, _process_ns = time.thread_time_ns, time.process_time_ns
 
 
-def speed(subject: Subject) -> dict[str, float]:
+def speed(subject: Subject | None = None) -> dict[str, float]:
     """How fast this machine is right now: ``ContextVar.set`` and ``reset``, which no library can change."""
     variable: ContextVar[int] = ContextVar("speed")
     put, back = variable.set, variable.reset

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import random
+import re
 import stat
 import subprocess
 import sys
@@ -15,10 +17,15 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
+from autotrace.bootstrap.options import BACKENDS
+from autotrace.cli.show import tree
 from autotrace.ship import live
+from autotrace.ship.index import Index
 from autotrace.ship.shipper import ship
 from autotrace.ship.status import Status
+from autotrace.sinks import make
 from autotrace.spool import layout
 from autotrace.spool.reader import SegmentReader, decode, segments
 from autotrace.spool.records import MAGIC, Bind, Close, Counters, Define, Fact, Header, Open, Report, Seal, Tokens
@@ -211,7 +218,7 @@ def _encoded(record: object) -> bytes:
 
 
 @settings(
-    max_examples=100,
+    max_examples=70,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking runs the shipper thousands of times
@@ -236,6 +243,15 @@ def test_hostile_records_harm_nobody(tmp_path_factory: pytest.TempPathFactory, p
     lines = [msgspec.json.decode(line) for line in (run / "trajectories.jsonl").read_bytes().splitlines()]
     assert trace.hex() in {line["trace_id"] for line in lines}
     assert {path.name for path in folder.iterdir()} == {"run"}
+    index = Index.open(run)
+    for row in index.rows():
+        trajectory_of_theirs = index.load(row.trace_id)
+        for backend in BACKENDS:  # none of them chokes on it
+            assert make(backend, index.info, run, {}).size(trajectory_of_theirs) > 0
+        shown = io.StringIO()
+        Console(file=shown, width=200, highlight=False, markup=False).print(tree(trajectory_of_theirs, full=True))
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown.getvalue()), "a terminal would obey"
+    index.close()
 
 
 @settings(max_examples=300, deadline=None)
