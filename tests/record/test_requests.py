@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import calls, context
+from autotrace.record import calls, context, flusher
 from autotrace.record.context import Span
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Timeline
@@ -213,13 +213,14 @@ def test_a_follower_sees_calls_that_are_only_counted(recorder: Recorder) -> None
     assert seen == [("a",), ("b",)] and calls.probes["preempt"].calls == 2 and recorder.records(Open) == []
 
 
-def test_what_is_only_counted_is_written_without_any_span(recorder: Recorder) -> None:
+def test_what_is_only_counted_is_written_without_any_span(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     def step() -> int:
         return 1
 
     traced = recorder.wrap(step, key="step", mode="count")
+    monkeypatch.setattr(flusher, "calls_of", lambda: {"step": calls.probes["step"].calls})
     assert [traced() for _ in range(3)] == [1, 1, 1]
     deadline = time.monotonic() + 5
     while not list((recorder.folder / "spool").glob("*.seg")) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert recorder.records(Counters)
+    assert [record.calls for record in recorder.records(Counters)][-1] == {"step": 3}
