@@ -41,14 +41,15 @@ class Recorder:
     def records(self, kind: type | None = None) -> list[Any]:
         """Every record written so far, in order."""
         flusher.flush()
-        found: list[Any] = []
-        for path in sorted((self.folder / "spool").glob("*.seg"), key=lambda path: path.stat().st_mtime_ns):
+        segments: list[list[Any]] = []
+        for path in (self.folder / "spool").glob("*.seg"):
             fd = os.open(path, os.O_RDONLY)
             try:
-                found += [msgspec.msgpack.decode(frame.payload, type=Record) for frame in read_frames(fd)]
+                segments.append([msgspec.msgpack.decode(frame.payload, type=Record) for frame in read_frames(fd)])
             finally:
                 os.close(fd)
-        return [record for record in found if kind is None or isinstance(record, kind)]
+        segments.sort(key=lambda records: records[0].mono_ns)  # each begins with its header
+        return [record for found in segments for record in found if kind is None or isinstance(record, kind)]
 
     def names(self) -> dict[int, str]:
         """Target number -> name, of the records so far."""
