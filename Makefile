@@ -8,6 +8,7 @@
 #   make faults    every fault, and what it cost  make bench      every budget beside the peers (10 minutes)
 #   make ray-versions  actors on old and new Ray   make host-suites  other packages' own tests, with all of them wrapped
 #   make verl-releases  the agent loop of every veRL since 0.5     make docs    the pages, into site/
+#   make pythons   what wraps and records, on other Pythons (PYTHONS=...)
 VENV ?= .venv
 E2E_VENV ?= .venv-e2e
 SGLANG_VENV ?= .venv-sglang
@@ -18,6 +19,7 @@ PACKS_CACHE ?= .packs-cache
 BENCH_VENV ?= .venv-bench
 BENCH ?= --results
 PYTEST ?= -q
+PYTHONS ?= python3.10 python3.12 python3.13
 # what runs in an environment of its own
 APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server backends host torch)
 
@@ -27,7 +29,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
     cli/test_compare.py)
 
 .PHONY: demo test e2e check wheel clean environment engines engines-vllm engines-sglang \
-    packs backends multinode ray-versions host-suites faults bench bench-short verl-releases docs
+    packs backends multinode ray-versions host-suites faults bench bench-short verl-releases docs pythons
 .DEFAULT_GOAL := demo
 
 environment:
@@ -98,6 +100,14 @@ verl-releases: environment
 	$(VENV)/bin/python -m tests.packs.unpacked --cache $(PACKS_CACHE) verl
 	VERL_RELEASES=$(abspath $(PACKS_CACHE))/unpacked $(VENV)/bin/python -m pytest $(PYTEST) \
 	    tests/verl/test_releases.py tests/verl/test_extension_points.py
+
+pythons: environment
+	set -e; for python in $(PYTHONS); do $$python -V; \
+	    $(VENV)/bin/python -m uv run --quiet --no-project --isolated --python $$python --with-editable . \
+	        $(addprefix --with ,pytest pytest-asyncio pytest-timeout hypothesis attrs cloudpickle fastapi httpx numpy pydantic) \
+	        pytest $(PYTEST) --ignore=tests/conformance/test_ray.py \
+	        tests/conformance tests/record tests/spec/test_compiler.py tests/spec/test_mistakes.py; \
+	done
 
 docs: environment
 	$(VENV)/bin/python -m autotrace.spec.schema --markdown | diff docs/spec-reference.md -
