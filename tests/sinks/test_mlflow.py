@@ -165,6 +165,21 @@ def test_sent_again_nothing_is_doubled(uri: str, project: str, rollout: Callable
     assert len(found.data.spans) == len(before.data.spans)
 
 
+def test_a_late_fact_sends_the_root_alone(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
+    sink = make(uri, project)
+    sent = rollout(reward=None)
+    sink.deliver([sent])
+    first = sink.sent
+    sink.deliver([sent])
+    assert sink.sent == first == sink.size(sent)
+    sent.facts["reward"] = 0.25
+    sink.deliver([sent])
+    assert 0 < sink.sent - first < first / 2
+    (found,) = traces(project, "feedback.reward < 0.5")
+    assert found.data.spans[0].outputs["reward"] == 0.25
+    assert len(found.data.spans) == len(sent.spans)
+
+
 @pytest.mark.row("S4")
 def test_numbers_said_about_a_trajectory_are_feedback_to_search_by(
     uri: str, project: str, rollout: Callable[..., Trajectory]

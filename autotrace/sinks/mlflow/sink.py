@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ RUN_WAIT = 30.0
 DEFAULT_EXPERIMENT = "autotrace"
 MAX_BYTES = 8 << 20
 """Of spans in one request, about."""
+REMEMBERED = 4_096
+"""Traces whose delivered spans are remembered."""
 MAX_ROOTS = 100
 """Traces in one request: MLflow links no more to a run at once."""
 
@@ -50,6 +54,8 @@ class MlflowSink:
         self._store: Store | None = None
         self._uri = ""
         self._experiment_of: dict[str, str] = {}
+        self._delivered: OrderedDict[str, dict[bytes, bytes]] = OrderedDict()
+        """Trace id -> span id -> digest of what MLflow has, so that a late fact does not send a trajectory again."""
 
     # -- where ---------------------------------------------------------------------------------------------------------
 
@@ -146,6 +152,7 @@ class MlflowSink:
         def log_all(part: Sequence[Encoded]) -> None:
             store.log_spans(experiment, [span for _, encoded in part for span in encoded], run_id)
 
+        place = f"{experiment}/{run_id}".encode()
         rejected: dict[str, str] = {}
         taken: list[Encoded] = []
         for encoded in batch:
@@ -153,11 +160,26 @@ class MlflowSink:
             rejected.update(refused)
             taken.extend(accepted)
         _all_alike(rejected, bool(taken))
-        if taken:
-            refused, stored = _isolate(taken, log_all)
+        every = [(trajectory, self._new(trajectory, spans, place)) for trajectory, spans in taken]
+        new = [one for one in every if one[1]]
+        if new:
+            refused, stored = _isolate(new, log_all)
             rejected.update(refused)
             self.sent += sum(span.ByteSize() for _, spans in stored for span in spans)
+            for trajectory, spans in stored:
+                self._remember(trajectory, spans, place)
         return rejected
+
+    def _new(self, trajectory: Trajectory, spans: list[OtlpSpan], place: bytes) -> list[OtlpSpan]:
+        """Those that MLflow does not have just so, in this place."""
+        known = self._delivered.get(trajectory.trace_id, {})
+        return [span for span in spans if known.get(span.span_id) != _digest(span, place)]
+
+    def _remember(self, trajectory: Trajectory, spans: list[OtlpSpan], place: bytes) -> None:
+        known = self._delivered.setdefault(trajectory.trace_id, {})
+        known.update({span.span_id: _digest(span, place) for span in spans})
+        while len(self._delivered) > REMEMBERED:
+            self._delivered.popitem(last=False)
 
     def size(self, trajectory: Trajectory) -> int:
         """Bytes of its spans."""
@@ -174,6 +196,10 @@ class MlflowSink:
         """See ``Sink``."""
         if self._store is not None:
             self._store.close()
+
+
+def _digest(span: OtlpSpan, place: bytes) -> bytes:
+    return hashlib.blake2b(place + span.SerializeToString(deterministic=True), digest_size=16).digest()
 
 
 def _isolate(batch: list[Encoded], send: Callable[[Sequence[Encoded]], None]) -> tuple[dict[str, str], list[Encoded]]:
