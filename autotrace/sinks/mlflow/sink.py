@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ RUN_WAIT = 30.0
 DEFAULT_EXPERIMENT = "autotrace"
 MAX_BYTES = 8 << 20
 """Of spans in one request, about."""
+PATIENCE = 5
+"""Answers 500 to one trajectory, beside others that were taken, until it counts as declined."""
 REMEMBERED = 4_096
 """Traces whose delivered spans are remembered."""
 MAX_ROOTS = 100
@@ -54,6 +56,7 @@ class MlflowSink:
         self._store: Store | None = None
         self._uri = ""
         self._experiment_of: dict[str, str] = {}
+        self._tries: Counter[str] = Counter()
         self._delivered: OrderedDict[str, dict[bytes, bytes]] = OrderedDict()
         """Trace id -> span id -> digest of what MLflow has, so that a late fact does not send a trajectory again."""
 
@@ -156,14 +159,14 @@ class MlflowSink:
         rejected: dict[str, str] = {}
         taken: list[Encoded] = []
         for encoded in batch:
-            refused, accepted = _isolate([encoded], describe_all)
+            refused, accepted = _isolate([encoded], describe_all, self._tries)
             rejected.update(refused)
             taken.extend(accepted)
         _all_alike(rejected, bool(taken))
         every = [(trajectory, self._new(trajectory, spans, place)) for trajectory, spans in taken]
         new = [one for one in every if one[1]]
         if new:
-            refused, stored = _isolate(new, log_all)
+            refused, stored = _isolate(new, log_all, self._tries)
             rejected.update(refused)
             self.sent += sum(span.ByteSize() for _, spans in stored for span in spans)
             for trajectory, spans in stored:
@@ -202,15 +205,18 @@ def _digest(span: OtlpSpan, place: bytes) -> bytes:
     return hashlib.blake2b(place + span.SerializeToString(deterministic=True), digest_size=16).digest()
 
 
-def _isolate(batch: list[Encoded], send: Callable[[Sequence[Encoded]], None]) -> tuple[dict[str, str], list[Encoded]]:
+def _isolate(
+    batch: list[Encoded], send: Callable[[Sequence[Encoded]], None], tries: Counter[str]
+) -> tuple[dict[str, str], list[Encoded]]:
     """Send all, halving what is declined until the culprits stand alone: (trace id -> reason, those that were taken).
 
-    Raises ``Unavailable`` when everything fails in a way that may pass, ``Refused`` when everything fails for one
-    reason: then it is the store and not the trajectories.
+    Raises ``Unavailable`` when something fails in a way that may pass (``tries``: how often it did so beside others that
+    were taken; after ``PATIENCE`` times it is to blame itself), ``Refused`` when everything fails for one reason: then
+    it is the store and not the trajectories.
     """
     rejected: dict[str, str] = {}
     taken: list[Encoded] = []
-    passing: list[Declined] = []
+    passing: dict[str, Declined] = {}
     parts = [batch]
     while parts:
         part = parts.pop()
@@ -221,11 +227,15 @@ def _isolate(batch: list[Encoded], send: Callable[[Sequence[Encoded]], None]) ->
             if len(part) > 1:
                 parts += [part[: len(part) // 2], part[len(part) // 2 :]]
                 continue
-            rejected[part[0][0].trace_id] = str(error)
             if error.passing:
-                passing.append(error)
-    if passing and not taken:
-        raise Unavailable(f"MLflow is in trouble: {passing[0]}")
+                passing[part[0][0].trace_id] = error
+            else:
+                rejected[part[0][0].trace_id] = str(error)
+    if taken:
+        tries.update(passing)
+    rejected.update({id: str(error) for id, error in passing.items() if tries[id] >= PATIENCE})
+    if passing.keys() - rejected.keys():
+        raise Unavailable(f"MLflow is in trouble: {next(iter(passing.values()))}")
     _all_alike(rejected, bool(taken))
     return rejected, taken
 
