@@ -210,9 +210,9 @@ def _isolate(
 ) -> tuple[dict[str, str], list[Encoded]]:
     """Send all, halving what is declined until the culprits stand alone: (trace id -> reason, those that were taken).
 
-    Raises ``Unavailable`` when something fails in a way that may pass (``tries``: how often it did so beside others that
-    were taken; after ``PATIENCE`` times it is to blame itself), ``Refused`` when everything fails for one reason: then
-    it is the store and not the trajectories.
+    Raises ``Unavailable`` when something fails in a way that may pass (``tries``: how often it did so beside others
+    that were taken; after ``PATIENCE`` times it is to blame itself), ``Refused`` when everything fails for one reason:
+    then it is the store and not the trajectories.
     """
     rejected: dict[str, str] = {}
     taken: list[Encoded] = []
@@ -232,7 +232,7 @@ def _isolate(
             else:
                 rejected[part[0][0].trace_id] = str(error)
     if taken:
-        tries.update(passing)
+        tries.update(passing.keys())
     rejected.update({id: str(error) for id, error in passing.items() if tries[id] >= PATIENCE})
     if passing.keys() - rejected.keys():
         raise Unavailable(f"MLflow is in trouble: {next(iter(passing.values()))}")
