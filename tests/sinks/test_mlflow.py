@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -22,7 +23,8 @@ from rollouts import info, trajectory
 
 from autotrace.ship.trajectory import Trajectory
 from autotrace.sinks.mlflow import check_uri, initialise, ui_command
-from autotrace.sinks.mlflow.sink import MlflowSink
+from autotrace.sinks.mlflow.sink import PATIENCE, MlflowSink, _isolate
+from autotrace.sinks.mlflow.store import Declined
 from autotrace.sinks.mlflow.tokens import token_ids
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from tests.mlflow_server import MlflowServer
@@ -163,6 +165,21 @@ def test_sent_again_nothing_is_doubled(uri: str, project: str, rollout: Callable
     assert ("reward", 0.5) in said and len(said) == len(dict(said)) == len(before.info.assessments)
     assert found.info.token_usage == before.info.token_usage
     assert len(found.data.spans) == len(before.data.spans)
+
+
+def test_a_late_fact_sends_the_root_alone(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
+    sink = make(uri, project)
+    sent = rollout(reward=None)
+    sink.deliver([sent])
+    first = sink.sent
+    sink.deliver([sent])
+    assert sink.sent == first == sink.size(sent)
+    sent.facts["reward"] = 0.25
+    sink.deliver([sent])
+    assert 0 < sink.sent - first < first / 2
+    (found,) = traces(project, "feedback.reward < 0.5")
+    assert found.data.spans[0].outputs["reward"] == 0.25
+    assert len(found.data.spans) == len(sent.spans)
 
 
 @pytest.mark.row("S4")
@@ -422,3 +439,22 @@ def test_trouble_is_told_apart(
 def test_nobody_there_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="cannot be reached"):
         make("http://127.0.0.1:9", "p").deliver([trajectory()])
+
+
+def test_a_passing_500_loses_nothing_and_a_lasting_one_costs_its_trajectory() -> None:
+    batch = [(trajectory(sample=sample), []) for sample in range(3)]
+    bad = batch[1][0].trace_id
+    tries: Counter[str] = Counter()
+
+    def send(part: Any) -> None:
+        if any(one.trace_id == bad for one, _ in part):
+            raise Declined("HTTP 500", passing=True)
+
+    for _ in range(PATIENCE - 1):
+        with pytest.raises(Unavailable, match="in trouble"):
+            _isolate(batch, send, tries)
+    rejected, taken = _isolate(batch, send, tries)
+    assert list(rejected) == [bad] and len(taken) == 2
+    for _ in range(2 * PATIENCE):
+        with pytest.raises(Unavailable):  # alone it proves nothing: the server may be down for all
+            _isolate([batch[1]], send, Counter())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,10 @@ RUN_WAIT = 30.0
 DEFAULT_EXPERIMENT = "autotrace"
 MAX_BYTES = 8 << 20
 """Of spans in one request, about."""
+PATIENCE = 5
+"""Answers 500 to one trajectory, beside others that were taken, until it counts as declined."""
+REMEMBERED = 4_096
+"""Traces whose delivered spans are remembered."""
 MAX_ROOTS = 100
 """Traces in one request: MLflow links no more to a run at once."""
 
@@ -50,6 +56,9 @@ class MlflowSink:
         self._store: Store | None = None
         self._uri = ""
         self._experiment_of: dict[str, str] = {}
+        self._tries: Counter[str] = Counter()
+        self._delivered: OrderedDict[str, dict[bytes, bytes]] = OrderedDict()
+        """Trace id -> span id -> digest of what MLflow has, so that a late fact does not send a trajectory again."""
 
     # -- where ---------------------------------------------------------------------------------------------------------
 
@@ -146,18 +155,34 @@ class MlflowSink:
         def log_all(part: Sequence[Encoded]) -> None:
             store.log_spans(experiment, [span for _, encoded in part for span in encoded], run_id)
 
+        place = f"{experiment}/{run_id}".encode()
         rejected: dict[str, str] = {}
         taken: list[Encoded] = []
         for encoded in batch:
-            refused, accepted = _isolate([encoded], describe_all)
+            refused, accepted = _isolate([encoded], describe_all, self._tries)
             rejected.update(refused)
             taken.extend(accepted)
         _all_alike(rejected, bool(taken))
-        if taken:
-            refused, stored = _isolate(taken, log_all)
+        every = [(trajectory, self._new(trajectory, spans, place)) for trajectory, spans in taken]
+        new = [one for one in every if one[1]]
+        if new:
+            refused, stored = _isolate(new, log_all, self._tries)
             rejected.update(refused)
             self.sent += sum(span.ByteSize() for _, spans in stored for span in spans)
+            for trajectory, spans in stored:
+                self._remember(trajectory, spans, place)
         return rejected
+
+    def _new(self, trajectory: Trajectory, spans: list[OtlpSpan], place: bytes) -> list[OtlpSpan]:
+        """Those that MLflow does not have just so, in this place."""
+        known = self._delivered.get(trajectory.trace_id, {})
+        return [span for span in spans if known.get(span.span_id) != _digest(span, place)]
+
+    def _remember(self, trajectory: Trajectory, spans: list[OtlpSpan], place: bytes) -> None:
+        known = self._delivered.setdefault(trajectory.trace_id, {})
+        known.update({span.span_id: _digest(span, place) for span in spans})
+        while len(self._delivered) > REMEMBERED:
+            self._delivered.popitem(last=False)
 
     def size(self, trajectory: Trajectory) -> int:
         """Bytes of its spans."""
@@ -176,15 +201,22 @@ class MlflowSink:
             self._store.close()
 
 
-def _isolate(batch: list[Encoded], send: Callable[[Sequence[Encoded]], None]) -> tuple[dict[str, str], list[Encoded]]:
+def _digest(span: OtlpSpan, place: bytes) -> bytes:
+    return hashlib.blake2b(place + span.SerializeToString(deterministic=True), digest_size=16).digest()
+
+
+def _isolate(
+    batch: list[Encoded], send: Callable[[Sequence[Encoded]], None], tries: Counter[str]
+) -> tuple[dict[str, str], list[Encoded]]:
     """Send all, halving what is declined until the culprits stand alone: (trace id -> reason, those that were taken).
 
-    Raises ``Unavailable`` when everything fails in a way that may pass, ``Refused`` when everything fails for one
-    reason: then it is the store and not the trajectories.
+    Raises ``Unavailable`` when something fails in a way that may pass (``tries``: how often it did so beside others
+    that were taken; after ``PATIENCE`` times it is to blame itself), ``Refused`` when everything fails for one reason:
+    then it is the store and not the trajectories.
     """
     rejected: dict[str, str] = {}
     taken: list[Encoded] = []
-    passing: list[Declined] = []
+    passing: dict[str, Declined] = {}
     parts = [batch]
     while parts:
         part = parts.pop()
@@ -195,11 +227,15 @@ def _isolate(batch: list[Encoded], send: Callable[[Sequence[Encoded]], None]) ->
             if len(part) > 1:
                 parts += [part[: len(part) // 2], part[len(part) // 2 :]]
                 continue
-            rejected[part[0][0].trace_id] = str(error)
             if error.passing:
-                passing.append(error)
-    if passing and not taken:
-        raise Unavailable(f"MLflow is in trouble: {passing[0]}")
+                passing[part[0][0].trace_id] = error
+            else:
+                rejected[part[0][0].trace_id] = str(error)
+    if taken:
+        tries.update(passing.keys())
+    rejected.update({id: str(error) for id, error in passing.items() if tries[id] >= PATIENCE})
+    if passing.keys() - rejected.keys():
+        raise Unavailable(f"MLflow is in trouble: {next(iter(passing.values()))}")
     _all_alike(rejected, bool(taken))
     return rejected, taken
 
