@@ -65,7 +65,7 @@ class Room:
             row = known.get(file.name)
             if row is None or row["id"] in awaited or row["header"] is None:
                 continue
-            if row["offset"] >= file.size and (row["sealed"] is not None or file.process in ended):
+            if file.process in ended or (row["sealed"] is not None and row["offset"] >= file.size):
                 found.append((file, row["id"]))
         return found
 
