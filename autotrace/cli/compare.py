@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from autotrace.cli import runs, terminal
-from autotrace.cli.divergence import Call, Divergence, calls, group
+from autotrace.cli.divergence import UNKNOWN, Call, Divergence, calls, group
+from autotrace.cli.said import answered
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.ship.index import Index
 from autotrace.ship.trajectory import Trajectory
@@ -80,7 +81,7 @@ def _of_run(
 def beside(found: Sequence[Trajectory], full: bool = False) -> Table:
     """One column a trajectory; the row of the first turn in which any leaves the first is marked."""
     turns = max(one.turns for one in found)
-    parts = [where.turn for where, _ in group(found) if where is not None]
+    parts = [where.turn for where, _ in group(found) if where is not None and where.part != UNKNOWN]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
     table.add_column("", no_wrap=True)
     for letter, one in zip(letters(), found, strict=False):
@@ -109,7 +110,7 @@ def _said(one: Trajectory, turn: int, full: bool) -> Text | Group:
         return Text("—", style="dim")
     span = one.llm_spans[turn - 1]
     count = f"{span.response_tokens:,} tokens" if span.response_tokens is not None else ""
-    said = block(span.response_text or "", lines=None if full else LINES)
+    said = block(answered(span) or "", lines=None if full else LINES)
     return Group(said, Text(count, style="dim")) if count else said
 
 
@@ -159,8 +160,12 @@ def parting(found: Sequence[Trajectory]) -> list[Text]:
         text = Text(f"{letter}  ", style="bold")
         if where is None and call is None:
             text += Text("is word for word A", style="dim")
-        if where is not None:
-            text += line(f"leaves A in turn {where.turn}, {_place(where)}") + _sides(where)
+        if where is not None and where.part == UNKNOWN:
+            place = f"the answer of turn {where.turn}" if where.turn else "what they returned"
+            text += Text(f"cannot be told from A: {place} was not recorded", style="dim")
+        elif where is not None:
+            turn = f"leaves A in turn {where.turn}, {_place(where)}" if where.turn else "returns something else than A"
+            text += line(turn) + _sides(where)
         if call is not None:
             text += Text("\n   " if where is not None else "")
             text += line(f"tool call {call[0]}, {_CALL[call[1].part]}") + _sides(call[1])
@@ -204,7 +209,7 @@ def as_dict(found: Sequence[Trajectory]) -> dict[str, Any]:
             "status": one.status,
             "attributes": one.attributes,
             "facts": one.facts,
-            "turns": [span.response_text for span in one.llm_spans],
+            "turns": [answered(span) for span in one.llm_spans],
             "tool_calls": [asdict(call) for call in calls(one)],
         }
         for one in found

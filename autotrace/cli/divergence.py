@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotrace.cli.said import answered, asked
 from autotrace.ship.plain import plain
 from autotrace.ship.trajectory import Span, Trajectory
+
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,10 @@ class Divergence:
     """Where two trajectories part. ``here`` and ``there`` are what each has from that place on."""
 
     turn: int
-    """LLM turn, from 1."""
+    """LLM turn, from 1; 0 where there is none."""
     part: str
-    """``prompt``, ``answer`` or ``end`` (one makes no such turn); of calls ``tool``, ``arguments``, ``result``, too."""
+    """``prompt``, ``answer``, ``end`` (one makes no such turn), ``result`` (of trajectories without a turn) or
+    ``unknown``; of calls ``tool``, ``arguments``, ``result``, ``end``."""
     token: int | None
     """Index within the part; None when ids are not known."""
     here: str
@@ -44,26 +48,72 @@ class Divergence:
 
 
 def parted(one: Trajectory, other: Trajectory) -> Divergence | None:
-    """The first token at which ``other`` leaves ``one``; None when they agree to the end."""
+    """The first token at which ``other`` leaves ``one``; None when they agree to the end.
+
+    Where token ids are not known texts are compared, then captured values, then numbers of tokens. A part ``unknown``
+    means that they agree as far as they were recorded, and that the answer of that turn was not.
+    """
     mine, yours = one.llm_spans, other.llm_spans
+    if not mine and not yours:
+        return _ended(one.root, other.root)
+    unknown = None
     for turn, (a, b) in enumerate(zip(mine, yours, strict=False), 1):
-        for part, ids, texts in (
-            ("prompt", (a.prompt_ids, b.prompt_ids), (a.prompt_text, b.prompt_text)),
-            ("answer", (a.response_ids, b.response_ids), (a.response_text, b.response_text)),
-        ):
-            known = ids[0] is not None and ids[1] is not None
-            if (ids[0] == ids[1]) if known else (texts[0] == texts[1]):
-                continue
-            shared = _shared(ids[0] or (), ids[1] or ())
-            letters = _shared(texts[0] or "", texts[1] or "")
-            return Divergence(
-                turn, part, shared if known else None, (texts[0] or "")[letters:], (texts[1] or "")[letters:]
-            )
+        found = _prompts(turn, a, b) or _answers(turn, a, b)
+        if found is not None and found.part != UNKNOWN:
+            return found
+        unknown = unknown or found
     if len(mine) == len(yours):
-        return None
+        return unknown
     turn = min(len(mine), len(yours))
-    nexts = [(spans[turn].response_text or "") if len(spans) > turn else "" for spans in (mine, yours)]
+    nexts = [(answered(spans[turn]) or "") if len(spans) > turn else "" for spans in (mine, yours)]
     return Divergence(turn + 1, "end", None, *nexts)
+
+
+def _prompts(turn: int, a: Span, b: Span) -> Divergence | None:
+    if a.prompt_ids is not None and b.prompt_ids is not None:
+        return _by_ids(turn, "prompt", (a.prompt_ids, b.prompt_ids), (a.prompt_text, b.prompt_text))
+    here, there = asked(a, whole=True), asked(b, whole=True)
+    return None if here is None or there is None else _by_text(turn, "prompt", here, there)
+
+
+def _answers(turn: int, a: Span, b: Span) -> Divergence | None:
+    if a.response_ids is not None and b.response_ids is not None:
+        return _by_ids(turn, "answer", (a.response_ids, b.response_ids), (a.response_text, b.response_text))
+    here, there = _outcome(a), _outcome(b)
+    if here is not None and there is not None:
+        return _by_text(turn, "answer", here, there)
+    if a.response_tokens != b.response_tokens and None not in (a.response_tokens, b.response_tokens):
+        return Divergence(turn, "answer", None, f"{a.response_tokens} tokens", f"{b.response_tokens} tokens")
+    return Divergence(turn, UNKNOWN, None, "", "")
+
+
+def _ended(a: Span, b: Span) -> Divergence | None:
+    """Of trajectories without an LLM call: whether they returned the same."""
+    here, there = _outcome(a), _outcome(b)
+    if here is None and there is None:
+        return Divergence(0, UNKNOWN, None, "", "")
+    return _by_text(0, "result", here or "", there or "")
+
+
+def _outcome(span: Span) -> str | None:
+    return f"{span.error[0]}: {span.error[1]}" if span.error is not None else answered(span)
+
+
+def _by_ids(
+    turn: int, part: str, ids: tuple[list[int], list[int]], texts: tuple[str | None, str | None]
+) -> Divergence | None:
+    if ids[0] == ids[1]:
+        return None
+    here, there = texts[0] or "", texts[1] or ""
+    letters = _shared(here, there)
+    return Divergence(turn, part, _shared(*ids), here[letters:], there[letters:])
+
+
+def _by_text(turn: int, part: str, here: str, there: str) -> Divergence | None:
+    if here == there:
+        return None
+    letters = _shared(here, there)
+    return Divergence(turn, part, None, here[letters:], there[letters:])
 
 
 def _shared(one: Sequence[Any], other: Sequence[Any]) -> int:

@@ -18,6 +18,7 @@ from typing import IO, Any
 import click
 
 from autotrace.cli import runs, terminal
+from autotrace.cli.said import answered, asked
 from autotrace.ship.index import Index
 from autotrace.ship.plain import plain
 from autotrace.ship.trajectory import Trajectory
@@ -75,8 +76,11 @@ def _verl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:
         span for span in trajectory.spans if span.role in ("agent", "trajectory") and span.response_text is not None
     ]
     calls = trajectory.llm_spans
-    prompt = texts[0].prompt_text if texts else next((span.prompt_text for span in calls), None)
-    answer = texts[0].response_text if texts else next((span.response_text for span in reversed(calls)), None)
+    if texts:
+        prompt, answer = texts[0].prompt_text, texts[0].response_text
+    else:
+        first, last = (calls[0], calls[-1]) if calls else (trajectory.root, trajectory.root)
+        prompt, answer = asked(first, whole=True), answered(last)
     model = trajectory.root.inputs.get("reward_model")
     row: dict[str, Any] = {
         "input": prompt or "",

@@ -12,6 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from autotrace.cli import runs, terminal
+from autotrace.cli.said import answered, asked, one_line
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.cli.wherewent import sentence
 from autotrace.ship.index import Index
@@ -86,7 +87,7 @@ def _heading(trajectory: Trajectory) -> Text:
     if shown := sentence(times(trajectory)):
         text += Text("\ntime ", style="dim") + Text(shown)
     for name, value in sorted(trajectory.facts.items(), key=lambda fact: (fact[0] != "reward", fact[0])):
-        text += Text("\n") + line(f"{name} ", "dim") + line(_short(value), "green" if name == "reward" else "")
+        text += Text("\n") + line(f"{name} ", "dim") + line(one_line(value), "green" if name == "reward" else "")
     return text
 
 
@@ -126,21 +127,13 @@ def _texts(span: Span) -> list[tuple[str, Any, str]]:
     if span.role in ("trajectory", "agent"):
         return []
     if span.role == "llm":
-        prompt = span.new_prompt_text if span.new_prompt_text is not None else span.prompt_text
-        texts = [(">", prompt, "dim"), ("<", span.response_text, "")]
+        texts = [(">", asked(span), "dim"), ("<", answered(span), "")]
     else:
         texts = [
-            (">", _short(span.inputs) if span.inputs else None, "dim"),
-            ("<", None if span.output is None else _short(span.output), ""),
+            (">", one_line(span.inputs) if span.inputs else None, "dim"),
+            ("<", None if span.output is None else one_line(span.output), ""),
         ]
     return [(mark, value, style) for mark, value, style in texts if value]
-
-
-def _short(value: Any) -> str:
-    """A captured value on one line."""
-    from autotrace.ship.plain import plain
-
-    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
 
 
 def as_dict(trajectory: Trajectory) -> dict[str, Any]:

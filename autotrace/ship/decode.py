@@ -18,6 +18,7 @@ from autotrace.record.redact import Redactor
 from autotrace.ship.blobs import keep_tokenizer
 from autotrace.ship.markup import prompt_messages, response_message
 from autotrace.ship.plain import text
+from autotrace.ship.textonly import without_token_ids
 from autotrace.ship.trajectory import Span, Trajectory
 from autotrace.spec.plan import Plan, Settings
 from autotrace.spool import layout
@@ -31,7 +32,10 @@ class Decoder:
 
     def __init__(self, run_folder: str | Path) -> None:
         self._run_folder = Path(run_folder)
-        self._redactor = _redactor(self._run_folder)
+        settings = _settings(self._run_folder)
+        self._redactor = Redactor(dataclasses.replace(settings, max_string=1 << 40, redact_hook=None))
+        """The run's own rules; texts of whole trajectories are not cut."""
+        self._text_only = settings.content == "text"
         self._told: list[dict[str, Any]] = []
         self._binds: list[dict[str, Any]] = []
         self._decode: Callable[[list[int]], str] | None = None
@@ -55,7 +59,13 @@ class Decoder:
             self.problem = None
 
     def add_texts(self, trajectory: Trajectory) -> None:
-        """Fill the texts and messages of ``trajectory``. Never raises."""
+        """Fill the texts and messages of ``trajectory``; under ``--content text`` its token ids go then, whether or not
+        there is a text. Never raises."""
+        self._decoded(trajectory)
+        if self._text_only:
+            without_token_ids(trajectory)
+
+    def _decoded(self, trajectory: Trajectory) -> None:
         if not any(span.prompt_ids or span.response_ids for span in trajectory.spans):
             return
         decode = self._loaded()
@@ -120,13 +130,12 @@ class Decoder:
         return places
 
 
-def _redactor(run_folder: Path) -> Redactor:
-    """The run's own rules; texts of whole trajectories are not cut."""
+def _settings(run_folder: Path) -> Settings:
+    """How the run records; the defaults where its plan cannot be read."""
     try:
-        settings = Plan.loads((run_folder / layout.PLAN_JSON).read_text(encoding="utf-8")).settings
+        return Plan.loads((run_folder / layout.PLAN_JSON).read_text(encoding="utf-8")).settings
     except (OSError, ValueError, TypeError, KeyError):
-        settings = Settings()
-    return Redactor(dataclasses.replace(settings, max_string=1 << 40, redact_hook=None))
+        return Settings()
 
 
 def _load(place: str, bind: Mapping[str, Any]) -> Callable[[list[int]], str]:

@@ -43,7 +43,7 @@ class Index:
         """
         folder = Path(run_folder)
         info = RunInfo.read(folder)
-        with contextlib.suppress(OSError, sqlite3.Error), ShipperLock(folder) as lock:
+        with contextlib.suppress(OSError, sqlite3.Error), ShipperLock(folder, reading=True) as lock:
             state = State.of_run(folder)
             return cls(folder, info, state, _refreshed(state, folder, info) if lock.held else None)
         state = State(":memory:")

@@ -134,3 +134,36 @@ def test_out_of_mlflow_it_reads_the_same(call: Call, runs: Path, tmp_path: Path)
         assert (here["facts"]["reward"], here["facts"]["advantage"]) == (
             there["facts"]["reward"], there["facts"]["advantage"],
         )  # fmt: skip
+
+
+def _plain(process: Process, said: str | None, *, tokens: int | None = None, turns: bool = True) -> str:
+    """A trajectory without token ids: of an agent that works with text, or recorded without its content."""
+    trace = os.urandom(16)
+    root = process.open(trace, "trajectory", attributes=attributes(3, 0, "u", sample_index=17))
+    if turns:
+        read: dict[str, Any] = {} if tokens is None else {"prompt": PROMPT, "withheld": True}
+        llm = process.open(trace, "llm", root, **read)
+        written: dict[str, Any] = {} if tokens is None else {"response": list(range(tokens)), "withheld": True}
+        process.close(trace, llm, output=said, **written)
+    process.close(trace, root, output=None if turns else said)
+    return trace.hex()
+
+
+def test_without_token_ids_what_was_returned_is_compared(call: Call, runs: Path) -> None:
+    folder = new_run(runs, "20261121-070002-cccccc")
+    process = Process(folder)
+    texts = [_plain(process, said) for said in ("It is 4.", "It is 4.", "It is 5.")]
+    silent = [_plain(process, None, tokens=number) for number in (4, 4, 6)]
+    bare = [_plain(process, said, turns=False) for said in ("4", "4", "5")]
+    process.exit()
+
+    shown = call("compare", *texts, "--run", folder).output
+    assert "It is 5." in shown
+    assert "B  is word for word A" in shown
+    assert "C  leaves A in turn 1, the answer: 4. | 5." in shown
+    shown = call("compare", *silent, "--run", folder).output
+    assert "B  cannot be told from A: the answer of turn 1 was not recorded" in shown
+    assert "C  leaves A in turn 1, the answer: 4 tokens | 6 tokens" in shown
+    shown = call("compare", *bare, "--run", folder).output
+    assert "B  is word for word A" in shown
+    assert "C  returns something else than A: 4 | 5" in shown

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.cli.conftest import Call
+from tests.ship.spools import Process, attributes, new_run
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -37,3 +38,16 @@ def test_nothing_to_export_is_said(call: Call, run: Path) -> None:
     done = call("export", run, "--step", "7")
     assert done.exit_code != 0
     assert "no trajectory" in done.output
+
+
+def test_verl_format_of_an_agent_that_works_with_text(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    root = process.open(b"t" * 16, "trajectory", attributes=attributes())
+    for asked, said in (("Where is Bonn?", "Let me see."), ("And?", "On the Rhine.")):
+        llm = process.open(b"t" * 16, "llm", root, inputs={"prompt": asked})
+        process.close(b"t" * 16, llm, output=said)
+    process.close(b"t" * 16, root)
+    process.exit()
+    assert call("export", "--format", "verl", "--out", "there").exit_code == 0
+    (row,) = [json.loads(line) for line in Path("there/1.jsonl").read_text().splitlines()]
+    assert (row["input"], row["output"]) == ("Where is Bonn?", "On the Rhine.")

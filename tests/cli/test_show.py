@@ -65,3 +65,14 @@ def test_a_beginning_that_means_none(call: Call, run: Path) -> None:
     found = call("show", "nothing")
     assert found.exit_code == 2
     assert "no trace of this run begins with 'nothing'" in found.output
+
+
+def test_an_llm_that_was_given_text_and_returned_text_shows_both(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    root = process.open(b"t" * 16, "agent", attributes=attributes())
+    llm = process.open(b"t" * 16, "llm", root, inputs={"prompt": "Where is Bonn?"})
+    process.close(b"t" * 16, llm, output="On the Rhine.")
+    process.close(b"t" * 16, root)
+    process.exit()
+    found = call("show", "7474").output
+    assert "> Where is Bonn?" in found and "< On the Rhine." in found

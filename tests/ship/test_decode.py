@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from autotrace.ship.decode import Decoder
 from autotrace.ship.index import Index
 from autotrace.ship.markup import prompt_messages, response_message
+from autotrace.ship.shipper import ship
 from autotrace.ship.trajectory import Trajectory
+from autotrace.sinks import payload
+from autotrace.sinks.jsonl import line_of
+from autotrace.spec.plan import Plan, Settings
+from autotrace.spool import layout
 from tests.ship.spools import Process, attributes, new_run
 
 pytestmark = pytest.mark.row("S2")
@@ -86,6 +92,63 @@ def test_without_its_tokenizer_a_trajectory_has_no_text_and_says_so(tmp_path: Pa
     loaded = Index.open(run).load(trace.hex())
     assert loaded.llm_spans[0].response_text is None and loaded.llm_spans[0].response_ids
     assert any("tokenizer cannot be loaded" in note for note in loaded.notes)
+
+
+def _as_mlflow(one: Trajectory) -> str:
+    from autotrace.sinks.mlflow.spans import encode
+
+    return " ".join(map(str, encode(one)))
+
+
+def _as_weave(one: Trajectory) -> str:
+    from autotrace.sinks.weave.calls import call_of
+
+    return json.dumps([call_of(one, span, "team/project", None) for span in one.spans])
+
+
+def _as_otlp(one: Trajectory) -> str:
+    from opentelemetry.sdk.resources import Resource
+
+    from autotrace.sinks.otlp.spans import otel_span
+
+    return json.dumps([dict(otel_span(one, span, Resource({})).attributes or {}) for span in one.spans])
+
+
+def _as_jsonl(one: Trajectory) -> str:
+    return json.dumps(line_of(one))
+
+
+@pytest.mark.parametrize("shown", [_as_mlflow, _as_weave, _as_otlp, _as_jsonl])
+def test_text_only_has_texts_and_no_token_ids(tmp_path: Path, model: Path, shown: Callable[[Trajectory], str]) -> None:
+    run, trace = recorded(tmp_path, model)
+    whole = Index.open(run).load(trace.hex())
+    (run / layout.PLAN_JSON).write_text(Plan((), Settings(content="text")).dumps())
+    loaded = Index.open(run).load(trace.hex(), texts=False)
+    loaded.spans[1].output = {"token_ids": [7001, 7002], "extra": {"prompt_ids": [[7003]]}, "steps": [1, 2]}
+    decoder = Decoder(run)
+    decoder.bind({"path": str(model)})
+    decoder.add_texts(loaded)
+
+    assert [span.response_text for span in loaded.llm_spans] == [SAID, ANSWER]
+    told, full = shown(loaded), shown(whole)
+    assert "It is 4." in told
+    (first, *_) = whole.llm_spans
+    for ids in (first.new_prompt_ids or [], first.response_ids or []):
+        for spelt in (payload.packed(ids), json.dumps(ids)):
+            assert spelt not in told
+        assert payload.packed(ids) in full or json.dumps(ids) in full
+    assert not any(number in told for number in ("7001", "7002", "7003"))
+    assert payload.usage(loaded.llm_spans[0]) == payload.usage(first)
+
+
+def test_text_only_delivers_no_token_ids_where_there_is_no_text_either(tmp_path: Path, model: Path) -> None:
+    run, trace = recorded(tmp_path, model, path=str(tmp_path / "gone"))
+    (run / layout.PLAN_JSON).write_text(Plan((), Settings(content="text")).dumps())
+    assert ship(run, once=True).state == "done"
+    (line,) = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
+    assert line["trace_id"] == trace.hex()
+    assert not any(name in span for span in line["spans"] for name in ("new_prompt_ids", "response_ids"))
+    assert any("no text" in note for note in line["notes"])
 
 
 def test_impossible_token_ids_cost_the_text_alone(tmp_path: Path, model: Path) -> None:
