@@ -28,8 +28,21 @@ class Seen:
     """The trainer's run it is linked to."""
 
 
-def in_mlflow(uri: str, project: str, query: str | None = None, run_id: str | None = None) -> list[Seen]:
-    """Through ``mlflow.search_traces``; nothing where the experiment does not exist."""
+def ids_in_mlflow(uri: str, project: str, query: str | None = None, run_id: str | None = None) -> set[str]:
+    """Trace ids of the trajectories that MLflow finds."""
+    found = _search(uri, project, query, run_id, include_spans=False)
+    ids = [trace.info.trace_id.removeprefix("tr-") for trace in found]
+    assert len(set(ids)) == len(ids), "a trajectory twice"
+    return set(ids)
+
+
+def in_mlflow(uri: str, project: str, query: str | None = None) -> list[Seen]:
+    """What MLflow finds, read whole."""
+    return [_of_mlflow(trace) for trace in _search(uri, project, query, None, include_spans=True)]
+
+
+def _search(uri: str, project: str, query: str | None, run_id: str | None, include_spans: bool) -> list[Any]:
+    """Trajectories through ``mlflow.search_traces``; none where the experiment does not exist."""
     import mlflow
 
     mlflow.set_tracking_uri(uri)
@@ -37,9 +50,10 @@ def in_mlflow(uri: str, project: str, query: str | None = None, run_id: str | No
     if experiment is None:
         return []
     found = mlflow.search_traces(
-        locations=[experiment.experiment_id], filter_string=query, run_id=run_id, return_type="list", max_results=1000
-    )
-    return [_of_mlflow(trace) for trace in found if trace.info.tags.get("role") == "trajectory"]
+        locations=[experiment.experiment_id], filter_string=query, run_id=run_id, return_type="list", max_results=1000,
+        include_spans=include_spans,
+    )  # fmt: skip
+    return [trace for trace in found if trace.info.tags.get("role") == "trajectory"]
 
 
 def _of_mlflow(trace: Any) -> Seen:
@@ -77,9 +91,10 @@ def in_weave(read_back: ReadBack, project: str, **conditions: Any) -> dict[str, 
 
 def _of_weave(call: Mapping[str, Any], spans: int) -> Seen:
     attributes = {name: str(value) for name, value in call["attributes"].items()}
-    facts = {name.rpartition(".")[2]: value for name, value in call["feedback"].items()}
     output = call["output"] or {}
-    assert output.get("reward", facts.get("reward")) == facts.get("reward")
+    scores = {name.rpartition(".")[2]: value for name, value in call["feedback"].items()}
+    facts = {**(output.get("facts") or {}), **scores}  # known when it was sent, and said later
+    assert output.get("reward", scores.get("reward")) == scores.get("reward")
     return Seen(call["id"].replace("-", ""), attributes, facts, output, spans, call["wb_run_id"])
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 from launches import CANARY, EXPERIMENT, HERE, LOGGERS, RELEASES, ROOT, SAMPLES, WANDB_FOLDER, Launch
 from proxy import Proxy
-from read import ReadBack, Seen, in_mlflow, in_weave, numbers, where
+from read import ReadBack, Seen, ids_in_mlflow, in_mlflow, in_weave, numbers, where
 
 from autotrace.record.redact import REDACTED
 from autotrace.ship.budget import forecast
@@ -34,11 +34,19 @@ def both(runs: Runs, release: str) -> Launch:
     return runs[release, "both"]
 
 
-def mlflow_of(launch: Launch, **query: Any) -> list[Seen]:
-    return in_mlflow(launch.variables["MLFLOW_TRACKING_URI"], launch.project, **query)
-
-
+_mlflow: dict[str, list[Seen]] = {}
 _weave: dict[str, list[Seen]] = {}
+
+
+def mlflow_of(launch: Launch) -> list[Seen]:
+    """All of the run's trajectories; asked for once."""
+    if launch.name not in _mlflow:
+        _mlflow[launch.name] = in_mlflow(launch.variables["MLFLOW_TRACKING_URI"], launch.project)
+    return _mlflow[launch.name]
+
+
+def found_in_mlflow(launch: Launch, query: str | None = None, run_id: str | None = None) -> set[str]:
+    return ids_in_mlflow(launch.variables["MLFLOW_TRACKING_URI"], launch.project, query, run_id)
 
 
 def weave_of(read_back: ReadBack, launch: Launch) -> list[Seen]:
@@ -126,18 +134,18 @@ def test_mlflow_finds_by_every_attribute(runs: Runs, release: str, kind: str) ->
     ):  # fmt: skip
         value = one.attributes[name]
         expected = {id for id, seen in everything.items() if seen.attributes[name] == value}
-        assert set(keyed(mlflow_of(launch, query=f"tags.{name} = '{value}'"))) == expected, name
-        assert mlflow_of(launch, query=f"tags.{name} = 'none of them'") == []
+        assert found_in_mlflow(launch, f"tags.{name} = '{value}'") == expected, name
+        assert found_in_mlflow(launch, f"tags.{name} = 'none of them'") == set()
     for name in ("reward", "advantage", "trained_in_step", "acc"):
         middle = sorted(seen.facts[name] for seen in everything.values())[len(everything) // 2]
         expected = {id for id, seen in everything.items() if seen.facts[name] >= middle}
-        assert set(keyed(mlflow_of(launch, query=f"feedback.{name} >= {middle!r}"))) == expected, name
+        assert found_in_mlflow(launch, f"feedback.{name} >= {middle!r}") == expected, name
     both_kinds = f"tags.rollout_n = '{one.attributes['rollout_n']}' AND feedback.reward > 0.5"
     expected = {
         id for id, seen in everything.items()
         if seen.attributes["rollout_n"] == one.attributes["rollout_n"] and seen.facts["reward"] > 0.5
     }  # fmt: skip
-    assert set(keyed(mlflow_of(launch, query=both_kinds))) == expected
+    assert found_in_mlflow(launch, both_kinds) == expected
 
 
 @pytest.mark.row("S4")
@@ -181,11 +189,9 @@ def test_trajectories_are_linked_to_the_run_that_the_logger_opened(
     opened = launch.truth["runs"]
     backends = list(launch.status()["backends"])
     if "mlflow" in backends:
-        linked = in_mlflow(
-            launch.variables["MLFLOW_TRACKING_URI"], launch.project, run_id=opened["mlflow"]
-        ) if "mlflow" in opened else []  # fmt: skip
+        linked = found_in_mlflow(launch, run_id=opened["mlflow"]) if "mlflow" in opened else set()
         everything = mlflow_of(launch)
-        assert {one.trace_id for one in linked} == {one.trace_id for one in everything if "mlflow" in opened}
+        assert linked == {one.trace_id for one in everything if "mlflow" in opened}
         assert {one.run for one in everything} == {opened.get("mlflow")}
     if "weave" in backends:
         expected = f"dev/{launch.project}/{opened['wandb']}" if "wandb" in opened else None

@@ -71,3 +71,8 @@ async def main() -> None:
 
 
 asyncio.run(main())
+
+RolloutTraceConfig.reset()
+with contextlib.suppress(ImportError):  # where trackio is not installed
+    RolloutTraceConfig.init("their-project", "their-experiment", "trackio")
+assert RolloutTraceConfig.get_backend() == "trackio", "a backend that autotrace does not deliver to is left to veRL"
