@@ -109,9 +109,8 @@ def rollout(bench: Bench) -> Result:
         return {}
     found: Result = {}
     samples: dict[str, list[Result]] = {}
-    modes = MODES[:2] if bench.short else MODES
-    for turn in range(2 if bench.short else 5):
-        for mode in modes if turn % 2 else reversed(modes):
+    for turn in range(3):
+        for mode in MODES if turn % 2 else reversed(MODES):
             if turn and mode not in MODES[:2]:
                 continue  # the slow ones once
             made = _rollout(bench, mode)

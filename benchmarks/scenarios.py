@@ -55,21 +55,18 @@ def llm(bench: Bench) -> Result:
 def concurrent(bench: Bench) -> Result:
     """Many trajectories in one event loop."""
     shape = {"turns": 4, "prompt": 2_000, "response": 256, "seconds": 1.0}
-    size = 200 if bench.short else 1_000
-    repeats = 2 if bench.short else 3
     found: Result = {}
-    for name in ("bare call", "autotrace not sampled", "autotrace"):
-        runs = [bench.once(name, "concurrent", trajectories=size, stagger=2.0, **shape) for _ in range(repeats)]
-        found[f"{name}, {size} trajectories"] = _middle([run for run in runs if run is not None])
-    if not bench.short:
-        for name, fewer in (("veRL on MLflow", 1_000), ("veRL on Weave", 100)):
-            found[f"{name}, {fewer} trajectories"] = bench.once(
-                name, "concurrent", trajectories=fewer, stagger=2.0, **shape | ({"turns": 1} if fewer == 100 else {})
-            )
-        for name in ("bare call", "autotrace"):
-            found[f"{name}, 10000 trajectories"] = bench.once(
-                name, "concurrent", trajectories=10_000, stagger=10.0, **shape | {"seconds": 8.0}
-            )
+    for name, repeats in (("bare call", 2), ("autotrace not sampled", 1), ("autotrace", 3)):
+        runs = [bench.once(name, "concurrent", trajectories=1_000, stagger=2.0, **shape) for _ in range(repeats)]
+        found[f"{name}, 1000 trajectories"] = _middle([run for run in runs if run is not None])
+    for name, fewer, turns in (("veRL on MLflow", 250, 4), ("veRL on Weave", 50, 1)):
+        found[f"{name}, {fewer} trajectories"] = bench.once(
+            name, "concurrent", trajectories=fewer, stagger=2.0, **shape | {"turns": turns}
+        )
+    for name in ("bare call", "autotrace"):
+        found[f"{name}, 10000 trajectories"] = bench.once(
+            name, "concurrent", trajectories=10_000, stagger=8.0, **shape | {"seconds": 3.0}
+        )
     return found
 
 
