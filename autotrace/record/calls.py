@@ -410,8 +410,8 @@ def _described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | No
 
 
 def _message(error: BaseException, kind: type[BaseException]) -> Any:
-    """The arguments, or, of an error that was made without any and speaks for itself (urllib's ``HTTPError``, pydantic's
-    ``ValidationError``), what it says."""
+    """The arguments; of an error that was made without any and speaks for itself (urllib's ``HTTPError``, pydantic's
+    ``ValidationError``) what it says."""
     try:
         if error.args or kind.__str__ is BaseException.__str__:
             return snapshot(error.args, _ERROR_LIMITS)

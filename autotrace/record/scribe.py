@@ -116,10 +116,9 @@ class Scribe:
         try:
             return write(span, numbers, *more)
         except Exception as error:
-            probe = span.probe
-            paths = {} if probe is None else {"prompt": (*probe.prompt, *probe.late_prompt)}
-            named = ", ".join(path.text for path in paths.get(field) or getattr(probe, field, ()))
-            faults.failed(f"tokens:{probe.key if probe else ''}:{field}: {named or 'timeline'}", error)
+            if (probe := span.probe) is not None:
+                named = ", ".join(path.text for path in getattr(probe, field)) or "result"
+                faults.failed(f"tokens:{probe.key}:{field}: {named}", error)
             return None
 
     def _prompt(self, span: Span, prompt: Sequence[int]) -> Tokens:

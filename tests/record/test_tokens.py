@@ -107,6 +107,7 @@ def test_a_path_to_something_else_costs_the_numbers_not_the_span(recorder: Recor
 
     wrong = [{"role": "user", "content": "hello"}, Unwilling()]
     paths = {name: (f"result.{name}",) for name in ("response", "logprobs", "mask")}
+    recorder.use(Settings(flush_interval=0.01, logprobs=True))
     traced = recorder.wrap(chat, tokens={"prompt": ("prompt",), **paths})
     traced(wrong if field == "prompt" else [1, 2], "hi")
     (opened,), (closed,) = recorder.records(Open), recorder.records(Close)
