@@ -30,7 +30,6 @@ OURS = "autotrace"
 """Our key in Ray's context dict."""
 CARRIED = ("MLFLOW_DISABLE_TELEMETRY",)
 """Variables beside ``AUTOTRACE*`` that a traced worker needs; set by the launcher when the user did not."""
-_JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
 _placed: set[Callable[[], None]] = set()
@@ -67,7 +66,7 @@ def with_variables(runtime_env: Any, environ: Mapping[str, str]) -> Any:
     A job's own runtime_env (``ray job submit``) counts as the user's: Ray refuses to start when both name a variable.
     """
     theirs = dict((runtime_env or {}).get("env_vars") or {})
-    job = json.loads(environ.get(_JOB_CONFIG) or "{}")
+    job = json.loads(environ.get(ray_workers.JOB_CONFIG) or "{}")
     taken = {*theirs, *((job.get("runtime_env") or {}).get("env_vars") or {})}
     ours = {name: value for name, value in variables(environ).items() if name not in taken}
     if not ours:
@@ -120,7 +119,7 @@ def _starts_a_cluster(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     address = args[0] if args else kwargs.get("address")
     if address == "local":
         return True
-    if address is not None or os.environ.get("RAY_ADDRESS") or _JOB_CONFIG in os.environ:
+    if address is not None or os.environ.get("RAY_ADDRESS") or ray_workers.JOB_CONFIG in os.environ:
         return False
     services = importlib.import_module("ray._private.services")
     return services.canonicalize_bootstrap_address(None, kwargs.get("_temp_dir")) is None

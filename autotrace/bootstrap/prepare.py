@@ -11,6 +11,7 @@ import os
 import sys
 
 from autotrace.bootstrap import environment as env
+from autotrace.spool.process import program
 
 TIMEOUT = 60.0
 """Seconds after which the host starts without tracing."""
@@ -39,8 +40,6 @@ NEVER_PATHS = ("/ray/_private/", "/ray/dashboard/", "/ray/autoscaler/", "/torch/
 NEVER_CODE = ("from multiprocessing", "import sys; from multiprocessing", "import setuptools, tokenize")
 """The same for ``python -c``, by its beginning: resource tracker, fork server, spawned children, builds."""
 
-_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
-
 
 def ensure() -> bool:
     """True when this process belongs to a run (afterwards ``AUTOTRACE_PLAN`` is set). Never raises.
@@ -62,19 +61,15 @@ def ensure() -> bool:
 
 def is_host_program(argv: list[str]) -> bool:
     """False for an interpreter command line (``sys.orig_argv``) that is obviously not the program to trace."""
-    words = iter(argv[1:])
-    for word in words:
-        if word in _WITH_VALUE:
-            next(words, None)
-        elif word == "-m" or (word.startswith("-") and not word.startswith("--") and word.endswith("m")):
-            module = next(words, "")
-            return not any(module == name or module.startswith(name + ".") for name in NEVER_MODULES)
-        elif word == "-c" or (word.startswith("-") and not word.startswith("--") and word.endswith("c")):
-            return not next(words, "").startswith(NEVER_CODE)
-        elif not word.startswith("-") or word == "-":
-            name = os.path.basename(word).rstrip("0123456789.")
-            path = os.path.abspath(word).replace(os.sep, "/")
-            return name not in NEVER_SCRIPTS and not any(part in path for part in NEVER_PATHS)
+    kind, word = program(argv)
+    if kind == "m":
+        return not any(word == name or word.startswith(name + ".") for name in NEVER_MODULES)
+    if kind == "c":
+        return not word.startswith(NEVER_CODE)
+    if kind == "script":
+        name = os.path.basename(word).rstrip("0123456789.")
+        path = os.path.abspath(word).replace(os.sep, "/")
+        return name not in NEVER_SCRIPTS and not any(part in path for part in NEVER_PATHS)
     return True
 
 

@@ -16,6 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from autotrace.record import faults
+from autotrace.spool.process import program
 
 MAINS = ("__main__", "__mp_main__")
 """What ``__name__`` is in the program itself, and in a child that ``multiprocessing`` spawned of it."""
@@ -36,24 +37,8 @@ def name_of(module: str) -> str | None:
 
 def script() -> str | None:
     """The name of the script that this process was started with; None after ``-m``, ``-c`` or nothing at all."""
-    arguments = iter(sys.orig_argv[1:])
-    for word in arguments:
-        if not word.startswith("-"):
-            return _stem(word)
-        for place, letter in enumerate(word[1:], 2):
-            if letter in "mc-":  # a module, a command, an option by its long name
-                break
-            if letter in "WX":
-                if place == len(word):
-                    next(arguments, None)
-                break
-        else:
-            continue
-        if letter in "mc":
-            return None
-        if word == "--check-hash-based-pycs":
-            next(arguments, None)
-    return None
+    kind, word = program(sys.orig_argv)
+    return _stem(word) if kind == "script" else None
 
 
 def _stem(path: str | None) -> str | None:

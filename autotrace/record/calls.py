@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autotrace.record import flusher, ids, later, sampling
+from autotrace.record import faults, flusher, ids, later, sampling
 from autotrace.record.context import Ended, Keeping, Span, Trace, current, stand_in
 from autotrace.record.fields import ABSENT, first
-from autotrace.record.probe import Probe
+from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import ATOMS, Limits, snapshot
 from autotrace.spool.records import Fact
 
@@ -86,14 +86,21 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if flusher.watchful and not flusher.accepts():
             return None
         copies: Sequence[Any]
-        if binder.whole:
-            copies = args[binder.start :]
-            for value in copies:
-                if type(value) not in ATOMS:
-                    copies = binder.positional(args, probe.limits)
-                    break
-        else:
-            copies = binder.positional(args, probe.limits)
+        keywords: dict[str, Any] | None = None
+        try:
+            if binder.whole:
+                copies = args[binder.start :]
+                for value in copies:
+                    if type(value) not in ATOMS:
+                        copies = binder.positional(args, probe.limits)
+                        break
+            else:
+                copies = binder.positional(args, probe.limits)
+            if kwargs:
+                keywords = binder.keywords(kwargs, probe.limits)
+        except Exception as error:
+            faults.failed(f"copy:{key}", error)
+            copies, keywords = (), NOT_COPIED
         span = (Keeping if probe.keeps or follower is not None else Span)(
             ids.next_span_id(),
             trace,
@@ -105,7 +112,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             id(args[0]) if probe.subclasses and args else 0,
             above,
             copies,
-            binder.keywords(kwargs, probe.limits) if kwargs else None,
+            keywords,
             attributes,
             prompt,
         )
@@ -200,6 +207,7 @@ def close(span: Span, result: Any) -> None:
         return
     if type(span) is Keeping:
         span.epoch = CLOSED
+    at = span.at
     try:
         at = _monotonic_ns()
         if probe.reads_result:
@@ -210,7 +218,7 @@ def close(span: Span, result: Any) -> None:
             _append(Ended(span, at))
     except Exception as error:
         probe.trouble("end", error)
-        _append(Ended(span, span.at))
+        _append(Ended(span, at))
 
 
 def _with_result(span: Span, probe: Probe, result: Any, at: int) -> Ended:
@@ -398,7 +406,19 @@ def _described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | No
         trace = trace.tb_next
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return name, snapshot(error.args, _ERROR_LIMITS), frames
+    return name, _message(error, kind), frames
+
+
+def _message(error: BaseException, kind: type[BaseException]) -> Any:
+    """The arguments; of an error that was made without any and speaks for itself (urllib's ``HTTPError``, pydantic's
+    ``ValidationError``) what it says."""
+    try:
+        if error.args or kind.__str__ is BaseException.__str__:
+            return snapshot(error.args, _ERROR_LIMITS)
+        return [str(error)]
+    except Exception as again:
+        faults.failed("message", again)
+        return []
 
 
 def _tokens(value: Any) -> Any:
@@ -410,10 +430,14 @@ def _tokens(value: Any) -> Any:
         return None
     if type(value) is tuple:
         return value
-    tolist = getattr(value, "tolist", None)
-    if tolist is None:
-        return tuple(value) if isinstance(value, (list, tuple)) else None
-    device = getattr(value, "device", None)
-    if device is not None and str(device) != "cpu":
+    try:
+        tolist = getattr(value, "tolist", None)
+        if tolist is None:
+            return tuple(value) if issubclass(type(value), (list, tuple)) else None
+        device = getattr(value, "device", None)
+        if device is not None and str(device) != "cpu":
+            return None
+        return tuple(tolist())
+    except Exception as error:
+        faults.failed("tokens", error)
         return None
-    return tuple(tolist())

@@ -29,6 +29,6 @@ def failed(place: str, error: BaseException) -> None:
         now = time.monotonic()
         if now - _said.get(place, -PERIOD) >= PERIOD:
             _said[place] = now
-            log.warning("autotrace failed in %s (%s); the call went on untraced", place, type(error).__name__)
+            log.warning("autotrace failed in %s (%s); the call itself went on", place, type(error).__name__)
     except Exception:  # logging handlers of the host may raise
         pass

@@ -40,6 +40,8 @@ BATCH = 1 << 20
 """Bytes after which a batch is written although there is more."""
 COUNTERS_EVERY = 1.0
 """Seconds between two records of counters: what a SIGKILL can lose of them."""
+PATIENCE = 5.0
+"""Seconds that the exit of the host waits for a write that does not come back (a network file system that hangs)."""
 RETRY_EVERY = 1.0
 """Seconds between two attempts to write to a disk that failed."""
 MAX_EVENTS = 100_000
@@ -104,8 +106,7 @@ def shutdown() -> None:
     if flusher is None:
         return
     try:
-        flusher.drain(pause=False)
-        flusher.finish()
+        flusher.close()
     except Exception as error:
         faults.failed("shutdown", error)
 
@@ -117,8 +118,7 @@ def stop() -> None:
     if flusher is None:
         return
     try:
-        flusher.drain(pause=False)
-        flusher.finish()
+        flusher.close()
         flusher.closed = True  # its thread may be about to drain it once more: what comes now is its successor's
     except Exception as error:
         faults.failed("shutdown", error)
@@ -243,11 +243,25 @@ class Flusher:
         if not self._busy.acquire(blocking=False):
             if pause:
                 return
-            if not self._busy.acquire(timeout=5.0):
+            if self.closed or not self._busy.acquire(timeout=PATIENCE):
                 return
         try:
             if not self.closed:
                 self._drain(pause)
+        finally:
+            self._busy.release()
+
+    def close(self) -> None:
+        """Write what waits, last counters, seal. Where its thread is in a write that does not come back, this gives up
+        after ``PATIENCE``, for good: then what waits is lost, and the segment's lock tells that the process ended."""
+        if self.closed:
+            return
+        if not self._busy.acquire(timeout=PATIENCE):
+            self.closed = True
+            return
+        try:
+            self._drain(pause=False)
+            self._finish()
         finally:
             self._busy.release()
 
@@ -274,15 +288,13 @@ class Flusher:
             self._count_now_and_then()
             self._write()
 
-    def finish(self) -> None:
-        """Last counters, seal."""
-        with self._busy:
-            if self._written or self._frames:  # also after a rotation: without a last word, this process has died
-                self._retry_at = 0.0
-                self._count(last=True)
-                self._write()
-                self._writer.seal("exit")
-                self._written = 0.0
+    def _finish(self) -> None:
+        if self._written or self._frames:  # also after a rotation: without a last word, this process has died
+            self._retry_at = 0.0
+            self._count(last=True)
+            self._write()
+            self._writer.seal("exit")
+            self._written = 0.0
 
     def _add(self, record: Record) -> None:
         data = self._framed(record)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from autotrace.record.context import Keeping, Span
 
 MAX_FAULTS = 10
-"""Internal failures after which a target is switched off."""
+"""Internal failures in a row, one a call, after which a target is switched off."""
+NOT_COPIED = {"…": "could not be copied"}
+"""What stands for a value that raised when it was looked at."""
 MAX_BINDERS = 1_000
 """Functions remembered per target."""
 
@@ -53,6 +55,7 @@ class Probe:
         "exclude",
         "facts",
         "faults",
+        "faulty",
         "final",
         "follower",
         "include",
@@ -91,6 +94,9 @@ class Probe:
         self.off = False
         self.calls = 0
         self.faults = 0
+        """In a row."""
+        self.faulty = 0
+        """Which call the last of them was in."""
         self.on_fault: Callable[[Probe], None] | None = None
         self.limits = Limits(settings.max_depth, settings.max_items)
         self.content = settings.content != "none"
@@ -172,18 +178,26 @@ class Probe:
         for name, path in self.members:
             value = path.read(known)
             if value is not ABSENT and value is not None:
-                found[name] = value if type(value) in ATOMS else snapshot(value, self.limits)
+                found[name] = value if type(value) in ATOMS else self.copied(value)
         return found
 
     def output(self, result: Any) -> Any:
         """Copy of the result, without the token lists that travel by themselves."""
         if not self.result:
             return None
-        copied = snapshot(result, self.limits, self.dropped)
+        copied = self.copied(result, self.dropped)
         if self.dropped and type(copied) is dict:
             for name in self.dropped:
                 copied.pop(name, None)
         return copied
+
+    def copied(self, value: Any, without: tuple[str, ...] = ()) -> Any:
+        """``snapshot``; user code in ``value`` that raises costs this value only."""
+        try:
+            return snapshot(value, self.limits, without)
+        except Exception as error:
+            faults.failed(f"copy:{self.key}", error)
+            return NOT_COPIED
 
     def read(self, pairs: Any, known: Mapping[str, Any]) -> dict[str, Any] | None:
         """Values of ``{name: paths}`` that are present."""
@@ -191,7 +205,7 @@ class Probe:
         for name, paths in pairs:
             value = fields.first(paths, known)
             if value is not ABSENT and value is not None:
-                found[name] = snapshot(value, self.limits)
+                found[name] = self.copied(value)
         return found or None
 
     def final_reader(self, item: Any) -> Callable[[Any], Any]:
@@ -200,9 +214,11 @@ class Probe:
         return self.is_final
 
     def trouble(self, place: str, error: BaseException) -> None:
-        """A failure of ours while recording this target: count it, and give up on the target after ``MAX_FAULTS``."""
+        """A failure of ours while recording this target: count it, and give up on the target after ``MAX_FAULTS``
+        in a row: a call in between that was recorded begins the row anew."""
         faults.failed(f"{place}:{self.key}", error)
-        self.faults += 1
+        self.faults = 1 if self.calls > self.faulty + 1 else self.faults + 1
+        self.faulty = self.calls
         if self.faults == MAX_FAULTS:
             self.off = True
             if self.on_fault is not None:

@@ -63,11 +63,7 @@ class Scribe:
         prompt, span.prompt = span.prompt, None
         if prompt is not None:
             self.done += len(prompt)
-            log = self._log(span)
-            if log is None:
-                tokens, span.prompt = TokenLog(self.epoch).prompt(prompt, withheld=True)
-            else:
-                tokens, span.prompt = log.prompt(prompt, self._withheld)
+            tokens = self._numbers_of(span, "prompt", self._prompt, prompt)
         inputs = None
         if span.args or span.keywords:
             inputs = self._clean_all(binder.named(span.args or (), span.keywords)) or None
@@ -89,9 +85,9 @@ class Scribe:
                 self._clean("result", event.output),
                 None if event.attributes is None else self._clean_all(event.attributes),
                 None if event.error is None else self._error(*event.error),
-                None if event.response is None else self._response(span, event.response, event.skip),
-                self._logprobs(event.logprobs) if event.logprobs else None,
-                self._mask(event.mask) if event.mask else None,
+                self._numbers_of(span, "response", self._response, event.response, event.skip),
+                self._numbers_of(span, "logprobs", self._logprobs, event.logprobs or None),
+                self._numbers_of(span, "mask", self._mask, event.mask or None),
                 span.items,
                 span.first_item_at,
                 event.skip,
@@ -112,6 +108,27 @@ class Scribe:
         except Exception as error:
             faults.failed("timeline", error)
 
+    def _numbers_of(self, span: Span, field: str, write: Callable[..., Any], numbers: Any, *more: int) -> Any:
+        """What ``write`` makes of ``numbers``; None where there are none, or where the list's path leads to something
+        else (messages, one dict per token): that costs the span its numbers, not its record."""
+        if numbers is None:
+            return None
+        try:
+            return write(span, numbers, *more)
+        except Exception as error:
+            if (probe := span.probe) is not None:
+                named = ", ".join(path.text for path in getattr(probe, field)) or "result"
+                faults.failed(f"tokens:{probe.key}:{field}: {named}", error)
+            return None
+
+    def _prompt(self, span: Span, prompt: Sequence[int]) -> Tokens:
+        log = self._log(span)
+        if log is None:
+            tokens, span.prompt = TokenLog(self.epoch).prompt(prompt, withheld=True)
+        else:
+            tokens, span.prompt = log.prompt(prompt, self._withheld)
+        return tokens
+
     def _response(self, span: Span, response: Sequence[int], skip: int) -> Tokens:
         self.done += len(response) - skip
         log = self._log(span)
@@ -123,11 +140,11 @@ class Scribe:
         known = note if isinstance(note, Prompt) and note.epoch == self.epoch else None
         return log.response(known, response, withheld)
 
-    def _logprobs(self, logprobs: Sequence[float]) -> bytes:
+    def _logprobs(self, _: Span, logprobs: Sequence[float]) -> bytes:
         self.done += len(logprobs)
         return array("f", logprobs).tobytes()
 
-    def _mask(self, mask: Sequence[int]) -> bytes:
+    def _mask(self, _: Span, mask: Sequence[int]) -> bytes:
         self.done += len(mask)
         return bytes([1 if flag else 0 for flag in mask])
 

@@ -2,7 +2,8 @@
 
 What is copied is what can change under our hands (lists, dicts, fields of dataclasses and pydantic models). Type and
 shape are looked at before anything that walks a container. No ``repr``, no user code, nothing that waits for a GPU:
-a tensor is its dtype, shape and device. Strings are kept by reference and cut later, on the flusher's thread.
+a tensor is its dtype, shape and device. Asked is the type, never ``isinstance``, which
+asks a proxy's ``__class__``. Strings are kept by reference and cut later, on the flusher's thread.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
             return value.copy()
     elif kind is list and len(value) <= limits.items and ATOMS.issuperset(map(type, value)):
         return value.copy()
-    if without and kind is not list and kind is not tuple and not isinstance(value, dict):
+    if without and kind is not list and kind is not tuple and not issubclass(kind, dict):
         return _object(value, kind, limits.depth, limits.items, [MAX_NODES], without)
     return _copy(value, limits.depth, limits.items, [MAX_NODES])
 
@@ -62,7 +63,7 @@ def _copy(value: Any, depth: int, items: int, budget: list[int]) -> Any:
         if value and type(value[0]) in _NUMBERS and type(value[-1]) in _NUMBERS:
             return _numbers(value, items)
         return _sequence(value, depth, items, budget)
-    if kind is dict or isinstance(value, dict):
+    if kind is dict or issubclass(kind, dict):
         if kind is dict and len(value) <= items and ATOMS.issuperset(map(type, value.values())):
             return value.copy()
         return _mapping(dict.items(value), len(value), depth, items, budget)
@@ -104,9 +105,9 @@ def _mapping(pairs: Any, size: int, depth: int, items: int, budget: list[int]) -
 def _object(value: Any, kind: type, depth: int, items: int, budget: list[int], without: Container[str] = ()) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        if isinstance(value, numpy.generic):
+        if issubclass(kind, numpy.generic):
             return _copy(value.item(), depth, items, budget)
-        if isinstance(value, numpy.ndarray):
+        if issubclass(kind, numpy.ndarray):
             return _array(value, items, depth, budget)
     shape = getattr(kind, "shape", None)
     if shape is not None and hasattr(kind, "dtype"):
@@ -116,7 +117,7 @@ def _object(value: Any, kind: type, depth: int, items: int, budget: list[int], w
             "shape": [int(n) for n in value.shape],
             "device": _device(value),
         }
-    if isinstance(value, enum.Enum):
+    if issubclass(kind, enum.Enum):
         return str(value.name)
     fields = _known_fields.get(kind, _UNKNOWN)
     if fields is _UNKNOWN:
@@ -130,15 +131,15 @@ def _object(value: Any, kind: type, depth: int, items: int, budget: list[int], w
         ]
         copied = _mapping(pairs, len(pairs), depth, items, budget)
         return {"type": kind.__qualname__, **copied}
-    if isinstance(value, (list, tuple)):
+    if issubclass(kind, (list, tuple)):
         return _sequence(list(value[:items]), depth, items, budget)
-    if isinstance(value, (set, frozenset)):
+    if issubclass(kind, (set, frozenset)):
         return _sequence(list(value)[:items], depth, items, budget)
-    if isinstance(value, (str, int, float)):
+    if issubclass(kind, (str, int, float)):
         for plain in (str, int, float):
-            if isinstance(value, plain):
+            if issubclass(kind, plain):
                 return plain.__str__(value) if plain is str else plain(value)
-    if isinstance(value, BaseException):
+    if issubclass(kind, BaseException):
         return {"type": kind.__qualname__, "args": _copy(value.args, depth - 1, items, budget)}
     if kind.__module__ in ("datetime", "uuid", "decimal", "pathlib", "pathlib._local"):
         return str(value)

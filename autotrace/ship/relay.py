@@ -28,6 +28,7 @@ from autotrace.ship.lock import ShipperLock
 from autotrace.spec.plan import Plan
 from autotrace.spool import layout
 from autotrace.spool.limit import BEGIN, END
+from autotrace.spool.process import boot_id
 from autotrace.spool.reader import opened, segments, writer_alive
 
 _log = logging.getLogger("autotrace.relay")
@@ -62,7 +63,7 @@ class Collector:
         parts = urlsplit(url)
         self._place = (parts.hostname or "", parts.port or 80)
         self._token = token
-        self._boot = _boot_id()
+        self._boot = boot_id()
         self._connection: http.client.HTTPConnection | None = None
 
     def append(self, name: str, offset: int, alive: bool, data: bytes) -> int:
@@ -193,13 +194,6 @@ def _spool_limit() -> int:
         return Plan.loads(plan_text(os.environ)).settings.spool_limit
     except (OSError, ValueError, TypeError, KeyError):
         return 0
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def _hush() -> bool:

@@ -10,14 +10,13 @@ import contextlib
 import fcntl
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from autotrace import __version__
-from autotrace.spool import layout
+from autotrace.spool import layout, process
 from autotrace.spool.records import FORMAT, MAGIC, Header, Record, Seal
 from autotrace.spool.segment import frame
 
@@ -58,8 +57,8 @@ class SpoolWriter:
                 self._run_id,
                 socket.gethostname(),
                 os.getpid(),
-                _boot_id(),
-                _process(),
+                process.boot_id(),
+                process.title(),
                 self._plan_digest,
                 time.time_ns(),
                 time.monotonic_ns(),
@@ -138,23 +137,3 @@ def _fitting(frames: Sequence[bytes], written: int) -> tuple[int, int]:
 
 def _file_name(text: str) -> str:
     return "".join(char if char.isalnum() or char in "._" else "_" for char in text)[:64] or "host"
-
-
-def _boot_id() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
-def _process() -> str:
-    """What this process is, without arguments that may hold secrets."""
-    title = sys.modules.get("setproctitle")
-    if title is not None:  # Ray names its workers: ray::AgentLoopWorker.generate_sequences
-        with contextlib.suppress(Exception):
-            name = str(title.getproctitle())
-            if name.startswith("ray::"):
-                return name[:80]
-    words = [os.path.basename(word) for word in sys.orig_argv[:4] if "=" not in word and not word.startswith("-c")]
-    return " ".join(words)[:80]

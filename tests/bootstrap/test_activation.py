@@ -66,7 +66,10 @@ class TestEnvironmentAlone:
         ("python", True),
         ("python -", True),
         ("python /venv/bin/torchrun train.py", True),
-        ("python -mpip install x", True),  # no one writes it so; a run too many hurts nobody
+        ("python -mpip install x", False),
+        ("python -Xtracemalloc /venv/bin/pip install x", False),
+        ("python -Wonce::DeprecationWarning:torch train.py", True),
+        ("python -Xfrozen_modules=off -m pip install x", False),
         ("python -m pip install x", False),
         ("python -Im pip install x", False),
         ("python /venv/bin/pip3.11 install x", False),

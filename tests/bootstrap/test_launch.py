@@ -295,3 +295,25 @@ def test_the_environment_of_the_command(place: Place) -> None:
     assert Path(found["AUTOTRACE_PLAN"]).is_file()
     assert {"ray", "verl"} <= set(found["AUTOTRACE_MODULES"].split(","))
     assert found["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["program.py", "--api-key", "sk-ant-SECRET"], "program.py"),
+        (["-u", "program.py", "SECRET"], "program.py"),
+        (["-m", "program", "--token", "SECRET"], "-m program"),
+        (["-Xdev", "-c", "key = 'SECRET'; import program"], "-c"),
+    ],
+    ids=["script", "option", "module", "code"],
+)
+def test_a_segment_says_which_program_and_never_with_what(place: Place, words: list[str], said: str) -> None:
+    place.write("program.py", "import steps\nsteps.step(1)\n")
+    place.write("steps.py", "def step(number): return number\n")
+    spec = place.write("spec.yaml", "- steps.step\n")
+    done = place.launch(["python", *words], ["--spec", str(spec)])
+    assert done.returncode == 0, done.stderr
+    (run,) = place.runs()
+    (segment,) = run.glob("spool/*.seg")
+    data = segment.read_bytes()
+    assert said.encode() in data and b"SECRET" not in data

@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import gc
 import os
+import time
 import weakref
+from email.message import Message
 from types import SimpleNamespace
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -250,3 +253,91 @@ def test_numbers_and_texts_that_no_encoder_takes_do_not_lose_the_call(recorder: 
         str(2**64), str(-(2**63) - 1), [{"…": "int of 5001 bits"}], {"half": "?"}, {str(10**30): 1},
     ]  # fmt: skip
     assert not [reason for reason in faults.counts if reason.startswith("fault:")]
+
+
+def test_failures_that_are_not_in_a_row_switch_nothing_off(recorder: Recorder, monkeypatch: Any) -> None:
+    def works(value: int) -> int:
+        return value
+
+    traced = recorder.wrap(works)
+    for _ in range(30):
+        with monkeypatch.context() as broken:
+            broken.setattr("autotrace.record.ids.next_span_id", lambda: 1 / 0)
+            traced(1)
+        traced(2)
+    assert not calls.probes[works.__qualname__].off
+    assert faults.counts[f"fault:begin:{works.__qualname__}"] == 30 and len(recorder.records(Open)) == 30
+
+
+class Lazy:
+    """A proxy whose ``__class__`` is code of the user's, as that of a lazily loaded object."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("not loaded")
+
+
+class Unreadable(list[int]):
+    """A list that raises when it is read."""
+
+    def __getitem__(self, place: Any) -> Any:
+        raise RuntimeError("closed")
+
+
+def test_user_code_in_a_value_costs_no_span(recorder: Recorder) -> None:
+    def echo(value: Any, other: Any = None) -> Any:
+        return value
+
+    traced = recorder.wrap(echo)
+    for _ in range(20):
+        lazy = Lazy()
+        assert traced(lazy, other=3) is lazy
+    opens = recorder.records(Open)
+    assert len(opens) == 20 and not calls.probes[echo.__qualname__].off
+    assert opens[0].inputs == {"value": {"…": f"{__name__}.Lazy"}, "other": 3}
+    assert not [reason for reason in faults.counts if reason.startswith("fault:")]
+
+
+async def test_a_copy_that_fails_costs_the_copy_and_no_time(recorder: Recorder) -> None:
+    async def echo(value: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return value
+
+    traced = recorder.wrap(echo, attributes={"kept": ("value",)})
+    for _ in range(20):
+        await traced(Unreadable([1]))
+    opens, closes = recorder.records(Open), recorder.records(Close)
+    assert len(opens) == len(closes) == 20 and not calls.probes[echo.__qualname__].off
+    assert opens[0].inputs == closes[0].output == opens[0].attributes["kept"] == {"…": "could not be copied"}
+    assert closes[0].status == "OK" and closes[0].at - opens[0].at > 5_000_000
+    assert faults.counts[f"fault:copy:{echo.__qualname__}"] == 60
+
+
+def test_a_result_that_cannot_be_looked_at_does_not_end_at_once(recorder: Recorder, monkeypatch: Any) -> None:
+    def waits() -> int:
+        time.sleep(0.01)
+        return 1
+
+    traced = recorder.wrap(waits, attributes={"late": ("result",)})
+    monkeypatch.setattr("autotrace.record.probe.Probe.read", lambda *_: 1 / 0)
+    traced()
+    (opened,), (closed,) = recorder.records(Open), recorder.records(Close)
+    assert closed.at - opened.at > 5_000_000 and faults.counts[f"fault:end:{waits.__qualname__}"] == 1
+
+
+def test_an_error_without_arguments_keeps_what_it_says(recorder: Recorder) -> None:
+    errors = [
+        HTTPError("http://x", 404, "Not Found", Message(), None),
+        ValueError("bad"),
+        RuntimeError(),
+        TimeoutError(),
+    ]
+
+    def fails(number: int) -> None:
+        raise errors[number]
+
+    traced = recorder.wrap(fails)
+    for number, error in enumerate(errors):
+        with pytest.raises(type(error)):
+            traced(number)
+    assert [record.error[1] for record in recorder.records(Close)] == ["HTTP Error 404: Not Found", "bad", "", ""]

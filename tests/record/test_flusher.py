@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+
 from autotrace.record import faults, flusher
 from autotrace.spool.records import Counters, Seal
+from autotrace.spool.writer import SpoolWriter
 from tests.record.conftest import Recorder
 
 
@@ -17,3 +24,26 @@ def test_what_was_dropped_is_something_to_say(recorder: Recorder) -> None:
     flusher.shutdown()
     assert recorder.records(Counters)[-1].drops == {"drop:memory_limit": 1}  # they are cumulative
     assert recorder.records(Seal)
+
+
+def test_a_write_that_hangs_does_not_hold_the_exit(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flusher's thread is in the write of a network file system that does not come back."""
+    monkeypatch.setattr(flusher, "PATIENCE", 0.2)
+    hanging, returned = threading.Event(), threading.Event()
+
+    def hangs(self: SpoolWriter, frames: Sequence[bytes]) -> int:
+        hanging.set()
+        returned.wait(30)
+        return len(frames)
+
+    monkeypatch.setattr(SpoolWriter, "write", hangs)
+    recorder.wrap(lambda: 1, key="one")()
+    assert hanging.wait(10)
+    began = time.monotonic()
+    exits = threading.Thread(target=lambda: [flusher.shutdown() for _ in range(3)], daemon=True)
+    exits.start()
+    exits.join(10)
+    ended = not exits.is_alive()
+    spent = time.monotonic() - began
+    returned.set()
+    assert ended and spent < 5

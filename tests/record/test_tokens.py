@@ -6,9 +6,11 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotrace.record import faults
 from autotrace.record.context import attach, current_carrier
 from autotrace.record.tokens import TokenLog
 from autotrace.ship.tokens import TokenSequences
@@ -92,3 +94,31 @@ def test_content_none_keeps_counts_and_digests_only(recorder: Recorder) -> None:
     (opened,), (closed,) = recorder.records(Open), recorder.records(Close)
     assert opened.inputs is None and closed.output is None
     assert (opened.prompt.total, opened.prompt.new, closed.response.new) == (2, b"", b"")
+
+
+@pytest.mark.parametrize("field", ["prompt", "response", "logprobs", "mask"])
+def test_a_path_to_something_else_costs_the_numbers_not_the_span(recorder: Recorder, field: str) -> None:
+    class Unwilling:
+        def __bool__(self) -> bool:
+            raise RuntimeError("no")
+
+    def chat(prompt: Any, text: str) -> dict[str, Any]:
+        return {"answer": text, "response": [3], "logprobs": [0.5], "mask": [1], field: wrong}
+
+    wrong = [{"role": "user", "content": "hello"}, Unwilling()]
+    paths = {name: (f"result.{name}",) for name in ("response", "logprobs", "mask")}
+    recorder.use(Settings(flush_interval=0.01, logprobs=True))
+    traced = recorder.wrap(chat, tokens={"prompt": ("prompt",), **paths})
+    traced(wrong if field == "prompt" else [1, 2], "hi")
+    (opened,), (closed,) = recorder.records(Open), recorder.records(Close)
+    assert opened.inputs["text"] == "hi" and closed.status == "OK" and closed.output["answer"] == "hi"
+    found = {
+        "prompt": opened.prompt,
+        "response": closed.response,
+        "logprobs": closed.logprobs,
+        "mask": closed.mask,
+    }
+    assert [name for name, value in found.items() if value is None] == [field]
+    path = field if field == "prompt" else f"result.{field}"
+    said = [reason for reason in faults.counts if reason.startswith("fault:")]
+    assert said == [f"fault:tokens:{chat.__qualname__}:{field}: {path}"]

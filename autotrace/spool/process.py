@@ -1,0 +1,65 @@
+"""What a process is: the program on its command line, what it is called, its machine's boot. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_WITH_VALUE = "WX"
+_LAST = "mc"
+"""Short options whose value is the program; they may stand behind others in one word (``-Im``)."""
+
+
+class Program(NamedTuple):
+    """What an interpreter runs."""
+
+    kind: str
+    """``script`` | ``m`` | ``c`` | "" (the prompt, or a program that comes from stdin)."""
+    word: str
+    """Path of the script, name of the module, or the code."""
+
+
+def program(argv: Sequence[str]) -> Program:
+    """The program in ``sys.orig_argv``, read as Python reads it: ``-Xdev`` and ``-Wignore`` hold no ``m`` or ``c``."""
+    words = iter(argv[1:])
+    for word in words:
+        if word == "-" or not word.startswith("-"):
+            return Program("" if word == "-" else "script", "" if word == "-" else word)
+        if word.startswith("--"):
+            if word == "--check-hash-based-pycs":
+                next(words, None)
+            continue
+        for place, letter in enumerate(word[1:], 2):
+            if letter in _LAST:
+                return Program(letter, word[place:] or next(words, ""))
+            if letter in _WITH_VALUE:
+                if place == len(word):
+                    next(words, None)
+                break
+    return Program("", "")
+
+
+def title() -> str:
+    """What this process is: interpreter and program. Never an argument and never code, either may hold a secret."""
+    setproctitle = sys.modules.get("setproctitle")
+    if setproctitle is not None:  # Ray names its workers: ray::AgentLoopWorker.generate_sequences
+        try:
+            name = str(setproctitle.getproctitle())
+        except Exception:
+            name = ""
+        if name.startswith("ray::"):
+            return name[:80]
+    kind, word = program(sys.orig_argv)
+    words = {"script": [os.path.basename(word)], "m": ["-m", word], "c": ["-c"]}.get(kind, [])
+    return " ".join([os.path.basename(sys.executable or "python"), *words])[:80]
+
+
+def boot_id() -> str:
+    """Tells one boot of this machine from another; "" where the system has none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
