@@ -1,7 +1,7 @@
 """One shipper per run folder: whoever holds ``shipper.lock``.
 
-Who reads the run (``autotrace ls``) holds it too while it brings the index up to date, and says so in the file: a shipper
-waits for a reader, however long it takes, and goes when there is another shipper.
+Who reads the run (``autotrace ls``) holds it too while it brings the index up to date, and says so in the file: a
+shipper waits for a reader, however long it takes, and goes when there is another shipper.
 """
 
 from __future__ import annotations
