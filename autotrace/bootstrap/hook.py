@@ -20,9 +20,7 @@ def missing(hook: str, command: Sequence[str]) -> str | None:
     name = hook.partition(":")[0]
     module = resolver.module(name)
     if module is None:
-        return (
-            f"there is no module {name} beside the program or in this environment; put its folder on PYTHONPATH"
-        )
+        return f"there is no module {name} beside the program or in this environment; put its folder on PYTHONPATH"
     if resolver.find(hook) is None:
         return f"{module.file.path} has no {hook.partition(':')[2]}"
     return None
