@@ -153,8 +153,8 @@ def _hosts(folder: Path, config: Mapping[str, Any]) -> list[str]:
     if isinstance(nodes, int) and nodes > 1 and len(hosts) == 1:
         return [
             f"trainer.nnodes={nodes}, and only {next(iter(hosts))} wrote into this run folder: if rollouts run on "
-            "the other nodes, install autotrace for their interpreter and let them reach this one (the driver's log says "
-            "which cannot; docs/clusters.md)"
+            "the other nodes, install autotrace for their interpreter and let them reach this one (the driver's log "
+            "says which cannot; docs/clusters.md)"
         ]
     return []
 
