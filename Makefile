@@ -14,7 +14,6 @@ E2E_VENV ?= .venv-e2e
 SGLANG_VENV ?= .venv-sglang
 WEAVE_SERVER ?= .venv-weave-server
 WEAVE_CLIENT ?= .venv-weave-client
-VERL_RELEASES ?= .verl-releases
 PACKS_CACHE ?= .packs-cache
 BENCH_VENV ?= .venv-bench
 BENCH ?= --results
@@ -69,9 +68,9 @@ packs: environment
 
 backends test-backends: environment
 	tests/weave_server/setup.sh $(WEAVE_SERVER) $(WEAVE_CLIENT)
-	PYTHON=$(VENV)/bin/python tests/backends/setup.sh $(VERL_RELEASES)
+	$(VENV)/bin/python -m tests.packs.unpacked --cache $(PACKS_CACHE) verl==0.7.1 verl==0.8.0
 	AUTOTRACE_TEST_WEAVE_SERVER=$(abspath $(WEAVE_SERVER)) AUTOTRACE_TEST_WEAVE_CLIENT=$(abspath $(WEAVE_CLIENT)) \
-	VERL_RELEASES=$(abspath $(VERL_RELEASES)) \
+	VERL_RELEASES=$(abspath $(PACKS_CACHE))/unpacked \
 	    $(VENV)/bin/python -m pytest $(PYTEST) -p tests.rows $(TABLE)
 
 multinode: environment
@@ -118,5 +117,5 @@ wheel: environment
 	$(VENV)/bin/python -m uv build --out-dir dist .
 
 clean:
-	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(VERL_RELEASES) $(PACKS_CACHE) $(BENCH_VENV) dist \
+	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) $(BENCH_VENV) dist \
 	    .pytest_cache .mypy_cache .ruff_cache

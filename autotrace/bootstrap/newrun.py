@@ -58,6 +58,7 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
     plan = _plan(options)
     uri = None if options.tracking_uri is None else absolute_uri(options.tracking_uri)
     check_backends(options, uri)
+    _check_hook(options, command)
     if uri is not None and "mlflow" in options.backends:
         _initialise(uri)
     folder = _folder(options)
@@ -113,6 +114,16 @@ def _importable(library: str) -> bool:
         return find_spec(library) is not None
     except ImportError:  # the parent package of a dotted name is missing
         return False
+
+
+def _check_hook(options: Options, command: Sequence[str]) -> None:
+    hook = options.settings.get("redact_hook")
+    if hook is None:
+        return
+    from autotrace.bootstrap.hook import missing
+
+    if trouble := missing(hook, command):
+        raise Unusable(f"{options.origins.get('redact_hook')}: {hook!r}: {trouble}")
 
 
 def _plan(options: Options) -> Plan:

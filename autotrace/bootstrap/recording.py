@@ -56,7 +56,7 @@ def _patterns(text: str) -> tuple[str, ...]:
 
 
 def _hook(text: str) -> str:
-    if not re.fullmatch(r"[\w.]+:[\w.]+", text):
+    if not re.fullmatch(r"[\w.]+:\w+", text):
         raise ValueError
     return text
 

@@ -9,6 +9,7 @@ from typing import Any
 from autotrace.ship.row import Row
 from autotrace.ship.status import Status
 from autotrace.sinks import FACTORIES
+from autotrace.spec.compiler import SHIPPED
 from autotrace.spec.plan import Plan
 from autotrace.spool.reader import segments
 from autotrace.spool.run import RunInfo
@@ -105,11 +106,28 @@ def _nothing(status: Status, config: Mapping[str, Any]) -> list[str]:
 def _targets(status: Status, plan: Plan | None) -> list[str]:
     found = []
     wanted = {target.key for target in plan.targets if not target.optional} if plan is not None else set()
+    wanted -= gated(status, plan)
     for state, what in (("failed", "could not be wrapped"), ("refused", "were refused")):
         keys = [target.key for target in status.targets if state in target.states and target.key in wanted]
         if keys:
             found.append(f"{len(keys)} targets {what}: {', '.join(keys[:5])}{' ...' if len(keys) > 5 else ''}")
     return found
+
+
+def gated(status: Status, plan: Plan | None) -> set[str]:
+    """Keys of targets of the shipped lists that are meant for other releases than the installed one: no news."""
+    versions = {
+        target.key: target.versions
+        for target in (plan.targets if plan is not None else ())
+        if target.versions and target.where.startswith(f"{SHIPPED}/")
+    }
+    return {
+        target.key
+        for target in status.targets
+        if target.key in versions
+        and set(target.states) == {"refused"}
+        and all(reason.startswith(f"for {versions[target.key]}, installed is ") for reason in target.reasons)
+    }
 
 
 def _delivery(info: RunInfo, status: Status) -> list[str]:
@@ -134,8 +152,9 @@ def _hosts(folder: Path, config: Mapping[str, Any]) -> list[str]:
     nodes = config.get("nnodes")
     if isinstance(nodes, int) and nodes > 1 and len(hosts) == 1:
         return [
-            f"trainer.nnodes={nodes}, and only {next(iter(hosts))} wrote into this run folder; put it on storage that "
-            "all nodes share (--run-dir), else what the other nodes record does not arrive"
+            f"trainer.nnodes={nodes}, and only {next(iter(hosts))} wrote into this run folder: if rollouts run on "
+            "the other nodes, install autotrace for their interpreter and let them reach this one (the driver's log "
+            "says which cannot; docs/clusters.md)"
         ]
     return []
 

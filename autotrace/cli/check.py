@@ -46,8 +46,9 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
     """
     if archive is not None and imports:
         raise terminal.fail("--import looks at what is installed, --wheel at what is not: choose one")
+    folders = [os.path.dirname(os.path.abspath(name)) for name in files]  # where a list lies, the program often does
     try:
-        source: Source = Installed() if archive is None else Archive(archive)
+        source: Source = Installed(beside=folders) if archive is None else Archive(archive)
     except (OSError, ValueError) as error:
         raise terminal.fail(error) from error
     given = list(files) or [name for name in os.environ.get(env.SPECS, "").split(os.pathsep) if name]

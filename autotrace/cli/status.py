@@ -16,11 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from autotrace.cli import runs, terminal
-from autotrace.cli.advice import advice, known_of
+from autotrace.cli.advice import advice, gated, known_of
 from autotrace.cli.terminal import line
 from autotrace.ship.choice import origin as origin_of
 from autotrace.ship.index import Index
 from autotrace.ship.status import BackendStatus, Status, TargetStatus
+from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.spec.plan import Plan, Settings
 from autotrace.spool import layout
 from autotrace.spool.run import RunInfo
@@ -39,7 +40,12 @@ COMMAND = 200
 
 @click.command(short_help="What bound, was called, dropped and delivered, and what to change.")
 @runs.run_argument
-@click.option("--all", "everything", is_flag=True, help="Also targets whose module was never imported.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also targets whose module was never imported, and shipped ones for other releases.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(run: str | None, everything: bool, as_json: bool) -> None:
     """Say what happened to every target of a run, how far delivery is, and what to change."""
@@ -78,12 +84,13 @@ def print_targets(out: Console, found: Status, plan: Plan | None, everything: bo
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("target", "state", "calls", "processes", "where, why"):
         table.add_column(name, justify="right" if name in ("calls", "processes") else "left", overflow="fold")
-    waiting = []
+    waiting, others = [], []
+    elsewhere = gated(found, plan)
     for key in names:
         target = reported.get(key) or TargetStatus(key)
         states = states_of(target) or (["bound"] if target.calls else ["pending"])
-        if states == ["pending"]:
-            waiting.append(key)
+        if key in elsewhere or (states == ["pending"] and not target.reasons):
+            (others if key in elsewhere else waiting).append(key)
             if not everything:
                 continue
         table.add_row(
@@ -95,9 +102,10 @@ def print_targets(out: Console, found: Status, plan: Plan | None, everything: bo
         )
     if table.row_count:
         out.print(table)
-    if waiting and not everything:
-        modules = ", ".join(sorted({key.replace(":", ".").split(".")[0] for key in waiting}))
-        out.print(line(f"{len(waiting)} targets ({modules}) wait for a module that no process imported; --all", "dim"))
+    for keys, what in ((waiting, "wait for a module that no process imported"), (others, "are for other releases")):
+        if keys and not everything:
+            modules = ", ".join(sorted({key.replace(":", ".").split(".")[0] for key in keys}))
+            out.print(line(f"{len(keys)} targets ({modules}) {what}; --all", "dim"))
 
 
 def _where(target: TargetStatus) -> str:
@@ -128,7 +136,7 @@ def _about(out: Console, index: Index, found: Status, plan: Plan | None) -> None
         if value is None and name == "tracking_uri":
             value = "a local SQLite store unless veRL's own logger names one"
         elif value is None:
-            value, origin = config.get(f"{name}_name", "veRL's own"), f"veRL's trainer.{name}_name"
+            value, origin = _named(name, config, bool(found.traces))
         out.print(line(f"  {name:14}{value}") + line(f"  ({origin})" if origin else "", "dim"), soft_wrap=True)
     own = own_sampling(plan.settings if plan is not None else None)
     for name, value in chosen(info, plan).items():
@@ -141,6 +149,16 @@ def _about(out: Console, index: Index, found: Status, plan: Plan | None) -> None
                 line(f"  {name}  {trace[name]}") + line(f"  ({origin_of(trace, name)})", "dim"),
                 soft_wrap=True,
             )
+
+
+def _named(name: str, config: Mapping[str, Any], begun: bool) -> tuple[str, str]:
+    """The project or experiment that nobody gave, and its origin: veRL's, which is not known before veRL has begun."""
+    key = f"trainer.{name}_name"
+    known = config.get(f"{name}_name")
+    default = DEFAULT_PROJECT if name == "project" else "none"
+    if known is not None or not begun:
+        return known or f"{default} unless veRL's configuration names one", f"veRL's {key}"
+    return default, f"default; no veRL ran, --{name} names one"
 
 
 def _volume(backend: BackendStatus) -> str:

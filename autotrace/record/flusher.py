@@ -194,7 +194,7 @@ class Flusher:
         self.settings = settings
         self._place = (run_folder, run_id, settings, plan_digest)
         self._writer = SpoolWriter(run_folder, run_id, plan_digest)
-        self._scribe = Scribe(settings, os.getpid() << 32, self._add)
+        self._scribe = Scribe(settings, os.getpid() << 32, self._add, run_folder)
         self._scribe.done = handed
         self._limit = SpoolLimit(run_folder, settings.spool_limit)
         self._busy = threading.Lock()

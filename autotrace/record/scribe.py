@@ -24,7 +24,7 @@ Event = Span | Ended | Fact | Bind | Report
 class Scribe:
     """Writes events down as records, which go to ``add`` in the order of the file."""
 
-    def __init__(self, settings: Settings, epoch: int, add: Callable[[Record], None]) -> None:
+    def __init__(self, settings: Settings, epoch: int, add: Callable[[Record], None], run_folder: str = "") -> None:
         self.settings = settings
         self.epoch = epoch
         """Token sequences of another epoch are not to be referred to: a forked child's parent wrote them, or they were
@@ -32,6 +32,7 @@ class Scribe:
         self.done = 0
         """Numbers of token lists taken from the queue so far."""
         self._add = add
+        self._run_folder = run_folder
         self._redactor: Redactor | None = None
         self._withheld = settings.content == "none"
         self.definitions: list[Define] = []
@@ -164,7 +165,21 @@ class Scribe:
         self._add(Fact(fact.trace, fact.key, fact.name, self._clean(fact.name, fact.value), fact.at))
 
     def _bind(self, bind: Bind) -> None:
-        self._add(Bind(bind.name, self._clean(bind.name, _plain(bind.value)), bind.at))
+        value = _plain(bind.value)
+        if bind.name == "tokenizer":
+            value = self._with_copy(value)
+        self._add(Bind(bind.name, self._clean(bind.name, value), bind.at))
+
+    def _with_copy(self, value: dict[str, Any]) -> dict[str, Any]:
+        """The tokenizer's files are copied now: a run may load them from a temporary folder."""
+        from autotrace.spool.blobs import claim_tokenizer
+
+        try:
+            blob = claim_tokenizer(self._run_folder, str(value.get("path") or ""))
+        except OSError as error:  # then the shipper tries
+            faults.failed("tokenizer", error)
+            return value
+        return value if blob is None else {**value, "blob": blob}
 
     def _error(self, kind: str, arguments: Any, frames: list[tuple[str, int | None, str]]) -> tuple[str, str, str]:
         if self._withheld:

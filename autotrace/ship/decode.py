@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from autotrace.record.redact import Redactor
-from autotrace.ship.blobs import keep_tokenizer
 from autotrace.ship.markup import prompt_messages, response_message
 from autotrace.ship.plain import text
 from autotrace.ship.textonly import without_token_ids
 from autotrace.ship.trajectory import Span, Trajectory
 from autotrace.spec.plan import Plan, Settings
 from autotrace.spool import layout
+from autotrace.spool.blobs import keep_tokenizer
 
 _log = logging.getLogger("autotrace.ship")
 _OUTER_ROLES = ("agent", "trajectory")
@@ -51,7 +51,8 @@ class Decoder:
             return
         self._told.append(bind)
         try:  # now, while it is there: a run may load its tokenizer from a temporary folder
-            bind = {"blob": keep_tokenizer(self._run_folder, str(bind.get("path") or "")), **bind}
+            if not bind.get("blob"):
+                bind["blob"] = keep_tokenizer(self._run_folder, str(bind.get("path") or ""))
         except OSError as error:
             _log.warning("the tokenizer cannot be copied: %s", error)
         self._binds.append(bind)

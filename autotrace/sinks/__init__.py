@@ -9,6 +9,9 @@ from pathlib import Path
 from autotrace.sinks.protocol import Sink
 from autotrace.spool.run import RunInfo
 
+DEFAULT_PROJECT = "autotrace"
+"""MLflow experiment, Weave project and OpenTelemetry service of a run for which nobody names a project."""
+
 Factory = Callable[[RunInfo, Path, MutableMapping[str, str]], Sink]
 
 

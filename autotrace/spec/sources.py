@@ -48,10 +48,11 @@ class Source(Protocol):
 
 
 class Installed:
-    """What a program started here would import: the working folder, then ``sys.path``."""
+    """What a program started here would import: from its own folder (``beside``: where that may be), the working
+    folder, then ``sys.path``."""
 
-    def __init__(self, roots: Sequence[str] | None = None) -> None:
-        self.roots = list(roots) if roots is not None else [os.getcwd(), *sys.path]
+    def __init__(self, roots: Sequence[str] | None = None, *, beside: Sequence[str] = ()) -> None:
+        self.roots = [*beside, *(roots if roots is not None else [os.getcwd(), *sys.path])]
         self._hooks = roots is None
         self._found: dict[str, ModuleFile | None] = {}
         self._folders: dict[str, list[str]] = {}

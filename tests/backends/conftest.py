@@ -72,7 +72,7 @@ def read_back(weave_url: str, tmp_path_factory: pytest.TempPathFactory) -> ReadB
 def releases() -> None:
     """The older releases are there."""
     missing = [name for name, path in PATHS.items() if path == "v0" and not (RELEASES / name / "verl").exists()]
-    assert not missing, f"no veRL {', '.join(missing)} in {RELEASES}: run tests/backends/setup.sh {RELEASES}"
+    assert not missing, f"no veRL {', '.join(missing)} in {RELEASES}: `make test-backends` unpacks them"
 
 
 @pytest.fixture(scope="session")

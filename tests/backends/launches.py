@@ -17,7 +17,7 @@ from autotrace.ship.trajectory import Trajectory
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-RELEASES = Path(os.environ.get("VERL_RELEASES") or ROOT / ".verl-releases")
+RELEASES = Path(os.environ.get("VERL_RELEASES") or ROOT / ".packs-cache" / "unpacked")
 """Unpacked wheels of older releases: ``0.7.1/verl/...``."""
 ABOUT = {"0.7.1": "v0", "0.8.0": "v0", "V1": "v1"}
 """What the table is about: the classic path of two older releases, and the default path of the installed one."""

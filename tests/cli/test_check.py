@@ -162,3 +162,10 @@ def test_importing_confirms_or_says_what_it_saw(project: Path, monkeypatch: pyte
     assert "line 2: in the source, but not there when it is imported" in result.output
     assert "importing it here fails (OSError: no GPU); judged from the source" in result.output
     assert result.exit_code == 1
+
+
+def test_a_list_beside_its_program_is_checked_from_anywhere() -> None:
+    example = Path(__file__).parents[2] / "examples" / "plain_asyncio" / "traced.yaml"
+    result = CliRunner().invoke(main, ["check", str(example)])
+    assert result.exit_code == 0, result.output
+    assert "  ok    planner.Planner.plan" in result.output

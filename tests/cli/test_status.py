@@ -44,6 +44,53 @@ def test_every_target_and_what_became_of_it(call: Call, runs: Path) -> None:
     assert "3 drop:memory_limit" in found
 
 
+def test_a_misspelt_name_is_shown_with_what_was_meant(call: Call, runs: Path) -> None:
+    folder = new_run(runs)
+    (folder / "plan.json").write_text(Plan((Target("agents.Agnet.run", ("agents.Agnet.run",)),)).dumps())
+    process = Process(folder)
+    process.report("agents.Agnet.run", "pending", "agents has no `Agnet` yet; did you mean `Agent`?")
+    process.exit()
+    found = call("status").output
+    assert "did you mean `Agent`?" in found
+    assert "wait for a module" not in found
+
+
+def test_shipped_targets_for_other_releases_are_no_news(call: Call, runs: Path) -> None:
+    folder = new_run(runs)
+    gate = {"versions": "verl>=0.4,<0.9"}
+    targets = (
+        Target("verl.Old.run", ("verl.Old.run",), where="patch_specs/verl.yaml:3", **gate),
+        Target("verl.Endless.run", ("verl.Endless.run",), where="patch_specs/verl.yaml:4", **gate),
+        Target("mine.Old.run", ("mine.Old.run",), where="mine.yaml:1", **gate),
+    )
+    (folder / "plan.json").write_text(Plan(targets).dumps())
+    process = Process(folder)
+    for key in ("verl.Old.run", "mine.Old.run"):
+        process.report(key, "refused", "for verl>=0.4,<0.9, installed is 0.9.1")
+    process.report("verl.Endless.run", "refused", "it is an endless loop")
+    process.exit()
+    found = call("status").output
+    assert "verl.Old.run" not in found and "1 targets (verl) are for other releases; --all" in found
+    assert "2 targets were refused: verl.Endless.run, mine.Old.run" in advice(call) or (
+        "2 targets were refused: mine.Old.run, verl.Endless.run" in advice(call)
+    )
+    assert "installed is 0.9.1" in next(
+        line for line in call("status", "--all").output.splitlines() if "verl.Old.run" in line
+    )
+
+
+def test_a_program_without_verl_is_told_where_its_traces_go(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    shown = call("status").output
+    assert re.search(r"project +autotrace unless veRL's configuration names one", shown)
+    trajectory(process, project_name=None, experiment_name=None)
+    process.exit()
+    call("ship")
+    shown = call("status").output
+    assert re.search(r"project +autotrace +\(default; no veRL ran, --project names one\)", shown)
+    assert re.search(r"experiment +none +\(default; no veRL ran, --experiment names one\)", shown)
+
+
 def test_delivery_is_told_by_backend(call: Call, run: Path) -> None:
     assert "jsonl    0 delivered, 5 to deliver" in call("status").output
     call("ship", run)
@@ -69,6 +116,7 @@ def test_how_much_was_sent_and_what_that_comes_to(call: Call, run: Path) -> None
         ({"config": {"rollout_mode": "sync"}}, "set actor_rollout_ref.rollout.mode=async"),
         ({"dataset": {"columns": ["prompt", "data_source"]}}, "agent_name: tool_agent"),
         ({"config": {"nnodes": 4}}, "trainer.nnodes=4, and only node wrote"),
+        ({"config": {"nnodes": 4}}, "install autotrace for their interpreter"),
         ({"verl_trace": {"backend": "trackio"}}, "autotrace does not deliver to trackio: what it recorded is in jsonl"),
     ],
 )
@@ -80,6 +128,7 @@ def test_advice_where_verl_is_set_up_so_that_nothing_appears(
         process.bind(name, **value)
     process.exit()
     assert said in advice(call)
+    assert "--run-dir" not in advice(call)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Sequence
 
 import pytest
 
-from autotrace.record import faults, flusher
-from autotrace.spool.records import Counters, Seal
+from autotrace.record import context, faults, flusher
+from autotrace.spool import layout
+from autotrace.spool.records import Bind, Counters, Seal
 from autotrace.spool.writer import SpoolWriter
 from tests.record.conftest import Recorder
 
@@ -47,3 +49,20 @@ def test_a_write_that_hangs_does_not_hold_the_exit(recorder: Recorder, monkeypat
     spent = time.monotonic() - began
     returned.set()
     assert ended and spent < 5
+
+
+def test_the_tokenizer_of_a_temporary_folder_is_copied_by_the_process_that_has_it(recorder: Recorder) -> None:
+    model = recorder.folder / "model"
+    model.mkdir()
+    (model / "tokenizer.json").write_text('{"model": 1}')
+    (model / "model.safetensors").write_bytes(b"0" * 100)
+    context.bind("tokenizer", {"path": str(model), "trust_remote_code": False})
+    flusher.flush()
+    shutil.rmtree(model)
+    (bind,) = recorder.records(Bind)
+    kept = recorder.folder / layout.BLOBS / bind.value["blob"]
+    assert [file.name for file in kept.iterdir()] == ["tokenizer.json"]
+
+    context.bind("tokenizer", {"path": "some/model-of-the-hub"})
+    assert "blob" not in recorder.records(Bind)[-1].value
+    assert not faults.counts

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from autotrace.ship.blobs import keep_tokenizer
 from autotrace.ship.decode import Decoder
 from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.spool.blobs import claim_tokenizer, keep_tokenizer
 
 
 def model(folder: Path) -> Path:
@@ -26,6 +26,14 @@ def test_a_copy_is_made_once_by_content(tmp_path: Path) -> None:
     assert sorted(file.name for file in kept.iterdir()) == ["config.json", "tokenizer.json"]
     assert (kept / "tokenizer.json").stat().st_mode & 0o777 == 0o600
     assert keep_tokenizer(tmp_path / "run", tmp_path / "nowhere") is None
+
+
+def test_one_process_of_a_run_copies(tmp_path: Path) -> None:
+    (tmp_path / "run" / "blobs").mkdir(parents=True)
+    folder = model(tmp_path / "a")
+    first = claim_tokenizer(tmp_path / "run", folder)
+    assert first is not None and (tmp_path / "run" / "blobs" / first / "tokenizer.json").exists()
+    assert claim_tokenizer(tmp_path / "run", folder) is None
 
 
 def test_the_copy_is_used_when_the_original_is_gone(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from autotrace.bootstrap import environment as env
 from autotrace.bootstrap.masking import masked_uri
 from autotrace.ship.trajectory import Trajectory
+from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.mlflow.info import describe, trace_id_of
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.store import Declined, Store
@@ -27,7 +28,6 @@ from autotrace.spool.run import RunInfo
 
 RUN_WAIT = 30.0
 """Seconds to wait for veRL's own MLflow run when its configuration says that there will be one."""
-DEFAULT_EXPERIMENT = "autotrace"
 MAX_BYTES = 8 << 20
 """Of spans in one request, about."""
 PATIENCE = 5
@@ -114,7 +114,7 @@ class MlflowSink:
         if project is None and run_id and self._run.get("experiment_id"):
             return str(self._run["experiment_id"])
         named = project or trajectory.attributes.get("project_name") or self._config.get("project_name")
-        return store.experiment_id(str(named or DEFAULT_EXPERIMENT)[:250])
+        return store.experiment_id(str(named or DEFAULT_PROJECT)[:250])
 
     # -- delivery ------------------------------------------------------------------------------------------------------
 

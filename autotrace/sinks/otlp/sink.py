@@ -26,6 +26,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from autotrace.ship.trajectory import Trajectory
+from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.otlp.spans import otel_span, size_of
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.spool.run import RunInfo
@@ -181,7 +182,7 @@ def _exporter(session: requests.Session) -> OTLPSpanExporter:
 
 def _resource(info: RunInfo) -> Resource:
     """The user's ``OTEL_RESOURCE_ATTRIBUTES`` and ``OTEL_SERVICE_NAME`` win over ours."""
-    ours = {"service.name": info.project or "autotrace", "service.instance.id": info.run_id}
+    ours = {"service.name": info.project or DEFAULT_PROJECT, "service.instance.id": info.run_id}
     ours["autotrace.run_id"] = info.run_id
     if info.experiment:
         ours["autotrace.experiment_name"] = info.experiment

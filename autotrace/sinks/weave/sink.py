@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from autotrace.ship.trajectory import Span, Trajectory
-from autotrace.sinks import payload
+from autotrace.sinks import DEFAULT_PROJECT, payload
 from autotrace.sinks.protocol import Refused, Rejected
 from autotrace.sinks.weave import scores
 from autotrace.sinks.weave.calls import add_facts, call_of, call_uuid
@@ -31,7 +31,6 @@ DIGEST_CHARS = 43
 """Length of the version of an op."""
 PROBES = 3
 """Calls in a row that a server which has accepted nothing yet may decline before it is left alone."""
-DEFAULT_PROJECT = "autotrace"
 _END = ("ended_at", "exception", "output", "summary")
 _BOTH = ("project_id", "id")
 

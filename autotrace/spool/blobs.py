@@ -19,6 +19,23 @@ PATTERNS = (
 MAX_BYTES = 256 << 20
 
 
+def claim_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
+    """``keep_tokenizer`` in the first process of a run that says so, None in the others: one copy is enough, and a run
+    may delete the folder (a temporary one) before the shipper, which has little of the processor, comes to it. Raises
+    ``OSError``."""
+    if not os.path.isdir(folder):
+        return None
+    place = hashlib.blake2b(os.path.abspath(folder).encode(), digest_size=16).hexdigest()
+    blobs = os.path.join(run_folder, layout.BLOBS)
+    os.makedirs(blobs, layout.DIR_MODE, exist_ok=True)
+    claim = os.path.join(blobs, f"claim-{place}")
+    try:
+        os.close(os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, layout.FILE_MODE))
+    except FileExistsError:
+        return None
+    return keep_tokenizer(run_folder, folder)
+
+
 def keep_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
     """Copy the tokenizer in ``folder`` into the run folder; the name of the copy below ``blobs``, the same for the same
     content. None when ``folder`` is no local folder with a tokenizer, or too large. Raises ``OSError``."""
@@ -40,7 +57,12 @@ def keep_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
     for file in files:
         shutil.copyfile(file, part / file.name)
         os.chmod(part / file.name, layout.FILE_MODE)
-    os.replace(part, kept)
+    try:
+        os.replace(part, kept)
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)
+        if not kept.is_dir():  # another process made it meanwhile
+            raise
     return name
 
 
