@@ -84,7 +84,8 @@ def print_targets(out: Console, found: Status, plan: Plan | None, everything: bo
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("target", "state", "calls", "processes", "where, why"):
         table.add_column(name, justify="right" if name in ("calls", "processes") else "left", overflow="fold")
-    waiting, others = [], []
+    waiting: list[str] = []
+    others: list[str] = []
     elsewhere = gated(found, plan)
     for key in names:
         target = reported.get(key) or TargetStatus(key)
