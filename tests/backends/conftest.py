@@ -125,3 +125,9 @@ def runs(
 def release(request: pytest.FixtureRequest) -> str:
     """The veRL release, ``V1`` for the default path of the installed one."""
     return str(request.param)
+
+
+@pytest.fixture
+def both(runs: dict[tuple[str, str], Launch], release: str) -> Launch:
+    """The release's run into both backends."""
+    return runs[release, "both"]

@@ -147,3 +147,11 @@ def together(launches: Sequence[Launch]) -> None:
         while waiting and len(running) < 2:
             running.append(waiting.pop(0).start())
         running.pop(0).wait()
+
+
+def autotrace(launch: Launch, *words: str) -> str:
+    """What a command of autotrace's prints."""
+    command = [sys.executable, "-m", "autotrace.cli.main", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=launch.folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from launches import Launch
+
 ReadBack = Callable[..., dict[str, list[dict[str, Any]]]]
 """``read_back("dev/rl", name={...arguments of get_calls...})`` through W&B's client."""
 
@@ -111,3 +113,38 @@ def where(*conditions: tuple[str, str, Any]) -> dict[str, Any]:
 def numbers(text: Any) -> set[str]:
     """Which questions a text mentions."""
     return set(re.findall(r"number (\d+)", text if isinstance(text, str) else json.dumps(text)))
+
+
+_mlflow: dict[str, list[Seen]] = {}
+_weave: dict[str, list[Seen]] = {}
+
+
+def mlflow_of(launch: Launch) -> list[Seen]:
+    """All of the run's trajectories; asked for once."""
+    if launch.name not in _mlflow:
+        _mlflow[launch.name] = in_mlflow(launch.variables["MLFLOW_TRACKING_URI"], launch.project)
+    return _mlflow[launch.name]
+
+
+def found_in_mlflow(launch: Launch, query: str | None = None, run_id: str | None = None) -> set[str]:
+    """Ids of the run's trajectories that MLflow finds."""
+    return ids_in_mlflow(launch.variables["MLFLOW_TRACKING_URI"], launch.project, query, run_id)
+
+
+def weave_of(read_back: ReadBack, launch: Launch) -> list[Seen]:
+    """All of the run's trajectories; asked for once."""
+    if launch.name not in _weave:
+        _weave[launch.name] = in_weave(read_back, launch.project)["all"]
+    return _weave[launch.name]
+
+
+def keyed(seen: list[Seen]) -> dict[str, Seen]:
+    """By trace id."""
+    found = {one.trace_id: one for one in seen}
+    assert len(found) == len(seen), "a trajectory twice"
+    return found
+
+
+def spoken(text: str) -> str:
+    """As veRL dumps it: without special tokens."""
+    return re.sub(r"<\|(?:im_start|im_end|pad)\|>", "", text)
