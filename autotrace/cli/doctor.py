@@ -95,8 +95,8 @@ def activates(interpreter: str) -> bool | None:
 
 
 def _activation(interpreter: str) -> Iterator[Finding]:
-    if os.environ.get(env.AUTOTRACE) == "0":
-        yield Finding("warn", "activation", "AUTOTRACE=0 switches everything off here")
+    if os.environ.get(env.AUTOTRACE, "").lower() in env.OFF:
+        yield Finding("warn", "activation", f"AUTOTRACE={os.environ[env.AUTOTRACE]} switches everything off here")
     active = activates(interpreter)
     if active:
         yield Finding("ok", "activation", f"{interpreter} loads the agent when AUTOTRACE=1")
