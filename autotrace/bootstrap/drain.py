@@ -41,7 +41,8 @@ def wait_for_delivery(
 ) -> Outcome:
     """Create ``drain`` and wait until the shipper is done or blocked, at most ``timeout`` seconds.
 
-    A ``KeyboardInterrupt``, a ``SystemExit`` or ``interrupted()`` ends the wait. Raises ``OSError`` when ``drain`` cannot be created.
+    A ``KeyboardInterrupt``, a ``SystemExit`` or ``interrupted()`` ends the wait. Raises ``OSError`` when ``drain``
+    cannot be created.
     """
     asked_ns = _ask(run_folder)
     begin = time.monotonic()

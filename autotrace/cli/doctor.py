@@ -17,7 +17,7 @@ from rich.text import Text
 import autotrace
 from autotrace.bootstrap import environment as env
 from autotrace.bootstrap import exitcodes, installation, newrun
-from autotrace.bootstrap.masking import masked_uri
+from autotrace.bootstrap.masking import masked_variable
 from autotrace.bootstrap.options import OptionError, Options
 from autotrace.cli import terminal
 from autotrace.cli.reach import reach
@@ -63,7 +63,9 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
     yield from _activation(interpreter or shutil.which("python") or sys.executable)
     yield Finding("ok", "versions", ", ".join(_versions()))
     given = [
-        f"{name}={masked_uri(value)}" for name, value in sorted(os.environ.items()) if name.startswith("AUTOTRACE")
+        f"{name}={masked_variable(name, value)}"
+        for name, value in sorted(os.environ.items())
+        if name.startswith("AUTOTRACE")
     ]
     yield Finding("ok", "environment", ", ".join(given) or "no AUTOTRACE_* variable is set")
     try:
