@@ -49,7 +49,10 @@ def notice() -> Callable[[], None]:
         from importlib.util import find_spec
 
         try:
-            if os.environ.get("AUTOTRACE") != "1" or "autotrace.bootstrap.activate" in sys.modules:
+            if (
+                os.environ.get("AUTOTRACE", "").lower() not in ("1", "true", "yes", "on")
+                or "autotrace.bootstrap.activate" in sys.modules
+            ):
                 return
             run = os.path.basename(os.environ.get("AUTOTRACE_RUN_ID", ""))
             mark = os.path.join(tempfile.gettempdir(), f"autotrace-absent-{os.getuid()}-{run}")

@@ -230,8 +230,11 @@ def _let_through(original: Callable[..., Any]) -> Callable[..., Any]:
     """With a request's last output its times are sent, as with metrics on; before that they are not pickled at all."""
 
     def __getstate__(self: Any) -> Any:
-        if self.completion_time and not self.enable_metrics:
-            self.has_timing_data = True
+        try:
+            if self.completion_time and not self.enable_metrics:
+                self.has_timing_data = True
+        except Exception as error:
+            faults.failed("sglang:getstate", error)
         return original(self)
 
     return __getstate__

@@ -250,8 +250,11 @@ def _hook_scheduler(module: ModuleType) -> None:
 
 def _queued(original: Callable[..., Any]) -> Callable[..., Any]:
     def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self.log_stats:
-            mark([request], QUEUED)
+        try:
+            if not self.log_stats:
+                mark([request], QUEUED)
+        except Exception as error:
+            faults.failed("vllm:queued", error)
         return original(self, request, *args, **kwargs)
 
     return add_request
@@ -260,15 +263,18 @@ def _queued(original: Callable[..., Any]) -> Callable[..., Any]:
 def _scheduled(original: Callable[..., Any]) -> Callable[..., Any]:
     def schedule(self: Any, *args: Any, **kwargs: Any) -> Any:
         output = original(self, *args, **kwargs)
-        new = getattr(output, "scheduled_new_reqs", None)
-        if new and not self.log_stats:
-            mark([self.requests.get(request.req_id) for request in new], SCHEDULED)
-        if _AGAIN in self.__dict__:
-            again = self.__dict__.pop(_AGAIN)
-            running = [request for request in again if request.status.name == "RUNNING"]
-            mark(running, SCHEDULED)
-            if rest := [request for request in again if request.status.name == "PREEMPTED"]:
-                self.__dict__[_AGAIN] = rest
+        try:
+            new = getattr(output, "scheduled_new_reqs", None)
+            if new and not self.log_stats:
+                mark([self.requests.get(request.req_id) for request in new], SCHEDULED)
+            if _AGAIN in self.__dict__:
+                again = self.__dict__.pop(_AGAIN)
+                running = [request for request in again if request.status.name == "RUNNING"]
+                mark(running, SCHEDULED)
+                if rest := [request for request in again if request.status.name == "PREEMPTED"]:
+                    self.__dict__[_AGAIN] = rest
+        except Exception as error:
+            faults.failed("vllm:scheduled", error)
         return output
 
     return schedule

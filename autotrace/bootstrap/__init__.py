@@ -15,7 +15,7 @@ def start() -> None:
     """
     import os
 
-    if os.environ.get("AUTOTRACE") != "1":
+    if os.environ.get("AUTOTRACE", "").lower() not in ("1", "true", "yes", "on"):
         return
     try:
         import autotrace.bootstrap.activate  # noqa: F401

@@ -15,6 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+SPAWN = "multiprocessing.spawn"
+"""What a child imports before it runs the script of its parent; other Python children do not."""
+
 
 class Watch:
     """A ``sys.meta_path`` entry that waits for one of ``names`` and then hands over to the patch engine."""
@@ -51,8 +54,11 @@ class Watch:
 
 def main() -> None:
     """Activate this process if ``AUTOTRACE`` says so."""
-    if os.environ.get(environment.AUTOTRACE) != "1" or any(isinstance(entry, Watch) for entry in sys.meta_path):
+    switch = os.environ.get(environment.AUTOTRACE, "")
+    if switch.lower() not in environment.ON or any(isinstance(entry, Watch) for entry in sys.meta_path):
         return
+    if switch != "1":
+        os.environ[environment.AUTOTRACE] = "1"
     if environment.PLAN not in os.environ:
         from autotrace.bootstrap import prepare
 
@@ -66,11 +72,10 @@ def main() -> None:
         from autotrace.bootstrap import exit
 
         exit.install()
-    if "__main__" not in names and _script() in names:
-        # nobody imports a script, not even the children that multiprocessing spawns of it
-        os.environ[environment.MODULES] += ",__main__"
-        names |= {"__main__"}
-    if not names.isdisjoint(sys.modules) or "__main__" in names:
+    script = _script() in names  # nobody imports a script,
+    if script and SPAWN not in names:  # not even the children that multiprocessing spawns of it
+        os.environ[environment.MODULES] += f",{SPAWN}"
+    if script or "__main__" in names or not names.isdisjoint(sys.modules):
         watch.start()
 
 

@@ -41,7 +41,8 @@ def wait_for_delivery(
 ) -> Outcome:
     """Create ``drain`` and wait until the shipper is done or blocked, at most ``timeout`` seconds.
 
-    A ``KeyboardInterrupt`` or ``interrupted()`` ends the wait. Raises ``OSError`` when ``drain`` cannot be created.
+    A ``KeyboardInterrupt``, a ``SystemExit`` or ``interrupted()`` ends the wait. Raises ``OSError`` when ``drain``
+    cannot be created.
     """
     asked_ns = _ask(run_folder)
     begin = time.monotonic()
@@ -70,7 +71,7 @@ def wait_for_delivery(
             if waited > SILENT:
                 line.show(f"autotrace: delivering{_left_text(status)} ({waited:.0f} s)")
             time.sleep(min(POLL, max(0.0, timeout - waited)))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # a SIGTERM handler of the host's may call sys.exit
         reason = "interrupted"
     line.clear()
     return Outcome(reason, status)

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 # -- for people -----------------------------------------------------------------------------------------------------
 
+ON, OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+"""How flags are said, in capitals too."""
+
 AUTOTRACE = "AUTOTRACE"
-"""``1`` switches the agent on (the one gate that the ``.pth`` file tests), ``0`` switches everything off."""
+"""``1`` switches the agent on (the one gate that the ``.pth`` file tests), ``0`` switches everything off; see ``ON``
+and ``OFF``. A process that it switched on says ``1`` to its children."""
 
 BACKEND = "AUTOTRACE_BACKEND"
 """Comma-separated sinks: ``mlflow`` (default), ``weave``, ``otlp``, ``jsonl``."""

@@ -32,7 +32,7 @@ def _at_exit(pid: int) -> None:
         return
     try:
         _finish(os.environ[env.RUN_FOLDER], os.environ.get(env.QUIET) == "1")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         return
     except Exception as error:  # law 1: the host's exit code and output are its own
         from autotrace.bootstrap.prepare import complain

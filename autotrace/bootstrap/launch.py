@@ -84,7 +84,7 @@ def main(command: tuple[str, ...], **given: Any) -> None:
         program = find(command, environ)
     except CommandError as error:
         _fail(str(error), error.code)
-    if environ.get(env.AUTOTRACE) == "0" or _inside_a_run(environ):
+    if environ.get(env.AUTOTRACE, "").lower() in env.OFF or _inside_a_run(environ):
         _become(program, environ)
 
     # Imported only now: a switched off or nested launch pays for none of it.

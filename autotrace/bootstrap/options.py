@@ -12,7 +12,7 @@ from autotrace.spool import layout
 
 BACKENDS = ("mlflow", "weave", "otlp", "jsonl")
 CONTENTS = ("full", "text", "none")
-TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+TRUE, FALSE = env.ON, ("", *env.OFF)
 
 
 class OptionError(ValueError):

@@ -12,7 +12,7 @@ import os
 
 def register() -> None:
     """Activate this process if ``AUTOTRACE`` says so and it is not active. Never raises, opens nothing."""
-    if os.environ.get("AUTOTRACE") != "1":
+    if os.environ.get("AUTOTRACE", "").lower() not in ("1", "true", "yes", "on"):
         return
     try:
         from autotrace.bootstrap import activate

@@ -76,7 +76,10 @@ def _size(text: str) -> int:
 def _keep(text: str) -> tuple[str, ...]:
     from autotrace.ship.keep import KeepRules
 
-    KeepRules.parse(_words(text))
+    try:
+        KeepRules.parse(_words(text))
+    except ValueError as error:
+        raise OptionError(str(error)) from None
     return _words(text)
 
 
@@ -124,6 +127,8 @@ class Recording:
                 continue
             try:
                 value = knob.parse(text)
+            except OptionError as error:
+                raise OptionError(f"{origin}: {error}") from None
             except (ValueError, re.error):
                 raise OptionError(f"{origin}: {text!r} is no {knob.metavar}: {knob.help}") from None
             (sampling if knob.sampling else delivery if knob.delivery else settings)[knob.field] = value

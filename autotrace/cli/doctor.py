@@ -17,7 +17,7 @@ from rich.text import Text
 import autotrace
 from autotrace.bootstrap import environment as env
 from autotrace.bootstrap import exitcodes, installation, newrun
-from autotrace.bootstrap.masking import masked_uri
+from autotrace.bootstrap.masking import masked_variable
 from autotrace.bootstrap.options import OptionError, Options
 from autotrace.cli import terminal
 from autotrace.cli.reach import reach
@@ -63,7 +63,9 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
     yield from _activation(interpreter or shutil.which("python") or sys.executable)
     yield Finding("ok", "versions", ", ".join(_versions()))
     given = [
-        f"{name}={masked_uri(value)}" for name, value in sorted(os.environ.items()) if name.startswith("AUTOTRACE")
+        f"{name}={masked_variable(name, value)}"
+        for name, value in sorted(os.environ.items())
+        if name.startswith("AUTOTRACE")
     ]
     yield Finding("ok", "environment", ", ".join(given) or "no AUTOTRACE_* variable is set")
     try:
@@ -95,8 +97,8 @@ def activates(interpreter: str) -> bool | None:
 
 
 def _activation(interpreter: str) -> Iterator[Finding]:
-    if os.environ.get(env.AUTOTRACE) == "0":
-        yield Finding("warn", "activation", "AUTOTRACE=0 switches everything off here")
+    if os.environ.get(env.AUTOTRACE, "").lower() in env.OFF:
+        yield Finding("warn", "activation", f"AUTOTRACE={os.environ[env.AUTOTRACE]} switches everything off here")
     active = activates(interpreter)
     if active:
         yield Finding("ok", "activation", f"{interpreter} loads the agent when AUTOTRACE=1")

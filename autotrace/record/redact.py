@@ -8,30 +8,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from autotrace.record import secretnames
 from autotrace.record.images import LONG, described, without_images
 from autotrace.spec.plan import Settings
 
 REDACTED = "<redacted>"
-BUILTIN_KEYS = (
-    "*api_key*",
-    "*apikey*",
-    "*api-key*",
-    "*secret*",
-    "*password*",
-    "*passwd*",
-    "authorization",
-    "proxy-authorization",
-    "access_token",
-    "refresh_token",
-    "auth_token",
-    "bearer_token",
-    "*_access_token",
-    "*private_key*",
-    "cookie",
-    "set-cookie",
-)
-"""Key names whose values are never written. ``token_ids`` and friends match none of them."""
-
 BUILTIN_PATTERNS = (
     r"\bsk-[A-Za-z0-9_\-]{20,}",
     r"\bhf_[A-Za-z0-9]{20,}",
@@ -56,9 +37,12 @@ NUMBERS = frozenset({int, float})
 LONGEST_NUMBER = 4096
 """Bits of a number that is still written out."""
 
-_WORDS = ("api_key", "apikey", "api-key", "secret", "passw", "_token", "authoriz", "private_key")
+_WORDS = (
+    "api_key", "apikey", "api-key", "access_key", "private_key", "secret", "passw", "authoriz", "credential", "_token",
+    "-token", "token\"", "token'", "token=", "token\\", "cookie",
+)  # fmt: skip
 _NAMED = re.compile(
-    r"(?P<name>(?i:api[_-]?key|secret|passw(?:or)?d|private_key|(?:access|refresh|auth|bearer)_token|authorization)"
+    r"(?P<name>(?i:api[_-]?key|access_key|private_key|secret|passw(?:or)?d|token|authorization|credential|cookie)"
     r"[\w.\-]{0,20})"
     r"(?:(?P<equals>=)[^&\s#\"']+|(?P<quote>\\?[\"'])(?P<colon>\s{0,9}:\s{0,9})(?P=quote)(?s:.{0,4096}?)(?:(?P=quote)|\Z))"
 )
@@ -72,24 +56,20 @@ class Redactor:
     """Cleans one captured value after another; keeps a memo of key names, so a name is matched once."""
 
     def __init__(self, settings: Settings) -> None:
-        globs = [re.compile(fnmatch.translate(glob.lower())) for glob in (*BUILTIN_KEYS, *settings.redact_keys)]
+        globs = [re.compile(fnmatch.translate(glob.lower())) for glob in settings.redact_keys]
         self._globs = globs
         self._builtin = re.compile("|".join(f"(?:{pattern})" for pattern in BUILTIN_PATTERNS))
         self._patterns = [re.compile(pattern) for pattern in settings.redact_patterns]
         self._max_string = settings.max_string
-        self._names: dict[str, tuple[str, bool]] = {}
+        self._names: dict[str, tuple[str, int]] = {}
         self._hook: Callable[[str, Any], Any] | None = None
         if settings.redact_hook:
             module, _, name = settings.redact_hook.partition(":")
             self._hook = getattr(importlib.import_module(module), name)
 
-    def secret(self, name: str) -> bool:
-        """Whether values under ``name`` are never written."""
-        return self._key(name)[1]
-
     def clean(self, name: str, value: Any) -> Any:
         """``value`` (a snapshot) ready to be written."""
-        if self.secret(name):
+        if (kind := self._key(name)[1]) and _hidden(kind, value):
             return REDACTED
         if self._hook is not None:
             value = self._hook(name, value)
@@ -113,8 +93,8 @@ class Redactor:
             value = pattern.sub(REDACTED, value)
         return value
 
-    def _key(self, key: Any) -> tuple[str, bool]:
-        """A dict key as it is written, and whether its values are secret."""
+    def _key(self, key: Any) -> tuple[str, int]:
+        """A dict key as it is written, and which of its values are secret (``secretnames.kind``)."""
         kind = type(key)
         name: str = key if kind is str else str(key) if kind in (int, float, bool) else kind.__name__
         known = self._names.get(name)
@@ -122,7 +102,8 @@ class Redactor:
             if len(self._names) > MAX_NAMES:  # names made of data: do not grow without end
                 self._names.clear()
             lower = name.lower()
-            known = self._names[name] = self.text(name), any(glob.match(lower) for glob in self._globs)
+            own = any(glob.match(lower) for glob in self._globs)
+            known = self._names[name] = self.text(name), secretnames.SECRET if own else secretnames.kind(name)
         return known
 
     def _walk(self, value: Any) -> Any:
@@ -133,7 +114,7 @@ class Redactor:
             cleaned = {}
             for key, item in value.items():
                 name, secret = self._key(key)
-                cleaned[name] = REDACTED if secret else self._walk(item)
+                cleaned[name] = REDACTED if secret and _hidden(secret, item, value) else self._walk(item)
             return cleaned
         if kind is list:
             if NUMBERS.issuperset(map(type, value)):
@@ -144,6 +125,12 @@ class Redactor:
         if kind is bytes:
             return {"…": described(value)}
         return value
+
+
+def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
+    """Whether ``value``, under a name of ``kind``, is a secret. ``beside``: the names it stands with; what has a
+    probability (``logprobs.content`` of OpenAI's API) is a model's token."""
+    return kind == secretnames.SECRET or (type(value) in (str, bytes) and "logprob" not in beside)
 
 
 def number(value: int) -> Any:
@@ -157,6 +144,8 @@ def _without_value(found: re.Match[str]) -> str:
     """What a name and its value become; a name neither in a URL nor quoted stays as it is (code, for example)."""
     before = _BEFORE.search(found.string[max(0, found.start() - 41) : found.start()])
     if before is None or (before[0][0] in "?&") is not bool(found["equals"]):
+        return found[0]
+    if not secretnames.kind(before[0][1:] + found["name"]):
         return found[0]
     if found["equals"]:
         return f"{found['name']}={REDACTED}"

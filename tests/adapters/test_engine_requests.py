@@ -14,7 +14,7 @@ import pytest
 
 from autotrace.adapters import requests, sglang, vllm
 from autotrace.patch import engine as patching
-from autotrace.record import calls
+from autotrace.record import calls, faults
 from autotrace.record.timeline import Timeline
 from autotrace.spool.records import Close, Open
 from tests.record.conftest import Recorder, recorder  # noqa: F401
@@ -91,6 +91,29 @@ def test_with_log_stats_on_the_events_are_vllms_own(core: Any) -> None:
     vllm.Preempted().admits((scheduler, request), {})
     scheduler.schedule()
     assert request.events == []
+
+
+def test_a_scheduler_built_otherwise_schedules_on(core: Any) -> None:
+    scheduler = core()
+    faults.counts.clear()
+    del scheduler.log_stats
+    scheduler.add_request(Request("a"))
+    assert len(scheduler.schedule().scheduled_new_reqs) == 1
+    scheduler.__dict__[vllm._AGAIN] = [SimpleNamespace()]  # a request without a status
+    assert scheduler.schedule().scheduled_new_reqs == []
+    assert faults.counts == {"fault:vllm:queued": 1, "fault:vllm:scheduled": 2}
+    faults.counts.clear()
+
+
+def test_times_of_a_request_built_otherwise_are_pickled_as_ever() -> None:
+    class Times:
+        def __getstate__(self) -> Any:
+            return {"a": 1}
+
+    Times.__getstate__ = sglang._let_through(Times.__getstate__)  # type: ignore[method-assign]
+    faults.counts.clear()
+    assert Times().__getstate__() == {"a": 1} and faults.counts == {"fault:sglang:getstate": 1}
+    faults.counts.clear()
 
 
 def test_outputs_fill_the_timeline_of_their_request() -> None:

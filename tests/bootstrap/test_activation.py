@@ -49,7 +49,35 @@ class TestEnvironmentAlone:
 
     def test_without_the_variable_nothing_is_loaded(self, place: Place) -> None:
         assert place.run(["python", "-c", SHOW]).stdout.split()[1] == "False"
-        assert place.run(["python", "-c", SHOW], {**ON, "AUTOTRACE": "yes"}).stdout.split()[1] == "False"
+        for off in ("0", "off", "False", ""):
+            assert place.run(["python", "-c", SHOW], {**ON, "AUTOTRACE": off}).stdout.split()[1] == "False"
+
+    @pytest.mark.parametrize("on", ["true", "YES", "on"])
+    def test_it_is_said_like_every_other_flag(self, place: Place, on: str) -> None:
+        code = f"{SHOW}\nprint(os.environ['AUTOTRACE'])"
+        assert place.run(["python", "-c", code], {**ON, "AUTOTRACE": on}).stdout.split()[1::2] == ["True", "1"]
+        assert len(place.runs()) == 1
+
+    def test_children_of_a_traced_script_pay_for_no_engine(self, place: Place) -> None:
+        loaded = "import sys; print('autotrace.patch.engine' in sys.modules)"
+        place.write(
+            "agent.py",
+            "import multiprocessing, subprocess, sys\n"
+            "class Agent:\n    def run(self): return 1\n"
+            "def child(): Agent().run()\n"
+            "if __name__ == '__main__':\n"
+            f"    exec({loaded!r}); Agent().run()\n"
+            f"    subprocess.run([sys.executable, '-c', {loaded!r}])\n"
+            "    for method in ('spawn', 'forkserver'):\n"
+            "        process = multiprocessing.get_context(method).Process(target=child)\n"
+            "        process.start(); process.join(); print(process.exitcode)\n",
+        )
+        spec = place.write("spec.yaml", "- agent.Agent.run\n")
+        done = place.run(["python", "-u", "agent.py"], {**ON, "AUTOTRACE_SPECS": str(spec)})
+        assert done.stdout.split() == ["True", "False", "0", "0"], done.stderr
+        (run,) = place.runs()
+        lines = (run / "trajectories.jsonl").read_text().splitlines()
+        assert len(lines) == 3 and len({path.name for path in run.glob("spool/*.seg")}) == 3
 
     def test_a_tool_is_no_host_program(self, place: Place) -> None:
         place.run(["python", "-m", "compileall", "-q", "."], ON)

@@ -118,6 +118,34 @@ def test_an_interrupt_ends_the_wait_not_the_exit_code(place: Place, options: tup
     assert "Traceback" not in rest
 
 
+def test_a_handler_that_exits_ends_the_wait_without_a_word(place: Place) -> None:
+    code = SHIPPER_READY + (
+        "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
+        "os.kill(pid, 19); print(pid, flush=True); sys.exit(4)"
+    )
+    with subprocess.Popen(
+        place.command(["python", "-c", code], ["--drain-timeout", "60"]),
+        cwd=place.cwd,
+        env=place.environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        shipper = int(process.stdout.readline())
+        for line in process.stderr:
+            if "delivering" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        process.wait(timeout=20)
+    os.kill(shipper, signal.SIGKILL)
+
+    assert process.returncode == 4
+    assert "the wait was interrupted" in rest
+    assert "Exception ignored" not in rest and "SystemExit" not in rest
+
+
 def test_a_removed_run_folder_disturbs_nobody(place: Place) -> None:
     code = SHIPPER_READY + "import shutil; os.kill(pid, 9); shutil.rmtree(folder); sys.exit(6)"
     found = place.launch(["python", "-c", code])

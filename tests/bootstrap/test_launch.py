@@ -331,3 +331,9 @@ def test_a_redaction_hook_that_is_not_there_starts_nothing(place: Place) -> None
         assert f"option --redact-hook: '{hook}'" in refused.stderr and said in refused.stderr
     assert not place.runs()
     assert place.launch(["python", "there/agent.py"], ["--redact-hook", "clean:value"]).stdout == "started\n"
+
+
+def test_a_keep_rule_that_is_none_is_told_what_there_is(place: Place) -> None:
+    done = place.launch(["python", "-c", ""], ["--keep", "slow=5"])
+    assert done.returncode == 2
+    assert "option --keep: --keep slow=5: write one of errors, spread, slowest=PERCENT" in done.stderr

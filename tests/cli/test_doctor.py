@@ -25,6 +25,7 @@ def findings(output: str) -> dict[str, str]:
 def test_a_healthy_place(call: Call, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTRACE_BACKEND", "jsonl")
     monkeypatch.setenv("AUTOTRACE_TRACKING_URI", "http://u:hush@host")
+    monkeypatch.setenv("AUTOTRACE_TOKEN", "hush")
     output = call("doctor", "--python", sys.executable).output
     found = findings(output)
 

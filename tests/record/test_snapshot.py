@@ -94,17 +94,29 @@ def test_every_snapshot_can_be_encoded() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["api_key", "OPENAI_API_KEY", "x-api-key", "Authorization", "access_token", "db_password", "client_secret"]
-)
+    "name",
+    [
+        "api_key", "OPENAI_API_KEY", "x-api-key", "Authorization", "access_token", "db_password", "client_secret",
+        "token", "credentials", "X-Auth-Token", "accessToken", "HF_TOKEN", "aws_access_key_id", "Set-Cookie", "auth",
+    ],
+)  # fmt: skip
 def test_secrets_are_told_by_name(name: str) -> None:
     redactor = Redactor(Settings())
     assert redactor.clean(name, "abc") == REDACTED
     assert redactor.clean("headers", {"deep": [{name: "abc"}]}) == {"deep": [{name: REDACTED}]}
 
 
-@pytest.mark.parametrize("name", ["token_ids", "prompt_token_ids", "max_tokens", "num_tokens", "keyboard", "tokens"])
+@pytest.mark.parametrize(
+    "name",
+    ["token_ids", "prompt_token_ids", "max_tokens", "num_tokens", "keyboard", "tokens", "token", "pad_token", "author"],
+)
 def test_token_ids_are_no_secret(name: str) -> None:
     assert Redactor(Settings()).clean(name, [1, 2]) == [1, 2]
+
+
+def test_tokens_of_a_model_are_no_secret() -> None:
+    values = {"eos_token": "<eos>", "content": [{"token": " Hello", "logprob": -0.1}], "token": 151643}
+    assert Redactor(Settings()).clean("x", values) == values
 
 
 @pytest.mark.parametrize(
@@ -142,6 +154,8 @@ def test_own_keys_patterns_and_long_strings() -> None:
         ('{"password": "cut off in the mid', '{"password": "<redacted>"'),
         ("connect(api_key=settings.api_key)", "connect(api_key=settings.api_key)"),
         ('{"max_tokens": "5", "token_ids": "7"}', '{"max_tokens": "5", "token_ids": "7"}'),
+        ('{"token": "abc", "X-Auth-Token": "d"}', '{"token": "<redacted>", "X-Auth-Token": "<redacted>"}'),
+        ("https://h/?token=abc&next_token=5", "https://h/?token=<redacted>&next_token=5"),
     ],
 )
 def test_secrets_under_their_name_within_a_text(text: str, expected: str) -> None:

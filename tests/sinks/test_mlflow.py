@@ -298,6 +298,12 @@ def test_other_places_that_cannot_work_are_refused(uri: str) -> None:
         check_uri(uri)
 
 
+def test_a_refusal_shows_no_password() -> None:
+    with pytest.raises(ValueError, match="bob") as refused:
+        check_uri("htp://bob:hunter2@host")
+    assert "hunter2" not in str(refused.value)
+
+
 @pytest.mark.parametrize("uri", ["http://host:5000", "https://u:p@host/mlflow", "postgresql+psycopg2://u@h/db"])
 def test_places_that_may_work_are_accepted(uri: str) -> None:
     check_uri(uri)

@@ -8,7 +8,7 @@ runs, under its name.
 import os
 import sys
 
-if os.environ.get("AUTOTRACE") == "1" and sys.version_info >= (3, 10):
+if os.environ.get("AUTOTRACE", "").lower() in ("1", "true", "yes", "on") and sys.version_info >= (3, 10):
     try:  # noqa: SIM105
         import autotrace.bootstrap.activate  # noqa: F401
     except Exception:  # law 1: a broken agent must not keep the host from starting

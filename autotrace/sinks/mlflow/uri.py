@@ -10,6 +10,8 @@ from contextlib import closing
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from autotrace.bootstrap.masking import masked_uri
+
 SQL_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql")
 _SQLITE = "sqlite:///"
 
@@ -22,19 +24,19 @@ def check_uri(uri: str) -> None:
     scheme = urlsplit(uri).scheme.split("+")[0].lower()
     if scheme in ("http", "https"):
         if not urlsplit(uri).hostname:
-            raise ValueError(f"{uri} names no host; write http://HOST:PORT")
+            raise ValueError(f"{masked_uri(uri)} names no host; write http://HOST:PORT")
     elif scheme == "sqlite":
         _check_sqlite(uri)
     elif scheme in SQL_SCHEMES:
         return
     elif scheme in ("", "file"):
         raise ValueError(
-            f"{uri} is a directory store, which MLflow no longer accepts for traces; use sqlite:////absolute/path/"
+            f"{masked_uri(uri)} is a directory store, which MLflow no longer accepts for traces; use sqlite:////absolute/path/"
             "mlflow.db or the URL of an `mlflow server` (`mlflow migrate-filestore` moves what is there)"
         )
     else:
         raise ValueError(
-            f"{uri} cannot be used for trajectories; use http(s)://HOST:PORT of an MLflow server, sqlite:////absolute/"
+            f"{masked_uri(uri)} cannot be used for trajectories; use http(s)://HOST:PORT of an MLflow server, sqlite:////absolute/"
             "path/mlflow.db, or the URI of a PostgreSQL, MySQL or SQL Server database"
         )
 
@@ -42,14 +44,14 @@ def check_uri(uri: str) -> None:
 def _check_sqlite(uri: str) -> None:
     path = sqlite_path(uri)
     if path is None:
-        raise ValueError(f"{uri} is a store in memory; write sqlite:////absolute/path/mlflow.db")
+        raise ValueError(f"{masked_uri(uri)} is a store in memory; write sqlite:////absolute/path/mlflow.db")
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
         raise ValueError(f"{path} is a directory; write sqlite:///{os.path.join(path, 'mlflow.db')}")
     if not os.path.isdir(folder):
-        raise ValueError(f"{uri}: the folder {folder} does not exist; make it, or choose another")
+        raise ValueError(f"{masked_uri(uri)}: the folder {folder} does not exist; make it, or choose another")
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise ValueError(f"{uri} cannot be written by this user; choose another place")
+        raise ValueError(f"{masked_uri(uri)} cannot be written by this user; choose another place")
 
 
 def sqlite_path(uri: str) -> str | None:

@@ -1,0 +1,33 @@
+"""The one list of names whose values are secrets: in records, command lines and environments."""
+
+from __future__ import annotations
+
+import re
+
+NOT, TEXT, SECRET = 0, 1, 2
+"""``TEXT``: a text under this name is a secret, a number is not (``token=151643`` is one of a model's tokens)."""
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ANYWHERE = re.compile(r"api_?key|access_?key|private_?key|secret|password|passwd|passphrase")
+_AT_THE_END = re.compile(r"(?:^|_)(?:credentials?|authorization|cookies?|pwd)$")
+_WHOLE = frozenset({"auth", "bearer", "jwt"})
+_OF_A_TEXT = frozenset(
+    {
+        "pad", "eos", "bos", "unk", "sep", "cls", "mask", "eot", "eom", "eod", "stop", "start", "begin", "end", "image",
+        "video", "audio", "special", "next", "first", "last", "prev", "previous", "current", "new", "per", "page",
+        "sync", "continuation", "think", "prompt", "response", "input", "output", "decoded", "generated", "sampled",
+        "top", "max", "min", "num", "by", "added", "extra", "vocab", "call",
+    }
+)  # fmt: skip
+"""What stands before ``_token`` where that is a piece of text, or a place in a listing."""
+
+
+def kind(name: str) -> int:
+    """``NOT``, ``TEXT`` or ``SECRET``. ``x-auth-token``, ``accessToken`` and ``HF_TOKEN`` are read alike; ``tokens``,
+    ``token_ids`` and ``max_tokens`` are no secrets."""
+    words = re.sub(r"[\W_]+", "_", _CAMEL.sub("_", name)).strip("_").lower()
+    if _ANYWHERE.search(words) or _AT_THE_END.search(words) or words in _WHOLE:
+        return SECRET
+    if words != "token" and not words.endswith("_token"):
+        return NOT
+    return NOT if words.removesuffix("token").strip("_").rpartition("_")[2] in _OF_A_TEXT else TEXT
