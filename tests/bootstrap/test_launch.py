@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.ship.index import Index
 from tests.bootstrap.conftest import SHOW, Place
 
 HOST = "import os, sys; print('autotrace.bootstrap.activate' in sys.modules, sys.argv[1:]); sys.exit(7)"
@@ -331,3 +332,15 @@ def test_a_redaction_hook_that_is_not_there_starts_nothing(place: Place) -> None
         assert f"option --redact-hook: '{hook}'" in refused.stderr and said in refused.stderr
     assert not place.runs()
     assert place.launch(["python", "there/agent.py"], ["--redact-hook", "clean:value"]).stdout == "started\n"
+
+
+@pytest.mark.parametrize("way", [["agents.py"], ["-m", "agents"]], ids=["script", "module"])
+def test_a_class_that_the_program_never_made_is_said(place: Place, way: list[str]) -> None:
+    place.write("agents.py", "class Agent:\n    def run(self): return 1\nAgent().run()\n")
+    place.write("mine.yaml", "- agents.Agnet.run\n- agents.Agent.rum\n- agents.Agent.run\n")
+    place.launch(["python", *way], ["--spec", "mine.yaml"])
+    (run,) = place.runs()
+    told = {target.key: target for target in Index.open(run).status().targets}
+    assert told["agents.Agnet.run"].reasons == ["__main__ has no `Agnet` yet; did you mean `Agent`?"]
+    assert told["agents.Agent.rum"].reasons == ["__main__.Agent has no `rum` yet; did you mean `run`?"]
+    assert told["agents.Agent.run"].states == {"bound": 1} and told["agents.Agent.run"].calls == 1
