@@ -130,3 +130,12 @@ class TestWhichRun:
     def test_an_unknown_name(self, call: Call, run: Path) -> None:
         found = call("ls", "2031")
         assert (found.exit_code, found.output) == (2, "autotrace: 2031: no folder and no run in autotrace-runs\n")
+
+
+@pytest.mark.parametrize("command", ["ls", "status", "export"])
+def test_a_run_whose_description_was_cut_off_is_said_in_a_sentence(call: Call, run: Path, command: str) -> None:
+    path = run / "run.json"
+    path.write_bytes(path.read_bytes()[:40])
+    found = call(command)
+    assert found.exit_code == 2
+    assert f"{path.name} cannot be read" in found.output and len(found.output.splitlines()) == 1

@@ -10,6 +10,8 @@ from contextlib import closing
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from autotrace.bootstrap.masking import masked_uri
+
 SQL_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql")
 _SQLITE = "sqlite:///"
 
@@ -23,6 +25,10 @@ def check_uri(uri: str) -> None:
     if scheme in ("http", "https"):
         if not urlsplit(uri).hostname:
             raise ValueError(f"{uri} names no host; write http://HOST:PORT")
+        try:
+            _ = urlsplit(uri).port
+        except ValueError:
+            raise ValueError(f"{masked_uri(uri)}: what follows the host is no port; write http://HOST:PORT") from None
     elif scheme == "sqlite":
         _check_sqlite(uri)
     elif scheme in SQL_SCHEMES:
