@@ -139,3 +139,25 @@ def test_a_run_whose_description_was_cut_off_is_said_in_a_sentence(call: Call, r
     found = call(command)
     assert found.exit_code == 2
     assert f"{path.name} cannot be read" in found.output and len(found.output.splitlines()) == 1
+
+
+def test_equal_rewards_have_no_best_and_no_worst(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    for rollout in (0, 1):
+        trajectory(process, rollout=rollout, reward=0.5)
+    process.exit()
+    shown = call("ls").output
+    assert "best" not in shown and "worst" not in shown and "longest" in shown
+
+
+def test_one_is_said_in_the_singular(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    root = process.open(b"t" * 16, "trajectory", attributes=attributes())
+    process.close(b"t" * 16, process.open(b"t" * 16, "llm", root))
+    process.close(b"t" * 16, root)
+    process.exit()
+    assert "  1 turn  " in call("ls", "--tree").output
+    assert "1 trajectory in 1 file of" in call("export").output
+    call("ship")
+    assert "1 trajectory (1 trace), 0 open" in call("status").output
+    assert "1 process (0 living)" in call("status").output
