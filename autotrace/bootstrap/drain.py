@@ -131,7 +131,9 @@ def summary(run_folder: str, outcome: Outcome) -> str:
         "done": "they were given up",
     }[outcome.reason]
     error = f" ({status['error']})" if status.get("error") else ""
-    rest, them = (f"{missing} traces are", "them") if status else ("what was recorded is", "it")
+    rest, them = (f"{missing} traces are", "them") if missing != 1 else ("1 trace is", "it")
+    if not status:
+        rest, them = "what was recorded is", "it"
     return f"autotrace: {why}{error}; {rest} left in {folder}, to deliver {them}: autotrace ship {folder}"
 
 
@@ -144,7 +146,7 @@ def say(text: str) -> None:
 
 
 def _left_text(status: dict[str, Any]) -> str:
-    return f", {left(status)} traces left" if left(status) else ""
+    return f", {left(status)} trace{'' if left(status) == 1 else 's'} left" if left(status) else ""
 
 
 def _count(number: int, status: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from autotrace.cli.terminal import counted
 from autotrace.ship.row import Row
 from autotrace.ship.status import Status
 from autotrace.sinks import FACTORIES
@@ -107,10 +108,12 @@ def _targets(status: Status, plan: Plan | None) -> list[str]:
     found = []
     wanted = {target.key for target in plan.targets if not target.optional} if plan is not None else set()
     wanted -= gated(status, plan)
-    for state, what in (("failed", "could not be wrapped"), ("refused", "were refused")):
+    for state, what in (("failed", "not wrapped"), ("refused", "refused")):
         keys = [target.key for target in status.targets if state in target.states and target.key in wanted]
         if keys:
-            found.append(f"{len(keys)} targets {what}: {', '.join(keys[:5])}{' ...' if len(keys) > 5 else ''}")
+            found.append(
+                f"{counted(len(keys), 'target')} {what}: {', '.join(keys[:5])}{' ...' if len(keys) > 5 else ''}"
+            )
     return found
 
 
@@ -133,7 +136,9 @@ def gated(status: Status, plan: Plan | None) -> set[str]:
 def _delivery(info: RunInfo, status: Status) -> list[str]:
     left = status.pending + status.open
     if status.state in ("done", "blocked") and left:
-        return [f"{left} traces are not delivered; when the backend can be reached: autotrace ship {info.run_id}"]
+        return [
+            f"{counted(left, 'trace')} not delivered; when the backend can be reached: autotrace ship {info.run_id}"
+        ]
     for name, backend in status.backends.items():
         if backend.state == "ok" and status.lag_seconds > LAG and 0 < backend.rate < 0.9 * status.rate:
             share = max(0.01, backend.rate / status.rate)
@@ -164,7 +169,9 @@ def _losses(status: Status) -> list[str]:
     if status.drops:
         found.append("traced processes dropped records: " + ", ".join(f"{n} {why}" for why, n in status.drops.items()))
     if status.died:
-        found.append(f"{status.died} processes ended without saying so; their open calls count as INTERRUPTED")
+        found.append(
+            f"{counted(status.died, 'process', 'processes')} ended without saying so: open calls count as INTERRUPTED"
+        )
     if status.facts_waiting:
-        found.append(f"{status.facts_waiting} facts (rewards, ...) belong to no trajectory that is known")
+        found.append(f"{counted(status.facts_waiting, 'fact')} (rewards, ...) of no trajectory that is known")
     return found

@@ -87,12 +87,16 @@ def _print(verdicts: Sequence[Verdict], source: Source) -> None:
                 if one.library_absent and one.target.where.startswith(f"{file}:")
             )
             for library, count in absent.items():
-                out.print(Text(f"  skip  {library} {found.reason} ({count} targets)", style="dim"), soft_wrap=True)
+                out.print(
+                    Text(f"  skip  {library} {found.reason} ({terminal.counted(count, 'target')})", style="dim"),
+                    soft_wrap=True,
+                )
         if not found.library_absent:
             _print_one(out, found)
     counts = {state: sum(one.state == state for one in verdicts) for state in _MARKS}
-    said = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no targets"
-    out.print(said)
+    plural = {verdict.RESOLVES: "resolve"}
+    said = [terminal.counted(count, state, plural.get(state, state)) for state, count in counts.items() if count]
+    out.print(", ".join(said) or "no targets")
     for library in sorted({names.top(one.name) for one in verdicts}):
         mine = [one for one in verdicts if names.top(one.name) == library]
         version = source.version(library)
@@ -111,7 +115,7 @@ def _print_one(out: Console, found: Verdict) -> None:
     if found.state == verdict.RESOLVES and found.count == 1 and found.found is not None:
         text.append(f"  {_described(found)}", style="dim")
     elif found.state == verdict.RESOLVES:
-        text.append(f"  {found.count} functions", style="dim")
+        text.append(f"  {terminal.counted(found.count, 'function')}", style="dim")
     elif found.state == verdict.SKIPPED:
         text.append(f"  {found.reason}", style="dim")
     out.print(text, soft_wrap=True)

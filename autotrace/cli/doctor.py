@@ -137,7 +137,9 @@ def _specs(options: Options) -> Finding:
         plan = compile_plan(options.specs)
     except SpecError as error:
         return Finding("fail", "specs", str(error))
-    return Finding("ok", "specs", f"{len(plan.targets)} targets from {', '.join([*files, *options.specs])}")
+    return Finding(
+        "ok", "specs", f"{terminal.counted(len(plan.targets), 'target')} from {', '.join([*files, *options.specs])}"
+    )
 
 
 def _run_dir(options: Options) -> Finding:

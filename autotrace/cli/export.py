@@ -52,7 +52,9 @@ def export(run: str | None, layout: str, out: Path | None, step: int | None) -> 
             file.close()
     if not count:
         raise terminal.fail("there is no trajectory to export; autotrace ls shows what there is")
-    click.echo(f"{count} trajectories in {len(files)} files of {folder}")
+    click.echo(
+        f"{terminal.counted(count, 'trajectory', 'trajectories')} in {terminal.counted(len(files), 'file')} of {folder}"
+    )
 
 
 def _trajectories(index: Index, step: int | None) -> Iterator[Trajectory]:

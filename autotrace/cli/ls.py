@@ -128,10 +128,11 @@ def table(rows: Sequence[Row], pages: Mapping[str, str]) -> Table:
 def remarkable(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Text]:
     """The best, worst and longest of ``rows``, each with what opens it."""
     lines = []
+    alike = len({row.reward for row in rows}) == 1  # no best and no worst then
     for name, sort, reverse in (("best", "reward", False), ("worst", "reward", True), ("longest", "duration", False)):
         first = ordered(rows, sort, reverse)[0]
         value = SORTS[sort][0](first)
-        if value is None:
+        if value is None or (alike and sort == "reward"):
             continue
         shown = f"reward {value:.4g}" if sort == "reward" else seconds(first.duration_ns)
         text = Text(f"{name:8}", style="bold") + Text(f"{first.trace_id[:ID_LENGTH]}  {shown}")

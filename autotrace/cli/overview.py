@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 from rich.tree import Tree
 
-from autotrace.cli.terminal import line, seconds, status_text
+from autotrace.cli.terminal import counted, line, seconds, status_text
 from autotrace.ship.index import Index
 from autotrace.ship.row import Row
 from autotrace.ship.trajectory import Span
@@ -44,7 +44,7 @@ def _rollout(row: Row) -> Text:
     number = "" if row.rollout_n is None else f"rollout {row.rollout_n}  "
     text = Text(f"{number}{row.trace_id[:12]}")
     text += Text("" if row.reward is None else f"  reward {row.reward:.4g}", style="green")
-    text += Text(f"  {row.turns} turns  {seconds(row.duration_ns)}", style="dim")
+    text += Text(f"  {counted(row.turns, 'turn')}  {seconds(row.duration_ns)}", style="dim")
     return text if row.status == "OK" else text + Text("  ") + status_text(row.status)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
 import os
 import urllib.error
 import urllib.request
+from urllib.parse import unquote, urlsplit
 
 from autotrace.bootstrap import newrun
 from autotrace.bootstrap.masking import masked_uri
@@ -56,7 +59,7 @@ def _http(url: str, origin: str) -> tuple[bool, str]:
     """Any answer counts, also a refusal: then the server is there."""
     shown = masked_uri(url)
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method="GET"), timeout=TIMEOUT) as answer:
+        with urllib.request.urlopen(_request(url), timeout=TIMEOUT) as answer:
             return True, f"{shown} answers {answer.status}"
     except urllib.error.HTTPError as error:
         note = (
@@ -65,6 +68,17 @@ def _http(url: str, origin: str) -> tuple[bool, str]:
             else ""
         )
         return error.code < 500 and not note, f"{shown} answers {error.code}{note}"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         return False, f"{shown} does not answer: {reason}; start the server or change {origin}"
+
+
+def _request(url: str) -> urllib.request.Request:
+    """For ``url``, whose ``user:password@`` goes into a header: ``urllib`` takes it for a part of the host."""
+    parts = urlsplit(url)
+    user, found, host = parts.netloc.rpartition("@")
+    request = urllib.request.Request(parts._replace(netloc=host).geturl(), method="GET")
+    if found:
+        words = base64.b64encode(unquote(user).encode()).decode()
+        request.add_header("Authorization", f"Basic {words}")
+    return request

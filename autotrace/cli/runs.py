@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 import click
+import msgspec
 
 from autotrace.bootstrap import environment as env
 from autotrace.cli.terminal import fail
 from autotrace.spool import layout
-from autotrace.spool.run import find_run
+from autotrace.spool.run import RunInfo, find_run
 
 run_argument = click.argument("run", required=False, metavar="[RUN]")
 """A run folder, a folder of runs, or a run's name; without it the newest run."""
@@ -36,9 +37,13 @@ def locate(run: str | None) -> Path:
     if run is None and not chosen.is_dir():
         raise fail(f"there is no run here ({parent} does not exist); name its folder, or start one with autotrace-run")
     try:
-        return find_run(chosen)
+        found = find_run(chosen)
+        RunInfo.read(found)
     except FileNotFoundError as error:
         raise fail(error) from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise fail(f"{found / layout.RUN_JSON} cannot be read ({error}); mend it, or name another run") from None
+    return found
 
 
 def _literal(name: str) -> str:

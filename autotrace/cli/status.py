@@ -17,7 +17,7 @@ from rich.text import Text
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.advice import advice, gated, known_of
-from autotrace.cli.terminal import line
+from autotrace.cli.terminal import counted, line
 from autotrace.ship.choice import origin as origin_of
 from autotrace.ship.index import Index
 from autotrace.ship.status import BackendStatus, Status, TargetStatus
@@ -103,10 +103,10 @@ def print_targets(out: Console, found: Status, plan: Plan | None, everything: bo
         )
     if table.row_count:
         out.print(table)
-    for keys, what in ((waiting, "wait for a module that no process imported"), (others, "are for other releases")):
+    for keys, what in ((waiting, "waiting for a module that no process imported"), (others, "for other releases")):
         if keys and not everything:
             modules = ", ".join(sorted({key.replace(":", ".").split(".")[0] for key in keys}))
-            out.print(line(f"{len(keys)} targets ({modules}) {what}; --all", "dim"))
+            out.print(line(f"{counted(len(keys), 'target')} ({modules}) {what}; --all", "dim"))
 
 
 def _where(target: TargetStatus) -> str:
@@ -198,9 +198,11 @@ def own_sampling(settings: Settings | None) -> Mapping[str, Any]:
 def _delivery(out: Console, found: Status) -> None:
     lag = f", the oldest waits for {found.lag_seconds:.0f} s" if found.pending else ""
     out.print(line(
-        f"{found.trajectories} trajectories ({found.traces} traces), {found.open} open, {found.pending} to deliver"
+        f"{counted(found.trajectories, 'trajectory', 'trajectories')} ({counted(found.traces, 'trace')}), "
+        f"{found.open} open, {found.pending} to deliver"
         f"{lag}; "
-        f"{found.processes} processes ({found.living} living), spool {found.spool_bytes / 1e6:.1f} MB"
+        f"{counted(found.processes, 'process', 'processes')} ({found.living} living), "
+        f"spool {found.spool_bytes / 1e6:.1f} MB"
     ))  # fmt: skip
     for name, backend in found.backends.items():
         text = line(f"  {name:8} {backend.delivered} delivered, {backend.pending} to deliver")

@@ -87,6 +87,11 @@ def size(count: int) -> str:
     return f"{value:.0f} B" if unit == "B" else f"{value:.3g} {unit}"
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """``1 turn``, ``2 turns``; ``many`` where it is no plural in s."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def clock(at_ns: int | None) -> str:
     """Local date and time of a wall-clock instant; empty for None."""
     return "" if at_ns is None else f"{datetime.fromtimestamp(at_ns / 1e9):%Y-%m-%d %H:%M:%S}"

@@ -108,6 +108,18 @@ class Binder:
                 return wrapped
         return function
 
+    def program_over(self, module: ModuleType, name: str) -> None:
+        """The program ``module``, in lists called ``name``, ended: say which of its methods were never made."""
+        for entry in self.index.modules.get(name, ()):
+            owner: Any = module
+            for word in entry.qualname.split(".") if entry.target.key not in self._ranks else ():
+                found = member(owner, word)
+                if found is None and "." in entry.qualname:
+                    self._guard(self._missing, entry, module, owner, word)
+                if not isinstance(found, type):
+                    break
+                owner = found
+
     # -- one name ---------------------------------------------------------------------------------------------------
 
     def _entry(self, entry: Entry, module: ModuleType) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
 import os
@@ -69,9 +70,11 @@ class Engine:
                 else:
                     self._imported(module)
         self._report_script()
+        atexit.register(self._program_over)  # runs before the flusher's own, which was registered before
 
     def stop(self) -> None:
         """Put everything back that was replaced, and hook nothing any more. Adapters stay: they only carry along."""
+        atexit.unregister(self._program_over)
         self._classes.remove()
         main.on_definition = None
         self.finder.wanted = None
@@ -120,6 +123,15 @@ class Engine:
                 self._late.append(module)
             else:
                 self._imported(module)
+
+    def _program_over(self) -> None:
+        try:
+            program = sys.modules.get("__main__")
+            name = main.name_of("__main__") or main.script()  # Python takes a script's `__file__` away when it ends
+            if program is not None and name is not None:
+                self.binder.program_over(program, name)
+        except Exception as error:
+            faults.failed("program", error)
 
     def _report_script(self) -> None:
         script = main.script()

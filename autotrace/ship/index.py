@@ -10,6 +10,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from autotrace.ship.decode import Decoder
 from autotrace.ship.indexer import Indexer
 from autotrace.ship.loader import Loader, binds_of
@@ -114,7 +116,7 @@ class Index:
         """The shipper's last word, or, where none ever ran, what the segments tell now."""
         try:
             return Status.read(self.run_folder)
-        except (OSError, ValueError):
+        except (OSError, ValueError, msgspec.MsgspecError):
             return status_of(self._state, self.info, self.run_folder, "running")
 
     def close(self) -> None:

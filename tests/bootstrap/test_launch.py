@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.ship.index import Index
 from tests.bootstrap.conftest import SHOW, Place
 
 HOST = "import os, sys; print('autotrace.bootstrap.activate' in sys.modules, sys.argv[1:]); sys.exit(7)"
@@ -337,3 +338,15 @@ def test_a_keep_rule_that_is_none_is_told_what_there_is(place: Place) -> None:
     done = place.launch(["python", "-c", ""], ["--keep", "slow=5"])
     assert done.returncode == 2
     assert "option --keep: --keep slow=5: write one of errors, spread, slowest=PERCENT" in done.stderr
+
+
+@pytest.mark.parametrize("way", [["agents.py"], ["-m", "agents"]], ids=["script", "module"])
+def test_a_class_that_the_program_never_made_is_said(place: Place, way: list[str]) -> None:
+    place.write("agents.py", "class Agent:\n    def run(self): return 1\nAgent().run()\n")
+    place.write("mine.yaml", "- agents.Agnet.run\n- agents.Agent.rum\n- agents.Agent.run\n")
+    place.launch(["python", *way], ["--spec", "mine.yaml"])
+    (run,) = place.runs()
+    told = {target.key: target for target in Index.open(run).status().targets}
+    assert told["agents.Agnet.run"].reasons == ["__main__ has no `Agnet` yet; did you mean `Agent`?"]
+    assert told["agents.Agent.rum"].reasons == ["__main__.Agent has no `rum` yet; did you mean `run`?"]
+    assert told["agents.Agent.run"].states == {"bound": 1} and told["agents.Agent.run"].calls == 1

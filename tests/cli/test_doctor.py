@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.server
 import sys
 import threading
@@ -48,6 +49,8 @@ def test_an_installed_interpreter_activates_and_a_bare_one_does_not(place: Place
         ("AUTOTRACE_SPECS", "absent.yaml", "specs", "absent.yaml"),
         ("AUTOTRACE_TRACKING_URI", "./mlruns", "backends", "sqlite:"),
         ("AUTOTRACE_TRACKING_URI", "http://127.0.0.1:9", "mlflow", "does not answer"),
+        ("AUTOTRACE_TRACKING_URI", "http://u:hush@127.0.0.1:9", "mlflow", "Connection refused"),
+        ("AUTOTRACE_TRACKING_URI", "http://u:hush@host:notaport", "backends", "what follows the host is no port"),
     ],
 )
 def test_what_is_wrong_fails_with_the_remedy(
@@ -58,6 +61,7 @@ def test_what_is_wrong_fails_with_the_remedy(
     assert found.exit_code == 1
     assert findings(found.output)[subject].startswith("FAIL")
     assert said in findings(found.output)[subject]
+    assert "hush" not in found.output
 
 
 @pytest.mark.parametrize(("code", "reachable"), [(200, True), (404, True), (403, False), (500, False)])
@@ -76,3 +80,24 @@ def test_a_server_is_asked(code: int, reachable: bool) -> None:
         found, text = reach("mlflow", options)
         server.shutdown()
     assert (found, f"answers {code}" in text) == (reachable, True)
+
+
+def test_a_server_is_asked_with_the_credentials_of_the_address() -> None:
+    seen: list[str | None] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = Options.resolve({"tracking_uri": f"http://bob:p%40ss@127.0.0.1:{server.server_port}"}, {})
+        found, text = reach("mlflow", options)
+        server.shutdown()
+    assert found and "answers 200" in text
+    assert seen == ["Basic " + base64.b64encode(b"bob:p@ss").decode()]

@@ -130,3 +130,34 @@ class TestWhichRun:
     def test_an_unknown_name(self, call: Call, run: Path) -> None:
         found = call("ls", "2031")
         assert (found.exit_code, found.output) == (2, "autotrace: 2031: no folder and no run in autotrace-runs\n")
+
+
+@pytest.mark.parametrize("command", ["ls", "status", "export"])
+def test_a_run_whose_description_was_cut_off_is_said_in_a_sentence(call: Call, run: Path, command: str) -> None:
+    path = run / "run.json"
+    path.write_bytes(path.read_bytes()[:40])
+    found = call(command)
+    assert found.exit_code == 2
+    assert f"{path.name} cannot be read" in found.output and len(found.output.splitlines()) == 1
+
+
+def test_equal_rewards_have_no_best_and_no_worst(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    for rollout in (0, 1):
+        trajectory(process, rollout=rollout, reward=0.5)
+    process.exit()
+    shown = call("ls").output
+    assert "best" not in shown and "worst" not in shown and "longest" in shown
+
+
+def test_one_is_said_in_the_singular(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    root = process.open(b"t" * 16, "trajectory", attributes=attributes())
+    process.close(b"t" * 16, process.open(b"t" * 16, "llm", root))
+    process.close(b"t" * 16, root)
+    process.exit()
+    assert "  1 turn  " in call("ls", "--tree").output
+    assert "1 trajectory in 1 file of" in call("export").output
+    call("ship")
+    assert "1 trajectory (1 trace), 0 open" in call("status").output
+    assert "1 process (0 living)" in call("status").output

@@ -13,6 +13,7 @@ import yaml
 from autotrace.bootstrap import environment, recording
 from autotrace.bootstrap.launch import main as launch
 from autotrace.cli.main import main
+from autotrace.patch.index import Index
 from autotrace.spec import schema
 from autotrace.spec.compiler import compile_plan
 
@@ -62,6 +63,16 @@ def test_a_command_parses(line: str) -> None:
         command, words = main.get_command(click.Context(main), words[1]), words[1:]
     assert command is not None, f"no such command: autotrace {words[0]}"
     command.make_parser(click.Context(command, **command.context_settings)).parse_args(words[1:])
+
+
+def test_what_the_page_leaves_out_is_left_out_by_all_its_lists_together(tmp_path: Path) -> None:
+    (text,) = [text for text in blocks(TEXTS["any-library.md"]) if "**" in text]
+    (tmp_path / "list.yaml").write_text(text)
+    globs = Index(compile_plan([tmp_path / "list.yaml"])).globs
+    mine = [glob for glob in globs if glob.prefix.startswith("some_library")]
+    assert len(mine) == 2
+    assert all(glob.takes("some_library.client.Client.pong") for glob in mine)
+    assert not any(glob.takes("some_library.client.Client.ping") for glob in mine)
 
 
 def test_there_are_lists_and_commands_to_check() -> None:

@@ -25,6 +25,10 @@ def check_uri(uri: str) -> None:
     if scheme in ("http", "https"):
         if not urlsplit(uri).hostname:
             raise ValueError(f"{masked_uri(uri)} names no host; write http://HOST:PORT")
+        try:
+            _ = urlsplit(uri).port
+        except ValueError:
+            raise ValueError(f"{masked_uri(uri)}: what follows the host is no port; write http://HOST:PORT") from None
     elif scheme == "sqlite":
         _check_sqlite(uri)
     elif scheme in SQL_SCHEMES:
