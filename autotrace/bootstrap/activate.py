@@ -31,13 +31,24 @@ class Watch:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """None (somebody else finds it) until a module of the plan is imported."""
+        overtaken = not (sys.meta_path and sys.meta_path[0] is self) and self._come_first()
         if self.engine is None:
-            if self.started or name not in self.names:
+            if self.started or not (name in self.names or (overtaken and not self.names.isdisjoint(sys.modules))):
                 return None
             self.start()
             if self.engine is None:
                 return None
+        elif overtaken:
+            self.engine.take_imported()
         return self.engine.find_spec(name, path, target)
+
+    def _come_first(self) -> bool:
+        """Go before a finder that was put first meanwhile (pytest's, a type checker's): what it finds, those behind it
+        never hear of. False: this one is no entry itself, somebody passes the question on."""
+        if not any(entry is self for entry in sys.meta_path):
+            return False
+        sys.meta_path[:] = [self, *(entry for entry in sys.meta_path if entry is not self)]
+        return True
 
     def start(self) -> None:
         """Load the engine; whatever goes wrong there, the host imports on."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from autotrace.bootstrap import elsewhere, environment
 from autotrace.patch import main
@@ -54,6 +54,9 @@ class Engine:
         self._classes = ClassHook(self._created)
         self._late: list[ModuleType] = []
         """Wanted modules that were half imported when the engine started, by this thread or another."""
+        self._seen: WeakSet[ModuleType] = WeakSet()
+        self._entry = False
+        """Whether this is a ``sys.meta_path`` entry itself."""
         for library, adapter in ADAPTERS.items():  # of a library that is imported already, `start` does it
             self.waiting.setdefault(library, []).append(_adapter(adapter))
 
@@ -63,14 +66,19 @@ class Engine:
         main.on_definition = self.binder.defined
         if not any(getattr(finder, "autotrace", False) for finder in sys.meta_path):
             sys.meta_path.insert(0, self)
-        for name, module in list(sys.modules.items()):
-            if isinstance(module, ModuleType) and self._wanted(name):
-                if _initialising(module):
-                    self._late.append(module)
-                else:
-                    self._imported(module)
+            self._entry = True
+        self.take_imported()
         self._report_script()
         atexit.register(self._program_over)  # runs before the flusher's own, which was registered before
+
+    def take_imported(self) -> None:
+        """Take the modules that were imported without asking: before the engine started, or past it."""
+        for name, module in list(sys.modules.items()):
+            if isinstance(module, ModuleType) and module not in self._seen and self._wanted(name):
+                if not _initialising(module):
+                    self._imported(module)
+                elif module not in self._late:
+                    self._late.append(module)
 
     def stop(self) -> None:
         """Put everything back that was replaced, and hook nothing any more. Adapters stay: they only carry along."""
@@ -87,6 +95,9 @@ class Engine:
         """See ``Finder.find_spec``."""
         if self._late:
             self._catch_up()
+        if self._entry and sys.meta_path and sys.meta_path[0] is not self:
+            sys.meta_path[:] = [self, *(entry for entry in sys.meta_path if entry is not self)]
+            self.take_imported()
         return self.finder.find_spec(name, path, target)
 
     def when_imported(self, name: str, callback: Callable[[ModuleType], None]) -> None:
@@ -112,6 +123,7 @@ class Engine:
         return name in self.waiting or self.index.wanted(name)
 
     def _imported(self, module: ModuleType, meanwhile: Sequence[ModuleType] = ()) -> None:
+        self._seen.add(module)
         for callback in self.waiting.pop(getattr(module, "__name__", ""), ()):
             _guarded(callback, module)
         self.binder.module(module, meanwhile)

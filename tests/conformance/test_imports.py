@@ -14,6 +14,7 @@ from importlib.machinery import SourceFileLoader
 import pytest
 
 from .conftest import Host
+from .processes import run
 
 
 def test_a_module_keeps_its_loader_and_its_spec(host: Host) -> None:
@@ -186,6 +187,33 @@ def test_other_finders_are_asked_in_their_order(host: Host) -> None:
     finally:
         sys.meta_path.remove(Mine)  # type: ignore[arg-type]
     assert "plain" in asked and host.opened() == ["f"]
+
+
+def test_a_finder_that_was_put_first_hides_nothing(host: Host) -> None:
+    """pytest's is put first, type checkers' are: what they find themselves, nobody behind them hears of."""
+    code = """
+import importlib.machinery, sys, types
+class Mine:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return importlib.machinery.PathFinder.find_spec(name, path, target) if name.startswith("hidden") else None
+sys.meta_path.insert(0, Mine)
+import hidden, hidden.later
+assert (hidden.f(), hidden.later.g()) == (1, 2), "nobody asked us yet"
+import plistlib, wave
+assert (hidden.f(), hidden.later.g(), hidden.Thing().run()) == (1, 2, 3)
+sys.meta_path.remove(Mine); sys.meta_path.insert(0, Mine)
+import colorsys, hidden.last
+assert hidden.last.h() == 4
+print(type(sys.meta_path[0]).__module__)
+"""
+    host.write("hidden.__init__", "def f(): return 1\nclass Thing:\n    def run(self): return 3\n")
+    host.write("hidden.later", "def g(): return 2\n")
+    host.write("hidden.last", "def h(): return 4\n")
+    ran = run(host.folder, "- hidden.**\n", "-c", f"import sys; sys.path.insert(0, {str(host.code)!r})\n{code}")
+    assert ran.stdout.strip() == "autotrace.bootstrap.activate"
+    assert [name for _, name in ran.calls()] == ["f", "g", "Thing.run", "h"]
+    assert {state for state, _ in ran.reports().values()} == {"bound"}
 
 
 def test_an_adapter_is_called_once_after_its_library(host: Host) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import inspect
 import json
 import re
@@ -28,11 +27,6 @@ import ray  # noqa: E402
 from release_tools import SCHEMA  # noqa: E402
 from verl.experimental.agent_loop import agent_loop  # noqa: E402
 from verl.protocol import DataProto  # noqa: E402
-
-if importlib.util.find_spec("verl.workers.rollout.replica") is None:  # 0.5: the engine answers with token ids alone
-    _replica: Any = types.ModuleType("verl.workers.rollout.replica")
-    _replica.TokenOutput = lambda token_ids, **_: token_ids
-    sys.modules[_replica.__name__] = _replica
 
 MODE, OUT = sys.argv[1:3]
 N, STEP = 2, 3
@@ -103,6 +97,7 @@ async def in_this_process(config: Any, folder: Path) -> list[dict[str, Any]]:
     """The worker here; returns what the engine saw and said."""
     from transformers import AutoTokenizer
 
+    release_shim.answers()
     server = in_process.ScriptedServer(AutoTokenizer.from_pretrained(folder), script)
     for name in ("RewardManagerWorker", "RewardLoopWorker"):
         if hasattr(agent_loop, name):
@@ -126,6 +121,7 @@ class Engine:
     def __init__(self, folder: str) -> None:
         from transformers import AutoTokenizer
 
+        release_shim.answers()
         self.server = in_process.ScriptedServer(AutoTokenizer.from_pretrained(folder), script)
 
     async def generate(self, **kwargs: Any) -> Any:

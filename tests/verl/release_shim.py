@@ -1,12 +1,24 @@
-"""veRL up to 0.7.0 was written for transformers 4: two things of it that transformers 5 has changed."""
+"""What old releases of veRL need: two things of transformers 4 (up to 0.7.0), and an answer of another type (0.5)."""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+import types
 from typing import Any
 
 
+def answers() -> None:
+    """Where veRL has no ``TokenOutput`` yet, the engine answers with the token ids alone."""
+    name = "verl.workers.rollout.replica"
+    if importlib.util.find_spec(name) is None:
+        module: Any = types.ModuleType(name)
+        module.TokenOutput = lambda token_ids, **_: token_ids
+        sys.modules[name] = module
+
+
 def install() -> None:
-    """Put them back, in this process."""
+    """Put back in this process what transformers 5 has changed."""
     import transformers
 
     lazy = type(transformers).__getattr__
