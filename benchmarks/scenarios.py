@@ -65,7 +65,7 @@ def concurrent(bench: Bench) -> Result:
         )
     for name in ("bare call", "autotrace"):
         found[f"{name}, 10000 trajectories"] = bench.once(
-            name, "concurrent", trajectories=10_000, stagger=8.0, **shape | {"seconds": 3.0}
+            name, "concurrent", trajectories=10_000, stagger=15.0, **shape | {"seconds": 5.0}
         )
     return found
 

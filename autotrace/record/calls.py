@@ -422,7 +422,10 @@ def _message(error: BaseException, kind: type[BaseException]) -> Any:
 
 
 def _tokens(value: Any) -> Any:
-    """A copy of a list of numbers that nobody else changes; None for what cannot be copied without waiting."""
+    """A copy of a list of numbers that nobody else changes; None for what cannot be copied without waiting, and while
+    too much is waiting to be written."""
+    if flusher.watchful and flusher.overloaded():
+        return None
     if type(value) is list:
         flusher.handed += len(value)
         return tuple(value)  # the garbage collector looks through a tuple of numbers once, through a list every time

@@ -56,7 +56,8 @@ queue: deque[Event] = deque()
 handed = 0
 """Numbers in the token lists that callers copied so far. Counted without a lock: a lost update is a few too few."""
 watchful = True
-"""Callers have to ask ``accepts`` first: no thread runs yet, or it is behind, or in a write that may take its time.
+"""Callers have to ask ``accepts`` and ``overloaded`` first: no thread runs yet, or it is behind, or in a write that may
+take its time.
 Asking every time would cost each call 100 ns."""
 _started = False
 _flusher: Flusher | None = None
@@ -89,6 +90,16 @@ def full() -> bool:
     if reason is None:
         return False
     faults.count(reason)
+    return True
+
+
+def overloaded() -> bool:
+    """Whether not even token lists of trajectories that are recorded may be copied: all the memory there is for what
+    waits is taken. Asked while ``watchful``; counts."""
+    flusher = _flusher
+    if flusher is None or flusher.waiting() <= flusher.settings.memory_limit:
+        return False
+    faults.count("drop:tokens")
     return True
 
 
@@ -168,7 +179,7 @@ def _run() -> None:
         active = queue or (flusher is not None and flusher.unwritten)
         time.sleep(min(TICK, interval) if active else interval)
         try:
-            watchful = len(queue) > MAX_EVENTS // 2
+            watchful = flusher is None or flusher.behind
             if _flusher is not None:
                 _flusher.drain(pause=True)
         except Exception as error:
@@ -231,6 +242,11 @@ class Flusher:
         """Bytes that wait to be written, about."""
         numbers = max(0, handed - self._scribe.done)
         return len(queue) * self._event_bytes + numbers * NUMBER_BYTES + self._size
+
+    @property
+    def behind(self) -> bool:
+        """Half of some limit is reached."""
+        return len(queue) > MAX_EVENTS // 2 or self.waiting() > self.settings.memory_limit // 2
 
     def refusal(self) -> str | None:
         """Why no new trajectory should begin, as a reason to be counted; None: it may."""
@@ -338,7 +354,7 @@ class Flusher:
             faults.failed("spool", error)
             count = 0
         self._written = time.monotonic()  # after it: on a slow disk events are taken between two writes
-        watchful = len(queue) > MAX_EVENTS // 2
+        watchful = self.behind
         if count < len(self._frames):
             self._hold(count)
             return

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotrace.record import faults
+from autotrace.record import faults, flusher
 from autotrace.record.context import attach, current_carrier
 from autotrace.record.tokens import TokenLog
 from autotrace.ship.tokens import TokenSequences
@@ -122,3 +122,30 @@ def test_a_path_to_something_else_costs_the_numbers_not_the_span(recorder: Recor
     path = field if field == "prompt" else f"result.{field}"
     said = [reason for reason in faults.counts if reason.startswith("fault:")]
     assert said == [f"fault:tokens:{chat.__qualname__}:{field}: {path}"]
+
+
+def test_with_too_much_waiting_calls_are_recorded_without_their_tokens(recorder: Recorder) -> None:
+    """Memory is bounded also for trajectories that are open already: none of their calls is missing."""
+    recorder.use(Settings(memory_limit=200_000, flush_interval=0.01))
+    most = []
+
+    def generate(prompt_ids: list[int]) -> list[int]:
+        most.append(flusher._flusher.waiting())
+        return list(range(100))
+
+    traced = recorder.wrap(generate, role="llm", tokens={"prompt": ("prompt_ids",), "response": ("result",)})
+
+    def rollout() -> None:
+        with flusher._flusher._busy:  # a disk that takes its time
+            flusher.watchful = True
+            for _ in range(20):
+                traced(list(range(2_000)))
+
+    recorder.wrap(rollout, role="trajectory", key="rollout")()
+    opens = [record for record in recorder.records(Open) if record.parent]
+    assert len(opens) == 20 == len(recorder.records(Close)) - 1
+    withheld = sum(record.prompt is None for record in opens)
+    assert 0 < withheld < 20 and faults.counts["drop:tokens"] >= withheld
+    assert max(most) < 200_000 + 2 * 2_000 * flusher.NUMBER_BYTES
+    traced(list(range(2_000)))
+    assert recorder.records(Open)[-1].prompt is not None, "there is room again"
