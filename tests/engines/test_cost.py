@@ -12,7 +12,7 @@ import pytest
 from engine_run import LIMIT, Run, installed, run
 
 pytestmark = pytest.mark.timeout(LIMIT + 60)
-ROUNDS, REQUESTS = 8, 64
+ROUNDS, REQUESTS = 24, 64
 PER_REQUEST, PER_CHUNK, PER_STEP = 60e-6, 0.3e-6, 1e-6
 RATIO = 0.98
 """Throughput with tracing over throughput without."""
@@ -30,17 +30,26 @@ def recorded(cost: Run, kind: str) -> int:
     return sum(str(span["attributes"].get("request_id")).startswith(f"{kind}-") for span in cost.spans())
 
 
+def cheap(rounds: list[dict[str, float]], clock: str) -> float:
+    """Seconds of ``clock`` for a request in the cheaper rounds (lower quartile); what disturbs a round only adds.
+
+    An engine whose front end lags behind merges chunks, and such a round costs less: those are left out.
+    """
+    whole = max(one["chunks"] for one in rounds)
+    found = sorted(one[clock] for one in rounds if one["chunks"] == whole)
+    assert len(found) >= ROUNDS // 4, "this machine has too much other work to measure anything"
+    return found[len(found) // 4] / REQUESTS
+
+
 def test_a_request_stays_within_its_budget(cost: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    pairs = list(zip(cost.found["with"], cost.found["without"], strict=True))
-    chunks = pairs[0][0]["chunks"] / REQUESTS
+    chunks = max(one["chunks"] for one in cost.found["without"]) / REQUESTS
     budget = PER_REQUEST + PER_CHUNK * chunks
-    loop, process = (median(on[clock] - off[clock] for on, off in pairs) / REQUESTS for clock in ("thread", "process"))
+    costs = {clock: [cheap(cost.found[kind], clock) for kind in ("with", "without")] for clock in ("thread", "process")}
+    loop, process = (1e6 * (on - off) for on, off in costs.values())
     with capsys.disabled():
-        print(
-            f"\n  event loop {loop * 1e6:.0f} us a request of {chunks:.0f} chunks (budget {budget * 1e6:.0f}),", end=""
-        )
-        print(f" process {process * 1e6:.0f} us")
-    assert loop <= budget
+        print(f"\n  event loop: {loop:.0f} us a request of {chunks:.0f} chunks (budget {1e6 * budget:.0f}) on", end=" ")
+        print(f"{1e6 * costs['thread'][1]:.0f} us; process: {process:.0f} us")
+    assert loop <= 1e6 * budget
 
 
 def test_throughput_is_what_it_was(cost: Run, capsys: pytest.CaptureFixture[str]) -> None:
