@@ -17,10 +17,10 @@ import sys
 from collections.abc import Mapping
 from types import FrameType, ModuleType
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from autotrace import patch
 from autotrace.adapters import threads, verl_facts, verl_requests, verl_trace
+from autotrace.bootstrap.masking import without_password
 from autotrace.record import context, faults
 from autotrace.record.fields import ABSENT, Path
 
@@ -107,14 +107,6 @@ def publish_runs(loggers: Mapping[str, Any], project: Any, experiment: Any) -> N
     run = getattr(sys.modules.get("wandb"), "run", None) if "wandb" in loggers else None
     if run is not None:
         context.bind("wandb", {"entity": run.entity, "project": run.project, "run_id": run.id})
-
-
-def without_password(uri: str) -> str:
-    """``uri`` without ``user:password@``: the shipper has the credentials in its environment, records hold none."""
-    parts = urlsplit(uri)
-    if "@" not in parts.netloc or parts.scheme.startswith(("sqlite", "file")):
-        return uri
-    return urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[1]))
 
 
 # -- configuration, tokenizer, veRL's own trace -----------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Every environment variable autotrace reads or sets: one documented constant each. Imports nothing.
+"""The environment variables autotrace reads or sets: one documented constant each. Imports nothing. Those that decide
+what is recorded and delivered (``AUTOTRACE_SAMPLE_RATE``, ...) are made from their options: ``recording.KNOBS``.
 
 The first group is for people (each is also an option of ``autotrace-run``); the second is set by the launcher, or
 by the first process of an environment-only activation, and inherited by every process below it.

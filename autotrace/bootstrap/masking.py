@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from urllib.parse import urlsplit, urlunsplit
 
 from autotrace.record.secretnames import kind
 
@@ -26,6 +27,14 @@ _OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)\Z")
 def masked_uri(uri: str) -> str:
     """``uri`` without the password in front of its host."""
     return _URL_PASSWORD.sub(lambda match: match["head"] + MASK, uri)
+
+
+def without_password(uri: str) -> str:
+    """``uri`` without ``user:password@``: as an address, where ``masked_uri`` is for people."""
+    parts = urlsplit(uri)
+    if "@" not in parts.netloc or parts.scheme.startswith(("sqlite", "file")):
+        return uri
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def masked_command(command: Sequence[str]) -> list[str]:

@@ -6,25 +6,20 @@ import gzip
 import os
 import re
 from collections.abc import Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
+from autotrace.bootstrap.masking import without_password
 from autotrace.sinks.mlflow.store import Declined
 from autotrace.sinks.protocol import Refused, Unavailable
+from autotrace.sinks.waiting import retry_after
 
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _TRUE = ("1", "true", "yes")
-
-
-def without_password(uri: str) -> str:
-    """``uri`` without ``user:password@``."""
-    parts = urlsplit(uri)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rsplit("@", 1)[-1]))
 
 
 class ServerStore:
@@ -108,7 +103,9 @@ class ServerStore:
         if code in (401, 403):
             raise Refused(self._forbidden(answer))
         if code in (408, 425, 429, 502, 503, 504):
-            raise Unavailable(f"MLflow at {self.place} asks to wait (HTTP {code})", _retry_after(answer))
+            raise Unavailable(
+                f"MLflow at {self.place} asks to wait (HTTP {code})", retry_after(answer.headers.get("retry-after"))
+            )
         return answer
 
     def _forbidden(self, answer: httpx.Response) -> str:
@@ -143,18 +140,6 @@ def _message(answer: httpx.Response) -> str:
         return str(said.get("message") or said.get("detail") or said)[:300]
     except (ValueError, AttributeError):
         return answer.text[:300]
-
-
-def _retry_after(answer: httpx.Response) -> float | None:
-    value = answer.headers.get("retry-after", "")
-    if value.isdecimal():
-        return float(value)
-    try:
-        from datetime import datetime, timezone
-
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(timezone.utc)).total_seconds())
-    except (ValueError, TypeError):
-        return None
 
 
 def _auth(uri: str) -> httpx.Auth | None:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,6 +27,7 @@ from autotrace.ship.trajectory import Trajectory
 from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.otlp.spans import otel_span, size_of
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
+from autotrace.sinks.waiting import retry_after
 from autotrace.spool.run import RunInfo
 
 REQUEST_BYTES = 4_000_000
@@ -154,7 +153,7 @@ class OtlpSink:
         if status in SPAN_AT_FAULT:
             return status, ""
         if status in (408, 425, 429) or status >= 500:
-            raise Unavailable(f"{_receiver()} answered {status}", _retry_after(answer.headers.get("retry-after")))
+            raise Unavailable(f"{_receiver()} answered {status}", retry_after(answer.headers.get("retry-after")))
         if status in (401, 403):
             raise Refused(f"{_receiver()} answered {status}: check OTEL_EXPORTER_OTLP_HEADERS")
         raise Refused(f"{_receiver()} answered {status}: is OTEL_EXPORTER_OTLP_ENDPOINT an OTLP/HTTP receiver?")
@@ -213,14 +212,3 @@ def _partial(answer: requests.Response, sent: int) -> str:
     if not told.rejected_spans:
         return ""
     return f"{_receiver()} dropped {told.rejected_spans} of the {sent} spans of a request: {told.error_message[:300]}"
-
-
-def _retry_after(value: str | None) -> float | None:
-    try:
-        return max(0.0, float(value)) if value else None
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value or "").timestamp() - time.time())
-    except (TypeError, ValueError):
-        return None

@@ -124,9 +124,9 @@ def _content(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     if span.role == "tool":
         asked = inputs.get("tool_call")
         arguments = asked.get("arguments", asked) if isinstance(asked, dict) else inputs.get("parameters", inputs)
-        call: dict[str, Any] = {"gen_ai.tool.name": tool_name(span), "gen_ai.tool.type": "function"}
-        call["gen_ai.tool.call.arguments"] = _json(arguments_of(arguments))
-        return call | {
+        return {
+            "gen_ai.tool.name": tool_name(span),
+            "gen_ai.tool.type": "function",
             "gen_ai.tool.call.arguments": _json(arguments_of(arguments)),
             "gen_ai.tool.call.result": _json(output),
         }

@@ -6,8 +6,6 @@ never the values that a validation error repeats.
 
 from __future__ import annotations
 
-import time
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -15,6 +13,7 @@ import msgspec
 
 from autotrace import __version__
 from autotrace.sinks.protocol import Refused, Unavailable
+from autotrace.sinks.waiting import retry_after
 from autotrace.sinks.weave.login import Login
 
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
@@ -99,7 +98,7 @@ def _value(answer: httpx.Response) -> Any:
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise Refused(f"{host} answered {status} with no JSON: is this the trace server?") from None
     if status in WAIT or status >= 500:
-        raise Unavailable(f"{host} answered {status}", _retry_after(answer.headers.get("retry-after")))
+        raise Unavailable(f"{host} answered {status}", retry_after(answer.headers.get("retry-after")))
     if status in (401, 403):
         raise Refused(f"{host} answered {status}: this W&B API key is not valid there, or may not write to the project")
     if status < 400:
@@ -124,20 +123,6 @@ def reason_of(content: bytes) -> str:
         ]
         return "; ".join(places)[:300]
     return str(detail)[:300] if isinstance(detail, str) else ""
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds of a ``Retry-After`` header, which holds a number or a date."""
-    if not value:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError):
-        return None
 
 
 def host_of(url: str) -> str:
