@@ -163,7 +163,7 @@ def markdown(results: Results, about: dict[str, Any], missing: dict[str, str], c
     if parts:
         lines += [
             "",
-            "**Measured in parts**, at different times and loads, not in one run. A verdict near its limit proves nothing.",
+            "**Measured in parts**, not in one run. A verdict near its limit proves nothing.",
         ]
     for one in tables(results, about):
         lines += ["", f"## {one.title}", "", f"| {' | '.join(one.head)} |", f"|{'|'.join('---' for _ in one.head)}|"]
