@@ -61,7 +61,7 @@ def machine(speeds: list[float]) -> dict[str, Any]:
         "processor": f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores",
         "load": round(os.getloadavg()[1], 1),
         "speed_ns": round(statistics.median(speeds), 1) if speeds else 0.0,
-        "speeds": len(speeds),
+        "speeds": [round(speed, 1) for speed in speeds],
         "versions": versions,
     }
 
@@ -148,7 +148,7 @@ def show(results: Results, about: dict[str, Any], missing: dict[str, str]) -> No
     console.print(f"{_on(about)}; a ContextVar's set and reset take {about['speed_ns']} ns", markup=False)
 
 
-def markdown(results: Results, about: dict[str, Any], missing: dict[str, str], command: str) -> str:
+def markdown(results: Results, about: dict[str, Any], missing: dict[str, str], command: str, parts: bool) -> str:
     """``RESULTS.md``."""
     lines = [
         "# What tracing costs",
@@ -160,6 +160,11 @@ def markdown(results: Results, about: dict[str, Any], missing: dict[str, str], c
         "",
         f"{_on(about)}; " + ", ".join(f"{name} {version}" for name, version in about["versions"].items()) + ".",
     ]
+    if parts:
+        lines += [
+            "",
+            "**Measured in parts**, not in one run. A verdict near its limit proves nothing.",
+        ]
     for one in tables(results, about):
         lines += ["", f"## {one.title}", "", f"| {' | '.join(one.head)} |", f"|{'|'.join('---' for _ in one.head)}|"]
         lines += [f"| {' | '.join(row)} |" for row in one.rows]

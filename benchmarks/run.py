@@ -21,7 +21,7 @@ from benchmarks.bench import Bench  # noqa: E402
 from benchmarks.budgets import Results, failures  # noqa: E402
 from benchmarks.scenarios import SCENARIOS, SHORT  # noqa: E402
 
-_EMPTY: Results = {"missing": {}, "machine": {"speed_ns": 0.0, "speeds": 0}, "results": {}}
+_EMPTY: Results = {"missing": {}, "machine": {"speeds": []}, "results": {}}
 
 
 def main() -> int:
@@ -40,7 +40,7 @@ def main() -> int:
     before = json.loads(options.json.read_text()) if options.add and options.json.exists() else _EMPTY
     bench = Bench(options.short)
     bench.missing = dict(before["missing"])
-    bench.speeds = [before["machine"]["speed_ns"]] * before["machine"]["speeds"]
+    bench.speeds = list(before["machine"]["speeds"])
     results: Results = dict(before["results"])
     try:
         for name in names:
@@ -56,7 +56,7 @@ def main() -> int:
     results = {name: results[name] for name in SCENARIOS if name in results}
     report.show(results, about, bench.missing)
     if options.results:
-        text = report.markdown(results, about, bench.missing, "make bench")
+        text = report.markdown(results, about, bench.missing, "make bench", before is not _EMPTY)
         (ROOT / "benchmarks" / "RESULTS.md").write_text(text)
     beyond = failures(results) if options.short else []
     if options.only:
