@@ -354,7 +354,7 @@ class Flusher:
             faults.failed("spool", error)
             count = 0
         self._written = time.monotonic()  # after it: on a slow disk events are taken between two writes
-        watchful = self.behind
+        watchful = not _started or self.behind  # without the thread, the next event starts it
         if count < len(self._frames):
             self._hold(count)
             return
