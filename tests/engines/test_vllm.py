@@ -78,9 +78,9 @@ def test_a_request_that_waits_for_a_weight_sync_shows_the_wait(asynchronous: Run
     span = asynchronous.request("paused-after")
     check(span, asynchronous.found["paused"]["after"])
     times = span["attributes"]
-    assert times["dispatch_s"] + times["queue_s"] > 0.09 and span["status"] == "OK"
+    assert times["queue_s"] > 0.09 and span["status"] == "OK", "vLLM takes it and does not schedule it"
     (pause,) = asynchronous.named("AsyncLLM.pause_generation")
-    assert pause["inputs"]["mode"] == "abort" and pause["status"] == "OK"
+    assert pause["status"] == "OK"
     assert asynchronous.named("AsyncLLM.resume_generation") and asynchronous.named("AsyncLLM.reset_prefix_cache")
 
 
