@@ -27,7 +27,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
     ship/test_choice.py ship/test_keep.py ship/test_decode.py ship/test_into_mlflow.py record/test_sampling.py \
     cli/test_compare.py)
 
-.PHONY: demo test e2e check wheel clean environment engines engines-vllm engines-sglang \
+.PHONY: demo test test-hooks test-rest e2e check wheel clean environment engines engines-vllm engines-sglang \
     packs backends multinode ray-versions host-suites faults bench bench-short verl-releases docs pythons
 .DEFAULT_GOAL := demo
 
@@ -38,7 +38,12 @@ demo: environment
 	@PATH="$(abspath $(VENV))/bin:$$PATH" ./examples/demo.sh
 
 test: environment
+	$(MAKE) --no-print-directory -j2 -O test-hooks test-rest
+
+# side by side: most of it is waiting for processes. What puts hooks into its own process has one to itself
+test-hooks:
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/conformance tests/faults
+test-rest:
 	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) --ignore=tests/conformance --ignore=tests/faults tests
 
 e2e:

@@ -254,7 +254,10 @@ def _parsed(file: ModuleFile) -> Module:
     try:
         with warnings.catch_warnings():  # of other people's escape sequences
             warnings.simplefilter("ignore")
-            body = ast.parse(file.text).body
+            try:
+                body = ast.parse(file.text).body
+            except SystemError:  # CPython's count of the depth, disturbed by another thread (gh-106905)
+                body = ast.parse(file.text).body
         return Module(file, syntax.names_of(body, file.name, file.package))
     except SyntaxError as error:
         return Module(file, Names(), f"{file.path}:{error.lineno or 1} is no valid Python ({error.msg})")

@@ -87,7 +87,7 @@ def test_nothing_is_said_to_a_server_nobody_vouches_for(
     environ = {
         **os.environ, "WANDB_BASE_URL": url, "WF_TRACE_SERVER_URL": url, "WANDB_API_KEY": KEY,
         "MLFLOW_TRACKING_TOKEN": KEY, "OTEL_EXPORTER_OTLP_ENDPOINT": url,
-        "OTEL_EXPORTER_OTLP_HEADERS": f"api-key={KEY}",
+        "OTEL_EXPORTER_OTLP_HEADERS": f"api-key={KEY}", "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
     }  # fmt: skip
     command = [sys.executable, "-m", "autotrace.cli.main", "ship", str(run)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
