@@ -107,7 +107,7 @@ def live(
     try:
         for one in made.values():  # a step without trouble: everything is imported then
             one.go()
-        wait(made, Live.delivered)
+        wait(made, Live.delivered, 500.0)
         yield made
     finally:
         for one in made.values():
