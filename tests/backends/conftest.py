@@ -104,9 +104,9 @@ def runs(
         )  # fmt: skip
     together(list(made.values()))
     frugal: dict[tuple[str, str], Launch] = {}
-    for release in PATHS:
-        sent = {name: told["sent_bytes"] for name, told in made[release, "both"].status()["backends"].items()}
-        for kind in ("weave", "mlflow"):
+    for kind in ("weave", "mlflow"):
+        for release in PATHS:
+            sent = {name: told["sent_bytes"] for name, told in made[release, "both"].status()["backends"].items()}
             switches = [f"{TRACE}.backend={kind}", f"{TRACE}.token2text=True", sampled]
             if release == "0.7.1" and kind == "weave":  # the oldest spelling, which veRL itself reads no more
                 switches = [f"+trainer.rollout_trace.{word.removeprefix(TRACE + '.')}" for word in switches]

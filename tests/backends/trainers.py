@@ -104,19 +104,30 @@ class V1:
     """``PPOTrainer`` of 0.9: rollouts put what they made into TransferQueue, a service of Ray actors."""
 
     def __init__(self, config: Any, tokenizer: Any) -> None:
-        import ray
         import transfer_queue as tq
         from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
         self.folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # the paths of Ray's sockets must be short
-        ray.init(
-            address="local", num_cpus=4, include_dashboard=False, object_store_memory=80 << 20, _temp_dir=self.folder
-        )
+        self._start_ray()
         config.transfer_queue.backend.SimpleStorage.num_data_storage_units = 1
         config.transfer_queue.enable = True
         tq.init(config.transfer_queue)
         self.config, self.tq = config, tq
         self.trainer = trainer_of(PPOTrainer, config, tokenizer)
+
+    def _start_ray(self) -> None:
+        """Ray gives up after 30 seconds, which a busy machine may need."""
+        import ray
+
+        settings = {"num_cpus": 4, "include_dashboard": False, "object_store_memory": 80 << 20}
+        for last in (False, False, True):
+            try:
+                ray.init(address="local", _temp_dir=self.folder, **settings)
+                return
+            except Exception:
+                ray.shutdown()
+                if last:
+                    raise
 
     def worker(self, server: Any) -> Any:
         """One of the agent-loop workers."""
