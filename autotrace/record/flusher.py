@@ -220,6 +220,8 @@ class Flusher:
         """The segment lacks those definitions."""
         self._retry_at = 0.0
         self._written = 0.0
+        self._write_took = 0.0
+        """Seconds of the last write."""
         self._counted = 0.0
         self._announced = False
         self._last: tuple[dict[str, int], dict[str, int]] = ({}, {})
@@ -331,8 +333,9 @@ class Flusher:
             return frame(self._encode(_readable(record)))
 
     def _write_if_due(self) -> None:
-        """Also between two slices: a host that never pauses leaves no moment in which the queue is empty."""
-        if time.monotonic() - self._written >= self.settings.flush_interval:
+        """Also between two slices: a host that never pauses leaves no moment in which the queue is empty. On a slow disk
+        as much time goes to taking events as to writing them."""
+        if time.monotonic() - self._written >= max(self.settings.flush_interval, self._write_took):
             self._count_now_and_then()
             self._write()
 
@@ -342,6 +345,7 @@ class Flusher:
         if not self._frames or time.monotonic() < self._retry_at:
             return
         watchful = True  # a write may take its time
+        began = time.monotonic()
         try:
             if not self._writer.opened:
                 self._writer.open()
@@ -353,7 +357,8 @@ class Flusher:
         except OSError as error:
             faults.failed("spool", error)
             count = 0
-        self._written = time.monotonic()  # after it: on a slow disk events are taken between two writes
+        self._written = time.monotonic()
+        self._write_took = self._written - began
         watchful = not _started or self.behind  # without the thread, the next event starts it
         if count < len(self._frames):
             self._hold(count)
