@@ -333,7 +333,7 @@ class Flusher:
             return frame(self._encode(_readable(record)))
 
     def _write_if_due(self) -> None:
-        """Also between two slices: a host that never pauses leaves no moment in which the queue is empty. On a slow disk
+        """Also between two slices: a host that never pauses never leaves the queue empty. On a slow disk
         as much time goes to taking events as to writing them."""
         if time.monotonic() - self._written >= max(self.settings.flush_interval, self._write_took):
             self._count_now_and_then()
