@@ -74,7 +74,7 @@ class Engine:
     def take_imported(self) -> None:
         """Take the modules that were imported without asking: before the engine started, or past it."""
         for name, module in list(sys.modules.items()):
-            if isinstance(module, ModuleType) and module not in self._seen and self._wanted(name):
+            if isinstance(module, ModuleType) and self._wanted(name) and module not in self._seen:
                 if not _initialising(module):
                     self._imported(module)
                 elif module not in self._late:
@@ -96,8 +96,11 @@ class Engine:
         if self._late:
             self._catch_up()
         if self._entry and sys.meta_path and sys.meta_path[0] is not self:
-            sys.meta_path[:] = [self, *(entry for entry in sys.meta_path if entry is not self)]
-            self.take_imported()
+            try:
+                sys.meta_path[:] = [self, *(entry for entry in sys.meta_path if entry is not self)]
+                self.take_imported()
+            except Exception as error:  # the host is importing
+                faults.failed("finder", error)
         return self.finder.find_spec(name, path, target)
 
     def when_imported(self, name: str, callback: Callable[[ModuleType], None]) -> None:

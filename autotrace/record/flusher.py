@@ -57,8 +57,7 @@ handed = 0
 """Numbers in the token lists that callers copied so far. Counted without a lock: a lost update is a few too few."""
 watchful = True
 """Callers have to ask ``accepts`` and ``overloaded`` first: no thread runs yet, or it is behind, or in a write that may
-take its time.
-Asking every time would cost each call 100 ns."""
+take its time. Asking every time would cost each call 100 ns."""
 _started = False
 _flusher: Flusher | None = None
 _starting = threading.Lock()
@@ -326,10 +325,7 @@ class Flusher:
     def _framed(self, record: Record) -> bytes:
         try:
             return frame(self._encode(record))
-        except (
-            UnicodeEncodeError,
-            OverflowError,
-        ):  # a lone surrogate (a character cut in two), a big number
+        except (UnicodeEncodeError, OverflowError):  # a lone surrogate (a character cut in two), a big number
             return frame(self._encode(_readable(record)))
 
     def _write_if_due(self) -> None:

@@ -102,7 +102,7 @@ def test_spool_limit_refuses_whole_trajectories(run: Path, start: Start, note: C
 
 
 def test_spool_limit_makes_room_by_what_was_delivered(tmp_path: Path, start: Start, note: Callable[..., None]) -> None:
-    """The run goes on for several times its limit: what was delivered goes first, next to nothing is refused."""
+    """The run goes on for several times its limit: what was delivered goes first, most is recorded."""
     limit = 1_000_000
     main = subprocess.Popen(["sleep", "600"])
     run = new_run(tmp_path, "limited", main_pid=main.pid)
