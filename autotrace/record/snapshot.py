@@ -2,8 +2,8 @@
 
 What is copied is what can change under our hands (lists, dicts, fields of dataclasses and pydantic models). Type and
 shape are looked at before anything that walks a container. No ``repr``, no user code, nothing that waits for a GPU:
-a tensor is its dtype, shape and device. Asked is the type, never ``isinstance``, which
-asks a proxy's ``__class__``. Strings are kept by reference and cut later, on the flusher's thread.
+a tensor is its dtype, shape and device. Asked is the type, never ``isinstance``, which asks a proxy's ``__class__``.
+Strings are kept by reference and cut later, on the flusher's thread.
 """
 
 from __future__ import annotations
