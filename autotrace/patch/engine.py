@@ -72,13 +72,17 @@ class Engine:
         atexit.register(self._program_over)  # runs before the flusher's own, which was registered before
 
     def take_imported(self) -> None:
-        """Take the modules that were imported without asking: before the engine started, or past it."""
+        """Take the modules that were imported without asking: before the engine started, or past it. Never raises: the
+        host may be importing."""
         for name, module in list(sys.modules.items()):
-            if isinstance(module, ModuleType) and self._wanted(name) and module not in self._seen:
-                if not _initialising(module):
-                    self._imported(module)
-                elif module not in self._late:
-                    self._late.append(module)
+            try:
+                if isinstance(module, ModuleType) and self._wanted(name) and module not in self._seen:
+                    if not _initialising(module):
+                        self._imported(module)
+                    elif module not in self._late:
+                        self._late.append(module)
+            except Exception as error:  # a module object of the host's own making
+                faults.failed("modules", error)
 
     def stop(self) -> None:
         """Put everything back that was replaced, and hook nothing any more. Adapters stay: they only carry along."""
@@ -96,11 +100,8 @@ class Engine:
         if self._late:
             self._catch_up()
         if self._entry and sys.meta_path and sys.meta_path[0] is not self:
-            try:
-                sys.meta_path[:] = [self, *(entry for entry in sys.meta_path if entry is not self)]
-                self.take_imported()
-            except Exception as error:  # the host is importing
-                faults.failed("finder", error)
+            sys.meta_path[:] = [self, *(entry for entry in sys.meta_path if entry is not self)]
+            self.take_imported()
         return self.finder.find_spec(name, path, target)
 
     def when_imported(self, name: str, callback: Callable[[ModuleType], None]) -> None:
