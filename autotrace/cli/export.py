@@ -19,7 +19,7 @@ import click
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.said import answered, asked
-from autotrace.ship.index import Index
+from autotrace.ship.index import Gone, Index
 from autotrace.ship.plain import plain
 from autotrace.ship.trajectory import Trajectory
 
@@ -36,9 +36,12 @@ def export(run: str | None, layout: str, out: Path | None, step: int | None) -> 
     index = Index.open(runs.locate(run))
     folder = out or index.run_folder / "export" / layout
     files: dict[Path, IO[str]] = {}
-    count = 0
+    count = gone = 0
     try:
         for trajectory in _trajectories(index, step):
+            if trajectory is None:
+                gone += 1
+                continue
             name, lines = (_jsonl if layout == "jsonl" else _verl)(trajectory)
             path = folder / name
             if path not in files:
@@ -50,6 +53,9 @@ def export(run: str | None, layout: str, out: Path | None, step: int | None) -> 
     finally:
         for file in files.values():
             file.close()
+    if gone:
+        lost = terminal.counted(gone, "trajectory", "trajectories")
+        click.echo(f"{lost} left out: the segments are gone from the run folder (--spool-limit made room)", err=True)
     if not count:
         raise terminal.fail("there is no trajectory to export; autotrace ls shows what there is")
     click.echo(
@@ -57,10 +63,14 @@ def export(run: str | None, layout: str, out: Path | None, step: int | None) -> 
     )
 
 
-def _trajectories(index: Index, step: int | None) -> Iterator[Trajectory]:
+def _trajectories(index: Index, step: int | None) -> Iterator[Trajectory | None]:
+    """In veRL's order; None for one whose segments are gone."""
     rows = index.rows(step=step, role="trajectory")
     for row in sorted(rows, key=lambda row: (row.step or 0, row.uid or "", row.rollout_n or 0, row.start_ns or 0)):
-        yield index.load(row.trace_id)
+        try:
+            yield index.load(row.trace_id)
+        except Gone:
+            yield None
 
 
 def _jsonl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:

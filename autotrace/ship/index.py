@@ -26,6 +26,10 @@ from autotrace.spool.run import RunInfo
 _FILTERS = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "role", "status")
 
 
+class Gone(KeyError):
+    """A trace whose segments were removed, to make room (``--spool-limit``) or by somebody."""
+
+
 class Index:
     """The traces of one run. Use ``open``; delivers nothing."""
 
@@ -94,12 +98,15 @@ class Index:
         return found[0].trace_id
 
     def load(self, prefix: str, *, texts: bool = True) -> Trajectory:
-        """The trace whose id begins with ``prefix``, open calls included, decoded if ``texts``. Raises ``KeyError``."""
+        """The trace whose id begins with ``prefix``, open calls included, decoded if ``texts``.
+
+        Raises ``KeyError`` where there is none, ``Gone`` where the run folder has only its line left.
+        """
         trace_id = self.resolve(prefix)
         loader = self._indexer.loader if self._indexer is not None else Loader(self._state, self.run_folder, self.info)
         trajectory = loader.load(trace_id)
         if trajectory is None:
-            raise KeyError(f"the segments of trace {trace_id} are gone from the run folder")
+            raise Gone(f"the segments of trace {trace_id} are gone from the run folder")
         if texts:
             self._texts().add_texts(trajectory)
         return trajectory

@@ -294,6 +294,9 @@ class Indexer:
             self.live[row.trace_id] = live
             live.touch()
             return
+        if trajectory is None and not row.name:  # ends of calls whose beginnings nobody recorded: there is no trace
+            self._state.remove_row(row.trace_id)
+            return
         if trajectory is not None:
             summarise(row, trajectory)
             for digest in digests(trajectory):

@@ -167,6 +167,10 @@ class State:
         marks = ", ".join("?" * len(COLUMNS))
         self.db.execute(f"INSERT OR REPLACE INTO traces ({names}) VALUES ({marks})", row.values())
 
+    def remove_row(self, trace_id: str) -> None:
+        """Forget the line about a trace."""
+        self.db.execute("DELETE FROM traces WHERE trace_id = ?", (trace_id,))
+
     def put_places(self, places: Mapping[tuple[str, int], array[int]]) -> None:
         """Remember where records lie: (trace id, segment) -> offsets."""
         self.db.executemany(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from autotrace.ship.shipper import ship
+from autotrace.spool import layout
 from tests.cli.conftest import Call
-from tests.ship.spools import Process, attributes, new_run
+from tests.ship.spools import Process, attributes, new_run, trajectory
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -38,6 +40,22 @@ def test_nothing_to_export_is_said(call: Call, run: Path) -> None:
     done = call("export", run, "--step", "7")
     assert done.exit_code != 0
     assert "no trajectory" in done.output
+
+
+def test_what_is_gone_is_left_out_and_said(call: Call, runs: Path) -> None:
+    """``--spool-limit`` removes segments that were delivered; the rest is exported all the same."""
+    run = new_run(runs)
+    for number, node in enumerate(("node-1-aa", "node-2-bb")):
+        process = Process(run, node)
+        trajectory(process, trace=bytes([number + 1]) * 16)
+        process.exit()
+    assert ship(run, once=True).state == "done"
+    for segment in (run / layout.SPOOL).glob("node-1-*"):
+        segment.unlink()
+    done = call("export", run, "--out", "there")
+    assert done.exit_code == 0
+    assert "1 trajectory left out" in done.output and "1 trajectory in 1 file" in done.output
+    assert [row["trace_id"] for row in rows(Path("there/trajectories.jsonl"))] == ["02" * 16]
 
 
 def test_verl_format_of_an_agent_that_works_with_text(call: Call, runs: Path) -> None:

@@ -119,14 +119,15 @@ def out_of_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (size + (48 << 20), size + (48 << 20)))
     held: list[bytearray] = []
     until = time.monotonic() + 0.8  # some writes of the flusher's fall into it
-    while time.monotonic() < until:
+    while True:
         try:
+            if time.monotonic() > until:
+                break
+            calls(1, 0.001)
             while True:
                 held.append(bytearray(64 << 10))
-        except MemoryError:
-            pass
-        with contextlib.suppress(MemoryError):
-            calls(1, 0.001)
+        except MemoryError:  # anywhere in this loop: there is none for a number either
+            continue
     os.abort()
 
 

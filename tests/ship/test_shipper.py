@@ -191,6 +191,18 @@ def test_a_root_that_was_never_written_is_stood_in_for(run: Path) -> None:
     assert line["spans"][0]["parent_id"] is None and "not recorded" in line["notes"][0]
 
 
+def test_ends_of_calls_that_were_never_begun_are_no_trajectory(run: Path) -> None:
+    """Their segment was lost: nothing is left to list, show or send."""
+    process = Process(run)
+    process.close(b"\x02" * 16, 77)
+    trace = trajectory(process)
+    process.exit()
+    assert set(shipped(run)) == {trace.hex()}
+    index = Index.open(run)
+    assert [row.trace_id for row in index.rows()] == [trace.hex()]
+    index.close()
+
+
 # -- facts -------------------------------------------------------------------------------------------------------------
 
 
