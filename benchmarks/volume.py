@@ -46,11 +46,9 @@ def main(folder: Path, turns: int, prompt: int, response: int) -> dict[str, dict
     texts = sum(len(span.new_prompt_text or "") + len(span.response_text or "") for span in trajectory.llm_spans)
     once = len(payload.packed(ids)) + texts + tools
     os.environ.setdefault("WANDB_API_KEY", "x" * 40)
-    whole = sum(map(len, payload.whole(trajectory).values()))
     for backend in ("mlflow", "weave"):
         size = make(backend, info, folder, {}).size(trajectory)
         found[backend] = _weighed(size, once)
-        found[f"{backend}, without the root's text"] = _weighed(size - whole, once)
     found["mlflow server, on the wire"] = _weighed(len(_compressed(trajectory)), once)
     found["veRL's pattern"] = _weighed(_repeated(agent, ids), once)
     return found

@@ -1,7 +1,7 @@
 """What every backend is shown of a trajectory: messages, token usage, and long lists as text.
 
 Three rules keep what is sent small and comparable. A token goes out once: with the LLM turn that read or wrote it. A
-turn shows what is new, the root the whole text. No long list of numbers: interfaces show it as noise, and one of them
+turn shows what is new, the agent's call the whole text, or both ends of a long one. No long list of numbers: interfaces show it as noise, and one of them
 compares it leaf by leaf.
 """
 
@@ -22,6 +22,11 @@ TOKEN_ROLES = ("llm", "engine")
 LONG_LIST = 32
 """A longer list of numbers becomes text."""
 MAX_DEPTH = 32
+WHOLE_TEXT = 16_384
+"""Characters of a conversation that are shown once more in one piece, beside its turns. Of a longer one, which is where
+the bytes of a run are (20 turns at 700 tokens: 55,000), the turns alone have all of it."""
+HEAD, TAIL = 400, 1_000
+"""Characters shown of the two ends of a longer text."""
 MARKER = "…"
 """Key under which ``record.snapshot`` says what a value is that it did not copy, or how much it left out."""
 _DETAILS = frozenset({"dtype", "shape", "device", "first", "mode"})
@@ -169,21 +174,40 @@ def _tokens(span: Span) -> dict[str, str]:
     return fields
 
 
+def texts(trajectory: Trajectory, span: Span) -> dict[str, Any]:
+    """``prompt_text`` and ``response_text`` of a call that has the whole conversation, under veRL's names, and
+    ``response_parts``, the response split into what the model and what the tools said.
+
+    More than ``WHOLE_TEXT`` characters that stand in the turns already: both ends of each text, and what is between is
+    counted.
+    """
+    known = {"prompt_text": span.prompt_text, "response_text": span.response_text}
+    found: dict[str, Any] = {name: plain(value) for name, value in known.items() if value is not None}
+    if sum(map(len, found.values())) > WHOLE_TEXT and any(
+        other.role == "llm" and other.response_text is not None for other in trajectory.spans
+    ):
+        return {name: _ends(value) for name, value in found.items()}
+    if span.response_parts:
+        found["response_parts"] = plain(span.response_parts)
+    return found
+
+
+def _ends(value: str) -> str:
+    left_out = len(value) - HEAD - TAIL
+    if left_out <= 0:
+        return value
+    return f"{value[:HEAD]} {MARKER} {left_out:,} characters, all of them in the turns {MARKER} {value[-TAIL:]}"
+
+
 def whole(trajectory: Trajectory) -> dict[str, Any]:
-    """``prompt_text``, ``response_text`` and ``response_mask`` of the whole trajectory, under veRL's names, and
-    ``response_parts``, the response split into what the model and what the tools said."""
+    """``texts`` of the whole trajectory, and its ``response_mask``."""
     fields: dict[str, Any] = {}
     for span in trajectory.spans:
         if span.role in TOKEN_ROLES:
             continue
-        if span.prompt_text is not None:
-            fields.setdefault("prompt_text", plain(span.prompt_text))
-        if span.response_text is not None:
-            fields.setdefault("response_text", plain(span.response_text))
+        fields = {**texts(trajectory, span), **fields}
         if span.response_mask is not None:
             fields.setdefault("response_mask", runs(span.response_mask))
-        if span.response_parts is not None:
-            fields.setdefault("response_parts", plain(span.response_parts))
     return fields
 
 

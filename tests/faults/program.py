@@ -6,7 +6,6 @@ what stands there has happened, whatever becomes of the process afterwards.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import sys

@@ -299,9 +299,9 @@ def test_a_server_with_a_smaller_limit_gets_smaller_calls(fake: FakeServer) -> N
 
 
 def test_large_deliveries_are_split_into_requests(fake: FakeServer) -> None:
-    sink().deliver([trajectory(sample=sample, prompt="word " * 100_000) for sample in range(12)])
+    sink().deliver([trajectory(sample=sample, prompt="word " * 100_000) for sample in range(24)])
     sizes = [size for path, size, _ in fake.requests if COMPLETE in path]
-    assert len(fake.calls) == 60
+    assert len(fake.calls) == 120
     assert len(sizes) > 1
     assert max(sizes) < 9 * 1024 * 1024
 

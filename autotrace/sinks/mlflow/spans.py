@@ -89,16 +89,9 @@ def _outputs(trajectory: Trajectory, span: Span) -> Any:
             return output
         choices = [{"index": 0, "message": _chat(reply), "finish_reason": span.attributes.get("stop_reason") or "stop"}]
         return {"choices": choices, **_named(output)}
-    if span.role == "agent" and (span.prompt_text is not None or span.response_text is not None):
-        texts = {"prompt_text": span.prompt_text, "response_text": span.response_text}
-        parts = {"response_parts": payload.plain(span.response_parts)} if span.response_parts else {}
-        return {**_named(output), **texts, **parts}
-    if span is trajectory.root and (trajectory.facts or span.response_text is not None):
-        whole = {**_named(output), **payload.plain(trajectory.facts)}
-        if span.response_text is not None:
-            whole.update({"prompt_text": span.prompt_text, "response_text": span.response_text})
-        return whole
-    return output
+    texts = payload.texts(trajectory, span) if span.role == "agent" or span is trajectory.root else {}
+    facts = payload.plain(trajectory.facts) if span is trajectory.root else {}
+    return {**_named(output), **facts, **texts} if facts or texts else output
 
 
 def _named(output: Any) -> dict[str, Any]:
