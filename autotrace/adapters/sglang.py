@@ -69,7 +69,8 @@ class Request(Follower):
     """A single request to ``TokenizerManager``."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        return not is_batch(args[1] if len(args) > 1 else kwargs.get("obj"))
+        request = args[1] if len(args) > 1 else kwargs.get("obj")
+        return not is_batch(request) and not is_health_check(request)
 
     def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
         manager, request = known.get("self"), known.get("obj")
@@ -84,7 +85,7 @@ class MemberOfABatch(Follower):
     """One request of a batch; that of a single request is recorded already when its answer is waited for."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        return timeline_here() is None
+        return timeline_here() is None and not is_health_check(args[1] if len(args) > 1 else kwargs.get("obj"))
 
     def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
         manager, request = known["self"], known["obj"]
@@ -102,6 +103,13 @@ def is_batch(request: Any) -> bool:
         return True
     params = getattr(request, "sampling_params", None)
     return isinstance(params, list) or (isinstance(params, dict) and (params.get("n") or 1) > 1)
+
+
+def is_health_check(request: Any) -> bool:
+    """Whether SGLang asks itself: ``/health_generate`` sends a token through the engine at every probe of Kubernetes, and
+    such a trace every ten seconds is nobody's trajectory (``HEALTH_CHECK_RID_PREFIX`` of ``srt/constants.py``)."""
+    request_id = getattr(request, "rid", None)
+    return isinstance(request_id, str) and request_id.startswith("HEALTH_CHECK")
 
 
 def _pass_on(span: Span, manager: Any, request: Any, http: Any) -> None:

@@ -1,10 +1,10 @@
 """Trajectories as lines of JSON in ``trajectories.jsonl`` of the run folder: one object a line, nothing to install.
 
 A line: ``trace_id``, ``run_id``, ``status``, ``attributes``, ``facts``, ``notes`` and ``spans``. A span: ``span_id``,
-``parent_id``, ``name``, ``role``, ``start_ns``, ``end_ns``, ``status``, ``inputs``, ``output``, ``attributes``,
-``error`` (type, message, stack); LLM calls also ``messages``, ``new_prompt_text``, ``response_text``,
-``new_prompt_ids``, ``response_ids`` (lists), ``prompt_base`` and ``prompt_keep`` as in ``ship.trajectory.Span``. The
-line of a trajectory that was sent again (a late reward) replaces the earlier one.
+``parent_id``, ``name``, ``role``, ``key``, ``host``, ``pid``, ``start_ns``, ``end_ns``, ``status``, ``inputs``,
+``output``, ``attributes``, ``error`` (type, message, stack); LLM calls also ``messages``, ``new_prompt_text``,
+``response_text``, ``new_prompt_ids``, ``response_ids`` (lists), ``prompt_base`` and ``prompt_keep`` as in
+``ship.trajectory.Span``. The line of a trajectory that was sent again (a late reward) replaces the earlier one.
 """
 
 from __future__ import annotations
@@ -130,6 +130,8 @@ _ALWAYS = (
     "name",
     "role",
     "key",
+    "host",
+    "pid",
     "start_ns",
     "end_ns",
     "status",

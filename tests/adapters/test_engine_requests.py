@@ -264,6 +264,13 @@ def test_batches_are_told_from_requests(request_: dict[str, Any], several: bool)
     assert sglang.is_batch(SimpleNamespace(**request_)) is several
 
 
+def test_probes_of_health_are_nobodys_requests() -> None:
+    probe, asked = SimpleNamespace(rid="HEALTH_CHECK_1f", text="a"), SimpleNamespace(rid="agent-1", text="a")
+    for follower in (sglang.Request(), sglang.MemberOfABatch()):
+        assert not follower.admits((object(), probe), {}) and not follower.admits((object(),), {"obj": probe})
+        assert follower.admits((object(), asked), {})
+
+
 async def test_a_request_and_the_members_of_a_batch_are_recorded_once_each(recorder: Recorder) -> None:  # noqa: F811
     class Manager:
         def __init__(self) -> None:

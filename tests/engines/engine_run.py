@@ -91,6 +91,10 @@ class Run:
         """Spans of this name."""
         return [span for span in self.spans() if span["name"] == name]
 
+    def target(self, key: str) -> list[dict[str, Any]]:
+        """Spans of the target whose key ends so, wherever the release defines it."""
+        return [span for span in self.spans() if span["key"].endswith(f".{key}")]
+
     def request(self, request_id: str) -> dict[str, Any]:
         """The span of the engine's request ``request_id``."""
         calls = [span for span in self.spans() if is_call(span)]

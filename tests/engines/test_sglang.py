@@ -72,9 +72,9 @@ def test_a_request_that_waits_for_a_weight_sync_shows_the_wait(engine: Run) -> N
 def test_new_weights_are_in_at_once_and_requests_say_which_they_used(engine: Run) -> None:
     seen = engine.found["updated"]
     assert seen["success"], seen["message"]
-    (update,) = engine.named("TokenizerManager.update_weights_from_tensor")
+    (update,) = engine.target("TokenizerManager.update_weights_from_tensor")
     assert update["status"] == "OK" and not update["inputs"]
-    assert engine.named("TokenizerManager.begin_weight_update") and engine.named("TokenizerManager.end_weight_update")
+    assert engine.target("TokenizerManager.begin_weight_update") and engine.target("TokenizerManager.end_weight_update")
     assert update["attributes"]["bytes"] == seen["bytes"] and update["attributes"]["weight_version"] == "8"
     versions = [engine.request(rid)["attributes"]["weight_version"] for rid in ("updated-before", "updated")]
     assert versions == ["default", "8"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from autotrace.sinks import payload
 from autotrace.sinks.jsonl import line_of
 from autotrace.spec.plan import Plan, Settings
 from autotrace.spool import layout
+from autotrace.spool.blobs import keep_tokenizer
 from tests.ship.spools import Process, attributes, new_run
 
 pytestmark = pytest.mark.row("S2")
@@ -116,6 +118,68 @@ def _as_otlp(one: Trajectory) -> str:
 
 def _as_jsonl(one: Trajectory) -> str:
     return json.dumps(line_of(one))
+
+
+def _slow(folder: Path) -> None:
+    """One that transformers has no fast form of: no ``tokenizer.json``, pure Python."""
+    from transformers import ByT5Tokenizer
+
+    ByT5Tokenizer(extra_ids=0, additional_special_tokens=["<|im_start|>", "<|im_end|>"]).save_pretrained(folder)
+
+
+def _remote_code(folder: Path) -> None:
+    """One whose class comes with the model."""
+    _slow(folder)
+    (folder / "tokenization_mine.py").write_text(
+        "from transformers import ByT5Tokenizer\n\n\nclass Mine(ByT5Tokenizer):\n    pass\n"
+    )
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config.update(tokenizer_class="Mine", auto_map={"AutoTokenizer": ["tokenization_mine.Mine", None]})
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def _processor(folder: Path, model: Path) -> None:
+    """A multimodal model's: the tokenizer within a processor."""
+    from transformers import CLIPImageProcessor, LlavaProcessor, PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"))
+    LlavaProcessor(image_processor=CLIPImageProcessor(), tokenizer=tokenizer, patch_size=14).save_pretrained(folder)
+
+
+@pytest.mark.parametrize("kind", ["slow", "remote code", "processor"])
+def test_every_kind_of_tokenizer_is_loaded_as_the_run_loaded_it(tmp_path: Path, model: Path, kind: str) -> None:
+    from transformers import AutoTokenizer
+
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    {"slow": _slow, "remote code": _remote_code, "processor": lambda to: _processor(to, model)}[kind](folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=kind == "remote code")
+    ids = [tokenizer(text, add_special_tokens=False).input_ids for text in (FIRST, SAID)]
+    run = new_run(tmp_path)
+    process = Process(run)
+    process.bind("tokenizer", path=str(folder), trust_remote_code=kind == "remote code")
+    trace = os.urandom(16)
+    process.close(trace, process.open(trace, "llm", 0, ids[0]), ids[1])
+    process.exit()
+    kept = keep_tokenizer(run, folder)
+    assert kept is not None
+    shutil.rmtree(folder)  # as a run with a temporary folder does: the copy is enough
+    decoder = Decoder(run)
+    decoder.bind({"blob": kept, "path": str(folder), "trust_remote_code": kind == "remote code"})
+    loaded = Index.open(run).load(trace.hex(), texts=False)
+    decoder.add_texts(loaded)
+    (span,) = loaded.llm_spans
+    assert (span.new_prompt_text, span.response_text) == (FIRST, SAID), decoder.problem
+
+
+def test_code_of_a_model_runs_only_if_the_run_allowed_it(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    _remote_code(folder)
+    (folder / "tokenization_mine.py").write_text("raise SystemExit('this must not run')\n")
+    decoder = Decoder(tmp_path / "run")
+    decoder.bind({"path": str(folder), "trust_remote_code": False})
+    assert decoder._loaded() is None or type(decoder._loaded()).__module__ != "tokenization_mine"
 
 
 @pytest.mark.parametrize("shown", [_as_mlflow, _as_weave, _as_otlp, _as_jsonl])
