@@ -14,9 +14,9 @@ NOTES: tuple[str, ...] = (
     "  may change, puts them into a queue and records nothing. A copy is memory touched for the first time: that alone",
     "  costs a virtual machine more than the copying.",
     "- Stalls are by the clock, so whatever else the machine does is in them; the bare call beside it tells how much.",
-    "- Bytes to the backends: a turn shows its new messages; the agent's call shows the conversation in one piece, up to",
-    "  16,384 characters whole, of a longer one both ends. So a short text goes out twice and a long one once. What goes",
-    "  over the wire to an MLflow server is compressed.",
+    "- Bytes to the backends: a turn shows its new messages; the agent's call shows the conversation in one piece, up",
+    "  to 16,384 characters whole, of a longer one both ends. So a short text goes out twice and a long one once. What",
+    "  goes over the wire to an MLflow server is compressed.",
 )
 """What a reader of ``RESULTS.md`` has to know about budgets that cannot be met."""
 REFERENCE_NS = 103.0

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotrace import patch
 from autotrace.adapters.requests import (
@@ -32,7 +32,7 @@ from autotrace.adapters.requests import (
 from autotrace.record import faults
 from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
-from autotrace.record.timeline import MAX_ARRIVALS, Timeline
+from autotrace.record.timeline import Timeline
 
 _MANAGER = "sglang.srt.managers.tokenizer_manager"
 GENERATE = f"{_MANAGER}.TokenizerManager.generate_request"
@@ -45,8 +45,8 @@ HOOKS = Hooks("sglang request timings")
 MAX_REQUESTS = 65_536
 """Requests followed at once; the entry of one that never gets an answer is not missed before that."""
 _REQUESTS = "_autotrace_requests"
-"""Attribute of ``TokenizerManager``: request id -> timeline."""
-_monotonic_ns = time.monotonic_ns
+"""Attribute of ``TokenizerManager``: its ``Requests``."""
+_monotonic = time.monotonic
 
 
 def install() -> None:
@@ -106,8 +106,8 @@ def is_batch(request: Any) -> bool:
 
 
 def is_health_check(request: Any) -> bool:
-    """Whether SGLang asks itself: ``/health_generate`` sends a token through the engine at every probe of Kubernetes, and
-    such a trace every ten seconds is nobody's trajectory (``HEALTH_CHECK_RID_PREFIX`` of ``srt/constants.py``)."""
+    """Whether SGLang asks itself: ``/health_generate`` sends a token through the engine at every probe of Kubernetes,
+    and such a trace every ten seconds is nobody's trajectory (``HEALTH_CHECK_RID_PREFIX`` of ``srt/constants.py``)."""
     request_id = getattr(request, "rid", None)
     return isinstance(request_id, str) and request_id.startswith("HEALTH_CHECK")
 
@@ -142,12 +142,38 @@ def _hook_manager(module: ModuleType) -> None:
     HOOKS.wrap(module, "TokenizerManager", "_handle_batch_output", _handle_batch_output)
 
 
+class Requests(NamedTuple):
+    """Those of a ``TokenizerManager`` that are followed, by id."""
+
+    timelines: dict[str, Timeline]
+    arrived: dict[str, Callable[[float], None]]
+    """What takes the time (seconds) of an output: at first a function that begins, then the list's own ``append``."""
+
+
 def register(manager: Any, request_id: Any, timeline: Timeline) -> None:
     """Fill ``timeline`` from now on with what happens to the request ``request_id``."""
-    requests = manager.__dict__.setdefault(_REQUESTS, {})
-    if len(requests) >= MAX_REQUESTS:
-        del requests[next(iter(requests))]
-    requests[request_id] = timeline
+    requests = manager.__dict__.get(_REQUESTS)
+    if requests is None:
+        requests = manager.__dict__[_REQUESTS] = Requests({}, {})
+    timelines, arrived = requests
+    if len(timelines) >= MAX_REQUESTS:
+        forget(requests, next(iter(timelines)))
+
+    def first(now: float) -> None:
+        state = manager.rid_to_state.get(request_id)
+        timeline.response = lambda: getattr(state, "output_ids", None) or None
+        if not timeline.coarse:
+            timeline.first_ns = int(now * 1e9)
+        append = arrived[request_id] = timeline.arrivals.append
+        append(now)
+
+    timelines[request_id], arrived[request_id] = timeline, first
+
+
+def forget(requests: Requests, request_id: Any) -> Timeline | None:
+    """Follow a request no longer."""
+    requests.arrived.pop(request_id, None)
+    return requests.timelines.pop(request_id, None)
 
 
 def _tokenized(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,9 +195,9 @@ def _tokenized(original: Callable[..., Any]) -> Callable[..., Any]:
 def _handle_batch_output(original: Callable[..., Any]) -> Callable[..., Any]:
     async def _handle_batch_output(self: Any, recv_obj: Any, *args: Any, **kwargs: Any) -> Any:
         requests = self.__dict__.get(_REQUESTS)
-        if requests:
+        if requests is not None and requests.timelines:
             try:
-                arrived(requests, self.rid_to_state, recv_obj)
+                arrived(requests, recv_obj)
             except Exception as error:
                 faults.failed("sglang:output", error)
         return await original(self, recv_obj, *args, **kwargs)
@@ -179,27 +205,19 @@ def _handle_batch_output(original: Callable[..., Any]) -> Callable[..., Any]:
     return _handle_batch_output
 
 
-def arrived(requests: dict[str, Timeline], states: Mapping[str, Any], batch: Any) -> None:
+def arrived(requests: Requests, batch: Any) -> None:
     """Outputs of several requests came from the engine. Runs once a step for all of them: this is the hot loop."""
-    now_ns = _monotonic_ns()
-    now = now_ns / 1e9
-    reasons = batch.finished_reasons
-    for number, request_id in enumerate(batch.rids):
-        timeline = requests.get(request_id)
-        if timeline is None:
-            continue
-        arrivals = timeline.arrivals
-        if not arrivals:
-            state = states.get(request_id)
-            timeline.response = lambda state=state: getattr(state, "output_ids", None) or None
-            if not timeline.coarse:
-                timeline.first_ns = now_ns
-        if len(arrivals) < MAX_ARRIVALS:
-            arrivals.append(now)
-        timeline.last = now
-        if reasons[number] is not None:
-            del requests[request_id]
-            timeline.settle = lambda timeline, number=number: settle(timeline, batch, number)
+    now = _monotonic()
+    get = requests.arrived.get
+    for request_id in batch.rids:
+        append = get(request_id)
+        if append is not None:
+            append(now)
+    if any(batch.finished_reasons):
+        for number, reason in enumerate(batch.finished_reasons):
+            timeline = None if reason is None else forget(requests, batch.rids[number])
+            if timeline is not None:
+                timeline.settle = lambda timeline, number=number: settle(timeline, batch, number)
 
 
 def settle(timeline: Timeline, batch: Any, number: int) -> None:

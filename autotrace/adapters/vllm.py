@@ -25,7 +25,7 @@ from autotrace.adapters.requests import Hooks, InsideATrace, WeightUpdate, bind_
 from autotrace.record import calls, context, faults
 from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
-from autotrace.record.timeline import MAX_ARRIVALS, Timeline
+from autotrace.record.timeline import Timeline
 
 GENERATE = "vllm.v1.engine.async_llm.AsyncLLM.generate"
 ABORT = "vllm.v1.engine.async_llm.AsyncLLM.abort"
@@ -37,7 +37,7 @@ BATCHES = ("vllm.entrypoints.llm.LLM.generate", "vllm.entrypoints.llm.LLM.chat")
 HOOKS = Hooks("vllm request timings")
 QUEUED, SCHEDULED, PREEMPTED = 1, 2, 3
 """``vllm.v1.engine.EngineCoreEventType``"""
-_TIMELINE = "_autotrace_timeline"
+_TIMELINE, _ARRIVED = "_autotrace_timeline", "_autotrace_arrived"
 """Attribute of vLLM's ``RequestState``, so that both live equally long."""
 _REQUESTS = "_autotrace_requests"
 """Attribute of ``LLMEngine``: request id -> open span."""
@@ -151,7 +151,15 @@ def attend(timeline: Timeline, state: Any) -> None:
     timeline.prompt = getattr(state, "prompt_token_ids", None)
     detokenizer = getattr(state, "detokenizer", None)
     timeline.response = lambda: getattr(detokenizer, "output_token_ids", None)
+
+    def first(at: float) -> None:
+        timeline.first_ns = _monotonic_ns()
+        append = timeline.arrivals.append
+        append(at)
+        setattr(state, _ARRIVED, append)
+
     setattr(state, _TIMELINE, timeline)
+    setattr(state, _ARRIVED, first)
 
 
 def _process_outputs(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -171,18 +179,15 @@ def arrived(states: Mapping[str, Any], outputs: Iterable[Any], at: float) -> Non
     get = states.get
     for output in outputs:
         state = get(output.request_id)
-        if state is None or _TIMELINE not in state.__dict__:
+        if state is None:
             continue
-        timeline = state.__dict__[_TIMELINE]
+        known = state.__dict__
+        if _ARRIVED not in known:
+            continue
         if output.new_token_ids:
-            arrivals = timeline.arrivals
-            if not arrivals:
-                timeline.first_ns = _monotonic_ns()
-            if len(arrivals) < MAX_ARRIVALS:
-                arrivals.append(at)
-            timeline.last = at
+            known[_ARRIVED](at)
         if output.events is not None:
-            happened(timeline, output.events)
+            happened(known[_TIMELINE], output.events)
 
 
 def happened(timeline: Timeline, events: Iterable[Any]) -> None:

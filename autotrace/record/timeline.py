@@ -7,12 +7,10 @@ of its own; only differences of them are used.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
-
-MAX_ARRIVALS = 65_536
-"""Outputs whose arrival is remembered for one request; later ones only count as the last."""
 
 
 class Timeline:
@@ -23,7 +21,6 @@ class Timeline:
         "attributes",
         "coarse",
         "first_ns",
-        "last",
         "preempted",
         "prompt",
         "queued",
@@ -33,10 +30,9 @@ class Timeline:
     )
 
     def __init__(self) -> None:
-        self.arrivals: list[float] = []
-        """When each output with new tokens left the engine (seconds)."""
-        self.last = 0.0
-        """The last of them; also counts those beyond ``MAX_ARRIVALS``."""
+        self.arrivals = array("d")
+        """When each output with new tokens left the engine (seconds). Its ``append`` is what runs for every request at
+        every step of an engine."""
         self.first_ns = 0
         """When the first output arrived at the front end (``time.monotonic_ns``)."""
         self.coarse = False
@@ -54,12 +50,6 @@ class Timeline:
         self.settle: Callable[[Timeline], None] | None = None
         """Called before anything is read, in the flusher's thread: takes what the engine tells only at the end."""
 
-    def arrived(self, at: float) -> None:
-        """An output with tokens left the engine at ``at``. Adapters with many requests a step do this by hand."""
-        if len(self.arrivals) < MAX_ARRIVALS:
-            self.arrivals.append(at)
-        self.last = at
-
     def read(self, opened_ns: int, generated: int | None = None) -> dict[str, Any]:
         """The attributes. ``opened_ns``: when the span of the request opened (``time.monotonic_ns``); ``generated``:
         tokens of the response."""
@@ -75,7 +65,7 @@ class Timeline:
         if self.queued and self.scheduled:
             found["queue_s"] = _seconds(self.scheduled[0] - self.queued)
         if self.arrivals:
-            first, last = self.arrivals[0], max(self.last, self.arrivals[-1])
+            first, last = self.arrivals[0], self.arrivals[-1]
             if self.scheduled:
                 found["prefill_s"] = _seconds(first - self.scheduled[0])
             found["decode_s"] = _seconds(last - first)
@@ -86,7 +76,7 @@ class Timeline:
                 found["itl_mean_ms"] = round(1e3 * max(0.0, last - first) / (generated - 1), 3)
         if self.preempted:
             found["preemptions"] = len(self.preempted)
-            found["preempted_s"] = _seconds(self._preempted(self.last))
+            found["preempted_s"] = _seconds(self._preempted(self.arrivals[-1] if self.arrivals else 0.0))
         found.update(self.attributes)
         return found
 
@@ -99,7 +89,7 @@ class Timeline:
         return total
 
 
-def _gaps(arrivals: list[float]) -> dict[str, float]:
+def _gaps(arrivals: Sequence[float]) -> dict[str, float]:
     """Mean, 99th percentile and largest of the times between two outputs (milliseconds)."""
     if len(arrivals) < 2:
         return {}

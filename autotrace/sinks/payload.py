@@ -1,8 +1,8 @@
 """What every backend is shown of a trajectory: messages, token usage, and long lists as text.
 
 Three rules keep what is sent small and comparable. A token goes out once: with the LLM turn that read or wrote it. A
-turn shows what is new, the agent's call the whole text, or both ends of a long one. No long list of numbers: interfaces show it as noise, and one of them
-compares it leaf by leaf.
+turn shows what is new, the agent's call the whole text, or both ends of a long one. No long list of numbers: interfaces
+show it as noise, and one of them compares it leaf by leaf.
 """
 
 from __future__ import annotations

@@ -217,13 +217,12 @@ def batch(**more: Any) -> Any:
 def test_a_batch_of_outputs_fills_the_timelines_of_its_requests(streamed: bool) -> None:
     timeline = Timeline()
     timeline.coarse = not streamed
-    states = {"a": SimpleNamespace(output_ids=[4, 5, 6])}
-    manager = SimpleNamespace()
+    manager = SimpleNamespace(rid_to_state={"a": SimpleNamespace(output_ids=[4, 5, 6])})
     sglang.register(manager, "a", timeline)
-    open_requests = manager.__dict__[sglang._REQUESTS]
-    sglang.arrived(open_requests, states, batch())
-    assert open_requests == {} and timeline.response is not None and timeline.response() == [4, 5, 6]
-    timeline.arrivals[-1] = timeline.last = 4.0
+    requests = manager.__dict__[sglang._REQUESTS]
+    sglang.arrived(requests, batch())
+    assert requests == ({}, {}) and timeline.response is not None and timeline.response() == [4, 5, 6]
+    timeline.arrivals[-1] = 4.0
     told = timeline.read(500_000_000 if not streamed else 0, generated=3)
     assert told["queue_s"] == 0.5
     if streamed:
@@ -234,7 +233,7 @@ def test_a_batch_of_outputs_fills_the_timelines_of_its_requests(streamed: bool) 
 
 def test_a_retracted_request_counts_all_its_waiting() -> None:
     timeline = Timeline()
-    timeline.arrived(9.0)
+    timeline.arrivals.append(9.0)
     stats = SimpleNamespace(wait_queue_entry_time=5.0, forward_entry_time=1.5, queue_duration_s=2.5)
     sglang.settle(timeline, SimpleNamespace(time_stats=[stats]), 0)
     assert timeline.read(0)["queue_s"] == 2.5
@@ -243,7 +242,7 @@ def test_a_retracted_request_counts_all_its_waiting() -> None:
 @pytest.mark.parametrize("stats", [None, [], [SimpleNamespace()], b"still pickled"])
 def test_releases_that_tell_nothing_leave_our_own_clock(stats: Any) -> None:
     timeline = Timeline()
-    timeline.arrived(1.0)
+    timeline.arrivals.append(1.0)
     sglang.settle(timeline, SimpleNamespace(time_stats=stats), 0)
     assert timeline.read(0) == {"decode_s": 0.0, "outputs": 1}
 
@@ -308,7 +307,7 @@ async def test_a_request_and_the_members_of_a_batch_are_recorded_once_each(recor
     opens = recorder.records(Open)
     assert [record.inputs["text"] for record in opens] == ["one", "two", "three"]
     assert all(record.parent == 0 for record in opens) and len(recorder.records(Close)) == 3
-    assert set(manager.__dict__[sglang._REQUESTS]) == {"one", "two", "three"}
+    assert set(manager.__dict__[sglang._REQUESTS].timelines) == {"one", "two", "three"}
 
 
 # -- both -------------------------------------------------------------------------------------------------------------

@@ -1,35 +1,45 @@
-"""What tracing costs a real engine: rounds with and without it take turns, and what its counters add to a step."""
+"""What tracing costs a real engine: rounds with and without it take turns, and what its counters add to a step.
+
+A third kind of round has a generator around the engine's that does nothing but pass its chunks on: what any wrapper
+costs, however little it records.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from types import CellType, FunctionType
 from typing import Any
 
 REQUESTS, TOKENS = 64, 64
 CALLS = 100_000
+KINDS = ("with", "without", "passed on")
 
 
 async def take_turns(
     methods: Sequence[tuple[Any, str]], request: Callable[[str, int], Awaitable[int]], rounds: int
 ) -> dict[str, list[dict[str, float]]]:
-    """``rounds`` rounds with tracing and as many without, of 64 concurrent requests each.
+    """``rounds`` rounds of each kind (with tracing, without, passed on), of 64 concurrent requests each.
 
-    ``methods`` (class, name) are all that is wrapped in this process; without: the originals are put back. ``request``
+    ``methods`` (class, name) are all that is wrapped in this process, the generator first; without: the originals are
+    put back. ``request``
     (id, number) reads one answer and says how many chunks it had. Each round: seconds of wall clock, CPU seconds of
-    the event loop's thread and of the process, and chunks.
+    the event loop's thread and of the process, chunks, and how fast the machine was.
     """
     traced = [(owner, name, owner.__dict__[name]) for owner, name in methods]
-    found: dict[str, list[dict[str, float]]] = {"with": [], "without": []}
+    found: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
     await _round(request, "warm")
     try:
         for number in range(rounds):
-            for kind in ("with", "without") if number % 2 else ("without", "with"):
+            for kind in KINDS if number % 2 else reversed(KINDS):
                 for owner, name, wrapper in traced:
                     setattr(owner, name, wrapper if kind == "with" else wrapper.__wrapped__)
-                await asyncio.sleep(0.5)  # the flusher has written the round before
+                if kind == "passed on":
+                    owner, name, wrapper = traced[0]
+                    setattr(owner, name, _passing_on(wrapper.__wrapped__))
+                await asyncio.sleep(0.3)  # the flusher has written the round before
                 found[kind].append(await _round(request, f"{kind}-{number}"))
     finally:
         for owner, name, wrapper in traced:
@@ -37,12 +47,29 @@ async def take_turns(
     return found
 
 
+def _passing_on(original: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., AsyncGenerator[Any, None]]:
+    async def generate(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        async for chunk in original(*args, **kwargs):
+            yield chunk
+
+    return generate
+
+
 async def _round(request: Callable[[str, int], Awaitable[int]], name: str) -> dict[str, float]:
     began = time.perf_counter(), time.thread_time(), time.process_time()
     chunks = await asyncio.gather(*(request(f"{name}-{number}", number) for number in range(REQUESTS)))
     ended = time.perf_counter(), time.thread_time(), time.process_time()
     wall, thread, process = (after - before for before, after in zip(began, ended, strict=True))
-    return {"wall": wall, "thread": thread, "process": process, "chunks": sum(chunks)}
+    return {"wall": wall, "thread": thread, "process": process, "chunks": sum(chunks), "speed_ns": speed_ns()}
+
+
+def speed_ns() -> float:
+    """How fast this machine is right now, as ``benchmarks.measures.speed`` has it."""
+    variable: ContextVar[int] = ContextVar("speed")
+    began = time.thread_time_ns()
+    for _ in range(5_000):
+        variable.reset(variable.set(1))
+    return (time.thread_time_ns() - began) / 5_000
 
 
 def added(wrapper: Any, *args: Any, result: Any = None) -> float:

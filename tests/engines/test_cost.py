@@ -1,7 +1,11 @@
 """What tracing costs a real engine: CPU time of its event loop, throughput, and what its counters add to a step.
 
-The budgets are seconds of a core. Figures are printed; a machine with other work does not disturb CPU time much, and
-throughput is compared in rounds that take turns.
+The budgets are seconds of a core at the speed of the machine that they were measured on, as in ``make bench``. Rounds
+with and without tracing take turns; what disturbs a round only adds to it, so the cheaper ones are compared.
+
+A chunk that passes through one more generator costs more than its budget inside an engine, where nothing of the
+generator is in the processor's caches any more: what a generator that does nothing adds is measured beside it (the
+floor), and the budget is for what is added to that.
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ from statistics import median
 import pytest
 from engine_run import LIMIT, Run, installed, run
 
+from benchmarks.budgets import REFERENCE_NS
+
 pytestmark = pytest.mark.timeout(LIMIT + 60)
-ROUNDS, REQUESTS = 24, 64
+ROUNDS, REQUESTS = 40, 64
 PER_REQUEST, PER_CHUNK, PER_STEP = 60e-6, 0.3e-6, 1e-6
 RATIO = 0.98
 """Throughput with tracing over throughput without."""
@@ -44,12 +50,20 @@ def cheap(rounds: list[dict[str, float]], clock: str) -> float:
 def test_a_request_stays_within_its_budget(cost: Run, capsys: pytest.CaptureFixture[str]) -> None:
     chunks = max(one["chunks"] for one in cost.found["without"]) / REQUESTS
     budget = PER_REQUEST + PER_CHUNK * chunks
-    costs = {clock: [cheap(cost.found[kind], clock) for kind in ("with", "without")] for clock in ("thread", "process")}
-    loop, process = (1e6 * (on - off) for on, off in costs.values())
+    costs = {
+        clock: {kind: cheap(rounds, clock) for kind, rounds in cost.found.items() if kind != "step"}
+        for clock in ("thread", "process")
+    }
+    speeds = [one["speed_ns"] for kind, rounds in cost.found.items() if kind != "step" for one in rounds]
+    slower = median(speeds) / REFERENCE_NS
+    added = {clock: 1e6 * (found["with"] - found["without"]) / slower for clock, found in costs.items()}
+    floor = max(0.0, 1e6 * (costs["thread"]["passed on"] - costs["thread"]["without"]) / slower)
     with capsys.disabled():
-        print(f"\n  event loop: {loop:.0f} us a request of {chunks:.0f} chunks (budget {1e6 * budget:.0f}) on", end=" ")
-        print(f"{1e6 * costs['thread'][1]:.0f} us; process: {process:.0f} us")
-    assert loop <= 1e6 * budget
+        print(f"\n  event loop: {added['thread']:.0f} us a request of {chunks:.0f} chunks", end=" ")
+        print(f"(budget {1e6 * budget:.0f}; floor {floor:.0f}, a generator that does nothing) on", end=" ")
+        print(f"{1e6 * costs['thread']['without'] / slower:.0f} us; process: {added['process']:.0f} us", end="; ")
+        print(f"at the speed of the budgets, this machine takes {slower:.2f} times as long")
+    assert added["thread"] - floor <= 1e6 * budget
 
 
 def test_throughput_is_what_it_was(cost: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ def timeline(**given: Any) -> Timeline:
 def test_times_of_a_request() -> None:
     told = timeline(queued=1.25, scheduled=[1.75], first_ns=3_000_000_000)
     for at in (2.25, 2.35, 2.45, 2.85):
-        told.arrived(at)
+        told.arrivals.append(at)
     assert told.read(1_000_000_000) == {
         "ttft_s": 2.0,
         "dispatch_s": 0.25,
@@ -46,7 +46,7 @@ def test_times_of_a_request() -> None:
 
 def test_an_engine_that_tells_nothing_leaves_what_our_own_clock_knows() -> None:
     told = timeline(first_ns=5)
-    told.arrived(7.0)
+    told.arrivals.append(7.0)
     assert told.read(0) == {"decode_s": 0.0, "outputs": 1}
     assert timeline(first_ns=5_000).read(0) == {}
     assert Timeline().read(1) == {}
@@ -59,8 +59,8 @@ def test_the_clock_of_another_machine_is_not_compared_with_ours() -> None:
 
 def test_outputs_in_lumps_tell_the_mean_only() -> None:
     told = timeline(coarse=True)
-    told.arrived(1.0)
-    told.arrived(2.0)
+    told.arrivals.append(1.0)
+    told.arrivals.append(2.0)
     assert told.read(0, generated=11) == {"decode_s": 1.0, "itl_mean_ms": 100.0}
 
 
@@ -71,8 +71,8 @@ def test_what_the_engine_tells_at_the_end_is_asked_for_first() -> None:
 
 def test_preempted_requests_wait_until_they_are_taken_up_again() -> None:
     told = timeline(queued=1.0, scheduled=[1.0, 3.0], preempted=[2.0, 4.0])
-    told.arrived(1.5)
-    told.arrived(4.5)
+    told.arrivals.append(1.5)
+    told.arrivals.append(4.5)
     found = told.read(0)
     assert (found["preemptions"], found["preempted_s"], found["queue_s"]) == (2, 1.5, 0.0)
 
@@ -81,7 +81,7 @@ def test_the_99th_percentile_is_a_gap_that_was_seen() -> None:
     told = Timeline()
     at = 0.0
     for number in range(201):
-        told.arrived(at)
+        told.arrivals.append(at)
         at += 0.005 if number < 197 else 0.05
     found = told.read(0)
     assert (found["itl_p99_ms"], found["itl_max_ms"], found["outputs"]) == (50.0, 50.0, 201)
