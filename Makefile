@@ -19,6 +19,8 @@ BENCH_VENV ?= .venv-bench
 BENCH ?= --results
 PYTEST ?= -q
 PYTHONS ?= python3.10 python3.12 python3.13
+HOOKS = tests/conformance tests/faults
+SHIPPING = tests/ship tests/sinks tests/cli
 # what runs in an environment of its own
 APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server backends host torch)
 
@@ -27,7 +29,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
     ship/test_choice.py ship/test_keep.py ship/test_decode.py ship/test_into_mlflow.py record/test_sampling.py \
     cli/test_compare.py)
 
-.PHONY: demo test test-hooks test-rest e2e check wheel clean environment engines engines-vllm engines-sglang \
+.PHONY: demo test test-hooks test-shipping test-rest e2e check wheel clean environment engines engines-vllm engines-sglang \
     packs backends multinode ray-versions host-suites faults bench bench-short verl-releases docs pythons
 .DEFAULT_GOAL := demo
 
@@ -38,13 +40,15 @@ demo: environment
 	@PATH="$(abspath $(VENV))/bin:$$PATH" ./examples/demo.sh
 
 test: environment
-	$(MAKE) --no-print-directory -j2 -O test-hooks test-rest
+	$(MAKE) --no-print-directory -k -j2 -O test-rest test-hooks test-shipping
 
-# side by side: most of it is waiting for processes. What puts hooks into its own process has one to itself
+# two at a time: most of it is waiting for processes. What puts hooks into its own process has one to itself
 test-hooks:
-	$(VENV)/bin/python -m pytest $(PYTEST) tests/conformance tests/faults
+	$(VENV)/bin/python -m pytest $(PYTEST) $(HOOKS)
+test-shipping:
+	$(VENV)/bin/python -m pytest $(PYTEST) $(SHIPPING)
 test-rest:
-	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) --ignore=tests/conformance --ignore=tests/faults tests
+	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) $(addprefix --ignore=,$(HOOKS) $(SHIPPING)) tests
 
 e2e:
 	./tests/e2e/setup.sh $(E2E_VENV)

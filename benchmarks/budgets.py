@@ -13,7 +13,10 @@ NOTES: tuple[str, ...] = (
     "- LLM calls: *copies of the lists* is the floor. It copies the two token lists and the messages, which the caller",
     "  may change, puts them into a queue and records nothing. A copy is memory touched for the first time: that alone",
     "  costs a virtual machine more than the copying.",
-    "- Stalls are by the clock, so whatever else the machine does is in them; the bare call beside it tells how much.",
+    "- Stalls are by the clock, so whatever else the machine does is in them, and what the 1,000 trajectories do",
+    "  themselves; the bare call beside it tells how much.",
+    "- Rollouts: 256 trajectories in one worker, turns of 5 s. The table of rollouts also has turns of 0.5 s: then the",
+    "  worker computes without a pause, and each microsecond of tracing is one of the rollout.",
     "- Bytes to the backends: a turn shows its new messages; the agent's call shows the conversation in one piece, up",
     "  to 16,384 characters whole, of a longer one both ends. So a short text goes out twice and a long one once. What",
     "  goes over the wire to an MLflow server is compressed.",
@@ -64,7 +67,8 @@ def _none(results: Results) -> dict[str, float]:
 
 def _stall(results: Results) -> float:
     group = results["concurrent"]
-    return float(group["autotrace, 1000 trajectories"]["stall_max_ms"])
+    ours, bare = group["autotrace, 1000 trajectories"], group["bare call, 1000 trajectories"]
+    return max(0.0, float(ours["stall_max_ms"] - bare["stall_max_ms"]))
 
 
 def _stalls(results: Results) -> dict[str, float]:
@@ -137,7 +141,7 @@ BUDGETS = (
         _peers("llm", "2k+2k", _LLM, "process_ns"),
     ),
     Budget("LLM call, 32k+8k", 200.0, "us", _llm("32k+8k"), _peers("llm", "32k+8k", _LLM)),
-    Budget("longest event-loop stall, 1,000 trajectories", 2.0, "ms", _stall, _stalls, cpu=False),
+    Budget("longest event-loop stall, 1,000 trajectories, over the bare call's", 2.0, "ms", _stall, _stalls, cpu=False),
     Budget("rollout throughput, on / off", 0.98, "x", _throughput, _throughputs, cpu=False, least=True),
     Budget("start-up of a process that traces nothing", 3.0, "ms", _startup, _startups),
     Budget("bytes in the spool, each token and text once", 1.3, "x", _bytes("spool"), _verl_bytes, cpu=False),

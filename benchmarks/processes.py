@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Mapping
@@ -97,37 +98,47 @@ def _milliseconds(bench: Bench, programs: dict[str, tuple[str, str, dict[str, st
 
 # -- rolling out -----------------------------------------------------------------------------------------------------
 
-MODES = ("off", "autotrace", "veRL on MLflow", "veRL on Weave")
+OURS, PEERS = ("off", "autotrace"), ("veRL on MLflow", "veRL on Weave")
+THINKING, HASTY = 5.0, 0.5
+"""Seconds of a turn: a few hundred tokens at what an engine does for one of many requests; and one so fast that nothing
+is measured but a worker that has no moment to spare."""
 
 
 def rollout(bench: Bench) -> Result:
-    """veRL's own agent loop with a scripted engine: 256 trajectories of three turns, half a second of thinking each."""
+    """veRL's own agent loop with a scripted engine: 256 trajectories of three turns at once in one worker."""
     if not VERL_PYTHON:
         bench.missing["veRL's agent loop"] = (
             "set BENCH_VERL_PYTHON to a Python with veRL (make environment makes .venv)"
         )
         return {}
     found: Result = {}
-    samples: dict[str, list[Result]] = {}
-    for turn in range(3):
-        for mode in MODES if turn % 2 else reversed(MODES):
-            if turn and mode not in MODES[:2]:
-                continue  # the slow ones once
-            made = _rollout(bench, mode)
-            if made is not None:
-                samples.setdefault(mode, []).append(made)
-    for mode, runs in samples.items():
-        found[mode] = {key: sorted(run[key] for run in runs)[len(runs) // 2] for key in runs[0]}
+    for seconds, words, turns in ((THINKING, "", 3), (HASTY, ", a worker without a pause", 3)):
+        samples: dict[str, list[Result]] = {}
+        for turn in range(turns):
+            for mode in OURS if turn % 2 else reversed(OURS):
+                made = _rollout(bench, mode, seconds)
+                if made is not None:
+                    samples.setdefault(f"{mode}{words}", []).append(made)
+        for mode, runs in samples.items():
+            found[mode] = {key: sorted(run[key] for run in runs)[len(runs) // 2] for key in runs[0]}
+    for mode in PEERS:  # the slow ones once
+        made = _rollout(bench, mode, THINKING)
+        if made is not None:
+            found[mode] = made
     return found
 
 
-def _rollout(bench: Bench, mode: str) -> Result | None:
+def _rollout(bench: Bench, mode: str, seconds: float) -> Result | None:
     with tempfile.TemporaryDirectory() as folder:
-        environ = {"PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
+        environ = {
+            "PYTHONPATH": str(ROOT),
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "BENCH_PEERS": sysconfig.get_paths()["purelib"],
+        }
         if mode == "veRL on Weave":
             environ |= bench.weave_environment() | {"HOME": folder}
         done = subprocess.run(
-            [VERL_PYTHON, "-m", "benchmarks.rollout_program", mode, folder],
+            [VERL_PYTHON, "-m", "benchmarks.rollout_program", mode, folder, str(seconds)],
             env={**os.environ, **environ}, cwd=ROOT, capture_output=True, text=True, timeout=600,
             stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
@@ -183,7 +194,11 @@ def _delivered(bench: Bench, where: str, trajectories: int, prompt: int = 1_000,
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
         folder.mkdir(mode=0o700)
-        environ = {"PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
+        environ = {
+            "PYTHONPATH": str(ROOT),
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "BENCH_PEERS": sysconfig.get_paths()["purelib"],
+        }
         if backend == "weave":
             environ |= bench.weave_environment() | {"HOME": name}
         server = MlflowServer(Path(name)) if where == "mlflow server" else None

@@ -1,5 +1,5 @@
-"""veRL's own agent loop with an engine that answers from a script: ``python -m benchmarks.rollout_program MODE
-FOLDER``.
+"""veRL's own agent loop with an engine that answers from a script: ``python -m benchmarks.rollout_program MODE FOLDER
+SECONDS`` (of thinking, a turn).
 
 Prints wall, CPU and main thread's seconds of the rollout as JSON. Everything but the two ends is veRL's.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples" / "verl_loop"))
-PROMPTS, ROLLOUTS, THINKING = 32, 8, 0.5
+PROMPTS, ROLLOUTS = 32, 8
 
 
 def script(conversation: str, turn: int) -> str:
@@ -34,8 +34,9 @@ def trace(folder: Path) -> None:
     sys.meta_path.insert(0, engine.start(compile_plan(), str(folder), "bench"))  # type: ignore[arg-type]
 
 
-async def main(mode: str, folder: Path) -> dict[str, Any]:
+async def main(mode: str, folder: Path, seconds: float) -> dict[str, Any]:
     """One batch."""
+    sys.path.extend(path for path in [os.environ.get("BENCH_PEERS")] if path)  # of the peers, what veRL's has not
     if mode == "autotrace":
         trace(folder)
     import in_process
@@ -52,7 +53,7 @@ async def main(mode: str, folder: Path) -> dict[str, Any]:
         os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
         overrides += [f"actor_rollout_ref.rollout.trace.backend={backend}"]
     config = in_process.configuration(folder / "model", overrides)
-    server = in_process.ScriptedServer(tokenizer, script, seconds=THINKING)
+    server = in_process.ScriptedServer(tokenizer, script, seconds=seconds)
     agents = in_process.worker(config, server, reward=False)
     prompts = [
         {"question": f"How many plums are in stock on day {day}?", "answer": "7", "index": day, "uid": f"uid-{day}"}
@@ -76,5 +77,5 @@ async def main(mode: str, folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(sys.argv[1], Path(sys.argv[2])))), flush=True)
+    print(json.dumps(asyncio.run(main(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])))), flush=True)
     os._exit(0)  # some peers wait minutes for their servers at exit

@@ -56,7 +56,7 @@ def concurrent(bench: Bench) -> Result:
     """Many trajectories in one event loop."""
     shape = {"turns": 4, "prompt": 2_000, "response": 256, "seconds": 1.0}
     found: Result = {}
-    for name, repeats in (("bare call", 2), ("autotrace not sampled", 1), ("autotrace", 3)):
+    for name, repeats in (("bare call", 3), ("autotrace not sampled", 1), ("autotrace", 3)):
         runs = [bench.once(name, "concurrent", trajectories=1_000, stagger=2.0, **shape) for _ in range(repeats)]
         found[f"{name}, 1000 trajectories"] = _middle([run for run in runs if run is not None])
     for name, fewer, turns in (("veRL on MLflow", 250, 4), ("veRL on Weave", 50, 1)):

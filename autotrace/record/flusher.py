@@ -253,7 +253,8 @@ class Flusher:
         """Why no new trajectory should begin, as a reason to be counted; None: it may."""
         if self.waiting() > self.settings.memory_limit // 2:  # the other half is for those that are open
             return "drop:memory_limit"
-        return "drop:spool_limit" if self._limit.reached else None
+        coming = self._size + len(queue) * self._bytes // max(1, self._events)
+        return "drop:spool_limit" if self._limit.reached(coming) else None
 
     def drain(self, pause: bool) -> None:
         """Write everything that waits. ``pause``: give way to the host between slices, write when it is time to."""

@@ -27,8 +27,6 @@ class SpoolLimit:
         self._limit = limit
         self._looked = -LOOK_EVERY
         self._total = 0
-        self.reached = False
-        """As of the last ``look``."""
 
     def look(self, wrote: int = 0) -> None:
         """Add the sizes up, once a second at most; in between, what this process ``wrote`` (bytes). Never raises."""
@@ -39,7 +37,10 @@ class SpoolLimit:
             self._total += wrote
         else:
             self._looked, self._total = now, _size(self._folder)
-        self.reached = self._total >= self._limit
+
+    def reached(self, coming: int) -> bool:
+        """Whether the spool is full, as of the last ``look`` and with ``coming`` bytes that wait to be written."""
+        return bool(self._limit) and self._total + coming >= self._limit
 
     def ends(self, size: int) -> bool:
         """Whether a segment of ``size`` bytes should end, so that it can be removed."""
