@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,25 +15,24 @@ from urllib.parse import urlsplit
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "weave_server"))
 from fake_server import Fault
 
+from tests.http_server import QuietServer
+
 _HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length"}
 
 
-class Proxy(ThreadingHTTPServer):
+class Proxy(QuietServer):
     """Listens on a free port and passes on to ``target``, unless one of ``faults`` hits."""
 
-    daemon_threads = True
-
     def __init__(self, target: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.host = urlsplit(target).netloc
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.faults: list[Fault] = []
         self.hits: list[str] = []
         """Paths of the requests that a fault met."""
         self.taken: list[tuple[str, int]] = []
         """Path and bytes of the requests that the backend answered with success."""
         self.lock = threading.Lock()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        self.start()
 
     def fault_for(self, path: str, body: bytes) -> Fault | None:
         """The first fault that this request meets, counted."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -14,14 +13,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from tests.http_server import QuietServer
 
-class Receiver(ThreadingHTTPServer):
+
+class Receiver(QuietServer):
     """``spans``: (trace id, span id) -> the span as it came last, with plain attributes in ``attributes_of``."""
 
-    daemon_threads = True
-
     def __init__(self, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(_Handler, port)
         self.spans: dict[tuple[str, str], Span] = {}
         self.resources: list[dict[str, Any]] = []
         self.requests: list[tuple[str, int, dict[str, str]]] = []
@@ -32,8 +31,7 @@ class Receiver(ThreadingHTTPServer):
         self.poison = b""
         """A request that holds this is answered 400."""
         self.delay = 0.0
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        self.start()
 
     def store(self, body: bytes) -> None:
         for of_resource in ExportTraceServiceRequest.FromString(body).resource_spans:

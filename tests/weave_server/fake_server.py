@@ -15,8 +15,10 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.http_server import QuietServer
 
 REQUIRED = ("project_id", "id", "trace_id", "op_name", "started_at", "ended_at", "attributes", "inputs", "summary")
 
@@ -44,13 +46,11 @@ class Fault:
         return self.path in path and self.times != 0 and self.containing in body and len(body) > self.over_bytes
 
 
-class FakeServer(ThreadingHTTPServer):
+class FakeServer(QuietServer):
     """Listens on a free port. ``calls`` holds what is stored: (project, started_at, id) -> call."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.calls: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.objects: dict[tuple[str, str, str], Any] = {}
         self.feedback: list[dict[str, Any]] = []
@@ -59,8 +59,7 @@ class FakeServer(ThreadingHTTPServer):
         self.requests: list[tuple[str, int, str]] = []
         """Path, bytes and authorization of each request."""
         self.gate = threading.Lock()
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        self.start()
 
     def paths(self, part: str) -> list[str]:
         return [path for path, _, _ in self.requests if part in path]
