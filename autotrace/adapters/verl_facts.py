@@ -177,10 +177,9 @@ def classic_advantages(result: Any, given: Given) -> None:
     values = response_values(result.batch["advantages"], result.batch["response_mask"])
     for key, value in zip(keys, values or (), strict=False):
         context.fact("advantage", value, key)
-    if "token_level_scores" in set(result.batch.keys()) and _here(result.batch["token_level_scores"]):
-        # what the trainer has as reward, where no reward loop of the rollout said it before
-        for key, score in zip(keys, result.batch["token_level_scores"].sum(dim=-1).tolist(), strict=False):
-            context.fact("token_level_score", score, key)
+    for key in keys:  # what the trainer has as reward, where no reward loop of the rollout said it before
+        if "score" in key:
+            context.fact("token_level_score", key["score"], key)
 
 
 def classic_trained(result: Any, given: Given) -> None:
@@ -195,7 +194,8 @@ _digested: tuple[Any, list[bytes]] | None = None
 
 
 def _rows(data: Any) -> list[dict[str, Any]]:
-    """``uid`` and digest of each row's response without its padding; empty where they cannot be told."""
+    """``uid``, digest of the response without its padding, and ``score`` if there is one, of each row; empty where they
+    cannot be told."""
     names = set(data.batch.keys())
     if not {"responses", "attention_mask"} <= names or "uid" not in data.non_tensor_batch:
         return []
@@ -203,10 +203,12 @@ def _rows(data: Any) -> list[dict[str, Any]]:
     if not (_here(responses) and _here(attention)):
         faults.count(SKIPPED, len(responses))
         return []
-    digests = _digests(responses, attention)
-    return [
-        {"uid": str(uid), "digest": digest} for uid, digest in zip(data.non_tensor_batch["uid"], digests, strict=False)
-    ]
+    pairs = zip(data.non_tensor_batch["uid"], _digests(responses, attention), strict=False)
+    keys: list[dict[str, Any]] = [{"uid": str(uid), "digest": digest} for uid, digest in pairs]
+    if "token_level_scores" in names and _here(data.batch["token_level_scores"]):
+        for key, score in zip(keys, data.batch["token_level_scores"].sum(dim=-1).tolist(), strict=False):
+            key["score"] = score
+    return keys
 
 
 def _digests(responses: Any, attention: Any) -> list[bytes]:

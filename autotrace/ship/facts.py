@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
 
 from autotrace.ship.plain import plain, text
-from autotrace.ship.row import Row
+from autotrace.ship.row import Row, number
 from autotrace.ship.state import State
 from autotrace.spool.records import Fact
 
@@ -26,8 +27,9 @@ def _word(value: Any) -> str | None:
 class FactBook:
     """Facts of one run.
 
-    A key is (``uid``, ``session_id`` or ``rollout_n``[, ``output``]) or (``uid``, ``digest``), where ``digest`` is the
-    first 8 bytes (or their hex digits) of blake2b with digest_size 16 over the response as little-endian int32.
+    A key is (``uid``, ``session_id`` or ``rollout_n``[, ``output``]) or (``uid``, ``digest``[, ``score``]), where
+    ``digest`` is the first 8 bytes (or their hex digits) of blake2b with digest_size 16 over the response as
+    little-endian int32, and ``score`` the reward of the row, which tells rollouts apart that answered the same.
     """
 
     def __init__(self, state: State) -> None:
@@ -41,15 +43,16 @@ class FactBook:
         session = _word(key.get("session_id", key.get("rollout_n")))
         digest = (_word(key.get("digest")) or "")[:16] or None
         trace_id: str | None = fact.trace.hex() if len(fact.trace) == 16 else None
+        score = number(key.get("score"))
         name = text(fact.name)[:250] or "fact"
         if trace_id is None:
-            trace_id = self._search(uid, session, digest, name, at_ns)
+            trace_id = self._search(uid, session, digest, score, name, at_ns)
         if trace_id is None:
             self._forget(at_ns)
         self._state.db.execute(
-            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (segment, offset, trace_id, uid, session, digest, output, name,
-             msgspec.msgpack.encode(_stored(plain(fact.value))), at_ns),
+             msgspec.msgpack.encode(_stored(plain(fact.value))), at_ns, score),
         )  # fmt: skip
         return [] if trace_id is None else [trace_id]
 
@@ -59,16 +62,18 @@ class FactBook:
         if self._unknown % FORGET_EVERY == 0:
             self._state.db.execute("DELETE FROM facts WHERE trace_id IS NULL AND at_ns < ?", (now_ns - KEPT_NS,))
 
-    def _search(self, uid: str | None, session: str | None, digest: str | None, name: str, at_ns: int) -> str | None:
+    def _search(
+        self, uid: str | None, session: str | None, digest: str | None, score: float | None, name: str, at_ns: int
+    ) -> str | None:
         """The latest trajectory of that key which had begun when the fact was said.
 
-        Of rollouts that answered the same, word for word, the one of which this was said least often: what is said of
-        each of them is dealt out among them.
+        Of rollouts that answered the same, word for word, the one with that reward; of several, the one of which this
+        was said least often: what is said of each of them is dealt out among them.
         """
         if uid is None:
             return None
         if digest is not None:
-            sql = "SELECT trace_id, start_ns FROM digests JOIN traces USING (trace_id) WHERE digest = ? AND uid = ?"
+            sql = "SELECT * FROM digests JOIN traces USING (trace_id) WHERE digest = ? AND uid = ?"
             values: tuple[Any, ...] = (digest, uid)
         elif session is not None:
             sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ? AND session = ?"
@@ -81,6 +86,8 @@ class FactBook:
             return None  # the uid alone names a group
         found.sort(key=lambda row: row["start_ns"] or 0)
         if digest is not None and len(found) > 1:
+            nearest = min(_distance(row["reward"], score) for row in found)
+            found = [row for row in found if _distance(row["reward"], score) == nearest]
             said = {row["trace_id"]: self._said(row["trace_id"], name, digest) for row in found}
             found = [row for row in found if said[row["trace_id"]] == min(said.values())]
         begun = [row for row in found if (row["start_ns"] or 0) <= at_ns]
@@ -100,16 +107,17 @@ class FactBook:
         if row.uid is None:
             return False
         waiting = self._state.db.execute(
-            "SELECT segment, min(offset) AS offset FROM facts WHERE trace_id IS NULL AND uid = ? AND digest IN "
-            "(SELECT digest FROM digests WHERE trace_id = ?) GROUP BY segment, name, digest, output",
+            "SELECT * FROM facts WHERE trace_id IS NULL AND uid = ? AND digest IN "
+            "(SELECT digest FROM digests WHERE trace_id = ?)",
             (row.uid, row.trace_id),
         ).fetchall()
-        for found in waiting:
+        waiting.sort(key=lambda fact: (_distance(row.reward, fact["score"]), fact["offset"]), reverse=True)
+        own = {(fact["segment"], fact["name"], fact["digest"], fact["output"]): fact["offset"] for fact in waiting}
+        for (segment, *_), offset in own.items():
             self._state.db.execute(
-                "UPDATE facts SET trace_id = ? WHERE segment = ? AND offset = ?",
-                (row.trace_id, found["segment"], found["offset"]),
+                "UPDATE facts SET trace_id = ? WHERE segment = ? AND offset = ?", (row.trace_id, segment, offset)
             )
-        return bool(waiting)
+        return bool(own)
 
     def _said(self, trace_id: str, name: str, digest: str) -> int:
         sql = "SELECT count(*) FROM facts WHERE trace_id = ? AND name = ? AND digest = ?"
@@ -118,6 +126,13 @@ class FactBook:
     def waiting(self) -> int:
         """Facts whose trajectory is not known."""
         return self._state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
+
+
+def _distance(reward: float | None, score: float | None) -> float:
+    """How far a trajectory's reward is from the trainer's, which went through a float32; 0 where one is not known."""
+    if reward is None or score is None or math.isclose(reward, score, rel_tol=1e-5, abs_tol=1e-6):
+        return 0.0
+    return abs(reward - score)
 
 
 def _stored(value: Any) -> Any:

@@ -23,7 +23,7 @@ from autotrace.ship.row import COLUMNS, Row
 from autotrace.spool import layout
 from autotrace.spool.records import Define, Header
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS places (trace_id TEXT NOT NULL, segment INTEGER NOT N
 CREATE INDEX IF NOT EXISTS places_of ON places (trace_id);
 CREATE TABLE IF NOT EXISTS facts (
     segment INTEGER, offset INTEGER, trace_id TEXT, uid TEXT, session TEXT, digest TEXT, output TEXT,
-    name TEXT NOT NULL, value BLOB, at_ns INTEGER, PRIMARY KEY (segment, offset)) WITHOUT ROWID;
+    name TEXT NOT NULL, value BLOB, at_ns INTEGER, score REAL, PRIMARY KEY (segment, offset)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS facts_of ON facts (trace_id);
 CREATE INDEX IF NOT EXISTS facts_waiting ON facts (uid) WHERE trace_id IS NULL;
 CREATE TABLE IF NOT EXISTS digests (digest TEXT, trace_id TEXT, PRIMARY KEY (digest, trace_id)) WITHOUT ROWID;
@@ -77,6 +77,8 @@ class State:
         # Killed processes lose nothing with NORMAL; a power cut may lose the last rounds, which are then read again.
         self.db.execute("PRAGMA synchronous=NORMAL")
         self.db.executescript(_SCHEMA + _traces_schema())
+        if self.meta("schema") == "1":
+            self.db.execute("ALTER TABLE facts ADD COLUMN score REAL")
         self.put_meta("schema", SCHEMA_VERSION)
 
     @classmethod

@@ -229,6 +229,24 @@ def test_facts_find_their_trajectory_by_the_digest_of_the_response(run: Path) ->
     assert shipped(run)[trace.hex()]["facts"] == {"reward": 0.5, "advantage": -1.0}
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_rollouts_that_answered_the_same_are_told_apart_by_their_reward(run: Path, late: bool) -> None:
+    """The classic trainer has neither the rollout's number nor an id: rows are uid, response and score (a float32)."""
+    process, trainer = Process(run), Process(run, "node-2-bb")
+    rewards = [0.1, 0.7, 0.4]
+    made = [trajectory(process, uid="u", rollout=n, reward=reward) for n, reward in enumerate(rewards)]
+    process.exit()
+    if late:
+        shipped(run)
+    for score in sorted(rewards, reverse=True):
+        key = {"uid": "u", "digest": digest_of(ANSWER + TOOL + FINAL), "score": score + 1e-9}
+        trainer.fact("advantage", score - 0.4, key=key)
+    trainer.exit()
+    lines = shipped(run)
+    for trace, reward in zip(made, rewards, strict=True):
+        assert lines[trace.hex()]["facts"]["advantage"] == pytest.approx(reward - 0.4)
+
+
 def test_a_fact_after_delivery_replaces_what_was_delivered(run: Path) -> None:
     process = Process(run)
     traces = [trajectory(process, uid=f"u{n}", reward=None) for n in range(3)]
