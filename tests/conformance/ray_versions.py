@@ -11,10 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from .processes import ROOT
 from .ray_case import check
 
 RELEASES = ("2.44.0", "2.49.0", "2.60.0")
-NEEDS = ("msgspec", "wrapt", "packaging", "pyyaml", "click", "rich")
 
 
 def environment(release: str, folder: Path) -> str:
@@ -23,7 +23,7 @@ def environment(release: str, folder: Path) -> str:
     if not python.exists():
         subprocess.run([sys.executable, "-m", "uv", "venv", "-q", str(python.parents[1])], check=True)
         install = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", str(python)]
-        subprocess.run([*install, f"ray=={release}", *NEEDS], check=True)
+        subprocess.run([*install, f"ray=={release}", "--editable", str(ROOT)], check=True)
     return str(python)
 
 
