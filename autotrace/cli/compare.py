@@ -34,11 +34,12 @@ FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 @click.option("--sample", help="The sample's index; with --step.")
 @click.option("--validate/--train", default=False, help="The group in validation, or in training.")
 @click.option("--tracking-uri", metavar="URI", help="Read from MLflow instead of a run folder.")
+@click.option("--project", metavar="NAME", help="Of these in MLflow; needed where several have such a group.")
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def compare(
     traces: Sequence[str], run: str | None, step: int | None, sample: str | None, validate: bool,
-    tracking_uri: str | None, full: bool, as_json: bool,
+    tracking_uri: str | None, project: str | None, full: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare trajectories A, B, ... (ids or their beginnings), or the whole group of --step and --sample."""
     if not (len(traces) >= 2 or (not traces and step is not None and sample is not None)):
@@ -47,7 +48,7 @@ def compare(
         if tracking_uri is not None:
             from autotrace.sinks.mlflow.read_back import read
 
-            found = read(tracking_uri, traces, step, sample, validate)
+            found = read(tracking_uri, traces, step, sample, validate, project)
         else:
             found = _of_run(runs.locate(run), traces, step, sample, validate)
     except KeyError as error:

@@ -123,7 +123,7 @@ def test_a_group_stands_side_by_side(both: Launch, read_back: ReadBack, release:
     words = ["compare", "--step", "1", "--sample", str(sample)]
     local = json.loads(autotrace(both, *words, "--run", str(both.run), "--json"))
     uri = both.variables["MLFLOW_TRACKING_URI"]
-    remote = json.loads(autotrace(both, *words, "--tracking-uri", uri, "--json"))
+    remote = json.loads(autotrace(both, *words, "--tracking-uri", uri, "--project", both.project, "--json"))
     assert len(local["trajectories"]) == len(remote["trajectories"]) == both.n
     by_id = [{one["trace_id"]: one for one in found["trajectories"]} for found in (local, remote)]
     assert by_id[0].keys() == by_id[1].keys()

@@ -57,6 +57,14 @@ def test_the_sync_trainer_of_080_run_as_a_module_tells_what_it_trained_on(releas
 
 
 @pytest.mark.row("S11")
+def _bytes(path: Path) -> bytes:
+    """What stands in it; nothing where a database has taken its journal in since."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
 def test_the_key_is_in_no_byte_that_was_written(runs: Runs, weave_proxy: Proxy, record_property: Told) -> None:
     """Run folders, logs, both MLflow stores, W&B's store; not what W&B's own logger writes for itself."""
     spellings = [CANARY.encode(), quote(CANARY).encode(), *_in_base64(CANARY), CANARY.encode("utf-16-le")]
@@ -66,7 +74,7 @@ def test_the_key_is_in_no_byte_that_was_written(runs: Runs, weave_proxy: Proxy, 
         path.name for path in files
     }
     assert any(REDACTED.encode() in path.read_bytes() for path in files if path.name == "weave.db")
-    found = [(str(path), word) for path in files for word in spellings if word in path.read_bytes()]
+    found = [(str(path), word) for path in files for word in spellings if word in _bytes(path)]
     found = [place for place in found if not _the_programs_own(Path(place[0]))]
     assert found == []
     record_property("told", f"{len(files)} files")

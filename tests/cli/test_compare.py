@@ -136,6 +136,30 @@ def test_out_of_mlflow_it_reads_the_same(call: Call, runs: Path, tmp_path: Path)
         )  # fmt: skip
 
 
+def test_a_group_out_of_mlflow_is_of_one_project_and_its_newest_run(call: Call, runs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    from autotrace.ship.shipper import ship
+
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    newest: dict[str, list[str]] = {}
+    for number, project in enumerate(["ours", "ours", "theirs"]):
+        options = {"backends": ["mlflow"], "tracking_uri": uri, "project": project}
+        folder = new_run(runs, f"20261121-08000{number}-bbbbbb", **options)
+        process = Process(folder, f"node-{number}-aa")
+        process.at += number * 10**12
+        newest[project] = sorted(rollout(process, n) for n in range(2))
+        process.exit()
+        assert ship(folder, once=True).state == "done"
+    words = ["compare", "--step", "3", "--sample", "17", "--tracking-uri", uri, "--json"]
+    several = call(*words)
+    assert several.exit_code != 0 and "several projects" in several.output and "ours, theirs" in several.output
+    for project, traces in newest.items():
+        found = json.loads(call(*words, "--project", project).output)["trajectories"]
+        assert sorted(one["trace_id"] for one in found) == traces
+    nobody = call(*words, "--project", "nobody's")
+    assert nobody.exit_code != 0 and "no experiment" in nobody.output
+
+
 def _plain(process: Process, said: str | None, *, tokens: int | None = None, turns: bool = True) -> str:
     """A trajectory without token ids: of an agent that works with text, or recorded without its content."""
     trace = os.urandom(16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -201,7 +202,7 @@ def test_text_only_has_texts_and_no_token_ids(tmp_path: Path, model: Path, shown
         for spelt in (payload.packed(ids), json.dumps(ids)):
             assert spelt not in told
         assert payload.packed(ids) in full or json.dumps(ids) in full
-    assert not any(number in told for number in ("7001", "7002", "7003"))
+    assert not re.search(r"\b700[123]\b", told)  # a time may end so
     assert payload.usage(loaded.llm_spans[0]) == payload.usage(first)
 
 

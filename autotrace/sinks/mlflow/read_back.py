@@ -15,11 +15,17 @@ _NUMBERS = {"step": int, "rollout_n": int, "attempt": int}
 
 
 def read(
-    uri: str, traces: Sequence[str], step: int | None = None, sample: str | None = None, validate: bool = False
+    uri: str,
+    traces: Sequence[str],
+    step: int | None = None,
+    sample: str | None = None,
+    validate: bool = False,
+    project: str | None = None,
 ) -> list[Trajectory]:
-    """The named trajectories (whole ids), or the group of a sample in a step, by rollout.
+    """The named trajectories (whole ids), or the group of a sample in a step, by rollout, of the newest run of the
+    project (an experiment of MLflow) that has it.
 
-    Raises ``KeyError`` with a sentence for a trace that is not there.
+    Raises ``KeyError`` with a sentence for a trace or project that is not there, and where several projects have one.
     """
     import mlflow
 
@@ -28,9 +34,24 @@ def read(
         return [_named(mlflow, trace) for trace in traces]
     words = {"step": str(step), "sample_index": str(sample), "validate": str(validate), "role": "trajectory"}
     query = " AND ".join(f"tags.{name} = '{_quoted(word)}'" for name, word in words.items())
-    places = [experiment.experiment_id for experiment in mlflow.search_experiments()]
-    found = mlflow.search_traces(locations=places, filter_string=query, return_type="list", max_results=1000)
-    return sorted(map(trajectory_of, found), key=lambda one: one.attributes.get("rollout_n") or 0)
+    places = {
+        experiment.experiment_id: experiment.name
+        for experiment in mlflow.search_experiments()
+        if project is None or experiment.name == project
+    }
+    if not places:
+        raise KeyError(f"MLflow has no experiment {project}")
+    found = mlflow.search_traces(locations=list(places), filter_string=query, return_type="list", max_results=1000)
+    projects = sorted({places[trace.info.experiment_id] for trace in found})
+    if len(projects) > 1:
+        raise KeyError(f"several projects have a sample {sample} in step {step}: {', '.join(projects)}; --project NAME")
+    newest = max(found, key=lambda trace: int(trace.info.request_time), default=None)
+    made = [trajectory_of(trace) for trace in found if newest is not None and _run(trace) == _run(newest)]
+    return sorted(made, key=lambda one: one.attributes.get("rollout_n") or 0)
+
+
+def _run(trace: Any) -> str | None:
+    return (trace.info.tags or {}).get("run_id")
 
 
 def _named(mlflow: Any, trace: str) -> Trajectory:
