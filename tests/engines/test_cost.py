@@ -3,8 +3,9 @@
 The budgets are seconds of a core at the speed of the machine that they were measured on, as in ``make bench``. Rounds
 with and without tracing take turns; what disturbs a round only adds to it, so the cheaper ones are compared.
 
-Whether the budget is met is printed; the test fails at twice the budget, as rounds of the same kind differ by a quarter
-on a shared machine. A generator that does nothing but pass chunks on is measured beside it: what no wrapper can avoid.
+Whether the budget is met is printed; the test fails where a request costs the event loop a quarter more than without
+tracing, as rounds of the same kind differ by that much on a shared machine. A generator that does nothing but pass
+chunks on is measured beside it: what no wrapper can avoid.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchmarks.budgets import REFERENCE_NS
 pytestmark = pytest.mark.timeout(LIMIT + 60)
 ROUNDS, REQUESTS = 24, 64
 PER_REQUEST, PER_CHUNK, PER_STEP = 60e-6, 0.3e-6, 1e-6
-ROOM = 2
+ROOM, MOST = 2, 1.25
 RATIO = 0.98
 """Throughput with tracing over throughput without."""
 
@@ -64,7 +65,7 @@ def test_what_a_request_costs_the_event_loop(cost: Run, capsys: pytest.CaptureFi
         print(f"(budget {1e6 * budget:.0f}: {verdict}; a generator that does nothing: {floor:.0f}) on", end=" ")
         print(f"{1e6 * costs['thread']['without'] / slower:.0f} us; process: {added['process']:.0f} us", end="; ")
         print(f"at the speed of the budgets, this machine takes {slower:.2f} times as long")
-    assert added["thread"] <= ROOM * 1e6 * budget
+    assert costs["thread"]["with"] <= MOST * costs["thread"]["without"]
 
 
 def test_throughput_is_what_it_was(cost: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,13 +146,16 @@ async def in_actors(config: Any, folder: Path) -> list[dict[str, Any]]:
 
         reward = RewardLoopWorker if hasattr(RewardLoopWorker, "__ray_metadata__") else ray.remote(RewardLoopWorker)
         balancer = agent_loop.GlobalRequestLoadBalancer.remote(["server-0"])
-        worker = actor.remote(config, [("server-0", engine)], balancer, [reward.remote(config)])
+        scoring = reward.remote(config)
+        workers = [actor.remote(config, [("server-0", engine)], balancer, [scoring]), scoring]
     else:
-        worker = actor.remote(config, [engine])
-    await worker.generate_sequences.remote(batch())
+        workers = [actor.remote(config, [engine])]
+    await workers[0].generate_sequences.remote(batch())
     calls = await engine.calls.remote()
-    with contextlib.suppress(ray.exceptions.RayActorError):  # it ends well, and writes out what it has
-        await worker.__ray_terminate__.remote()
+    await asyncio.sleep(1)  # a training step follows: whatever scored in actors of its own has written it out
+    for worker in workers:
+        with contextlib.suppress(ray.exceptions.RayActorError):  # it ends well, and writes out what it has
+            await worker.__ray_terminate__.remote()
     return list(calls)
 
 
