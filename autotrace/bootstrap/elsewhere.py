@@ -22,8 +22,9 @@ from autotrace.spool import layout
 
 
 def packed_plan(text: str) -> str:
-    """A plan as it travels in ``AUTOTRACE_PLAN_DATA``."""
-    return base64.b85encode(zlib.compress(text.encode(), 9)).decode()
+    """A plan as it travels in ``AUTOTRACE_PLAN_DATA``: in no character that a shell or Ray's ``runtime_env`` makes
+    something else of (Ray replaces ``$NAME`` and ``${NAME}`` in its ``env_vars``; base85 has all three)."""
+    return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def plan_text(environ: Mapping[str, str]) -> str:
@@ -35,7 +36,7 @@ def plan_text(environ: Mapping[str, str]) -> str:
         data = environ.get(env.PLAN_DATA)
         if not data:
             raise
-        return zlib.decompress(base64.b85decode(data)).decode()
+        return zlib.decompress(base64.urlsafe_b64decode(data)).decode()
 
 
 def run_folder(environ: Mapping[str, str]) -> str:

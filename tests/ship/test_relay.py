@@ -6,6 +6,7 @@ import fcntl
 import http.client
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -131,6 +132,7 @@ def test_a_node_with_a_limit_lets_go_of_what_the_collector_has(receiver: Receive
 def test_the_plan_travels_in_a_variable(tmp_path: Path) -> None:
     text = '{"targets": ' + "[1, 2, 3], " * 500 + "}"
     packed = elsewhere.packed_plan(text)
+    assert re.fullmatch(r"[\w=-]+", packed), "Ray replaces $NAME in a runtime_env, and so would a shell"
     assert len(packed) < 400 and packed.isascii() and "\n" not in packed
     environ = {"AUTOTRACE_PLAN": str(tmp_path / "nowhere.json"), "AUTOTRACE_PLAN_DATA": packed}
     assert elsewhere.plan_text(environ) == text
