@@ -112,9 +112,9 @@ def rollout(bench: Bench) -> Result:
         )
         return {}
     found: Result = {}
-    for seconds, words, turns in ((THINKING, "", 3), (HASTY, ", a worker without a pause", 3)):
+    for seconds, words in ((THINKING, ""), (HASTY, ", a worker without a pause")):
         samples: dict[str, list[Result]] = {}
-        for turn in range(turns):
+        for turn in range(3):
             for mode in OURS if turn % 2 else reversed(OURS):
                 made = _rollout(bench, mode, seconds)
                 if made is not None:
@@ -194,11 +194,7 @@ def _delivered(bench: Bench, where: str, trajectories: int, prompt: int = 1_000,
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
         folder.mkdir(mode=0o700)
-        environ = {
-            "PYTHONPATH": str(ROOT),
-            "MLFLOW_DISABLE_TELEMETRY": "true",
-            "BENCH_PEERS": sysconfig.get_paths()["purelib"],
-        }
+        environ = {"PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
         if backend == "weave":
             environ |= bench.weave_environment() | {"HOME": name}
         server = MlflowServer(Path(name)) if where == "mlflow server" else None

@@ -36,7 +36,8 @@ def trace(folder: Path) -> None:
 
 async def main(mode: str, folder: Path, seconds: float) -> dict[str, Any]:
     """One batch."""
-    sys.path.extend(path for path in [os.environ.get("BENCH_PEERS")] if path)  # of the peers, what veRL's has not
+    if "BENCH_PEERS" in os.environ:  # the peers' packages, behind those of veRL's environment
+        sys.path.append(os.environ["BENCH_PEERS"])
     if mode == "autotrace":
         trace(folder)
     import in_process

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class QuietServer(ThreadingHTTPServer):
-    """Listens at ``url`` from the start, a port of its own by default. Says nothing of clients that hang up: tests kill
+    """Listens at ``url``, a port of its own by default. Says nothing of clients that hang up: tests kill
     them, and a word of a server would stand in the output of whatever test runs by then."""
 
     daemon_threads = True

@@ -111,6 +111,7 @@ class FactBook:
             "(SELECT digest FROM digests WHERE trace_id = ?)",
             (row.uid, row.trace_id),
         ).fetchall()
+        # the best match of each comes last, and stays
         waiting.sort(key=lambda fact: (_distance(row.reward, fact["score"]), fact["offset"]), reverse=True)
         own = {(fact["segment"], fact["name"], fact["digest"], fact["output"]): fact["offset"] for fact in waiting}
         for (segment, *_), offset in own.items():

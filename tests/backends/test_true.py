@@ -56,7 +56,6 @@ def test_the_sync_trainer_of_080_run_as_a_module_tells_what_it_trained_on(releas
     assert "facts of the trainer: 2" in done.stdout
 
 
-@pytest.mark.row("S11")
 def _bytes(path: Path) -> bytes:
     """What stands in it; nothing where a database has taken its journal in since."""
     try:
@@ -65,6 +64,7 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
+@pytest.mark.row("S11")
 def test_the_key_is_in_no_byte_that_was_written(runs: Runs, weave_proxy: Proxy, record_property: Told) -> None:
     """Run folders, logs, both MLflow stores, W&B's store; not what W&B's own logger writes for itself."""
     spellings = [CANARY.encode(), quote(CANARY).encode(), *_in_base64(CANARY), CANARY.encode("utf-16-le")]

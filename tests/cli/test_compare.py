@@ -114,7 +114,6 @@ def test_one_is_not_enough(call: Call, group: tuple[Path, list[str]]) -> None:
 
 
 def test_out_of_mlflow_it_reads_the_same(call: Call, runs: Path, tmp_path: Path) -> None:
-    pytest.importorskip("mlflow")
     from autotrace.ship.shipper import ship
 
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
@@ -137,7 +136,6 @@ def test_out_of_mlflow_it_reads_the_same(call: Call, runs: Path, tmp_path: Path)
 
 
 def test_a_group_out_of_mlflow_is_of_one_project_and_its_newest_run(call: Call, runs: Path, tmp_path: Path) -> None:
-    pytest.importorskip("mlflow")
     from autotrace.ship.shipper import ship
 
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"

@@ -24,9 +24,8 @@ async def take_turns(
     """``rounds`` rounds of each kind (with tracing, without, passed on), of 64 concurrent requests each.
 
     ``methods`` (class, name) are all that is wrapped in this process, the generator first; without: the originals are
-    put back. ``request``
-    (id, number) reads one answer and says how many chunks it had. Each round: seconds of wall clock, CPU seconds of
-    the event loop's thread and of the process, chunks, and how fast the machine was.
+    put back. ``request`` (id, number) reads one answer and says how many chunks it had. Each round: seconds of wall
+    clock, CPU seconds of the event loop's thread and of the process, chunks, and how fast the machine was.
     """
     traced = [(owner, name, owner.__dict__[name]) for owner, name in methods]
     found: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}

@@ -177,10 +177,13 @@ def test_code_of_a_model_runs_only_if_the_run_allowed_it(tmp_path: Path) -> None
     folder = tmp_path / "theirs"
     folder.mkdir()
     _remote_code(folder)
-    (folder / "tokenization_mine.py").write_text("raise SystemExit('this must not run')\n")
-    decoder = Decoder(tmp_path / "run")
-    decoder.bind({"path": str(folder), "trust_remote_code": False})
-    assert decoder._loaded() is None or type(decoder._loaded()).__module__ != "tokenization_mine"
+    with (folder / "tokenization_mine.py").open("a") as file:
+        file.write(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    for allowed in (False, True):
+        decoder = Decoder(tmp_path / "run")
+        decoder.bind({"path": str(folder), "trust_remote_code": allowed})
+        decoder._loaded()
+        assert (tmp_path / "ran").exists() is allowed
 
 
 @pytest.mark.parametrize("shown", [_as_mlflow, _as_weave, _as_otlp, _as_jsonl])
