@@ -92,9 +92,9 @@ def test_a_hung_shipper_holds_nobody_longer_than_the_drain_timeout(place: Place)
     assert "the time to wait is over" in found.stderr
 
 
-@pytest.mark.parametrize("options", [(), ("--supervise",)], ids=["exec", "supervise"])
-def test_an_interrupt_ends_the_wait_not_the_exit_code(place: Place, options: tuple[str, ...]) -> None:
-    code = SHIPPER_READY + "os.kill(pid, 19); print(pid, flush=True); sys.exit(4)"
+def _signalled(place: Place, number: int, code: str, *options: str) -> str:
+    """What is said after a signal in the wait for a shipper that has stopped; the exit code stays the program's."""
+    code = SHIPPER_READY + code + "os.kill(pid, 19); print(pid, flush=True); sys.exit(4)"
     with subprocess.Popen(
         place.command(["python", "-c", code], ["--drain-timeout", "60", *options]),
         cwd=place.cwd,
@@ -108,40 +108,24 @@ def test_an_interrupt_ends_the_wait_not_the_exit_code(place: Place, options: tup
         for line in process.stderr:
             if "delivering" in line:
                 break
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         rest = process.stderr.read()
         process.wait(timeout=20)
     os.kill(shipper, signal.SIGKILL)
-
     assert process.returncode == 4
+    return rest
+
+
+@pytest.mark.parametrize("options", [(), ("--supervise",)], ids=["exec", "supervise"])
+def test_an_interrupt_ends_the_wait_not_the_exit_code(place: Place, options: tuple[str, ...]) -> None:
+    rest = _signalled(place, signal.SIGINT, "", *options)
     assert "the wait was interrupted" in rest
     assert "Traceback" not in rest
 
 
 def test_a_handler_that_exits_ends_the_wait_without_a_word(place: Place) -> None:
-    code = SHIPPER_READY + (
-        "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
-        "os.kill(pid, 19); print(pid, flush=True); sys.exit(4)"
-    )
-    with subprocess.Popen(
-        place.command(["python", "-c", code], ["--drain-timeout", "60"]),
-        cwd=place.cwd,
-        env=place.environ(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None and process.stderr is not None
-        shipper = int(process.stdout.readline())
-        for line in process.stderr:
-            if "delivering" in line:
-                break
-        process.send_signal(signal.SIGTERM)
-        rest = process.stderr.read()
-        process.wait(timeout=20)
-    os.kill(shipper, signal.SIGKILL)
-
-    assert process.returncode == 4
+    handler = "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
+    rest = _signalled(place, signal.SIGTERM, handler)
     assert "the wait was interrupted" in rest
     assert "Exception ignored" not in rest and "SystemExit" not in rest
 

@@ -19,6 +19,7 @@ from autotrace.record.tokens import TokenLog
 from autotrace.ship.index import Index
 from autotrace.ship.lock import ShipperLock
 from autotrace.ship.shipper import ship
+from autotrace.ship.state import State
 from autotrace.ship.status import Status
 from autotrace.ship.tokens import digest_of
 from autotrace.spool import layout
@@ -245,6 +246,21 @@ def test_rollouts_that_answered_the_same_are_told_apart_by_their_reward(run: Pat
     lines = shipped(run)
     for trace, reward in zip(made, rewards, strict=True):
         assert lines[trace.hex()]["facts"]["advantage"] == pytest.approx(reward - 0.4)
+
+
+def test_a_state_from_before_facts_had_scores_goes_on(run: Path) -> None:
+    process = Process(run)
+    trace = trajectory(process, uid="u", reward=None)
+    process.exit()
+    shipped(run)
+    with State.of_run(run) as state:
+        state.db.execute("ALTER TABLE facts DROP COLUMN score")
+        state.put_meta("schema", "1")
+    state.close()
+    late = Process(run, "node-9-dd")
+    late.fact("reward", 1.5, key={"uid": "u", "session_id": 0})
+    late.exit()
+    assert shipped(run)[trace.hex()]["facts"] == {"reward": 1.5}
 
 
 def test_a_fact_after_delivery_replaces_what_was_delivered(run: Path) -> None:
