@@ -14,6 +14,10 @@ from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Timeline
 
+BETWEEN = "\n"
+"""Between the ids of requests that are handed to the flusher as one string: no object of the engine lives longer for
+it."""
+
 
 class InsideATrace(Follower):
     """An entry point that many requests pass through at once (``LLM.generate``): recorded as part of what called it.
@@ -117,11 +121,15 @@ class Hooks:
             engine.report(self.key, place, "bound", "")
 
 
-_bound: list[dict[str, Any]] = []
+_TOLD = "_autotrace_tokenizer"
 
 
-def bind_tokenizer(value: Mapping[str, Any]) -> None:
-    """Say once where the engine loaded its tokenizer from: the collector decodes with it."""
-    if dict(value) not in _bound:
-        _bound.append(dict(value))
+def bind_tokenizer(owner: Any, read: Callable[[Any], Mapping[str, Any] | None]) -> None:
+    """Say once where ``owner``, an engine, loaded its tokenizer from (``read(owner)``): the collector decodes with
+    it."""
+    if owner is None or getattr(owner, _TOLD, False):
+        return
+    setattr(owner, _TOLD, True)
+    value = read(owner)
+    if value is not None:
         context.bind("tokenizer", value)

@@ -13,6 +13,7 @@ Read in 0.4.6.post5 to 0.5.23, run with 0.5.23. What is not found as expected is
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 from autotrace import patch
 from autotrace.adapters.requests import (
+    BETWEEN,
     Hooks,
     InsideATrace,
     Streaming,
@@ -29,10 +31,10 @@ from autotrace.adapters.requests import (
     timeline_here,
     traceparent,
 )
-from autotrace.record import faults
+from autotrace.record import faults, flusher
 from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
-from autotrace.record.timeline import Timeline
+from autotrace.record.timeline import Arrived, Timeline, Timelines
 
 _MANAGER = "sglang.srt.managers.tokenizer_manager"
 GENERATE = f"{_MANAGER}.TokenizerManager.generate_request"
@@ -42,8 +44,8 @@ BATCHES = ("sglang.srt.entrypoints.engine.Engine.generate", "sglang.srt.entrypoi
 HANDLER = "sglang.srt.entrypoints.openai.serving_base.OpenAIServingBase.handle_request"
 
 HOOKS = Hooks("sglang request timings")
-MAX_REQUESTS = 65_536
-"""Requests followed at once; the entry of one that never gets an answer is not missed before that."""
+MAX_FRESH = 65_536
+"""Requests that may wait for their first output at once; one that never gets any is forgotten with all of them."""
 _REQUESTS = "_autotrace_requests"
 """Attribute of ``TokenizerManager``: its ``Requests``."""
 _monotonic = time.monotonic
@@ -78,7 +80,7 @@ class Request(Follower):
         span.timeline.coarse = not getattr(request, "stream", False)
         _pass_on(span, manager, request, known.get("request"))
         if not span.trace.elsewhere:
-            _bind_tokenizer(manager)
+            bind_tokenizer(manager, _tokenizer)
 
 
 class MemberOfABatch(Follower):
@@ -93,7 +95,7 @@ class MemberOfABatch(Follower):
         span.timeline.coarse = not getattr(request, "stream", False)
         register(manager, request.rid, span.timeline)
         if not span.trace.elsewhere:
-            _bind_tokenizer(manager)
+            bind_tokenizer(manager, _tokenizer)
 
 
 def is_batch(request: Any) -> bool:
@@ -121,17 +123,16 @@ def _pass_on(span: Span, manager: Any, request: Any, http: Any) -> None:
         request.external_trace_header = {"traceparent": traceparent(span)}
 
 
-def _bind_tokenizer(manager: Any) -> None:
+def _tokenizer(manager: Any) -> dict[str, Any] | None:
     arguments = getattr(manager, "server_args", None)
     path = getattr(arguments, "tokenizer_path", None) or getattr(manager, "model_path", None)
-    if isinstance(path, str) and path:
-        bind_tokenizer(
-            {
-                "path": path,
-                "revision": getattr(arguments, "revision", None),
-                "trust_remote_code": getattr(arguments, "trust_remote_code", None) is True,
-            }
-        )
+    if not isinstance(path, str) or not path:
+        return None
+    return {
+        "path": path,
+        "revision": getattr(arguments, "revision", None),
+        "trust_remote_code": getattr(arguments, "trust_remote_code", None) is True,
+    }
 
 
 # -- outputs of the engine, in the front end --------------------------------------------------------------------------
@@ -145,35 +146,20 @@ def _hook_manager(module: ModuleType) -> None:
 class Requests(NamedTuple):
     """Those of a ``TokenizerManager`` that are followed, by id."""
 
-    timelines: dict[str, Timeline]
-    arrived: dict[str, Callable[[float], None]]
-    """What takes the time (seconds) of an output: at first a function that begins, then the list's own ``append``."""
+    timelines: Timelines
+    fresh: set[str]
+    """Without any output yet."""
 
 
 def register(manager: Any, request_id: Any, timeline: Timeline) -> None:
     """Fill ``timeline`` from now on with what happens to the request ``request_id``."""
     requests = manager.__dict__.get(_REQUESTS)
     if requests is None:
-        requests = manager.__dict__[_REQUESTS] = Requests({}, {})
-    timelines, arrived = requests
-    if len(timelines) >= MAX_REQUESTS:
-        forget(requests, next(iter(timelines)))
-
-    def first(now: float) -> None:
-        state = manager.rid_to_state.get(request_id)
-        timeline.response = lambda: getattr(state, "output_ids", None) or None
-        if not timeline.coarse:
-            timeline.first_ns = int(now * 1e9)
-        append = arrived[request_id] = timeline.arrivals.append
-        append(now)
-
-    timelines[request_id], arrived[request_id] = timeline, first
-
-
-def forget(requests: Requests, request_id: Any) -> Timeline | None:
-    """Follow a request no longer."""
-    requests.arrived.pop(request_id, None)
-    return requests.timelines.pop(request_id, None)
+        requests = manager.__dict__[_REQUESTS] = Requests(Timelines(), set())
+    if len(requests.fresh) >= MAX_FRESH:
+        requests.fresh.clear()
+    requests.timelines[request_id] = timeline
+    requests.fresh.add(request_id)
 
 
 def _tokenized(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,7 +183,10 @@ def _handle_batch_output(original: Callable[..., Any]) -> Callable[..., Any]:
         requests = self.__dict__.get(_REQUESTS)
         if requests is not None and requests.timelines:
             try:
-                arrived(requests, recv_obj)
+                if requests.fresh:
+                    for request_id in requests.fresh.intersection(recv_obj.rids):
+                        begun(requests, request_id, self.rid_to_state.get(request_id))
+                flusher.put(Arrived(arrived, (requests.timelines, *noted(recv_obj), _monotonic())))
             except Exception as error:
                 faults.failed("sglang:output", error)
         return await original(self, recv_obj, *args, **kwargs)
@@ -205,19 +194,34 @@ def _handle_batch_output(original: Callable[..., Any]) -> Callable[..., Any]:
     return _handle_batch_output
 
 
-def arrived(requests: Requests, batch: Any) -> None:
-    """Outputs of several requests came from the engine. Runs once a step for all of them: this is the hot loop."""
-    now = _monotonic()
-    get = requests.arrived.get
-    for request_id in batch.rids:
-        append = get(request_id)
-        if append is not None:
-            append(now)
-    if any(batch.finished_reasons):
-        for number, reason in enumerate(batch.finished_reasons):
-            timeline = None if reason is None else forget(requests, batch.rids[number])
+def begun(requests: Requests, request_id: str, state: Any) -> None:
+    """The first output of a request came: only now SGLang is sure to have made the ``state`` that gathers them."""
+    requests.fresh.discard(request_id)
+    timeline = requests.timelines.get(request_id)
+    if timeline is not None:
+        timeline.response = lambda: getattr(state, "output_ids", None) or None
+
+
+def noted(batch: Any) -> tuple[str, Any]:
+    """Whose outputs a batch has, as one string, and the batch itself if some of them are the last: to keep all of it
+    for the flusher costs the event loop three times as much, since its memory is then free only when another core has
+    read it."""
+    return BETWEEN.join(batch.rids), batch if any(batch.finished_reasons) else None
+
+
+def arrived(timelines: Mapping[str, Timeline], request_ids: str, last: Any, now: float) -> None:
+    """Outputs of several requests came from the engine at ``now`` (seconds); see ``noted``."""
+    for request_id in request_ids.split(BETWEEN):
+        timeline = timelines.get(request_id)
+        if timeline is not None:
+            if not timeline.coarse and not timeline.first_ns:
+                timeline.first_ns = int(now * 1e9)
+            timeline.arrivals.append(now)
+    if last is not None:
+        for number, (request_id, reason) in enumerate(zip(last.rids, last.finished_reasons, strict=True)):
+            timeline = None if reason is None else timelines.get(request_id)
             if timeline is not None:
-                timeline.settle = lambda timeline, number=number: settle(timeline, batch, number)
+                timeline.settle = functools.partial(settle, batch=last, number=number)
 
 
 def settle(timeline: Timeline, batch: Any, number: int) -> None:

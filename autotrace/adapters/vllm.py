@@ -21,11 +21,11 @@ from types import ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.adapters.requests import Hooks, InsideATrace, WeightUpdate, bind_tokenizer, follow, traceparent
-from autotrace.record import calls, context, faults
+from autotrace.adapters.requests import BETWEEN, Hooks, InsideATrace, WeightUpdate, bind_tokenizer, follow, traceparent
+from autotrace.record import calls, context, faults, flusher
 from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
-from autotrace.record.timeline import Timeline
+from autotrace.record.timeline import Arrived, Timeline, Timelines
 
 GENERATE = "vllm.v1.engine.async_llm.AsyncLLM.generate"
 ABORT = "vllm.v1.engine.async_llm.AsyncLLM.abort"
@@ -37,8 +37,8 @@ BATCHES = ("vllm.entrypoints.llm.LLM.generate", "vllm.entrypoints.llm.LLM.chat")
 HOOKS = Hooks("vllm request timings")
 QUEUED, SCHEDULED, PREEMPTED = 1, 2, 3
 """``vllm.v1.engine.EngineCoreEventType``"""
-_TIMELINE, _ARRIVED = "_autotrace_timeline", "_autotrace_arrived"
-"""Attribute of vLLM's ``RequestState``, so that both live equally long."""
+_TIMELINES = "_autotrace_timelines"
+"""Attribute of ``OutputProcessor``: ``Timelines``."""
 _REQUESTS = "_autotrace_requests"
 """Attribute of ``LLMEngine``: request id -> open span."""
 _AGAIN = "_autotrace_again"
@@ -69,7 +69,7 @@ class Request(Follower):
     def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
         span.timeline = Timeline()
         if not span.trace.elsewhere:
-            _bind_tokenizer(known.get("self"))
+            bind_tokenizer(known.get("self"), _tokenizer)
 
 
 class OfflineRequest(Request):
@@ -101,17 +101,16 @@ class Preempted(Follower):
         return True
 
 
-def _bind_tokenizer(engine: Any) -> None:
+def _tokenizer(engine: Any) -> dict[str, Any] | None:
     model = getattr(engine, "model_config", None)
     path = getattr(model, "tokenizer", None)
-    if isinstance(path, str) and path:
-        bind_tokenizer(
-            {
-                "path": path,
-                "revision": getattr(model, "tokenizer_revision", None),
-                "trust_remote_code": getattr(model, "trust_remote_code", None) is True,
-            }
-        )
+    if not isinstance(path, str) or not path:
+        return None
+    return {
+        "path": path,
+        "revision": getattr(model, "tokenizer_revision", None),
+        "trust_remote_code": getattr(model, "trust_remote_code", None) is True,
+    }
 
 
 # -- outputs of the engine, in the front end --------------------------------------------------------------------------
@@ -130,7 +129,7 @@ def _add_request(original: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(span, Keeping) and span.timeline is not None:
                 pass_on(span, self, request)
                 if span.timeline.response is None:  # of n > 1 samples the first
-                    attend(span.timeline, self.request_states[request.request_id])
+                    attend(self, request.request_id, span.timeline)
         except Exception as error:
             faults.failed("vllm:add_request", error)
         return result
@@ -146,27 +145,27 @@ def pass_on(span: Span, processor: Any, request: Any) -> None:
         request.trace_headers = {"traceparent": traceparent(span)}
 
 
-def attend(timeline: Timeline, state: Any) -> None:
-    """Fill ``timeline`` from now on with what happens to the request of vLLM's ``RequestState``."""
-    timeline.prompt = getattr(state, "prompt_token_ids", None)
+def attend(processor: Any, request_id: str, timeline: Timeline) -> None:
+    """Fill ``timeline`` from now on with what happens to the request of vLLM's ``OutputProcessor``."""
+    state = processor.request_states[request_id]
     detokenizer = getattr(state, "detokenizer", None)
+    timeline.prompt = getattr(state, "prompt_token_ids", None)
     timeline.response = lambda: getattr(detokenizer, "output_token_ids", None)
-
-    def first(at: float) -> None:
-        timeline.first_ns = _monotonic_ns()
-        append = timeline.arrivals.append
-        append(at)
-        setattr(state, _ARRIVED, append)
-
-    setattr(state, _TIMELINE, timeline)
-    setattr(state, _ARRIVED, first)
+    timelines = getattr(processor, _TIMELINES, None)
+    if timelines is None:
+        timelines = Timelines()
+        setattr(processor, _TIMELINES, timelines)
+    timelines[request_id] = timeline
 
 
 def _process_outputs(original: Callable[..., Any]) -> Callable[..., Any]:
     def process_outputs(self: Any, engine_core_outputs: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            at = args[0] if args else kwargs.get("engine_core_timestamp")
-            arrived(self.request_states, engine_core_outputs, at or time.monotonic())
+            timelines = getattr(self, _TIMELINES, None)
+            if timelines and engine_core_outputs:
+                at = args[0] if args else kwargs.get("engine_core_timestamp")
+                now = _monotonic_ns()
+                flusher.put(Arrived(arrived, (timelines, *noted(engine_core_outputs), at or now / 1e9, now)))
         except Exception as error:
             faults.failed("vllm:process_outputs", error)
         return original(self, engine_core_outputs, *args, **kwargs)
@@ -174,20 +173,25 @@ def _process_outputs(original: Callable[..., Any]) -> Callable[..., Any]:
     return process_outputs
 
 
-def arrived(states: Mapping[str, Any], outputs: Iterable[Any], at: float) -> None:
-    """Outputs left the engine core at ``at``. Runs once a step for all requests: this is the hot loop."""
-    get = states.get
-    for output in outputs:
-        state = get(output.request_id)
-        if state is None:
-            continue
-        known = state.__dict__
-        if _ARRIVED not in known:
-            continue
-        if output.new_token_ids:
-            known[_ARRIVED](at)
-        if output.events is not None:
-            happened(known[_TIMELINE], output.events)
+def noted(outputs: Iterable[Any]) -> tuple[str, list[tuple[str, Any]]]:
+    """Of a step's outputs what the flusher needs: which requests have new tokens, as one string, and events by request.
+    To keep the outputs for it costs the event loop more than to read them."""
+    ids = BETWEEN.join([output.request_id for output in outputs if output.new_token_ids])
+    return ids, [(output.request_id, output.events) for output in outputs if output.events]
+
+
+def arrived(timelines: Mapping[str, Timeline], ids: str, events: list[tuple[str, Any]], at: float, now: int) -> None:
+    """Outputs (see ``noted``) left the engine core at ``at`` (seconds) and came to the front end at ``now``
+    (nanoseconds)."""
+    for request_id in ids.split(BETWEEN):
+        timeline = timelines.get(request_id)
+        if timeline is not None:
+            timeline.first_ns = timeline.first_ns or now
+            timeline.arrivals.append(at)
+    for request_id, told in events:
+        timeline = timelines.get(request_id)
+        if timeline is not None:
+            happened(timeline, told)
 
 
 def happened(timeline: Timeline, events: Iterable[Any]) -> None:

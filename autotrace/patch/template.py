@@ -139,39 +139,50 @@ _BODIES = {
         _autotrace_step = _autotrace_inner.__anext__()
         {sys}.set_asyncgen_hooks(*_autotrace_hooks)
         try:
-            _autotrace_item.append(await _autotrace_step)
-            _autotrace_step = None
             while True:
-                if _autotrace_span is not None:
-                    if _autotrace_final is None:
-                        _autotrace_span, _autotrace_final = _autotrace_calls.item(_autotrace_span, _autotrace_item[0])
-                    else:  # one of an engine's many chunks: nothing is looked at but whether it is the last
-                        _autotrace_span.items += 1
+                if _autotrace_thrown:
+                    _autotrace_item.append(await _autotrace_inner.athrow(_autotrace_thrown.pop()))
+                elif _autotrace_sent is not None:
+                    _autotrace_item.append(await _autotrace_inner.asend(_autotrace_sent))
+                    _autotrace_sent = None
+                elif _autotrace_step is not None:
+                    _autotrace_item.append(await _autotrace_step)
+                    _autotrace_step = None
+                else:  # ``async for`` is the cheapest way to take a step
+                    async for _autotrace_next in _autotrace_inner:
+                        _autotrace_item.append(_autotrace_next)
+                        _autotrace_next = None
+                        if _autotrace_span is not None:
+                            if _autotrace_final is None:
+                                break
+                            # one of an engine's many chunks: nothing is looked at but whether it is the last
+                            _autotrace_span.items += 1
+                            try:
+                                _autotrace_last = _autotrace_final(_autotrace_item[0])
+                            except Exception:
+                                _autotrace_last = False
+                            if _autotrace_last:
+                                _autotrace_calls.finish(_autotrace_span, _autotrace_item[0])
+                                _autotrace_span = None
                         try:
-                            _autotrace_last = _autotrace_final(_autotrace_item[0])
-                        except Exception:
-                            _autotrace_last = False
-                        if _autotrace_last:
-                            _autotrace_calls.finish(_autotrace_span, _autotrace_item[0])
-                            _autotrace_span = None
+                            _autotrace_sent = yield _autotrace_item.pop()
+                        except BaseException as _autotrace_error:
+                            _autotrace_thrown.append(_autotrace_error)
+                            break
+                        if _autotrace_sent is not None:
+                            break
+                    else:
+                        break
+                    if not _autotrace_item:
+                        continue
+                if _autotrace_span is not None:
+                    _autotrace_span, _autotrace_final = _autotrace_calls.item(_autotrace_span, _autotrace_item[0])
                 try:
                     _autotrace_sent = yield _autotrace_item.pop()
                 except BaseException as _autotrace_error:
                     _autotrace_thrown.append(_autotrace_error)
                 if _autotrace_final is None and _autotrace_span is not None:
                     _autotrace_calls.enter(_autotrace_span)
-                if _autotrace_thrown:
-                    _autotrace_item.append(await _autotrace_inner.athrow(_autotrace_thrown.pop()))
-                elif _autotrace_sent is not None:
-                    _autotrace_item.append(await _autotrace_inner.asend(_autotrace_sent))
-                    _autotrace_sent = None
-                else:  # ``async for`` is the cheapest way to take one step
-                    async for _autotrace_next in _autotrace_inner:
-                        _autotrace_item.append(_autotrace_next)
-                        _autotrace_next = None
-                        break
-                    else:
-                        break
         except StopAsyncIteration:
             pass
         except BaseException as _autotrace_error:

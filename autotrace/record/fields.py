@@ -27,12 +27,21 @@ class Path:
             return ABSENT
         try:
             for step, index in self.steps:
-                value = _step(value, step, index)
+                if index is None and type(value) in _objects:
+                    found = getattr(value, step, ABSENT)
+                    value = _asked(value, step) if found is ABSENT else found
+                else:
+                    value = _step(value, step, index)
                 if value is ABSENT:
                     return ABSENT
         except Exception:
             return ABSENT
         return value
+
+
+_objects: set[type] = set()
+"""Classes known to be no ``Mapping``: to ask the abstract class costs more than to read the attribute."""
+MAX_OBJECTS = 500
 
 
 def _index(step: str) -> int | None:
@@ -41,16 +50,24 @@ def _index(step: str) -> int | None:
 
 
 def _step(value: Any, step: str, index: int | None) -> Any:
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if index is not None and (kind is list or kind is tuple):
+        return value[index] if -len(value) <= index < len(value) else ABSENT
+    if kind is dict or isinstance(value, Mapping):
         if step in value:
             return value[step]
         return value[index] if index is not None and index in value else ABSENT
     if index is not None:
         return value[index] if isinstance(value, Sequence) and -len(value) <= index < len(value) else ABSENT
+    # not what stands for something else (a proxy), nor a class the host may drop
+    if value.__class__ is kind and "<locals>" not in kind.__qualname__ and len(_objects) < MAX_OBJECTS:
+        _objects.add(kind)
     found = getattr(value, step, ABSENT)
-    if found is not ABSENT:
-        return found
-    # OmegaConf nodes, tensordicts and friends answer to keys without being Mappings
+    return _asked(value, step) if found is ABSENT else found
+
+
+def _asked(value: Any, step: str) -> Any:
+    """OmegaConf nodes, tensordicts and friends answer to keys without being Mappings."""
     getter = getattr(value, "get", None)
     return getter(step, ABSENT) if callable(getter) else ABSENT
 

@@ -203,9 +203,9 @@ class Probe:
         """Values of ``{name: paths}`` that are present."""
         found: dict[str, Any] = {}
         for name, paths in pairs:
-            value = fields.first(paths, known)
+            value = paths[0].read(known) if len(paths) == 1 else fields.first(paths, known)
             if value is not ABSENT and value is not None:
-                found[name] = self.copied(value)
+                found[name] = value if type(value) in ATOMS else self.copied(value)
         return found or None
 
     def final_reader(self, item: Any) -> Callable[[Any], Any]:

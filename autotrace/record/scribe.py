@@ -12,12 +12,12 @@ from typing import Any
 from autotrace.record import faults
 from autotrace.record.context import Ended, Keeping, Span
 from autotrace.record.redact import Redactor
-from autotrace.record.timeline import Timeline
+from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import Prompt, TokenLog
 from autotrace.spec.plan import Settings
 from autotrace.spool.records import Bind, Close, Define, Fact, Open, Record, Report, Tokens
 
-Event = Span | Ended | Fact | Bind | Report
+Event = Span | Ended | Arrived | Fact | Bind | Report
 """What callers put into the queue. A ``Span`` says that it opened."""
 
 
@@ -42,6 +42,7 @@ class Scribe:
             Span: self._opened,
             Keeping: self._opened,
             Ended: self._ended,
+            Arrived: _arrived,
             Fact: self._fact,
             Bind: self._bind,
             Report: add,
@@ -213,6 +214,10 @@ class Scribe:
             self.definitions.append(define)
             self._add(define)
         return number
+
+
+def _arrived(event: Arrived) -> None:
+    event.read(*event.seen)
 
 
 def _plain(value: Any) -> Any:

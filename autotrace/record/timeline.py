@@ -1,8 +1,9 @@
 """What an engine's front end saw of one request: when its tokens came, and where it had waited before.
 
-An adapter fills a ``Timeline`` while the request runs; the flusher's thread turns it into attributes of the request's
-span. Names and meaning of the attributes: ``docs/engines.md``. Times of the engine are seconds of one monotonic clock
-of its own; only differences of them are used.
+An adapter hands over what it saw at each step of the engine as it is (``Arrived``); the flusher's thread fills the
+``Timeline`` of each request with it and turns that into attributes of the request's span. Names and meaning of the
+attributes: ``docs/engines.md``. Times of the engine are seconds of one monotonic clock of its own; only differences of
+them are used.
 """
 
 from __future__ import annotations
@@ -11,12 +12,24 @@ from array import array
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+
+class Arrived(msgspec.Struct, eq=False, gc=False):
+    """The event that outputs of several requests left the engine. ``read(*seen)`` tells their timelines, in the
+    flusher's thread: the engine's event loop has a request and a chunk to serve every few microseconds."""
+
+    read: Callable[..., None]
+    seen: tuple[Any, ...]
 
 
 class Timeline:
     """One request. Everything is optional: engines differ in what they tell."""
 
     __slots__ = (
+        "__weakref__",
         "arrivals",
         "attributes",
         "coarse",
@@ -31,8 +44,7 @@ class Timeline:
 
     def __init__(self) -> None:
         self.arrivals = array("d")
-        """When each output with new tokens left the engine (seconds). Its ``append`` is what runs for every request at
-        every step of an engine."""
+        """When each output with new tokens left the engine (seconds)."""
         self.first_ns = 0
         """When the first output arrived at the front end (``time.monotonic_ns``)."""
         self.coarse = False
@@ -87,6 +99,10 @@ class Timeline:
             again = min((taken for taken in self.scheduled if taken >= at), default=max(end, at))
             total += again - at
         return total
+
+
+Timelines = WeakValueDictionary[str, Timeline]
+"""By the engine's request id: of those requests whose spans are open or about to be written."""
 
 
 def _gaps(arrivals: Sequence[float]) -> dict[str, float]:

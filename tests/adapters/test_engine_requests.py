@@ -117,23 +117,28 @@ def test_times_of_a_request_built_otherwise_are_pickled_as_ever() -> None:
 
 
 def test_outputs_fill_the_timeline_of_their_request() -> None:
-    followed, other = SimpleNamespace(prompt_token_ids=[1, 2], detokenizer=None), SimpleNamespace()
+    followed = SimpleNamespace(prompt_token_ids=[1, 2], detokenizer=None)
     followed.detokenizer = SimpleNamespace(output_token_ids=[7, 8])
     timeline = Timeline()
-    vllm.attend(timeline, followed)
+    processor = SimpleNamespace(request_states={"a": followed})
+    vllm.attend(processor, "a", timeline)
+    timelines = getattr(processor, vllm._TIMELINES)
     events = [SimpleNamespace(type=kind, timestamp=at) for kind, at in ((1, 9.0), (2, 9.5))]
     outputs = [
         SimpleNamespace(request_id="a", new_token_ids=[7], events=events),
         SimpleNamespace(request_id="b", new_token_ids=[7], events=None),
         SimpleNamespace(request_id="gone", new_token_ids=[7], events=None),
     ]
-    vllm.arrived({"a": followed, "b": other}, outputs, 10.0)
-    vllm.arrived({"a": followed}, [SimpleNamespace(request_id="a", new_token_ids=[], events=None)], 10.5)
-    vllm.arrived({"a": followed}, [SimpleNamespace(request_id="a", new_token_ids=[8, 9], events=None)], 11.0)
+    empty = SimpleNamespace(request_id="a", new_token_ids=[], events=None)
+    last = SimpleNamespace(request_id="a", new_token_ids=[8, 9], events=None)
+    for at, step in ((10.0, outputs), (10.5, [empty]), (11.0, [last])):
+        vllm.arrived(timelines, *vllm.noted(step), at, 113 + int(at))
     told = timeline.read(0)
     assert (told["queue_s"], told["prefill_s"], told["decode_s"], told["outputs"]) == (0.5, 0.5, 1.0, 2)
     assert timeline.prompt == [1, 2] and timeline.response is not None and timeline.response() == [7, 8]
-    assert 0 < timeline.first_ns <= time.monotonic_ns()
+    assert timeline.first_ns == 123
+    del timeline, told
+    assert not timelines, "a request that is over is followed no longer"
 
 
 @pytest.mark.parametrize("given", [None, {}, {"traceparent": "theirs"}, "no such field"])
@@ -220,8 +225,9 @@ def test_a_batch_of_outputs_fills_the_timelines_of_its_requests(streamed: bool) 
     manager = SimpleNamespace(rid_to_state={"a": SimpleNamespace(output_ids=[4, 5, 6])})
     sglang.register(manager, "a", timeline)
     requests = manager.__dict__[sglang._REQUESTS]
-    sglang.arrived(requests, batch())
-    assert requests == ({}, {}) and timeline.response is not None and timeline.response() == [4, 5, 6]
+    sglang.begun(requests, "a", manager.rid_to_state["a"])
+    sglang.arrived(requests.timelines, *sglang.noted(batch()), 4.5)
+    assert not requests.fresh and timeline.response is not None and timeline.response() == [4, 5, 6]
     timeline.arrivals[-1] = 4.0
     told = timeline.read(500_000_000 if not streamed else 0, generated=3)
     assert told["queue_s"] == 0.5
@@ -307,7 +313,8 @@ async def test_a_request_and_the_members_of_a_batch_are_recorded_once_each(recor
     opens = recorder.records(Open)
     assert [record.inputs["text"] for record in opens] == ["one", "two", "three"]
     assert all(record.parent == 0 for record in opens) and len(recorder.records(Close)) == 3
-    assert set(manager.__dict__[sglang._REQUESTS].timelines) == {"one", "two", "three"}
+    followed = manager.__dict__[sglang._REQUESTS]
+    assert followed.fresh == {"one", "two", "three"} and not followed.timelines
 
 
 # -- both -------------------------------------------------------------------------------------------------------------

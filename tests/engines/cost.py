@@ -1,5 +1,9 @@
 """What tracing costs a real engine: rounds with and without it take turns, and what its counters add to a step.
 
+Each engine is measured twice. *Live*: as it is, for its throughput. *Replayed*: its front end as it is, while a script
+answers every round with what the engine's other processes sent in one real round. They compete for cores and caches
+then no longer, and what a request costs the event loop is measured ten times more precisely.
+
 A third kind of round has a generator around the engine's that does nothing but pass its chunks on: what any wrapper
 costs, however little it records.
 """
@@ -10,26 +14,30 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import Context, ContextVar
+from statistics import mean
 from types import CellType, FunctionType
 from typing import Any
 
 REQUESTS, TOKENS = 64, 64
 CALLS = 100_000
 KINDS = ("with", "without", "passed on")
+PAUSE = 0.15
+"""Seconds between two rounds: the flusher has written the one before."""
 
 
 async def take_turns(
-    methods: Sequence[tuple[Any, str]], request: Callable[[str, int], Awaitable[int]], rounds: int
+    methods: Sequence[tuple[Any, str]], request: Callable[[str, int], Awaitable[int]], rounds: int, prefix: str
 ) -> dict[str, list[dict[str, float]]]:
     """``rounds`` rounds of each kind (with tracing, without, passed on), of 64 concurrent requests each.
 
     ``methods`` (class, name) are all that is wrapped in this process, the generator first; without: the originals are
-    put back. ``request`` (id, number) reads one answer and says how many chunks it had. Each round: seconds of wall
-    clock, CPU seconds of the event loop's thread and of the process, chunks, and how fast the machine was.
+    put back. ``request`` (id, number) reads one answer and says how many chunks it had; ids begin with ``prefix``,
+    the kind, and the round. Each round: seconds of wall clock, CPU seconds of the event loop's thread and of
+    the process, chunks, and how fast the machine was around it.
     """
     traced = [(owner, name, owner.__dict__[name]) for owner, name in methods]
     found: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
-    await _round(request, "warm")
+    await one_round(request, f"{prefix}-warm")
     try:
         for number in range(rounds):
             for kind in KINDS if number % 2 else reversed(KINDS):
@@ -38,8 +46,8 @@ async def take_turns(
                 if kind == "passed on":
                     owner, name, wrapper = traced[0]
                     setattr(owner, name, _passing_on(wrapper.__wrapped__))
-                await asyncio.sleep(0.3)  # the flusher has written the round before
-                found[kind].append(await _round(request, f"{kind}-{number}"))
+                await asyncio.sleep(PAUSE)
+                found[kind].append(await one_round(request, f"{prefix}-{kind}-{number}"))
     finally:
         for owner, name, wrapper in traced:
             setattr(owner, name, wrapper)
@@ -54,12 +62,15 @@ def _passing_on(original: Callable[..., AsyncGenerator[Any, None]]) -> Callable[
     return generate
 
 
-async def _round(request: Callable[[str, int], Awaitable[int]], name: str) -> dict[str, float]:
+async def one_round(request: Callable[[str, int], Awaitable[int]], name: str) -> dict[str, float]:
+    """64 concurrent requests; see ``take_turns``."""
+    speeds = [speed_ns()]
     began = time.perf_counter(), time.thread_time(), time.process_time()
     chunks = await asyncio.gather(*(request(f"{name}-{number}", number) for number in range(REQUESTS)))
     ended = time.perf_counter(), time.thread_time(), time.process_time()
     wall, thread, process = (after - before for before, after in zip(began, ended, strict=True))
-    return {"wall": wall, "thread": thread, "process": process, "chunks": sum(chunks), "speed_ns": speed_ns()}
+    speeds.append(speed_ns())
+    return {"wall": wall, "thread": thread, "process": process, "chunks": sum(chunks), "speed_ns": mean(speeds)}
 
 
 def speed_ns() -> float:
