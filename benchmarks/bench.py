@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.budgets import AT_REFERENCE, REFERENCE_NS
 from benchmarks.measures import speed
 from benchmarks.subjects import NEED_WEAVE
 
@@ -114,10 +115,13 @@ class Bench:
                 return None
         return self._lanes.get(name)
 
-    def rounds(self, names: Iterable[str], number: int, measure: str, **options: Any) -> dict[str, dict[str, float]]:
-        """Medians over ``number`` rounds, in each of which every subject is measured once, in another order.
+    def rounds(
+        self, names: Iterable[str], number: int, measure: str, most: int = 2_000, **options: Any
+    ) -> dict[str, dict[str, float]]:
+        """Medians over ``number`` rounds, in each of which every subject is measured once, in another order; and the
+        same brought to the speed of the budgets, each round by what the machine did just before.
 
-        ``options`` without ``calls``: it is chosen so that a round takes about ``ROUND_NS``.
+        ``options`` without ``calls``: it is chosen so that a round takes about ``ROUND_NS``, and ``most`` of them.
         """
         lanes = [lane for lane in map(self.lane, names) if lane is not None]
         calls: dict[str, int] = {}
@@ -129,7 +133,7 @@ class Bench:
                 self.missing[lane.name] = str(missing)
                 lanes.remove(lane)
                 continue
-            calls[lane.name] = max(1, min(2_000, int(ROUND_NS / max(first["ns"], 1.0))))
+            calls[lane.name] = max(1, min(most, int(ROUND_NS / max(first["ns"], 1.0))))
         found: dict[str, list[dict[str, float]]] = {lane.name: [] for lane in lanes}
         spent = {lane.name: 0.0 for lane in lanes}
         for turn in range(number):
@@ -138,8 +142,11 @@ class Bench:
                 if turn >= 3 and spent[lane.name] > (1.0 if self.short else 2.0):
                     continue  # a slow peer is known well enough
                 began = time.monotonic()
-                self.speeds.append(lane.ask("speed")["ns"])
-                found[lane.name].append(lane.ask(measure, calls=calls[lane.name], **options))
+                speed_ns = lane.ask("speed")["ns"]
+                self.speeds.append(speed_ns)
+                sample = lane.ask(measure, calls=calls[lane.name], **options)
+                scale = REFERENCE_NS / speed_ns
+                found[lane.name].append(sample | {key + AT_REFERENCE: value * scale for key, value in sample.items()})
                 spent[lane.name] += time.monotonic() - began
         return {
             name: {key: statistics.median(sample[key] for sample in samples) for key in samples[0]}
