@@ -139,7 +139,7 @@ class Bench:
         for turn in range(number):
             self._random.shuffle(lanes)
             for lane in lanes:
-                if turn >= 3 and spent[lane.name] > (1.0 if self.short else 2.0):
+                if turn >= 3 and spent[lane.name] > 1.0:
                     continue  # a slow peer is known well enough
                 began = time.monotonic()
                 speed_ns = lane.ask("speed")["ns"]

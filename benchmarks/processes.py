@@ -62,7 +62,7 @@ def startup(bench: Bench) -> Result:
                     "import verl": (load, VERL_PYTHON, {"PYTHONPATH": str(ROOT), **compiled}),
                     "import verl, AUTOTRACE=1": (PTH + load, VERL_PYTHON, traced),
                 },
-                5,
+                3,
             )
     return found
 
@@ -98,7 +98,9 @@ def _milliseconds(bench: Bench, programs: dict[str, tuple[str, str, dict[str, st
 
 # -- rolling out -----------------------------------------------------------------------------------------------------
 
-OURS, PEERS = ("off", "autotrace"), ("veRL on MLflow", "veRL on Weave")
+OURS, PEERS = ("off", "autotrace"), {"veRL on MLflow": 32, "veRL on Weave": 4}
+"""Modes; of the peers, how many prompts (of eight rollouts each) they get through in less than a minute."""
+PROMPTS = 32
 THINKING, HASTY = 5.0, 0.5
 """Seconds of a turn: a few hundred tokens at what an engine does for one of many requests; and one so fast that nothing
 is measured but a worker that has no moment to spare."""
@@ -113,22 +115,18 @@ def rollout(bench: Bench) -> Result:
         return {}
     found: Result = {}
     for seconds, words in ((THINKING, ""), (HASTY, ", a worker without a pause")):
-        samples: dict[str, list[Result]] = {}
-        for turn in range(3):
-            for mode in OURS if turn % 2 else reversed(OURS):
-                made = _rollout(bench, mode, seconds)
-                if made is not None:
-                    samples.setdefault(f"{mode}{words}", []).append(made)
-        for mode, runs in samples.items():
-            found[mode] = {key: sorted(run[key] for run in runs)[len(runs) // 2] for key in runs[0]}
-    for mode in PEERS:  # the slow ones once
-        made = _rollout(bench, mode, THINKING)
+        for mode in OURS:
+            made = _rollout(bench, mode, seconds)
+            if made is not None:
+                found[f"{mode}{words}"] = made
+    for mode, prompts in PEERS.items():
+        made = _rollout(bench, mode, THINKING, prompts)
         if made is not None:
-            found[mode] = made
+            found[mode if prompts == PROMPTS else f"{mode}, {8 * prompts} trajectories"] = made
     return found
 
 
-def _rollout(bench: Bench, mode: str, seconds: float) -> Result | None:
+def _rollout(bench: Bench, mode: str, seconds: float, prompts: int = PROMPTS) -> Result | None:
     with tempfile.TemporaryDirectory() as folder:
         environ = {
             "PYTHONPATH": str(ROOT),
@@ -138,7 +136,7 @@ def _rollout(bench: Bench, mode: str, seconds: float) -> Result | None:
         if mode == "veRL on Weave":
             environ |= bench.weave_environment() | {"HOME": folder}
         done = subprocess.run(
-            [VERL_PYTHON, "-m", "benchmarks.rollout_program", mode, folder, str(seconds)],
+            [VERL_PYTHON, "-m", "benchmarks.rollout_program", mode, folder, str(seconds), str(prompts)],
             env={**os.environ, **environ}, cwd=ROOT, capture_output=True, text=True, timeout=600,
             stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip

@@ -1,5 +1,5 @@
 """veRL's own agent loop with an engine that answers from a script: ``python -m benchmarks.rollout_program MODE FOLDER
-SECONDS`` (of thinking, a turn).
+SECONDS PROMPTS`` (seconds of thinking, a turn).
 
 Prints wall, CPU and main thread's seconds of the rollout as JSON. Everything but the two ends is veRL's.
 """
@@ -11,12 +11,14 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples" / "verl_loop"))
-PROMPTS, ROLLOUTS = 32, 8
+ROLLOUTS = 8
 
 
 def script(conversation: str, turn: int) -> str:
@@ -34,7 +36,24 @@ def trace(folder: Path) -> None:
     sys.meta_path.insert(0, engine.start(compile_plan(), str(folder), "bench"))  # type: ignore[arg-type]
 
 
-async def main(mode: str, folder: Path, seconds: float) -> dict[str, Any]:
+def engine(in_process: Any, tokenizer: Any) -> Any:
+    """The scripted engine, whose answers take from half to one and a half times ``thinks`` seconds: the same in every
+    run, as the n-th answer to a prompt always takes as long."""
+
+    class Engine(in_process.ScriptedServer):  # type: ignore[misc]
+        thinks = 0.0
+
+        async def _generate(self, request_id: str, prompt_ids: list[int], **options: Any) -> Any:
+            prompt = hash(tuple(prompt_ids))
+            asked[prompt] += 1
+            await asyncio.sleep(self.thinks * Random(prompt + asked[prompt]).uniform(0.5, 1.5))
+            return await super()._generate(request_id, prompt_ids, **options)
+
+    asked: Counter[int] = Counter()
+    return Engine(tokenizer, script)
+
+
+async def main(mode: str, folder: Path, seconds: float, number: int) -> dict[str, Any]:
     """One batch."""
     if "BENCH_PEERS" in os.environ:  # the peers' packages, behind those of veRL's environment
         sys.path.append(os.environ["BENCH_PEERS"])
@@ -54,13 +73,14 @@ async def main(mode: str, folder: Path, seconds: float) -> dict[str, Any]:
         os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
         overrides += [f"actor_rollout_ref.rollout.trace.backend={backend}"]
     config = in_process.configuration(folder / "model", overrides)
-    server = in_process.ScriptedServer(tokenizer, script, seconds=seconds)
+    server = engine(in_process, tokenizer)
     agents = in_process.worker(config, server, reward=False)
     prompts = [
         {"question": f"How many plums are in stock on day {day}?", "answer": "7", "index": day, "uid": f"uid-{day}"}
-        for day in range(PROMPTS)
+        for day in range(number)
     ]
     await in_process.rollout(agents, prompts[:1], 1, 0)
+    server.thinks = seconds
     wall, process, thread = time.perf_counter(), time.process_time(), time.thread_time()
     await in_process.rollout(agents, prompts, ROLLOUTS, 1)
     found = {
@@ -78,5 +98,6 @@ async def main(mode: str, folder: Path, seconds: float) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])))), flush=True)
+    mode, folder, seconds, number = sys.argv[1:]
+    print(json.dumps(asyncio.run(main(mode, Path(folder), float(seconds), int(number)))), flush=True)
     os._exit(0)  # some peers wait minutes for their servers at exit

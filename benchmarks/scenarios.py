@@ -49,7 +49,7 @@ def llm(bench: Bench) -> Result:
         shapes, names = shapes[:1], ["bare call", "copies of the lists", "autotrace", "veRL on MLflow"]
     found: Result = {}
     for prompt, response in shapes:
-        number = 9 if bench.short else 25
+        number = 9 if bench.short else 19
         found[f"{prompt // 1000}k+{response // 1000}k"] = bench.rounds(
             names, number, "llm", most=CALLS, prompt=prompt, response=response, logprobs=True
         )
@@ -70,7 +70,7 @@ def concurrent(bench: Bench) -> Result:
         )
     for name in ("bare call", "autotrace"):
         found[f"{name}, 10000 trajectories"] = bench.once(
-            name, "concurrent", trajectories=10_000, stagger=15.0, **shape | {"seconds": 5.0}
+            name, "concurrent", trajectories=10_000, stagger=10.0, **shape | {"seconds": 3.0}
         )
     return found
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import calls, context, flusher
+from autotrace.record import calls, context, faults, flusher
 from autotrace.record.context import Span
 from autotrace.record.probe import Follower
-from autotrace.record.timeline import Timeline
+from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import packed
 from autotrace.spec.plan import Settings
 from autotrace.spool.records import Close, Counters, Open
@@ -137,6 +137,27 @@ def test_a_request_ends_when_its_adapter_says_so(recorder: Recorder) -> None:
     done, aborted = recorder.records(Close)
     assert (done.status, done.attributes["finish_reason"]) == ("OK", "stop")
     assert (aborted.status, aborted.attributes["outcome"]) == ("CANCELLED", "aborted")
+
+
+def test_what_an_adapter_saw_is_read_in_order_and_what_cannot_be_costs_only_that(recorder: Recorder) -> None:
+    def add(prompt: str) -> str:
+        return "id"
+
+    def read(timeline: Timeline, at: float) -> None:
+        timeline.arrivals.append(at)
+
+    traced = recorder.wrap(add, key="add")
+    engine = Engine(holds=True)
+    follow("add", engine)
+    traced("text")
+    (span,) = engine.open
+    for seen in ((span.timeline, 1.0), (None, 1.5), (span.timeline, 2.0)):
+        flusher.put(Arrived(read, seen))
+    calls.close(span, SimpleNamespace())
+    (done,) = recorder.records(Close)
+    assert (done.attributes["outputs"], done.attributes["decode_s"]) == (2, 1.0)
+    assert faults.counts == {"fault:encode:Arrived": 1}
+    faults.counts.clear()
 
 
 async def test_a_prompt_known_only_inside_the_engine_is_written_with_the_response(recorder: Recorder) -> None:
