@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from types import AsyncGeneratorType, ModuleType
 from typing import Any
 
-from autotrace.record import calls, context, faults, later
+from autotrace.record import calls, context, faults, flusher, later
 from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
-from autotrace.record.timeline import Timeline
+from autotrace.record.timeline import Arrived, Timeline, Timelines
 
 BETWEEN = "\n"
-"""Between the ids of requests that are handed to the flusher as one string: no object of the engine lives longer for
-it."""
+"""Between the ids of requests in ``arrived``."""
 
 
 class InsideATrace(Follower):
@@ -90,6 +89,41 @@ def timeline_here() -> Timeline | None:
     return span.timeline if isinstance(span, Keeping) else None
 
 
+def register(timelines: Timelines, request_id: Any, timeline: Timeline) -> None:
+    """Fill ``timeline`` from now on with what is ``arrived`` for ``request_id``.
+
+    An id in use again (veRL up to 0.6 has one for all turns of a trajectory) changes hands in the order of the queue,
+    where outputs of the request before may still wait.
+    """
+    if type(request_id) is not str or BETWEEN in request_id:
+        return
+    if timelines.get(request_id) is None:
+        timelines[request_id] = timeline
+    else:
+        flusher.put(Arrived(timelines.__setitem__, (request_id, timeline)))
+
+
+def arrived(read: Callable[..., None], timelines: Timelines, request_ids: list[Any], *more: Any) -> None:
+    """Have ``read(timelines, ids, *more)`` called in the flusher's thread, in its turn.
+
+    The ids travel as one string: to keep the engine's own objects until they are read there costs the event loop more
+    than all the rest, as their memory is then free only when another core has looked at it.
+    """
+    if flusher.watchful and (not flusher.accepts() or flusher.overloaded()):
+        return
+    try:
+        ids = BETWEEN.join(request_ids)
+    except TypeError:  # an id of the user's that is no text
+        ids = BETWEEN.join([name for name in request_ids if type(name) is str])
+    weight = len(ids) // flusher.NUMBER_BYTES
+    flusher.handed += weight
+    flusher.put(Arrived(_split, (read, timelines, ids, *more), weight))
+
+
+def _split(read: Callable[..., None], timelines: Timelines, ids: str, *more: Any) -> None:
+    read(timelines, ids.split(BETWEEN), *more)
+
+
 def traceparent(span: Span) -> str:
     """``span`` as W3C trace context: what an engine's own OpenTelemetry takes as the parent of its spans."""
     return f"00-{span.trace.id.hex()}-{span.id & 0xFFFFFFFFFFFFFFFF:016x}-01"
@@ -125,7 +159,7 @@ _TOLD = "_autotrace_tokenizer"
 
 
 def bind_tokenizer(owner: Any, read: Callable[[Any], Mapping[str, Any] | None]) -> None:
-    """Say once where ``owner``, an engine, loaded its tokenizer from (``read(owner)``): the collector decodes with
+    """Say once an engine where ``owner`` loaded its tokenizer from (``read(owner)``): the collector decodes with
     it."""
     if owner is None or getattr(owner, _TOLD, False):
         return

@@ -14,27 +14,29 @@ Read in 0.4.6.post5 to 0.5.23, run with 0.5.23. What is not found as expected is
 from __future__ import annotations
 
 import functools
+import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from autotrace import patch
 from autotrace.adapters.requests import (
-    BETWEEN,
     Hooks,
     InsideATrace,
     Streaming,
     WeightUpdate,
+    arrived,
     bind_tokenizer,
     follow,
+    register,
     timeline_here,
     traceparent,
 )
-from autotrace.record import faults, flusher
+from autotrace.record import faults
 from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
-from autotrace.record.timeline import Arrived, Timeline, Timelines
+from autotrace.record.timeline import Timeline, Timelines
 
 _MANAGER = "sglang.srt.managers.tokenizer_manager"
 GENERATE = f"{_MANAGER}.TokenizerManager.generate_request"
@@ -44,8 +46,6 @@ BATCHES = ("sglang.srt.entrypoints.engine.Engine.generate", "sglang.srt.entrypoi
 HANDLER = "sglang.srt.entrypoints.openai.serving_base.OpenAIServingBase.handle_request"
 
 HOOKS = Hooks("sglang request timings")
-MAX_FRESH = 65_536
-"""Requests that may wait for their first output at once; one that never gets any is forgotten with all of them."""
 _REQUESTS = "_autotrace_requests"
 """Attribute of ``TokenizerManager``: its ``Requests``."""
 _monotonic = time.monotonic
@@ -93,7 +93,7 @@ class MemberOfABatch(Follower):
         manager, request = known["self"], known["obj"]
         span.timeline = Timeline()
         span.timeline.coarse = not getattr(request, "stream", False)
-        register(manager, request.rid, span.timeline)
+        watch(manager, request.rid, span.timeline)
         if not span.trace.elsewhere:
             bind_tokenizer(manager, _tokenizer)
 
@@ -147,19 +147,17 @@ class Requests(NamedTuple):
     """Those of a ``TokenizerManager`` that are followed, by id."""
 
     timelines: Timelines
-    fresh: set[str]
+    fresh: Timelines
     """Without any output yet."""
 
 
-def register(manager: Any, request_id: Any, timeline: Timeline) -> None:
+def watch(manager: Any, request_id: Any, timeline: Timeline) -> None:
     """Fill ``timeline`` from now on with what happens to the request ``request_id``."""
     requests = manager.__dict__.get(_REQUESTS)
     if requests is None:
-        requests = manager.__dict__[_REQUESTS] = Requests(Timelines(), set())
-    if len(requests.fresh) >= MAX_FRESH:
-        requests.fresh.clear()
-    requests.timelines[request_id] = timeline
-    requests.fresh.add(request_id)
+        requests = manager.__dict__[_REQUESTS] = Requests(Timelines(), Timelines())
+    register(requests.timelines, request_id, timeline)
+    requests.fresh[request_id] = timeline
 
 
 def _tokenized(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -170,7 +168,7 @@ def _tokenized(original: Callable[..., Any]) -> Callable[..., Any]:
             if timeline is not None:
                 ids = getattr(tokenized, "input_ids", None)
                 timeline.prompt = None if ids is None else list(ids)
-                register(self, obj.rid, timeline)
+                watch(self, obj.rid, timeline)
         except Exception as error:
             faults.failed("sglang:tokenized", error)
         return tokenized
@@ -179,39 +177,48 @@ def _tokenized(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _handle_batch_output(original: Callable[..., Any]) -> Callable[..., Any]:
+    def note(self: Any, recv_obj: Any) -> None:
+        try:
+            requests = self.__dict__.get(_REQUESTS)
+            if requests is not None and requests.timelines:
+                noted(requests, recv_obj, self.rid_to_state)
+        except Exception as error:
+            faults.failed("sglang:output", error)
+
+    if not inspect.iscoroutinefunction(original):  # older releases
+
+        def handle(self: Any, recv_obj: Any, *args: Any, **kwargs: Any) -> Any:
+            note(self, recv_obj)
+            return original(self, recv_obj, *args, **kwargs)
+
+        return handle
+
     async def _handle_batch_output(self: Any, recv_obj: Any, *args: Any, **kwargs: Any) -> Any:
-        requests = self.__dict__.get(_REQUESTS)
-        if requests is not None and requests.timelines:
-            try:
-                if requests.fresh:
-                    for request_id in requests.fresh.intersection(recv_obj.rids):
-                        begun(requests, request_id, self.rid_to_state.get(request_id))
-                flusher.put(Arrived(arrived, (requests.timelines, *noted(recv_obj), _monotonic())))
-            except Exception as error:
-                faults.failed("sglang:output", error)
+        note(self, recv_obj)
         return await original(self, recv_obj, *args, **kwargs)
 
     return _handle_batch_output
 
 
+def noted(requests: Requests, batch: Any, states: Mapping[str, Any]) -> None:
+    """Outputs of several requests came from the engine. The batch itself is kept only if some of them are the last."""
+    if requests.fresh:
+        for request_id in set(requests.fresh).intersection(batch.rids):
+            begun(requests, request_id, states.get(request_id))
+    last = batch if any(batch.finished_reasons) else None
+    arrived(take, requests.timelines, batch.rids, last, _monotonic())
+
+
 def begun(requests: Requests, request_id: str, state: Any) -> None:
     """The first output of a request came: only now SGLang is sure to have made the ``state`` that gathers them."""
-    requests.fresh.discard(request_id)
-    timeline = requests.timelines.get(request_id)
+    timeline = requests.fresh.pop(request_id, None)
     if timeline is not None:
         timeline.response = lambda: getattr(state, "output_ids", None) or None
 
 
-def noted(batch: Any) -> tuple[str, Any]:
-    """Whose outputs a batch has, as one string, and the batch itself if some of them are the last: to keep all of it
-    for the flusher costs the event loop three times as much, since its memory is then free only when another core has
-    read it."""
-    return BETWEEN.join(batch.rids), batch if any(batch.finished_reasons) else None
-
-
-def arrived(timelines: Mapping[str, Timeline], request_ids: str, last: Any, now: float) -> None:
+def take(timelines: Timelines, request_ids: Iterable[str], last: Any, now: float) -> None:
     """Outputs of several requests came from the engine at ``now`` (seconds); see ``noted``."""
-    for request_id in request_ids.split(BETWEEN):
+    for request_id in request_ids:
         timeline = timelines.get(request_id)
         if timeline is not None:
             if not timeline.coarse and not timeline.first_ns:

@@ -21,11 +21,20 @@ from types import ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.adapters.requests import BETWEEN, Hooks, InsideATrace, WeightUpdate, bind_tokenizer, follow, traceparent
-from autotrace.record import calls, context, faults, flusher
+from autotrace.adapters.requests import (
+    Hooks,
+    InsideATrace,
+    WeightUpdate,
+    arrived,
+    bind_tokenizer,
+    follow,
+    register,
+    traceparent,
+)
+from autotrace.record import calls, context, faults
 from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
-from autotrace.record.timeline import Arrived, Timeline, Timelines
+from autotrace.record.timeline import Timeline, Timelines
 
 GENERATE = "vllm.v1.engine.async_llm.AsyncLLM.generate"
 ABORT = "vllm.v1.engine.async_llm.AsyncLLM.abort"
@@ -155,17 +164,18 @@ def attend(processor: Any, request_id: str, timeline: Timeline) -> None:
     if timelines is None:
         timelines = Timelines()
         setattr(processor, _TIMELINES, timelines)
-    timelines[request_id] = timeline
+    register(timelines, request_id, timeline)
 
 
 def _process_outputs(original: Callable[..., Any]) -> Callable[..., Any]:
     def process_outputs(self: Any, engine_core_outputs: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             timelines = getattr(self, _TIMELINES, None)
-            if timelines and engine_core_outputs:
+            if timelines and len(engine_core_outputs):  # a list; early releases split it with numpy
                 at = args[0] if args else kwargs.get("engine_core_timestamp")
                 now = _monotonic_ns()
-                flusher.put(Arrived(arrived, (timelines, *noted(engine_core_outputs), at or now / 1e9, now)))
+                ids, events = noted(self.request_states, engine_core_outputs)
+                arrived(take, timelines, ids, events, at or now / 1e9, now)
         except Exception as error:
             faults.failed("vllm:process_outputs", error)
         return original(self, engine_core_outputs, *args, **kwargs)
@@ -173,17 +183,17 @@ def _process_outputs(original: Callable[..., Any]) -> Callable[..., Any]:
     return process_outputs
 
 
-def noted(outputs: Iterable[Any]) -> tuple[str, list[tuple[str, Any]]]:
-    """Of a step's outputs what the flusher needs: which requests have new tokens, as one string, and events by request.
-    To keep the outputs for it costs the event loop more than to read them."""
-    ids = BETWEEN.join([output.request_id for output in outputs if output.new_token_ids])
-    return ids, [(output.request_id, output.events) for output in outputs if output.events]
+def noted(states: Mapping[str, Any], outputs: Iterable[Any]) -> tuple[list[str], list[tuple[str, Any]]]:
+    """Of a step's outputs: which requests have new tokens, and events by request. What comes for a request that the
+    front end has ended itself (a stop string) counts no more, as in vLLM."""
+    ids = [out.request_id for out in outputs if out.new_token_ids and out.request_id in states]
+    return ids, [(out.request_id, out.events) for out in outputs if out.events]
 
 
-def arrived(timelines: Mapping[str, Timeline], ids: str, events: list[tuple[str, Any]], at: float, now: int) -> None:
+def take(timelines: Timelines, ids: Iterable[str], events: Iterable[tuple[str, Any]], at: float, now: int) -> None:
     """Outputs (see ``noted``) left the engine core at ``at`` (seconds) and came to the front end at ``now``
     (nanoseconds)."""
-    for request_id in ids.split(BETWEEN):
+    for request_id in ids:
         timeline = timelines.get(request_id)
         if timeline is not None:
             timeline.first_ns = timeline.first_ns or now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -59,11 +60,15 @@ def _step(value: Any, step: str, index: int | None) -> Any:
         return value[index] if index is not None and index in value else ABSENT
     if index is not None:
         return value[index] if isinstance(value, Sequence) and -len(value) <= index < len(value) else ABSENT
-    # not what stands for something else (a proxy), nor a class the host may drop
-    if value.__class__ is kind and "<locals>" not in kind.__qualname__ and len(_objects) < MAX_OBJECTS:
+    if len(_objects) < MAX_OBJECTS and value.__class__ is kind and _is_its_modules(kind):  # no proxy, which may change
         _objects.add(kind)
     found = getattr(value, step, ABSENT)
     return _asked(value, step) if found is ABSENT else found
+
+
+def _is_its_modules(kind: type) -> bool:
+    """Whether a class is found where it says: one that was made at run time the host may drop."""
+    return getattr(sys.modules.get(kind.__module__), "__dict__", {}).get(kind.__qualname__) is kind
 
 
 def _asked(value: Any, step: str) -> Any:

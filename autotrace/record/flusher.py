@@ -54,7 +54,8 @@ meanwhile."""
 queue: deque[Event] = deque()
 """Where callers append their events."""
 handed = 0
-"""Numbers in the token lists that callers copied so far. Counted without a lock: a lost update is a few too few."""
+"""Numbers in the token lists that callers copied so far, and what else is as large. Counted without a lock: a lost
+update is a few too few."""
 watchful = True
 """Callers have to ask ``accepts`` and ``overloaded`` first: no thread runs yet, or it is behind, or in a write that may
 take its time. Asking every time would cost each call 100 ns."""
@@ -403,10 +404,10 @@ class Flusher:
     def _count(self, last: bool = False) -> None:
         self._limit.look()
         state = (dict(calls_of()), dict(faults.counts))
+        self._counted = time.monotonic()
         if state == self._last and not self._frames and not last:
             return
         self._last = state
-        self._counted = time.monotonic()
         self._add(Counters(*state, {"queue": len(queue), "waiting_bytes": self.waiting()}, time.monotonic_ns()))
 
 

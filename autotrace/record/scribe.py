@@ -42,7 +42,7 @@ class Scribe:
             Span: self._opened,
             Keeping: self._opened,
             Ended: self._ended,
-            Arrived: _arrived,
+            Arrived: self._arrived,
             Fact: self._fact,
             Bind: self._bind,
             Report: add,
@@ -95,6 +95,10 @@ class Scribe:
                 event.skip,
             )
         )
+
+    def _arrived(self, event: Arrived) -> None:
+        self.done += event.weight
+        event.read(*event.seen)
 
     def _request(self, span: Span, timeline: Timeline, event: Ended) -> None:
         """What an engine's adapter learnt about the request: its timings and, over all chunks, its tokens."""
@@ -214,10 +218,6 @@ class Scribe:
             self.definitions.append(define)
             self._add(define)
         return number
-
-
-def _arrived(event: Arrived) -> None:
-    event.read(*event.seen)
 
 
 def _plain(value: Any) -> Any:

@@ -1,9 +1,9 @@
 """What an engine's front end saw of one request: when its tokens came, and where it had waited before.
 
-An adapter hands over what it saw at each step of the engine as it is (``Arrived``); the flusher's thread fills the
-``Timeline`` of each request with it and turns that into attributes of the request's span. Names and meaning of the
-attributes: ``docs/engines.md``. Times of the engine are seconds of one monotonic clock of its own; only differences of
-them are used.
+An adapter hands over what it saw at each step of the engine (``Arrived``); the flusher's thread fills the ``Timeline``
+of each request with it and turns that into attributes of the request's span. Names and meaning of the attributes:
+``docs/engines.md``. Times of the engine are seconds of one monotonic clock of its own; only differences of them are
+used.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ class Arrived(msgspec.Struct, eq=False, gc=False):
 
     read: Callable[..., None]
     seen: tuple[Any, ...]
+    weight: int = 0
+    """What it adds to ``flusher.handed`` while it waits."""
 
 
 class Timeline:

@@ -14,8 +14,8 @@ import pytest
 
 from autotrace.adapters import requests, sglang, vllm
 from autotrace.patch import engine as patching
-from autotrace.record import calls, faults
-from autotrace.record.timeline import Timeline
+from autotrace.record import calls, faults, flusher
+from autotrace.record.timeline import Timeline, Timelines
 from autotrace.spool.records import Close, Open
 from tests.record.conftest import Recorder, recorder  # noqa: F401
 
@@ -131,8 +131,10 @@ def test_outputs_fill_the_timeline_of_their_request() -> None:
     ]
     empty = SimpleNamespace(request_id="a", new_token_ids=[], events=None)
     last = SimpleNamespace(request_id="a", new_token_ids=[8, 9], events=None)
+    states = {"a": followed, "b": SimpleNamespace()}
     for at, step in ((10.0, outputs), (10.5, [empty]), (11.0, [last])):
-        vllm.arrived(timelines, *vllm.noted(step), at, 113 + int(at))
+        vllm.take(timelines, *vllm.noted(states, step), at, 113 + int(at))
+    vllm.take(timelines, *vllm.noted({}, [last]), 12.0, 126)  # after a stop string the core sends one more
     told = timeline.read(0)
     assert (told["queue_s"], told["prefill_s"], told["decode_s"], told["outputs"]) == (0.5, 0.5, 1.0, 2)
     assert timeline.prompt == [1, 2] and timeline.response is not None and timeline.response() == [7, 8]
@@ -223,11 +225,11 @@ def test_a_batch_of_outputs_fills_the_timelines_of_its_requests(streamed: bool) 
     timeline = Timeline()
     timeline.coarse = not streamed
     manager = SimpleNamespace(rid_to_state={"a": SimpleNamespace(output_ids=[4, 5, 6])})
-    sglang.register(manager, "a", timeline)
-    requests = manager.__dict__[sglang._REQUESTS]
-    sglang.begun(requests, "a", manager.rid_to_state["a"])
-    sglang.arrived(requests.timelines, *sglang.noted(batch()), 4.5)
-    assert not requests.fresh and timeline.response is not None and timeline.response() == [4, 5, 6]
+    sglang.watch(manager, "a", timeline)
+    followed = manager.__dict__[sglang._REQUESTS]
+    sglang.begun(followed, "a", manager.rid_to_state["a"])
+    sglang.take(followed.timelines, ["x", "a"], batch(), 4.5)
+    assert not followed.fresh and timeline.response is not None and timeline.response() == [4, 5, 6]
     timeline.arrivals[-1] = 4.0
     told = timeline.read(500_000_000 if not streamed else 0, generated=3)
     assert told["queue_s"] == 0.5
@@ -314,7 +316,85 @@ async def test_a_request_and_the_members_of_a_batch_are_recorded_once_each(recor
     assert [record.inputs["text"] for record in opens] == ["one", "two", "three"]
     assert all(record.parent == 0 for record in opens) and len(recorder.records(Close)) == 3
     followed = manager.__dict__[sglang._REQUESTS]
-    assert followed.fresh == {"one", "two", "three"} and not followed.timelines
+    assert not followed.fresh and not followed.timelines, "what is over is followed no longer"
+
+
+class Front:
+    """A front end's own state, as both engines have it."""
+
+    def __init__(self) -> None:
+        self.request_states = {"a": SimpleNamespace(prompt_token_ids=[1], detokenizer=None)}
+        self.rid_to_state = {"a": SimpleNamespace(output_ids=[7])}
+        self.seen: list[Any] = []
+
+
+def step(asynchronous: bool) -> Any:
+    """SGLang's method: a coroutine function, or, in older releases, none."""
+
+    class Manager(Front):
+        def _handle_batch_output(self, recv_obj: Any) -> Any:
+            self.seen.append(recv_obj)
+
+    class AsynchronousManager(Front):
+        async def _handle_batch_output(self, recv_obj: Any) -> Any:
+            self.seen.append(recv_obj)
+
+    return AsynchronousManager if asynchronous else Manager
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+async def test_outputs_reach_sglang_whatever_kind_of_function_takes_them(
+    recorder: Recorder,  # noqa: F811
+    asynchronous: bool,
+) -> None:
+    kind = step(asynchronous)
+    sglang.HOOKS.wrap(module("m", Manager=kind), "Manager", "_handle_batch_output", sglang._handle_batch_output)
+    manager, timeline = kind(), Timeline()
+    sglang.watch(manager, "a", timeline)
+    done = manager._handle_batch_output(batch())
+    if asynchronous:
+        await done
+    assert len(manager.seen) == 1
+    flusher.flush()
+    assert len(timeline.arrivals) == 1 and timeline.response is not None and timeline.settle is not None
+
+
+def test_outputs_reach_vllm_whatever_holds_them(recorder: Recorder) -> None:  # noqa: F811
+    import numpy
+
+    class OutputProcessor(Front):
+        def process_outputs(self, engine_core_outputs: Any, engine_core_timestamp: float) -> None:
+            self.seen.append(engine_core_outputs)
+
+    vllm.HOOKS.wrap(module("m", O=OutputProcessor), "O", "process_outputs", vllm._process_outputs)
+    processor, timeline = OutputProcessor(), Timeline()
+    vllm.attend(processor, "a", timeline)
+    outputs = [SimpleNamespace(request_id=name, new_token_ids=[7], events=None) for name in ("a", "b", "c")]
+    faults.counts.clear()
+    for held in (outputs, *numpy.array_split(numpy.array(outputs, dtype=object), 2)):
+        processor.process_outputs(held, 5.0)
+    flusher.flush()
+    assert len(timeline.arrivals) == 2 and len(processor.seen) == 3 and faults.counts == {}
+
+
+def test_an_id_in_use_again_changes_hands_in_the_order_of_the_queue(recorder: Recorder) -> None:  # noqa: F811
+    timelines, turns = Timelines(), [Timeline(), Timeline()]
+    took: list[tuple[int, int]] = []
+
+    def take(found: Any, ids: list[str], number: int) -> None:
+        (place,) = [turns.index(found[name]) for name in ids]
+        took.append((number, place))
+
+    requests.register(timelines, "a", turns[0])
+    requests.arrived(take, timelines, ["a"], 0)
+    requests.register(timelines, "a", turns[1])
+    requests.arrived(take, timelines, ["a", 5], 1)
+    flusher.flush()
+    assert sorted(took) == [(0, 0), (1, 1)]
+    assert flusher._flusher is not None and flusher._flusher.waiting() == 0
+    for odd in (5, None, "a\nb"):
+        requests.register(timelines, odd, turns[0])
+    assert list(timelines) == ["a"]
 
 
 # -- both -------------------------------------------------------------------------------------------------------------
