@@ -5,7 +5,7 @@
 # Longer ones, each an environment or a machine of its own:
 #   make engines   vLLM and SGLang on the CPU      make packs      every list against every supported release
 #   make backends  W&B's own server, MLflow, OTLP  make multinode  two Ray nodes in network namespaces (root)
-#   make faults    every fault, and what it cost  make bench      every budget beside the peers (15 minutes)
+#   make faults    every fault, and what it cost  make bench      every budget beside the peers (20 minutes)
 #   make ray-versions  actors on old and new Ray   make host-suites  other packages' own tests, with all of them wrapped
 #   make verl-releases  the agent loop of every veRL since 0.5     make docs    the pages, into site/
 #   make pythons   what wraps and records, on other Pythons (PYTHONS=...)

@@ -114,11 +114,15 @@ def rollout(bench: Bench) -> Result:
         )
         return {}
     found: Result = {}
-    for seconds, words in ((THINKING, ""), (HASTY, ", a worker without a pause")):
-        for mode in OURS:
-            made = _rollout(bench, mode, seconds)
-            if made is not None:
-                found[f"{mode}{words}"] = made
+    for seconds, words, rounds in ((THINKING, "", 3), (HASTY, ", a worker without a pause", 1)):
+        samples: dict[str, list[Result]] = {}
+        for turn in range(rounds):
+            for mode in OURS if turn % 2 else reversed(OURS):
+                made = _rollout(bench, mode, seconds)
+                if made is not None:
+                    samples.setdefault(f"{mode}{words}", []).append(made)
+        for mode, runs in samples.items():
+            found[mode] = {key: sorted(run[key] for run in runs)[len(runs) // 2] for key in runs[0]}
     for mode, prompts in PEERS.items():
         made = _rollout(bench, mode, THINKING, prompts)
         if made is not None:

@@ -155,8 +155,9 @@ def markdown(results: Results, about: dict[str, Any], missing: dict[str, str], c
         "",
         f"Made by `{command}`. CPU times are of the calling thread (`time.thread_time_ns`), medians over rounds that",
         'are shuffled among the subjects, each in a process of its own; "process in all" includes every thread and',
-        "writing everything out. *At reference speed*: scaled by what a `ContextVar`'s `set` and `reset` took during",
-        f"the run ({about['speed_ns']} ns) against {REFERENCE_NS:g} ns on the machine the budgets come from.",
+        "writing everything out. *At reference speed*: each round scaled by what a `ContextVar`'s `set` and `reset`",
+        f"took just before it ({about['speed_ns']} ns as a rule) against {REFERENCE_NS:g} ns on the machine that the",
+        "budgets come from.",
         "",
         f"{_on(about)}; " + ", ".join(f"{name} {version}" for name, version in about["versions"].items()) + ".",
     ]
