@@ -14,7 +14,6 @@ Read in 0.4.6.post5 to 0.5.23, run with 0.5.23. What is not found as expected is
 from __future__ import annotations
 
 import functools
-import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
@@ -177,25 +176,15 @@ def _tokenized(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _handle_batch_output(original: Callable[..., Any]) -> Callable[..., Any]:
-    def note(self: Any, recv_obj: Any) -> None:
+    # a coroutine function, in older releases a plain one: either way what it returns is the caller's to use
+    def _handle_batch_output(self: Any, recv_obj: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             requests = self.__dict__.get(_REQUESTS)
             if requests is not None and requests.timelines:
                 noted(requests, recv_obj, self.rid_to_state)
         except Exception as error:
             faults.failed("sglang:output", error)
-
-    if not inspect.iscoroutinefunction(original):  # older releases
-
-        def handle(self: Any, recv_obj: Any, *args: Any, **kwargs: Any) -> Any:
-            note(self, recv_obj)
-            return original(self, recv_obj, *args, **kwargs)
-
-        return handle
-
-    async def _handle_batch_output(self: Any, recv_obj: Any, *args: Any, **kwargs: Any) -> Any:
-        note(self, recv_obj)
-        return await original(self, recv_obj, *args, **kwargs)
+        return original(self, recv_obj, *args, **kwargs)
 
     return _handle_batch_output
 

@@ -38,7 +38,6 @@ that the request was aborted): a second close does nothing."""
 ABORTED = frozenset({"abort", "aborted"})
 """Values of the attribute ``finish_reason`` that mean: somebody else ended the request (the engines say ``abort``)."""
 
-NOTHING: frozenset[str] = frozenset()
 _ERROR_LIMITS = Limits(2, 16)
 _monotonic_ns = time.monotonic_ns
 _append = flusher.queue.append
@@ -97,7 +96,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                         break
             else:
                 copies = binder.positional(args, probe.limits)
-            if kwargs and probe.include != NOTHING:
+            if kwargs and (probe.include is None or probe.include):
                 keywords = binder.keywords(kwargs, probe.limits)
         except Exception as error:
             faults.failed(f"copy:{key}", error)
