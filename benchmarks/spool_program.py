@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from autotrace.record import flusher
-from autotrace.spool.run import RunInfo
+from autotrace.run.info import RunInfo
 from benchmarks.measures import _copy
 from benchmarks.subjects import Autotrace
 from benchmarks.workload import Agent

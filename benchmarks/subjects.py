@@ -95,8 +95,8 @@ class Autotrace(Subject):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
+        from autotrace.config.plan import Plan, Settings, Target
         from autotrace.patch import engine
-        from autotrace.spec.plan import Plan, Settings, Target
 
         targets = (
             Target("bench.trajectory", ("bench.trajectory",), role="trajectory", attributes={

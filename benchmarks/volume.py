@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from autotrace.record import context, flusher
-from autotrace.ship.index import Index
-from autotrace.ship.trajectory import Trajectory
+from autotrace.run.info import RunInfo
+from autotrace.ship.run_reader import Index
 from autotrace.sinks import make, payload
 from autotrace.sinks.mlflow.spans import encode
-from autotrace.spool.run import RunInfo
+from autotrace.trajectory.model import Trajectory
 from benchmarks.measures import _copy
 from benchmarks.subjects import Autotrace
 from benchmarks.workload import TOOL_ANSWER, Agent

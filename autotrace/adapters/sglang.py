@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from autotrace import patch
-from autotrace.adapters.requests import (
+from autotrace.adapters.engine_requests import (
     Hooks,
     InsideATrace,
     Streaming,

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.adapters.requests import (
+from autotrace.adapters.engine_requests import (
     Hooks,
     InsideATrace,
     WeightUpdate,

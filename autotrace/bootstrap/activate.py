@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from autotrace.bootstrap import environment
+from autotrace.config import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

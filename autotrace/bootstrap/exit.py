@@ -9,7 +9,7 @@ import atexit
 import os
 import sys
 
-from autotrace.bootstrap import environment as env
+from autotrace.config import environment as env
 
 DRAIN_TIMEOUT = 60.0
 _installed_in: set[int] = set()
@@ -41,7 +41,7 @@ def _at_exit(pid: int) -> None:
 
 
 def _finish(run_folder: str, quiet: bool) -> None:
-    from autotrace.bootstrap.drain import say, summary, wait_for_delivery
+    from autotrace.run.drain import say, summary, wait_for_delivery
 
     flusher = sys.modules.get("autotrace.record.flusher")
     if flusher is not None:
@@ -55,7 +55,7 @@ def _timeout(run_folder: str) -> float:
     """Seconds to wait, from ``run.json``."""
     import json
 
-    from autotrace.spool import layout
+    from autotrace.run import layout
 
     try:
         with open(os.path.join(run_folder, layout.RUN_JSON), "rb") as file:

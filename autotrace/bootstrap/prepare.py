@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
-from autotrace.bootstrap import environment as env
-from autotrace.spool.process import program
+from autotrace.config import environment as env
+from autotrace.run.process import program
 
 TIMEOUT = 60.0
 """Seconds after which the host starts without tracing."""
@@ -78,7 +78,7 @@ def _in_a_process_of_its_own() -> dict[str, str] | None:
     import json
     import subprocess
 
-    from autotrace.bootstrap.installation import with_package
+    from autotrace.config.installation import with_package
 
     environ = {**with_package(os.environ), env.AUTOTRACE: "0", "PYTHONSAFEPATH": "1"}
     request = json.dumps({"pid": os.getpid(), "command": sys.orig_argv, "path": os.environ.get("PYTHONPATH")})
@@ -112,8 +112,9 @@ def main() -> int:
     """``python -m autotrace.bootstrap.prepare``: reads a request, makes the run, writes the variables (JSON both)."""
     import json
 
-    from autotrace.bootstrap import exitcodes, newrun
-    from autotrace.bootstrap.options import OptionError, Options
+    from autotrace.config import exit_codes
+    from autotrace.launch import run_setup
+    from autotrace.launch.options import OptionError, Options
 
     request = json.load(sys.stdin)
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
@@ -123,14 +124,14 @@ def main() -> int:
         environ["PYTHONPATH"] = request["path"]
     try:
         options = Options.resolve({}, environ)
-        run = newrun.make(options, request["command"], request["pid"], environ)
-    except (OptionError, newrun.Unusable) as error:
+        run = run_setup.make(options, request["command"], request["pid"], environ)
+    except (OptionError, run_setup.Unusable) as error:
         complain(f"{error}\nautotrace: the program runs without tracing")
-        return exitcodes.USAGE
+        return exit_codes.USAGE
     if not options.quiet:
         complain(f"run folder {run.folder}")
     json.dump(dict(run.variables), sys.stdout)
-    return exitcodes.OK
+    return exit_codes.OK
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from autotrace.cli.terminal import counted
-from autotrace.ship.row import Row
-from autotrace.ship.status import Status
+from autotrace.config.plan import Plan
+from autotrace.run.info import RunInfo
+from autotrace.run.status import Status
+from autotrace.ship.store.row import Row
 from autotrace.sinks import FACTORIES
 from autotrace.spec.compiler import SHIPPED
-from autotrace.spec.plan import Plan
 from autotrace.spool.reader import segments
-from autotrace.spool.run import RunInfo
 
 SINGLE_TURN = "single_turn_agent"
 LAG = 30.0

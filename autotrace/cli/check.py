@@ -13,9 +13,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from autotrace.bootstrap import environment as env
-from autotrace.bootstrap import exitcodes
 from autotrace.cli import terminal
+from autotrace.config import environment as env
+from autotrace.config import exit_codes
 from autotrace.spec import names, verdict
 from autotrace.spec.compiler import SHIPPED, compile_plan, shown
 from autotrace.spec.errors import SpecError
@@ -57,7 +57,7 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
     except SpecError as error:
         for problem in error.problems:
             click.echo(terminal.safe(problem), err=True)
-        raise click.exceptions.Exit(exitcodes.USAGE) from error
+        raise click.exceptions.Exit(exit_codes.USAGE) from error
     own = {target.key for target in plan.targets if not target.where.startswith(f"{SHIPPED}/")}
     absent = "is not installed" if archive is None else f"is not in {archive.name}"
     verdicts = verdict.judge(plan, Resolver(source), expected=own if archive is None else frozenset(), absent=absent)
@@ -70,7 +70,7 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
         verdicts = [confirm(found) for found in verdicts]
     _print_json(verdicts) if as_json else _print(verdicts, source)
     if any(found.failed for found in verdicts):
-        raise click.exceptions.Exit(exitcodes.FAILED)
+        raise click.exceptions.Exit(exit_codes.FAILED)
 
 
 def _print(verdicts: Sequence[Verdict], source: Source) -> None:

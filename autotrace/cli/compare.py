@@ -15,10 +15,10 @@ from rich.text import Text
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.divergence import UNKNOWN, Call, Divergence, calls, group
-from autotrace.cli.said import answered
 from autotrace.cli.terminal import block, line, seconds, status_text
-from autotrace.ship.index import Index
-from autotrace.ship.trajectory import Trajectory
+from autotrace.ship.run_reader import Index
+from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.span_text import answered
 
 LINES = 4
 """Lines shown of one text without ``--full``."""
@@ -202,7 +202,7 @@ def letters() -> list[str]:
 
 def as_dict(found: Sequence[Trajectory]) -> dict[str, Any]:
     """Everything that is printed as one plain value."""
-    from autotrace.ship.plain import plain
+    from autotrace.trajectory.jsonable import plain
 
     shown = [
         {

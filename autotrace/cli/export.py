@@ -18,10 +18,10 @@ from typing import IO, Any
 import click
 
 from autotrace.cli import runs, terminal
-from autotrace.cli.said import answered, asked
-from autotrace.ship.index import Gone, Index
-from autotrace.ship.plain import plain
-from autotrace.ship.trajectory import Trajectory
+from autotrace.ship.run_reader import Gone, Index
+from autotrace.trajectory.jsonable import plain
+from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.span_text import answered, asked
 
 NOT_DUMPED = ("score", "input", "output", "gts", "step", "uid")
 

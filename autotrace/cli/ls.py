@@ -12,8 +12,8 @@ from rich.text import Text
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import line, seconds, status_text
-from autotrace.ship.index import Index
-from autotrace.ship.row import Row
+from autotrace.ship.run_reader import Index
+from autotrace.ship.store.row import Row
 
 ID_LENGTH = 12
 """Characters of a trace id that are shown; any unique beginning can be given to ``autotrace show``."""
@@ -74,9 +74,9 @@ def ls(
 
         out.print(overview(shown, index))
     elif sort == "duration":
-        from autotrace.cli import wherewent
+        from autotrace.cli import time_breakdown
 
-        out.print(wherewent.table(shown, ID_LENGTH))
+        out.print(time_breakdown.table(shown, ID_LENGTH))
     else:
         out.print(table(shown, pages))
     if len(shown) < len(rows):

@@ -8,9 +8,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from autotrace.cli.terminal import counted, line, seconds, status_text
-from autotrace.ship.index import Index
-from autotrace.ship.row import Row
-from autotrace.ship.trajectory import Span
+from autotrace.ship.run_reader import Index
+from autotrace.ship.store.row import Row
+from autotrace.trajectory.model import Span
 
 SHOWN_ROLES = ("llm", "tool", "env")
 

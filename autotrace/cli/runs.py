@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from autotrace.bootstrap import environment as env
 from autotrace.cli.terminal import fail
-from autotrace.spool import layout
-from autotrace.spool.run import RunInfo, find_run
+from autotrace.config import environment as env
+from autotrace.run import layout
+from autotrace.run.info import RunInfo, find_run
 
 run_argument = click.argument("run", required=False, metavar="[RUN]")
 """A run folder, a folder of runs, or a run's name; without it the newest run."""

@@ -11,13 +11,14 @@ from pathlib import Path
 import click
 import msgspec
 
-from autotrace.bootstrap import environment as env
-from autotrace.bootstrap import exitcodes, newrun
-from autotrace.bootstrap.masking import masked_uri
-from autotrace.bootstrap.options import OptionError, Options
 from autotrace.cli import runs, terminal
-from autotrace.ship.status import Status
-from autotrace.spool.run import RunInfo
+from autotrace.config import environment as env
+from autotrace.config import exit_codes
+from autotrace.launch import run_setup
+from autotrace.launch.options import OptionError, Options
+from autotrace.redact.masking import masked_uri
+from autotrace.run.info import RunInfo
+from autotrace.run.status import Status
 
 
 @click.command(no_args_is_help=True, short_help="Deliver what a run left on disk.")
@@ -36,7 +37,7 @@ def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everythi
 
         progress = _progress if sys.stderr.isatty() else None
         status = deliver(folder, once=True, everything=everything, progress=progress)
-    except (OptionError, newrun.Unusable) as error:
+    except (OptionError, run_setup.Unusable) as error:
         raise terminal.fail(error) from None
     except (OSError, msgspec.MsgspecError, sqlite3.Error) as error:
         raise terminal.fail(f"{folder} cannot be used: {error}") from None
@@ -44,7 +45,7 @@ def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everythi
         click.echo("\r\x1b[K", nl=False, err=True)
     _report(folder, status)
     if status.state != "done" or status.pending:
-        raise click.exceptions.Exit(exitcodes.FAILED)
+        raise click.exceptions.Exit(exit_codes.FAILED)
 
 
 def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None) -> None:
@@ -52,8 +53,8 @@ def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None)
     info = RunInfo.read(folder)
     given = Options.resolve({"backends": backends, "tracking_uri": tracking_uri}, {})
     wanted = tuple(dict.fromkeys([*info.backends, *(given.backends if backends else ())]))
-    uri = newrun.absolute_uri(tracking_uri) if tracking_uri is not None else None
-    newrun.check_backends(replace(given, backends=wanted), uri)
+    uri = run_setup.absolute_uri(tracking_uri) if tracking_uri is not None else None
+    run_setup.check_backends(replace(given, backends=wanted), uri)
     if uri is not None:
         os.environ[env.TRACKING_URI] = uri
         info.tracking_uri = masked_uri(uri)

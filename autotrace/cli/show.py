@@ -12,12 +12,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from autotrace.cli import runs, terminal
-from autotrace.cli.said import answered, asked, one_line
 from autotrace.cli.terminal import block, line, seconds, status_text
-from autotrace.cli.wherewent import sentence
-from autotrace.ship.index import Index
-from autotrace.ship.times import times
-from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.cli.time_breakdown import sentence
+from autotrace.ship.run_reader import Index
+from autotrace.trajectory.durations import times
+from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.span_text import answered, asked, one_line
 
 LINES, WIDTH = 6, 160
 """What is shown of one text without ``--full``."""
@@ -47,7 +47,7 @@ def show(trace: str, run: str | None, full: bool, as_json: bool) -> None:
         raise terminal.fail(error.args[0]) from None
     out = terminal.console()
     if as_json:
-        from autotrace.ship.plain import plain
+        from autotrace.trajectory.jsonable import plain
 
         out.file.write(json.dumps(plain(as_dict(trajectory)), ensure_ascii=False) + "\n")
         return

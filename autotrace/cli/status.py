@@ -18,13 +18,13 @@ from rich.text import Text
 from autotrace.cli import runs, terminal
 from autotrace.cli.advice import advice, gated, known_of
 from autotrace.cli.terminal import counted, line
-from autotrace.ship.choice import origin as origin_of
-from autotrace.ship.index import Index
-from autotrace.ship.status import BackendStatus, Status, TargetStatus
+from autotrace.config.plan import Plan, Settings
+from autotrace.run import layout
+from autotrace.run.info import RunInfo
+from autotrace.run.status import BackendStatus, Status, TargetStatus
+from autotrace.ship.backend_choice import origin as origin_of
+from autotrace.ship.run_reader import Index
 from autotrace.sinks import DEFAULT_PROJECT
-from autotrace.spec.plan import Plan, Settings
-from autotrace.spool import layout
-from autotrace.spool.run import RunInfo
 
 STATE_STYLE = {
     "bound": "green", "never called": "yellow", "shadowed": "yellow", "pending": "dim", "failed": "red",
@@ -179,7 +179,7 @@ def _days(days: float) -> str:
 
 
 def chosen(info: RunInfo, plan: Plan | None) -> dict[str, Any]:
-    """What somebody decided about recording and delivery (``bootstrap.recording``), by the name of its origin."""
+    """What somebody decided about recording and delivery (``launch.recording``), by the name of its origin."""
     settings = plan.settings if plan is not None else None
     sampling = {"sample_rate" if name == "rate" else name: value for name, value in own_sampling(settings).items()}
     found = {}

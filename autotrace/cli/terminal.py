@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from autotrace.bootstrap import exitcodes
+from autotrace.config import exit_codes
 
 # C0 without tab and newline, DEL, C1; marks that reorder what is read; separators some terminals take for newlines.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
@@ -97,7 +97,7 @@ def clock(at_ns: int | None) -> str:
     return "" if at_ns is None else f"{datetime.fromtimestamp(at_ns / 1e9):%Y-%m-%d %H:%M:%S}"
 
 
-def fail(message: object, code: int = exitcodes.USAGE) -> click.exceptions.Exit:
+def fail(message: object, code: int = exit_codes.USAGE) -> click.exceptions.Exit:
     """Print one line on stderr; raise what is returned."""
     sys.stdout.flush()
     click.echo(f"autotrace: {safe(message)}", err=True)

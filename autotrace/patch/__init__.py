@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from autotrace.spec.plan import Settings, Target
+from autotrace.config.plan import Settings, Target
 
 
 def when_imported(name: str, callback: Callable[[ModuleType], None]) -> None:
@@ -31,7 +31,7 @@ def wrap_function(function: Any, *, key: str, role: str = "span", name: str | No
     """``function`` recorded under a target made here: for what a list cannot name, a function from a user's file, say.
 
     Takes functions and partials of functions; anything else comes back as it is. ``target``: further fields of
-    ``spec.plan.Target``.
+    ``config.plan.Target``.
     """
     from autotrace.patch import engine, wrapper
     from autotrace.record import calls

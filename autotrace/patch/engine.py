@@ -12,19 +12,20 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from autotrace.bootstrap import elsewhere, environment
-from autotrace.patch import main
-from autotrace.patch.bind import Binder
+from autotrace.config import environment
+from autotrace.config.plan import Plan, Settings, Target
+from autotrace.patch import main_module
+from autotrace.patch.binder import Binder
 from autotrace.patch.classes import ClassHook
 from autotrace.patch.finder import Finder
-from autotrace.patch.index import Index
+from autotrace.patch.plan_index import Index
 from autotrace.record import calls, context, faults, flusher, ids, sampling
 from autotrace.record.probe import Probe
-from autotrace.spec.plan import Plan, Settings, Target
+from autotrace.run import remote_node
 
 ADAPTERS = {
-    "ray": "autotrace.adapters.ray",
-    "verl": "autotrace.adapters.verl",
+    "ray": "autotrace.adapters.ray.cluster",
+    "verl": "autotrace.adapters.verl.agent_loop",
     "concurrent.futures.thread": "autotrace.adapters.threads",
     "multiprocessing.util": "autotrace.adapters.processes",
     "torch": "autotrace.adapters.torch",
@@ -63,7 +64,7 @@ class Engine:
     def start(self) -> None:
         """Hook class creation and imports, then take what is imported already."""
         self._classes.install()
-        main.on_definition = self.binder.defined
+        main_module.on_definition = self.binder.defined
         if not any(getattr(finder, "autotrace", False) for finder in sys.meta_path):
             sys.meta_path.insert(0, self)
             self._entry = True
@@ -88,7 +89,7 @@ class Engine:
         """Put everything back that was replaced, and hook nothing any more. Adapters stay: they only carry along."""
         atexit.unregister(self._program_over)
         self._classes.remove()
-        main.on_definition = None
+        main_module.on_definition = None
         self.finder.wanted = None
         if self in sys.meta_path:
             sys.meta_path.remove(self)
@@ -118,8 +119,8 @@ class Engine:
 
     def _created(self, cls: type) -> None:
         self.binder.created(cls)
-        if self.expected and cls.__module__ in main.MAINS:
-            callback = self.expected.pop((main.name_of(cls.__module__) or "", cls.__qualname__), None)
+        if self.expected and cls.__module__ in main_module.MAINS:
+            callback = self.expected.pop((main_module.name_of(cls.__module__) or "", cls.__qualname__), None)
             if callback is not None:
                 callback(cls)
 
@@ -143,14 +144,16 @@ class Engine:
     def _program_over(self) -> None:
         try:
             program = sys.modules.get("__main__")
-            name = main.name_of("__main__") or main.script()  # Python takes a script's `__file__` away when it ends
+            name = (
+                main_module.name_of("__main__") or main_module.script()
+            )  # Python takes a script's `__file__` away when it ends
             if program is not None and name is not None:
                 self.binder.program_over(program, name)
         except Exception as error:
             faults.failed("program", error)
 
     def _report_script(self) -> None:
-        script = main.script()
+        script = main_module.script()
         for name in ("__main__", *([script] if script else [])):
             for entry in self.index.modules.get(name, ()):
                 if script is not None and "." not in entry.qualname:
@@ -178,11 +181,11 @@ def start(plan: Plan | None = None, run_folder: str | None = None, run_id: str |
         return engine
     try:
         if plan is None:
-            plan = Plan.loads(elsewhere.plan_text(os.environ))
-        folder = run_folder or elsewhere.run_folder(os.environ)
+            plan = Plan.loads(remote_node.plan_text(os.environ))
+        folder = run_folder or remote_node.run_folder(os.environ)
         load(plan)
         flusher.calls_of = _calls
-        flusher.on_open = functools.partial(elsewhere.start_relay, folder)
+        flusher.on_open = functools.partial(remote_node.start_relay, folder)
         flusher.configure(folder, run_id or os.environ.get(environment.RUN_ID, ""), plan.settings, plan.digest)
         _register_at_fork()
         engine = Engine(plan)

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
 
-from autotrace.patch import main
+from autotrace.patch import main_module
 from autotrace.record import faults
 from autotrace.record.frames import transparent
 
@@ -106,7 +106,7 @@ def _hook_code(loader: Any, finder: Finder) -> None:
             takes = finder.runs_as_main(module)
             source = loader.get_source(module)
             if takes is not None and source is not None:
-                return main.instrumented(module, source, loader.get_filename(module), takes)
+                return main_module.instrumented(module, source, loader.get_filename(module), takes)
         except Exception as error:
             faults.failed("main", error)
         code: CodeType | None = original(module)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autotrace.record import faults, flusher, ids, later, sampling
+from autotrace.record import drivers, faults, flusher, ids, sampling
 from autotrace.record.context import Ended, Keeping, Span, Trace, current, stand_in
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.probe import NOT_COPIED, Probe
@@ -182,9 +182,9 @@ def end(span: Span, result: Any) -> Any:
     probe = span.probe
     if probe is not None and probe.follower is not None and _held(probe, span, result):
         return result
-    if type(result) in later.KINDS:
+    if type(result) in drivers.KINDS:
         try:
-            return later.drive(span, result)
+            return drivers.drive(span, result)
         except Exception as error:
             if probe is not None:
                 probe.trouble("later", error)

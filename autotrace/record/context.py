@@ -14,7 +14,7 @@ import msgspec
 from autotrace.spool.records import REQUEST, Bind, Fact
 
 if TYPE_CHECKING:
-    from autotrace.record.binder import Binder
+    from autotrace.record.arguments import Binder
     from autotrace.record.probe import Probe
     from autotrace.record.timeline import Timeline
     from autotrace.record.tokens import TokenLog

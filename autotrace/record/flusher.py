@@ -17,9 +17,10 @@ from typing import Any
 
 import msgspec
 
-from autotrace.record import faults, redact
-from autotrace.record.scribe import Event, Scribe
-from autotrace.spec.plan import Settings
+from autotrace.config.plan import Settings
+from autotrace.record import faults
+from autotrace.record.encoder import Event, Scribe
+from autotrace.redact import redactor
 from autotrace.spool.limit import SpoolLimit
 from autotrace.spool.records import Counters, Record, Report
 from autotrace.spool.segment import frame
@@ -425,7 +426,7 @@ def _scrub(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if type(value) is int:
-        return redact.number(value)
+        return redactor.number(value)
     if isinstance(value, dict):
         return {_scrub(name): _scrub(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from autotrace.config.plan import Settings, Target
 from autotrace.record import faults, fields
-from autotrace.record.binder import Binder
+from autotrace.record.arguments import Binder
 from autotrace.record.fields import ABSENT
 from autotrace.record.snapshot import ATOMS, Limits, snapshot
-from autotrace.spec.plan import Settings, Target
 
 if TYPE_CHECKING:
     from autotrace.record.context import Keeping, Span

@@ -24,7 +24,7 @@ MAX_NODES = 2_000
 
 
 class Limits:
-    """How much of a value is copied; mirrors ``spec.plan.Settings``."""
+    """How much of a value is copied; mirrors ``config.plan.Settings``."""
 
     __slots__ = ("depth", "items")
 

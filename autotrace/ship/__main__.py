@@ -1,4 +1,4 @@
-"""``python -m autotrace.ship RUN_FOLDER``: the shipper process of a run; ``bootstrap.shipper`` starts it."""
+"""``python -m autotrace.ship RUN_FOLDER``: the shipper process of a run; ``run.shipper_process`` starts it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import signal
 import sys
 from pathlib import Path
 
-from autotrace.bootstrap import environment as env
-from autotrace.bootstrap import exitcodes
-from autotrace.ship.lock import ShipperLock
+from autotrace.config import environment as env
+from autotrace.config import exit_codes
+from autotrace.run import layout
+from autotrace.run.lock import ShipperLock
 from autotrace.ship.shipper import Shipper
-from autotrace.spool import layout
 
 
 def main(run_folder: str) -> int:
@@ -37,7 +37,7 @@ def main(run_folder: str) -> int:
         signal.signal(ignored, signal.SIG_IGN)
     with ShipperLock(folder) as lock:
         if not lock.held:
-            return exitcodes.OK
+            return exit_codes.OK
         try:
             shipper = Shipper(folder)
             signal.signal(signal.SIGTERM, lambda *_: setattr(shipper, "stopped", True))
@@ -47,8 +47,8 @@ def main(run_folder: str) -> int:
                 shipper.close()
         except Exception:
             log.exception("the shipper ended")
-            return exitcodes.BROKEN
-    return exitcodes.OK
+            return exit_codes.BROKEN
+    return exit_codes.OK
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from autotrace.ship import room
-from autotrace.ship.budget import MonthBook, forecast, sent_key
-from autotrace.ship.state import State
-from autotrace.ship.status import BackendStatus, Status, TargetStatus
+from autotrace.run.info import RunInfo
+from autotrace.run.status import BackendStatus, Status, TargetStatus
+from autotrace.ship import retention
+from autotrace.ship.delivery.budgets import MonthBook, forecast, sent_key
+from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments
-from autotrace.spool.run import RunInfo
 
 _SHOWN = 20
 OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship --all delivers it"
@@ -40,7 +40,7 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
         else:
             status.open += row["n"]
     status.facts_waiting = state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
-    removed = int(state.meta(room.BYTES) or 0)
+    removed = int(state.meta(retention.BYTES) or 0)
     if removed:
         status.notes.append(f"{removed / 1e6:.1f} MB of the spool were removed once delivered (--spool-limit)")
     status.spool_bytes = sum(file.size for file in segments(run_folder))

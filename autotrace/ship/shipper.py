@@ -11,23 +11,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from autotrace.bootstrap import environment as env
-from autotrace.ship.budget import Ledger, MonthBook
-from autotrace.ship.choice import heed
-from autotrace.ship.decode import Decoder
-from autotrace.ship.delivery import Courier
-from autotrace.ship.indexer import Indexer
-from autotrace.ship.lock import ShipperLock
-from autotrace.ship.mainprocess import MainProcess
-from autotrace.ship.packing import Packer
-from autotrace.ship.receiver import Receiver
+from autotrace.config import environment as env
+from autotrace.run import layout
+from autotrace.run.info import RunInfo
+from autotrace.run.lock import ShipperLock
+from autotrace.run.status import Status
+from autotrace.ship.assembly.decoding import Decoder
+from autotrace.ship.backend_choice import heed
+from autotrace.ship.cluster.receiver import Receiver
+from autotrace.ship.delivery.budgets import Ledger, MonthBook
+from autotrace.ship.delivery.courier import Courier
+from autotrace.ship.delivery.packing import Packer
+from autotrace.ship.index.indexer import Indexer
+from autotrace.ship.main_process import MainProcess
 from autotrace.ship.report import status_of
-from autotrace.ship.room import Room
-from autotrace.ship.state import Memory, State
-from autotrace.ship.status import Status
+from autotrace.ship.retention import Room
+from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import make
-from autotrace.spool import layout
-from autotrace.spool.run import RunInfo
 
 _log = logging.getLogger("autotrace.ship")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, MutableMapping
 from importlib import import_module
 from pathlib import Path
 
+from autotrace.run.info import RunInfo
 from autotrace.sinks.protocol import Sink
-from autotrace.spool.run import RunInfo
 
 DEFAULT_PROJECT = "autotrace"
 """MLflow experiment, Weave project and OpenTelemetry service of a run for which nobody names a project."""

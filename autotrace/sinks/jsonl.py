@@ -4,7 +4,7 @@ A line: ``trace_id``, ``run_id``, ``status``, ``attributes``, ``facts``, ``notes
 ``parent_id``, ``name``, ``role``, ``key``, ``host``, ``pid``, ``start_ns``, ``end_ns``, ``status``, ``inputs``,
 ``output``, ``attributes``, ``error`` (type, message, stack); LLM calls also ``messages``, ``new_prompt_text``,
 ``response_text``, ``new_prompt_ids``, ``response_ids`` (lists), ``prompt_base`` and ``prompt_keep`` as in
-``ship.trajectory.Span``. The line of a trajectory that was sent again (a late reward) replaces the earlier one.
+``trajectory.model.Span``. The line of a trajectory that was sent again (a late reward) replaces the earlier one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from autotrace.ship.plain import plain
-from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.run import layout
+from autotrace.run.info import RunInfo
 from autotrace.sinks.protocol import Unavailable
-from autotrace.spool import layout
-from autotrace.spool.run import RunInfo
+from autotrace.trajectory.jsonable import plain
+from autotrace.trajectory.model import Span, Trajectory
 
 FILE = "trajectories.jsonl"
 

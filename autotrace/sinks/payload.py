@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from autotrace.record.images import without_images
-from autotrace.ship.plain import text
-from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.redact.images import without_images
+from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.model import Span, Trajectory
 
 TOKEN_ROLES = ("llm", "engine")
 """Roles of spans that are one request to the model; an engine span repeats the tokens of the LLM call above it."""

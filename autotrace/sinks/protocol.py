@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from autotrace.ship.trajectory import Trajectory
+from autotrace.trajectory.model import Trajectory
 
 
 class SinkError(Exception):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autotrace.spec import syntax
 from autotrace.spec.resolve import Resolver
-from autotrace.spec.things import Function
+from autotrace.spec.symbols import Function
 
 _TRANSPARENT = frozenset({"staticmethod", "classmethod", "property", "cached_property", "abstractmethod"})
 """Decorators that leave the function itself in place."""

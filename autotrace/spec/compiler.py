@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
+from autotrace.config.plan import Plan, Settings, Target
 from autotrace.spec import document, entry, names
 from autotrace.spec.document import Node, Place
 from autotrace.spec.errors import Problem, SpecError
 from autotrace.spec.model import Entry, Paths
-from autotrace.spec.plan import Plan, Settings, Target
 
 SHIPPED = "patch_specs"
 """Folder of the shipped lists: inside the package when installed, beside it in a source checkout."""

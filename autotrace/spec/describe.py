@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autotrace.spec import syntax
 from autotrace.spec.callers import looks_at_caller
 from autotrace.spec.resolve import Resolver
-from autotrace.spec.things import Class, Function, Lazy, Module, Native, Thing
+from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Thing
 
 _PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
 _IMPLICIT_CLASS_METHODS = frozenset({"__init_subclass__", "__class_getitem__"})

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from autotrace.config.plan import ROLES
 from autotrace.spec import names, paths, versions
 from autotrace.spec.document import Complain, Node, Place
 from autotrace.spec.model import MODES, Capture, Entry, Tokens, form, types
-from autotrace.spec.plan import ROLES
 
 _STRUCTS: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens}
 _CHOICES = {"role": ROLES, "mode": MODES}

@@ -1,4 +1,4 @@
-"""The functions a glob target means: public ones written in Python, as ``patch.bind`` takes them."""
+"""The functions a glob target means: public ones written in Python, as ``patch.binder`` takes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from autotrace.spec.names import stem
 from autotrace.spec.resolve import Resolver
-from autotrace.spec.things import Class, Function, Module
+from autotrace.spec.symbols import Class, Function, Module
 
 
 def expand(name: str, without: Sequence[str], resolver: Resolver) -> Iterator[Function]:

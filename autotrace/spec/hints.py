@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from autotrace.spec.names import stem, top
 from autotrace.spec.resolve import Resolver
-from autotrace.spec.things import Class, Function, Module, Thing
+from autotrace.spec.symbols import Class, Function, Module, Thing
 
 _DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:(?:async[ \t]+)?def|(?P<cls>class))[ \t]+(?P<name>\w+)", re.MULTILINE)
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")

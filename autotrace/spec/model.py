@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from autotrace.spec.plan import ROLES
+from autotrace.config.plan import ROLES
 
 MODES = ("span", "count")
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 
 from autotrace.spec import syntax
 from autotrace.spec.sources import ModuleFile, Source
+from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Other, Thing
 from autotrace.spec.syntax import Assigned, Definition, Imported, Names
-from autotrace.spec.things import Class, Function, Lazy, Module, Native, Other, Thing
 
 _MAX_DEPTH = 64
 """Re-exports followed before a chain is taken for a circle."""

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from autotrace.config.plan import Plan, Target
 from autotrace.spec import globs, names, paths, versions
 from autotrace.spec.describe import Description, describe, refusal
 from autotrace.spec.hints import hint
-from autotrace.spec.plan import Plan, Target
 from autotrace.spec.resolve import Resolver
-from autotrace.spec.things import Function, Lazy, Native, Other
+from autotrace.spec.symbols import Function, Lazy, Native, Other
 
 RESOLVES, MISSING, REFUSED, SKIPPED, UNCLEAR = "resolves", "missing", "refused", "skipped", "unclear"
 """States. Unclear: there, but only running the program tells what it is."""

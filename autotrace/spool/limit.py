@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from autotrace.spool import layout
+from autotrace.run import layout
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at the folder (a few hundred files: about a millisecond)."""
@@ -20,7 +20,7 @@ LEAST = 64 * 1024
 
 class SpoolLimit:
     """Whether the spool of a run has reached its size. The shipper makes room again: it removes what was delivered
-    (``ship.room``)."""
+    (``ship.retention``)."""
 
     def __init__(self, run_folder: str, limit: int) -> None:
         self._folder = layout.spool_of(run_folder)

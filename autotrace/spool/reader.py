@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from autotrace.spool import layout
+from autotrace.run import layout
 from autotrace.spool.records import FORMAT, MAGIC, MAX_FRAME, Header, Record, Seal
 from autotrace.spool.segment import PREFIX_SIZE, Torn, read_frames
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from autotrace import __version__
-from autotrace.spool import layout, process
+from autotrace.run import layout, process
 from autotrace.spool.records import FORMAT, MAGIC, Header, Record, Seal
 from autotrace.spool.segment import frame
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.adapters import requests, sglang, vllm
+from autotrace.adapters import engine_requests, sglang, vllm
 from autotrace.patch import engine as patching
 from autotrace.record import calls, faults, flusher
 from autotrace.record.timeline import Timeline, Timelines
@@ -176,7 +176,7 @@ def test_a_request_of_the_synchronous_engine_ends_in_the_step_that_finishes_it(r
         def abort_request(self, request_ids: list[str], internal: bool = False) -> None: ...
 
     LLMEngine.add_request = recorder.wrap(LLMEngine.add_request, key="add")  # type: ignore[method-assign]
-    requests.follow("add", vllm.OfflineRequest())
+    engine_requests.follow("add", vllm.OfflineRequest())
     vllm._hook_offline(module("vllm.v1.engine.llm_engine", LLMEngine=LLMEngine))
     engine = LLMEngine()
     for request_id in ("a", "b", "c"):
@@ -307,7 +307,7 @@ async def test_a_request_and_the_members_of_a_batch_are_recorded_once_each(recor
     spec = {"role": "engine", "final": ("item.meta_info.finish_reason",), "include": ("obj.text",)}
     for name, follower in (("generate_request", sglang.Request()), ("_wait_one_response", sglang.MemberOfABatch())):
         setattr(Manager, name, recorder.wrap(getattr(Manager, name), key=name, **spec))
-        requests.follow(name, follower)
+        engine_requests.follow(name, follower)
     sglang._hook_manager(module("sglang.srt.managers.tokenizer_manager", TokenizerManager=Manager))
     manager = Manager()
     await manager.generate_request(SimpleNamespace(text="one", rid="one", stream=False)).__anext__()
@@ -385,15 +385,15 @@ def test_an_id_in_use_again_changes_hands_in_the_order_of_the_queue(recorder: Re
         (place,) = [turns.index(found[name]) for name in ids]
         took.append((number, place))
 
-    requests.register(timelines, "a", turns[0])
-    requests.arrived(take, timelines, ["a"], 0)
-    requests.register(timelines, "a", turns[1])
-    requests.arrived(take, timelines, ["a", 5], 1)
+    engine_requests.register(timelines, "a", turns[0])
+    engine_requests.arrived(take, timelines, ["a"], 0)
+    engine_requests.register(timelines, "a", turns[1])
+    engine_requests.arrived(take, timelines, ["a", 5], 1)
     flusher.flush()
     assert sorted(took) == [(0, 0), (1, 1)]
     assert flusher._flusher is not None and flusher._flusher.waiting() == 0
     for odd in (5, None, "a\nb"):
-        requests.register(timelines, odd, turns[0])
+        engine_requests.register(timelines, odd, turns[0])
     assert list(timelines) == ["a"]
 
 
@@ -409,7 +409,7 @@ async def test_a_streamed_response_ends_its_handlers_span_when_it_was_read(recor
         return SimpleNamespace(body_iterator=body())
 
     traced = recorder.wrap(handle, key="handle")
-    requests.follow("handle", requests.Streaming())
+    engine_requests.follow("handle", engine_requests.Streaming())
     response = await traced()
     assert recorder.records(Close) == []
     assert [part async for part in response.body_iterator] == ["a", "b"]
@@ -423,7 +423,7 @@ def test_an_entry_point_for_batches_is_recorded_inside_a_trace_only(recorder: Re
     traced = recorder.wrap(generate, key="generate")
     chat = recorder.wrap(lambda: traced(), key="chat")
     for key in ("generate", "chat"):
-        requests.follow(key, requests.InsideATrace())
+        engine_requests.follow(key, engine_requests.InsideATrace())
     assert traced() == chat() == 1 and recorder.records(Open) == []
     recorder.wrap(lambda: (traced(), chat()), key="agent")()
     assert len(recorder.records(Open)) == 3, "the agent, generate, and chat without the generate it calls"
@@ -444,7 +444,7 @@ def test_an_entry_point_for_batches_is_recorded_inside_a_trace_only(recorder: Re
     ],
 )
 def test_a_weight_update_says_how_much_it_moves(request_: dict[str, Any], told: tuple[int | None, int | None]) -> None:
-    found = requests.sizes(SimpleNamespace(**request_))
+    found = engine_requests.sizes(SimpleNamespace(**request_))
     assert (found.get("tensors"), found.get("bytes")) == told
 
 
@@ -453,7 +453,7 @@ def test_a_weight_updates_size_is_on_its_span(recorder: Recorder) -> None:  # no
         return True
 
     traced = recorder.wrap(update, key="update", include=())
-    requests.follow("update", requests.WeightUpdate("obj"))
+    engine_requests.follow("update", engine_requests.WeightUpdate("obj"))
     assert traced(SimpleNamespace(serialized_named_tensors=["pickled"]))
     assert [record.attributes for record in recorder.records(Close)] == [{"bytes": 7}]
     assert [record.inputs for record in recorder.records(Open)] == [None]
@@ -467,7 +467,7 @@ def test_what_a_release_lacks_is_reported_and_left_alone(monkeypatch: pytest.Mon
         def step(self) -> int:
             return 1
 
-    hooks = requests.Hooks("timings")
+    hooks = engine_requests.Hooks("timings")
     hooks.wrap(module("m", Old=Old), "Old", "step", lambda original: lambda self: original(self) + 1)
     hooks.wrap(module("m", Old=Old), "Old", "schedule", lambda original: original)
     hooks.wrap(module("m"), "New", "step", lambda original: original)

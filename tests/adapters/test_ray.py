@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from autotrace.adapters import ray as adapter
-from autotrace.spool import layout
+from autotrace.adapters.ray import cluster as adapter
+from autotrace.run import layout
+from autotrace.run.info import find_run
 from autotrace.spool.records import Define, Open, Record, Report
-from autotrace.spool.run import find_run
 from autotrace.spool.segment import read_frames
 
 PROGRAM = Path(__file__).parent / "ray_program"
@@ -43,7 +43,7 @@ def spans(folder: Path) -> list[tuple[str, str, Open]]:
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The program under the launcher; its records stay in ``folder``."""
-    launcher = [sys.executable, "-m", "autotrace.bootstrap.launch", "--backend", "jsonl", "--drain-timeout", "0"]
+    launcher = [sys.executable, "-m", "autotrace.launch.main", "--backend", "jsonl", "--drain-timeout", "0"]
     options = ["--quiet", "--run-dir", str(folder), "--spec", str(PROGRAM / "spec.yaml")]
     environ = {**os.environ, "PYTHONPATH": f"{PROGRAM}:{ROOT}", "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
     environ.pop("AUTOTRACE", None)

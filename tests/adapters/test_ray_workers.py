@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from ray import cloudpickle
 
-from autotrace.adapters import ray_workers
-from autotrace.adapters.ray_workers import HOOK, JOB_CONFIG, head, with_notice
+from autotrace.adapters.ray import workers
+from autotrace.adapters.ray.workers import HOOK, JOB_CONFIG, head, with_notice
 
 OURS = {"env_vars": {"AUTOTRACE": "1"}}
-SHIPPED = base64.b64encode(cloudpickle.dumps(ray_workers.notice())).decode()
+SHIPPED = base64.b64encode(cloudpickle.dumps(workers.notice())).decode()
 
 
 def worker(place: Path, **environ: str) -> str:

@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autotrace.ship.index import Index
-from autotrace.ship.trajectory import Trajectory
+from autotrace.ship.run_reader import Index
+from autotrace.trajectory.model import Trajectory
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -75,7 +75,7 @@ class Launch:
             "overrides": list(self.overrides), "gate": str(self.gate) if self.gate else None,
         }  # fmt: skip
         (self.folder / "settings.json").write_text(json.dumps(settings))
-        launch = [sys.executable, "-m", "autotrace.bootstrap.launch", "--run-dir", str(self.folder / "runs")]
+        launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", str(self.folder / "runs")]
         launch += ["--drain-timeout", "240", "--spec", str(HERE / "traced.yaml"), *self.flags]
         program = [str(HERE / "program.py"), str(self.folder / "settings.json"), str(self.folder / "out.json")]
         with (self.folder / "log").open("wb") as log:

@@ -10,7 +10,7 @@ from launches import LOGGERS, SAMPLES, Launch, autotrace
 from proxy import Proxy
 from read import ReadBack, found_in_mlflow, mlflow_of, weave_of
 
-from autotrace.ship.budget import forecast
+from autotrace.ship.delivery.budgets import forecast
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.backends]  # the first test waits for the runs
 

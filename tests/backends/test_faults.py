@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from proxy import Proxy
 from read import ReadBack, in_mlflow, in_weave
 
-from autotrace.ship.index import Index
+from autotrace.ship.run_reader import Index
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.weave.calls import call_of
 from autotrace.sinks.weave.limits import encoded

@@ -11,7 +11,7 @@ import pytest
 from launches import EXPERIMENT, Launch, autotrace
 from read import ReadBack, found_in_mlflow, in_weave, keyed, mlflow_of, numbers, weave_of, where
 
-from autotrace.record.redact import REDACTED
+from autotrace.redact.redactor import REDACTED
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.backends]  # the first test waits for the runs
 

@@ -15,7 +15,7 @@ from launches import CANARY, HERE, RELEASES, ROOT, WANDB_FOLDER, Launch
 from proxy import Proxy
 from read import ReadBack, mlflow_of, spoken, weave_of
 
-from autotrace.record.redact import REDACTED
+from autotrace.redact.redactor import REDACTED
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.backends]  # the first test waits for the runs
 
@@ -47,7 +47,7 @@ def test_rewards_are_those_of_verls_dump_and_advantages_those_the_trainer_used(
 
 @pytest.mark.row("S9")
 def test_the_sync_trainer_of_080_run_as_a_module_tells_what_it_trained_on(releases: None, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "autotrace.bootstrap.launch", "--backend", "jsonl", "--drain-timeout", "10"]
+    command = [sys.executable, "-m", "autotrace.launch.main", "--backend", "jsonl", "--drain-timeout", "10"]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
     environ["PYTHONPATH"] = os.pathsep.join([str(RELEASES / "0.8.0"), str(ROOT)])
     program = [sys.executable, str(HERE / "sync_program.py")]

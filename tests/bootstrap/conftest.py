@@ -93,7 +93,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages / "_found.pth").write_text("\n".join([str(ROOT), *dict.fromkeys(found)]) + "\n")
     for name in ("autotrace.pth", "autotrace.start"):
         (packages / name).write_text((ROOT / name).read_text())
-    scripts = {"autotrace-run": "autotrace.bootstrap.launch", "autotrace": "autotrace.cli.main"}
+    scripts = {"autotrace-run": "autotrace.launch.main", "autotrace": "autotrace.cli.main"}
     for script, module in scripts.items():
         path = folder / "bin" / script
         path.write_text(f"#!{folder}/bin/python\nimport sys\nfrom {module} import main\nsys.exit(main())\n")

@@ -107,7 +107,7 @@ class TestEnvironmentAlone:
         ("python /venv/bin/ray start --head", False),
         ("python -m torch._inductor.compile_worker", False),
         ("python /venv/bin/autotrace-run python train.py", False),
-        ("python -m autotrace.bootstrap.launch python train.py", False),
+        ("python -m autotrace.launch.main python train.py", False),
         ("python /venv/bin/mlflow ui", False),
         ("python setup.py build", False),
     ],
@@ -214,7 +214,7 @@ class TestSitecustomize:
         (packages,) = bare.glob("lib/python*/site-packages")
         found = [entry for entry in sys.path if entry.endswith("site-packages")]
         (packages / "_found.pth").write_text("\n".join(found) + "\n")
-        launch = [str(bare / "bin" / "python"), "-m", "autotrace.bootstrap.launch", "--backend", "jsonl"]
+        launch = [str(bare / "bin" / "python"), "-m", "autotrace.launch.main", "--backend", "jsonl"]
         done = place.run([*launch, str(bare / "bin" / "python"), str(program)], {"PYTHONPATH": str(ROOT)})
 
         assert [line.split()[1] for line in done.stdout.splitlines()] == ["True", "True"]
@@ -251,7 +251,7 @@ class TestCost:
         place.launch(["python", "-c", ""], ["--drain-timeout", "0"])
         assert time.perf_counter() - begin < 5
         code = (
-            "import json, sys; import autotrace.bootstrap.launch\n"
+            "import json, sys; import autotrace.launch.main\n"
             "slow = ('pydantic', 'mlflow', 'rich', 'yaml', 'httpx', 'wrapt')\n"
             "print(json.dumps([name for name in slow if name in sys.modules]))"
         )

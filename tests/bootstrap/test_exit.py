@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.bootstrap.drain import Outcome, summary
+from autotrace.run.drain import Outcome, summary
 from tests.bootstrap.conftest import Place
 
 SHIPPER_READY = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.ship.index import Index
+from autotrace.ship.run_reader import Index
 from tests.bootstrap.conftest import SHOW, Place
 
 HOST = "import os, sys; print('autotrace.bootstrap.activate' in sys.modules, sys.argv[1:]); sys.exit(7)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotrace.bootstrap.masking import masked_command, masked_uri, masked_variable
+from autotrace.redact.masking import masked_command, masked_uri, masked_variable
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autotrace.cli.divergence import calls, calls_parted, parted
-from autotrace.ship.index import Index
+from autotrace.ship.run_reader import Index
 from tests.cli.conftest import Call
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.bootstrap.options import Options
 from autotrace.cli.doctor import activates
-from autotrace.cli.reach import reach
+from autotrace.cli.health import reach
+from autotrace.launch.options import Options
 from tests.bootstrap.conftest import Place, installation, place  # noqa: F401 - fixtures
 from tests.cli.conftest import Call
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from autotrace.run import layout
 from autotrace.ship.shipper import ship
-from autotrace.spool import layout
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, attributes, new_run, trajectory
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.ship.status import BackendStatus, Status
-from autotrace.spec.plan import Plan, Target
-from autotrace.spool.run import RunInfo, find_run
+from autotrace.config.plan import Plan, Target
+from autotrace.run.info import RunInfo, find_run
+from autotrace.run.status import BackendStatus, Status
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, new_run, trajectory
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch import engine
 from autotrace.record import calls, faults, flusher
-from autotrace.spec.plan import Plan, Settings, Target
 from autotrace.spool.records import Close, Define, Open, Record, Report
 from autotrace.spool.segment import read_frames
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from autotrace.spec.plan import Target
+from autotrace.config.plan import Target
 
 from .conftest import Host
 from .kinds import Kind

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from autotrace.spool import layout
+from autotrace.run import layout
+from autotrace.run.info import find_run
 from autotrace.spool.records import Define, Header, Open, Record, Report
-from autotrace.spool.run import find_run
 from autotrace.spool.segment import read_frames
 
 PROGRAM = Path(__file__).parent / "program"
@@ -46,7 +46,7 @@ class Ran:
 def run(folder: Path, spec: str, *command: str, python: str = sys.executable) -> Ran:
     """``command`` (arguments of Python) under the launcher with the list ``spec``; it has to succeed."""
     (folder / "spec.yaml").write_text(spec)
-    launcher = [sys.executable, "-m", "autotrace.bootstrap.launch", "--backend", "jsonl", "--drain-timeout", "0"]
+    launcher = [sys.executable, "-m", "autotrace.launch.main", "--backend", "jsonl", "--drain-timeout", "0"]
     options = ["--quiet", "--run-dir", str(folder), "--spec", str(folder / "spec.yaml")]
     environ = {**os.environ, "PYTHONPATH": f"{PROGRAM}:{ROOT}", "RAY_USAGE_STATS_ENABLED": "0"}
     environ.pop("AUTOTRACE", None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.spec.plan import Target
+from autotrace.config.plan import Target
 
 from .conftest import Host
 

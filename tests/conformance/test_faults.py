@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from autotrace.config.plan import Settings, Target
 from autotrace.patch import engine
 from autotrace.record import calls, faults, flusher
-from autotrace.spec.plan import Settings, Target
 
 from .conftest import Host
 
@@ -97,8 +97,8 @@ SEAMS = {
     "id": "autotrace.record.ids.next_span_id",
     "trace id": "autotrace.record.ids.new_trace_id",
     "clock": "autotrace.record.calls._monotonic_ns",
-    "arguments": "autotrace.record.binder.Binder.positional",
-    "keyword arguments": "autotrace.record.binder.Binder.keywords",
+    "arguments": "autotrace.record.arguments.Binder.positional",
+    "keyword arguments": "autotrace.record.arguments.Binder.keywords",
     "binder": "autotrace.record.probe.Probe.binder",
     "paths": "autotrace.record.probe.Probe.read",
     "result": "autotrace.record.probe.Probe.output",
@@ -107,23 +107,23 @@ SEAMS = {
     "memory limit": "autotrace.record.flusher.full",
     "sampling": "autotrace.record.sampling.admits",
     "batch": "autotrace.record.sampling.choose",
-    "copy of an argument": "autotrace.record.binder.snapshot",
+    "copy of an argument": "autotrace.record.arguments.snapshot",
     "copy of a result": "autotrace.record.probe.snapshot",
     "tokens": "autotrace.record.calls._tokens",
     "facts": "autotrace.record.calls._facts",
-    "result to be run later": "autotrace.record.later.drive",
+    "result to be run later": "autotrace.record.drivers.drive",
 }
 """What runs on the host's threads. (``compiling`` is torch's own.)"""
 
 LATER = {
     "encoder": "autotrace.record.flusher.Flusher._framed",
-    "scribe": "autotrace.record.scribe.Scribe.write",
-    "redaction": "autotrace.record.redact.Redactor.clean",
+    "scribe": "autotrace.record.encoder.Scribe.write",
+    "redaction": "autotrace.redact.redactor.Redactor.clean",
     "spool open": "autotrace.spool.writer.SpoolWriter.open",
     "spool write": "autotrace.spool.writer.SpoolWriter.write",
     "token store": "autotrace.record.tokens.TokenLog.prompt",
     "counters": "autotrace.patch.engine._calls",
-    "relay": "autotrace.bootstrap.elsewhere.start_relay",
+    "relay": "autotrace.run.remote_node.start_relay",
 }
 """What runs on the flusher's."""
 
@@ -190,8 +190,8 @@ def test_a_failure_on_the_flushers_thread_stays_ours(
 
 @pytest.mark.parametrize(
     "seam",
-    ["autotrace.patch.place.Places.install", "autotrace.patch.rewrap.wrap", "autotrace.patch.bind.Binder._attribute",
-     "autotrace.patch.bind.Binder.created", "autotrace.patch.bind.Binder.module", "autotrace.patch.finder.Finder._hook",
+    ["autotrace.patch.installer.Places.install", "autotrace.patch.rewrap.wrap", "autotrace.patch.binder.Binder._attribute",
+     "autotrace.patch.binder.Binder.created", "autotrace.patch.binder.Binder.module", "autotrace.patch.finder.Finder._hook",
      "autotrace.patch.finder._hook_execution", "autotrace.patch.engine.flusher.report"],
     ids=lambda seam: seam.rpartition(".")[2],
 )  # fmt: skip

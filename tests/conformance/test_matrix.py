@@ -21,9 +21,9 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from autotrace.config.plan import Target
 from autotrace.record import context
 from autotrace.record.frames import FILE
-from autotrace.spec.plan import Target
 
 from .conftest import Host
 from .kinds import FUNCTIONS, KINDS, Kind, finished, stepped

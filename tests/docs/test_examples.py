@@ -20,7 +20,7 @@ def delivered(folder: Path, name: str, program: str) -> list[dict[str, Any]]:
     """The trajectories of one example."""
     command = f"autotrace-run --spec examples/{name}/traced.yaml python examples/{name}/{program}"
     assert command in (EXAMPLES / name / program).read_text(), "the example says how to run it"
-    launch = [sys.executable, "-m", "autotrace.bootstrap.launch", "--backend", "jsonl", "--run-dir", str(folder)]
+    launch = [sys.executable, "-m", "autotrace.launch.main", "--backend", "jsonl", "--run-dir", str(folder)]
     words = ["--drain-timeout", "120", *command.split()[1:3], sys.executable, f"examples/{name}/{program}"]
     environ = {key: value for key, value in os.environ.items() if not key.startswith(("AUTOTRACE", "MLFLOW"))}
     done = subprocess.run(

@@ -10,10 +10,11 @@ import click
 import pytest
 import yaml
 
-from autotrace.bootstrap import environment, recording
-from autotrace.bootstrap.launch import main as launch
 from autotrace.cli.main import main
-from autotrace.patch.index import Index
+from autotrace.config import environment
+from autotrace.launch import recording
+from autotrace.launch.main import main as launch
+from autotrace.patch.plan_index import Index
 from autotrace.spec import schema
 from autotrace.spec.compiler import compile_plan
 

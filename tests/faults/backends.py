@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autotrace.ship.status import Status
+from autotrace.run.status import Status
 from tests.faults.outcome import Outcome, in_spool, ledger, ledgers
 from tests.ship.spools import new_run
 from tests.sinks.receiver import Receiver, attributes_of

@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch import engine
 from autotrace.patch.wrapper import wrap
 from autotrace.record import faults, flusher
-from autotrace.spec.plan import Plan, Settings, Target
 
 TARGETS = (
     Target("program.rollout", ("program.rollout",), role="trajectory", attributes={

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.ship.status import Status
+from autotrace.run.status import Status
 from tests.faults.backends import CALLS, TRAJECTORIES, Trouble, free_port, into_otlp, into_weave
 from tests.sinks.receiver import Receiver
 from tests.weave_server.fake_server import FakeServer, Fault

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.config.plan import Plan, Settings
+from autotrace.run import layout
+from autotrace.run.status import Status
 from autotrace.ship.shipper import ship
-from autotrace.ship.state import State
-from autotrace.ship.status import Status
-from autotrace.spec.plan import Plan, Settings
-from autotrace.spool import layout
+from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments
 from tests.faults.conftest import Start
 from tests.faults.outcome import Outcome, at_backend, in_spool, ledger, outcome

@@ -19,14 +19,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from autotrace.bootstrap.options import BACKENDS
 from autotrace.cli.show import tree
-from autotrace.ship import live
-from autotrace.ship.index import Index
+from autotrace.launch.options import BACKENDS
+from autotrace.run import layout
+from autotrace.run.status import Status
+from autotrace.ship.index import open_traces
+from autotrace.ship.run_reader import Index
 from autotrace.ship.shipper import ship
-from autotrace.ship.status import Status
 from autotrace.sinks import make
-from autotrace.spool import layout
 from autotrace.spool.reader import SegmentReader, decode, segments
 from autotrace.spool.records import MAGIC, Bind, Close, Counters, Define, Fact, Header, Open, Report, Seal, Tokens
 from autotrace.spool.segment import frame
@@ -226,7 +226,7 @@ def _encoded(record: object) -> bytes:
 @given(st.lists(_records.map(_encoded) | st.binary(max_size=60) | _values.map(_encoded), max_size=25))
 def test_hostile_records_harm_nobody(tmp_path_factory: pytest.TempPathFactory, payloads: list[bytes]) -> None:
     """Whatever stands in a segment: the honest trajectory beside it is delivered, and nothing is written elsewhere."""
-    grace, live.GRACE = live.GRACE, 0.0  # everything there is stands in the segments already
+    grace, open_traces.GRACE = open_traces.GRACE, 0.0  # everything there is stands in the segments already
     folder = tmp_path_factory.mktemp("hostile")
     run = new_run(folder)
     honest, hostile = Process(run), Process(run, "node-2-bb")
@@ -238,7 +238,7 @@ def test_hostile_records_harm_nobody(tmp_path_factory: pytest.TempPathFactory, p
     try:
         assert ship(run, once=True).state == "done"
     finally:
-        live.GRACE = grace
+        open_traces.GRACE = grace
     assert Status.read(run).state == "done"
     lines = [msgspec.json.decode(line) for line in (run / "trajectories.jsonl").read_bytes().splitlines()]
     assert trace.hex() in {line["trace_id"] for line in lines}

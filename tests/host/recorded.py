@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from autotrace.spool import layout
+from autotrace.run import layout
 from autotrace.spool.records import Counters, Open, Record, Report
 from autotrace.spool.segment import Torn, read_frames
 

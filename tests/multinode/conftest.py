@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from autotrace.bootstrap.installation import pth_file
+from autotrace.config.installation import pth_file
 from tests.multinode import cluster as machines
 
 

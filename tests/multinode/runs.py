@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from autotrace.spool import layout
+from autotrace.run import layout
 from tests.multinode.cluster import PROGRAM, Cluster, Node, until
 
 
@@ -22,7 +22,7 @@ class Run:
     def __init__(self, cluster: Cluster, scenario: str, *words: str, backend: str = "jsonl", **environ: str) -> None:
         self.cluster = cluster
         self._before = set(cluster.node1.runs.iterdir())
-        launcher = [sys.executable, "-m", "autotrace.bootstrap.launch", "--backend", backend, "--drain-timeout", "90"]
+        launcher = [sys.executable, "-m", "autotrace.launch.main", "--backend", backend, "--drain-timeout", "90"]
         options = ["--run-dir", str(cluster.runs), "--spec", str(PROGRAM / "agents.yaml")]
         driver = [sys.executable, str(PROGRAM / "driver.py"), cluster.address, scenario, *words]
         self.process = cluster.node1.popen(

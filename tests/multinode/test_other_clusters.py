@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from autotrace.spool import layout
+from autotrace.run import layout
 from tests.multinode import cluster as machines
 from tests.multinode.cluster import until
 from tests.multinode.runs import Run, whole

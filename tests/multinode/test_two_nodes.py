@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.spool import layout
+from autotrace.run import layout
 from tests.multinode.cluster import PROGRAM, Cluster, until
 from tests.multinode.runs import Run, Trajectory, killed, whole
 
@@ -98,13 +98,13 @@ def test_collector_and_relay_killed_in_the_middle_lose_and_double_nothing(cluste
     killed(cluster.node1, "autotrace.ship")
     run.go()
     run.ready()
-    killed(cluster.node2, "autotrace.ship.relay")
+    killed(cluster.node2, "autotrace.ship.cluster.relay")
     run.go()
     run.end()
     whole(run, range(1, 6))
     assert "autotrace.ship was killed by signal 9" in (run.folder / layout.SHIPPER_LOG).read_text()
     there = run.folder_on(cluster.node2)
-    assert "autotrace.ship.relay was killed by signal 9" in (there / layout.SHIPPER_LOG).read_text()
+    assert "autotrace.ship.cluster.relay was killed by signal 9" in (there / layout.SHIPPER_LOG).read_text()
     for segment in (there / layout.SPOOL).iterdir():
         assert (run.folder / layout.SPOOL / segment.name).read_bytes() == segment.read_bytes()
 

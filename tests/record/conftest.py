@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from autotrace.config.plan import Settings, Target
 from autotrace.patch.wrapper import wrap
 from autotrace.record import calls, faults, flusher
 from autotrace.record.probe import Probe
-from autotrace.spec.plan import Settings, Target
 from autotrace.spool.records import Define, Record
 from autotrace.spool.segment import read_frames
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from autotrace.record import context, faults, flusher
-from autotrace.spool import layout
+from autotrace.run import layout
 from autotrace.spool.records import Bind, Counters, Seal
 from autotrace.spool.writer import SpoolWriter
 from tests.record.conftest import Recorder

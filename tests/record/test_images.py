@@ -6,9 +6,9 @@ import base64
 import struct
 import zlib
 
-from autotrace.record.images import described, without_images
-from autotrace.record.redact import Redactor
-from autotrace.spec.plan import Settings
+from autotrace.config.plan import Settings
+from autotrace.redact.images import described, without_images
+from autotrace.redact.redactor import Redactor
 
 
 def png(width: int, height: int) -> bytes:

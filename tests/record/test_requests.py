@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from autotrace.config.plan import Settings
 from autotrace.record import calls, context, faults, flusher
 from autotrace.record.context import Span
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import packed
-from autotrace.spec.plan import Settings
 from autotrace.spool.records import Close, Counters, Open
 
 from .conftest import Recorder

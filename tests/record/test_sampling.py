@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autotrace.config.plan import Settings
 from autotrace.record import sampling
-from autotrace.spec.plan import Settings
 from autotrace.spool.records import Open
 
 from .conftest import Recorder

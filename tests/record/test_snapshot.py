@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from autotrace.record.redact import REDACTED, Redactor
+from autotrace.config.plan import Settings
 from autotrace.record.snapshot import Limits, snapshot
-from autotrace.spec.plan import Settings
+from autotrace.redact.redactor import REDACTED, Redactor
 
 LIMITS = Limits(6, 256)
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotrace.config.plan import Settings
 from autotrace.record import faults, flusher
 from autotrace.record.context import attach, current_carrier
 from autotrace.record.tokens import TokenLog
-from autotrace.ship.tokens import TokenSequences
-from autotrace.spec.plan import Settings
+from autotrace.ship.assembly.tokens import TokenSequences
 from autotrace.spool.records import Close, Open
 
 from .conftest import Recorder

@@ -37,7 +37,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     words = [
         sys.executable,
         "-m",
-        "autotrace.bootstrap.launch",
+        "autotrace.launch.main",
         "--backend",
         "mlflow,jsonl",
         "--run-dir",

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from autotrace.ship.status import Status
+from autotrace.run.status import Status
 from tests.ship.spools import Process, new_run, trajectory
 
 KEY = "canary" * 7

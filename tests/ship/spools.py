@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from autotrace.record.tokens import TokenLog
-from autotrace.spool import layout
+from autotrace.run import layout
+from autotrace.run.info import RunInfo
 from autotrace.spool.records import (
     FORMAT,
     MAGIC,
@@ -29,7 +30,6 @@ from autotrace.spool.records import (
     Seal,
     Tokens,
 )
-from autotrace.spool.run import RunInfo
 from autotrace.spool.segment import frame
 
 ROLES = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from autotrace.ship.decode import Decoder
-from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.ship.assembly.decoding import Decoder
 from autotrace.spool.blobs import claim_tokenizer, keep_tokenizer
+from autotrace.trajectory.model import Span, Trajectory
 
 
 def model(folder: Path) -> Path:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.run.info import RunInfo
 from autotrace.ship.shipper import ship
 from autotrace.sinks import FACTORIES
-from autotrace.spool.run import RunInfo
 from tests.ship.spools import Process, new_run, trajectory
 
 pytestmark = pytest.mark.row("S7")

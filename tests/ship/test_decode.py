@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from autotrace.ship.decode import Decoder
-from autotrace.ship.index import Index
-from autotrace.ship.markup import prompt_messages, response_message
+from autotrace.config.plan import Plan, Settings
+from autotrace.run import layout
+from autotrace.ship.assembly.decoding import Decoder
+from autotrace.ship.assembly.markup import prompt_messages, response_message
+from autotrace.ship.run_reader import Index
 from autotrace.ship.shipper import ship
-from autotrace.ship.trajectory import Trajectory
 from autotrace.sinks import payload
 from autotrace.sinks.jsonl import line_of
-from autotrace.spec.plan import Plan, Settings
-from autotrace.spool import layout
 from autotrace.spool.blobs import keep_tokenizer
+from autotrace.trajectory.model import Trajectory
 from tests.ship.spools import Process, attributes, new_run
 
 pytestmark = pytest.mark.row("S2")

@@ -13,11 +13,11 @@ import mlflow
 import pytest
 from mlflow.entities import Trace
 
-from autotrace.ship.index import Index
+from autotrace.run import layout
+from autotrace.run.status import Status
+from autotrace.ship.run_reader import Index
 from autotrace.ship.shipper import ship
-from autotrace.ship.status import Status
 from autotrace.sinks.mlflow import initialise
-from autotrace.spool import layout
 from tests.mlflow_server import MlflowServer
 from tests.ship.spools import Process, attributes, new_run, trajectory
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.ship.index import Index
+from autotrace.ship.run_reader import Index
 from autotrace.ship.shipper import ship
 from autotrace.spool.records import REQUEST, Fact
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, new_run

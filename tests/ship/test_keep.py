@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.ship.keep import Keeper, KeepRules, Member, parse_bytes
+from autotrace.run.info import RunInfo
+from autotrace.ship.delivery.keep import Keeper, KeepRules, Member, parse_bytes
 from autotrace.ship.shipper import ship
-from autotrace.spool.run import RunInfo
 from tests.ship.spools import Process, new_run, trajectory
 
 pytestmark = pytest.mark.row("S8")

@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from autotrace.bootstrap import exitcodes
-from autotrace.ship.lock import ShipperLock
-from autotrace.ship.status import Status
-from autotrace.spool import layout
+from autotrace.config import exit_codes
+from autotrace.run import layout
+from autotrace.run.lock import ShipperLock
+from autotrace.run.status import Status
 from tests.ship.spools import Process, new_run, trajectory
 
 
@@ -26,7 +26,7 @@ def test_a_shipper_that_finds_a_reader_waits_and_then_delivers(tmp_path: Path) -
             time.sleep(0.02)
         time.sleep(1.0)  # longer than it waits for another shipper
         assert shipper.poll() is None
-    assert shipper.wait(timeout=60) == exitcodes.OK
+    assert shipper.wait(timeout=60) == exit_codes.OK
     assert Status.read(run).backends["jsonl"].delivered == 1
 
 

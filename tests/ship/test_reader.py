@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autotrace.spool import layout
+from autotrace.run import layout
 from autotrace.spool.reader import SegmentReader, opened, records_at, segments, writer_alive
 from autotrace.spool.records import MAGIC, Close, Fact, Header, Open, Seal
 from autotrace.spool.segment import frame

@@ -18,10 +18,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from autotrace.bootstrap import elsewhere
-from autotrace.ship.receiver import Receiver, clock
-from autotrace.ship.relay import Collector, Relay
-from autotrace.spool import layout
+from autotrace.run import layout, remote_node
+from autotrace.ship.cluster.receiver import Receiver, clock
+from autotrace.ship.cluster.relay import Collector, Relay
 from autotrace.spool.reader import writer_alive
 
 NAME = "node2-123-0a1b2c3d-0.seg"
@@ -97,7 +96,7 @@ def test_a_writer_whose_node_fell_silent_counts_as_dead(receiver: Receiver, monk
     Collector(receiver.url, receiver.token).append(NAME, 0, True, b"x")
     folder = Path(receiver._folder).parent
     assert writer_alive(folder, NAME)
-    monkeypatch.setattr("autotrace.ship.receiver.SILENCE", 0.0)
+    monkeypatch.setattr("autotrace.ship.cluster.receiver.SILENCE", 0.0)
     receiver.forget_the_silent()
     assert not writer_alive(folder, NAME)
 
@@ -131,11 +130,11 @@ def test_a_node_with_a_limit_lets_go_of_what_the_collector_has(receiver: Receive
 
 def test_the_plan_travels_in_a_variable(tmp_path: Path) -> None:
     text = '{"targets": ' + "[1, 2, 3], " * 500 + "}"
-    packed = elsewhere.packed_plan(text)
+    packed = remote_node.packed_plan(text)
     assert re.fullmatch(r"[\w=-]+", packed), "Ray replaces $NAME in a runtime_env, and so would a shell"
     assert len(packed) < 400 and packed.isascii() and "\n" not in packed
     environ = {"AUTOTRACE_PLAN": str(tmp_path / "nowhere.json"), "AUTOTRACE_PLAN_DATA": packed}
-    assert elsewhere.plan_text(environ) == text
+    assert remote_node.plan_text(environ) == text
 
 
 def test_a_collector_that_is_started_again_keeps_its_place(tmp_path: Path) -> None:
@@ -170,7 +169,10 @@ def test_no_way_to_the_collector_is_said_once_and_at_once(node: Path) -> None:
         environ = {**os.environ, "AUTOTRACE_COLLECTOR": f"http://127.0.0.1:{nobody.getsockname()[1]}"}
         environ |= {"AUTOTRACE_TOKEN": "t", "AUTOTRACE": "0"}
         relay = subprocess.Popen(
-            [sys.executable, "-m", "autotrace.ship.relay", str(node)], env=environ, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "autotrace.ship.cluster.relay", str(node)],
+            env=environ,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert relay.stderr is not None
         said = relay.stderr.read()  # to its end: the relay lets go of the stream

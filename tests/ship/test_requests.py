@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.record.tokens import TokenLog
-from autotrace.ship.index import Index
+from autotrace.ship.run_reader import Index
 from autotrace.ship.shipper import ship
 from autotrace.spool.records import Close
 from tests.ship.spools import ANSWER, PROMPT, Process, new_run

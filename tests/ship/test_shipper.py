@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from autotrace.record.tokens import TokenLog
-from autotrace.ship.index import Index
-from autotrace.ship.lock import ShipperLock
+from autotrace.run import layout
+from autotrace.run.lock import ShipperLock
+from autotrace.run.status import Status
+from autotrace.ship.assembly.tokens import digest_of
+from autotrace.ship.run_reader import Index
 from autotrace.ship.shipper import ship
-from autotrace.ship.state import State
-from autotrace.ship.status import Status
-from autotrace.ship.tokens import digest_of
-from autotrace.spool import layout
+from autotrace.ship.store.state import State
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 
 

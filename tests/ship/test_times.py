@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotrace.ship.times import Times, times
-from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.trajectory.durations import Times, times
+from autotrace.trajectory.model import Span, Trajectory
 
 
 def span(id: str, parent: str | None, role: str, start: float, end: float | None, **attributes: Any) -> Span:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from autotrace.ship.trajectory import Span, Trajectory
-from autotrace.spool.run import RunInfo
+from autotrace.run.info import RunInfo
+from autotrace.trajectory.model import Span, Trajectory
 
 START = 1_795_000_000_123_456_789
 SECOND = 1_000_000_000

@@ -21,12 +21,12 @@ import pytest
 from mlflow.entities import Trace
 from rollouts import info, trajectory
 
-from autotrace.ship.trajectory import Trajectory
 from autotrace.sinks.mlflow import check_uri, initialise, ui_command
 from autotrace.sinks.mlflow.sink import PATIENCE, MlflowSink, _isolate
 from autotrace.sinks.mlflow.store import Declined
 from autotrace.sinks.mlflow.tokens import token_ids
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
+from autotrace.trajectory.model import Trajectory
 from tests.mlflow_server import MlflowServer
 
 

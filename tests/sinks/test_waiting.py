@@ -7,7 +7,7 @@ from email.utils import formatdate
 
 import pytest
 
-from autotrace.bootstrap.masking import without_password
+from autotrace.redact.masking import without_password
 from autotrace.sinks.waiting import retry_after
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.config.plan import Plan, Settings, Target
 from autotrace.spec import schema
 from autotrace.spec.compiler import compile_plan, shipped_specs
 from autotrace.spec.errors import SpecError
-from autotrace.spec.plan import Plan, Settings, Target
 
 EVERYTHING = """
 - target:

@@ -18,7 +18,7 @@ from autotrace.spec.describe import Description, describe
 from autotrace.spec.imported import difference, look
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.sources import Installed
-from autotrace.spec.things import Function, Lazy, Module, Native, Other
+from autotrace.spec.symbols import Function, Lazy, Module, Native, Other
 
 LIBRARIES = (
     "json.decoder", "json.encoder", "logging", "logging.handlers", "asyncio.base_events", "asyncio.streams",

@@ -12,7 +12,7 @@ import pytest
 
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.sources import Archive, Installed
-from autotrace.spec.things import Function, Native
+from autotrace.spec.symbols import Function, Native
 
 MODULE = "import json\nclass Agent(json.JSONEncoder):\n    def run(self): ...\n"
 METADATA = "Metadata-Version: 2.1\nName: my-agents-cpu\nVersion: 1.2.3\n\nName: not me\n"

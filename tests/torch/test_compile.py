@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import torch
 
+from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch import engine
 from autotrace.record import calls, faults
-from autotrace.spec.plan import Plan, Settings, Target
 
 SOURCE = """
 import torch

@@ -34,7 +34,7 @@ class Program:
     def start(self) -> Program:
         """Start it under the launcher."""
         self.folder.mkdir()
-        launch = [sys.executable, "-m", "autotrace.bootstrap.launch", "--run-dir", str(self.folder / "runs")]
+        launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", str(self.folder / "runs")]
         spec = ["--spec", str(ROOT / "examples" / "custom_agent_loop" / "traced.yaml")]
         program = [sys.executable, str(HERE / "program.py"), self.mode, self.label, str(self.folder / "out.json")]
         environ = {

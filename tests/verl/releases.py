@@ -41,7 +41,7 @@ def environment(release: Path | None) -> dict[str, str]:
 def run(folder: Path, release: Path | None, program: str, *arguments: str, spec: str = "") -> Ran:
     """``program`` (a file beside this one) under the launcher; it has to succeed without a failure of ours."""
     (folder / "spec.yaml").write_text(spec)
-    launch = [sys.executable, "-m", "autotrace.bootstrap.launch", "--run-dir", str(folder / "runs")]
+    launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", str(folder / "runs")]
     options = ["--backend", "jsonl", "--drain-timeout", "120", "--spec", str(folder / "spec.yaml")]
     done = subprocess.run(
         [*launch, *options, sys.executable, str(HERE / program), *arguments],

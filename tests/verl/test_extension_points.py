@@ -23,7 +23,7 @@ OLDER = sorted(folder.parent for folder in Path(os.environ.get("VERL_RELEASES", 
 def delivered(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
     """The traces by sample index, and the run's information under ``run``."""
     folder = tmp_path_factory.mktemp("extension")
-    launch = [sys.executable, "-m", "autotrace.bootstrap.launch", "--run-dir", str(folder / "runs")]
+    launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", str(folder / "runs")]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
     path = os.pathsep.join(map(str, [ROOT, *([request.param] if request.param else [])]))
     done = subprocess.run(

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.row("S9")]
 def said(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Any], list[dict[str, Any]]]:
     """The mode, what the trainer used, and the trajectories that were delivered."""
     folder = tmp_path_factory.mktemp(request.param)
-    launch = [sys.executable, "-m", "autotrace.bootstrap.launch", "--run-dir", str(folder / "runs")]
+    launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", str(folder / "runs")]
     program = [sys.executable, str(HERE / "trainer_program.py"), request.param, str(folder / "out.json")]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
     done = subprocess.run(

@@ -10,9 +10,9 @@ import math
 from datetime import datetime, timezone
 from typing import Any
 
-from autotrace.ship.trajectory import OK, Trajectory
 from autotrace.sinks.mlflow.spans import usage
 from autotrace.sinks.mlflow.tags import assessment_id, feedback_of, linked, previews, session_of, tags_of
+from autotrace.trajectory.model import OK, Trajectory
 
 SOURCE = "autotrace"
 """Who says the feedback: what is shown as its source."""

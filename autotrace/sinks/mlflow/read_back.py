@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autotrace.ship.trajectory import Span, Trajectory
 from autotrace.sinks.mlflow.tokens import token_ids
+from autotrace.trajectory.model import Span, Trajectory
 
 _NUMBERS = {"step": int, "rollout_n": int, "attempt": int}
 

@@ -13,7 +13,7 @@ import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
-from autotrace.bootstrap.masking import without_password
+from autotrace.redact.masking import without_password
 from autotrace.sinks.mlflow.store import Declined
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.sinks.waiting import retry_after

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
-from autotrace.bootstrap import environment as env
-from autotrace.bootstrap.masking import masked_uri
-from autotrace.ship.trajectory import Trajectory
+from autotrace.config import environment as env
+from autotrace.redact.masking import masked_uri
+from autotrace.run import layout
+from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.mlflow.info import describe, trace_id_of
 from autotrace.sinks.mlflow.spans import encode
@@ -23,8 +24,7 @@ from autotrace.sinks.mlflow.store import Declined, Store
 from autotrace.sinks.mlflow.tags import linked
 from autotrace.sinks.mlflow.uri import check_uri, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
-from autotrace.spool import layout
-from autotrace.spool.run import RunInfo
+from autotrace.trajectory.model import Trajectory
 
 RUN_WAIT = 30.0
 """Seconds to wait for veRL's own MLflow run when its configuration says that there will be one."""

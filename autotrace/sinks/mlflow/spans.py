@@ -12,9 +12,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status as OtlpStatus
 
-from autotrace.ship.plain import text
-from autotrace.ship.trajectory import OK, OPEN, Span, Trajectory
 from autotrace.sinks import payload
+from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.model import OK, OPEN, Span, Trajectory
 
 SPAN_TYPES = {
     "trajectory": "AGENT",

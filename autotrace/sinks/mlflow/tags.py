@@ -7,8 +7,8 @@ import json
 import re
 from typing import Any
 
-from autotrace.ship.plain import text
-from autotrace.ship.trajectory import Trajectory
+from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.model import Trajectory
 
 IDENTITY = (
     "step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "project_name",

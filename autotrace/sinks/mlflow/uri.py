@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from autotrace.bootstrap.masking import masked_uri
+from autotrace.redact.masking import masked_uri
 
 SQL_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql")
 _SQLITE = "sqlite:///"

@@ -23,12 +23,12 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from autotrace.ship.trajectory import Trajectory
+from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.otlp.spans import otel_span, size_of
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.sinks.waiting import retry_after
-from autotrace.spool.run import RunInfo
+from autotrace.trajectory.model import Trajectory
 
 REQUEST_BYTES = 4_000_000
 """Below the smallest default limit among receivers (4 MiB, gRPC-based ones behind a gateway)."""

@@ -18,10 +18,10 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from autotrace import __version__
-from autotrace.ship.plain import text
-from autotrace.ship.trajectory import Span, Trajectory
 from autotrace.sinks import payload
 from autotrace.sinks.otlp.messages import arguments_of, input_messages, output_messages
+from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.model import Span, Trajectory
 
 OPERATIONS = {"trajectory": "invoke_agent", "agent": "invoke_agent", "llm": "chat", "tool": "execute_tool"}
 KINDS = {"llm": SpanKind.CLIENT, "engine": SpanKind.SERVER}

@@ -15,10 +15,10 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
-from autotrace.ship.plain import text
-from autotrace.ship.trajectory import Span, Trajectory
 from autotrace.sinks import payload
 from autotrace.sinks.weave.limits import no_base64
+from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.model import Span, Trajectory
 
 OP_NAME = 128
 DISPLAY_NAME = 1_024

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from autotrace.ship.trajectory import Trajectory
 from autotrace.sinks import payload
 from autotrace.sinks.weave.calls import call_uuid, feedback_uuid, object_name
 from autotrace.sinks.weave.http import Connection, Declined
 from autotrace.sinks.weave.project import Project
+from autotrace.trajectory.model import Trajectory
 
 SCORES = ("reward", "advantage")
 """Facts that are feedback in any case if they are numbers: so that one filter finds them however late they came."""

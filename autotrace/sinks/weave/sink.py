@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.ship.trajectory import Span, Trajectory
+from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, payload
 from autotrace.sinks.protocol import Refused, Rejected
 from autotrace.sinks.weave import scores
@@ -23,7 +23,7 @@ from autotrace.sinks.weave.http import Connection, Declined
 from autotrace.sinks.weave.limits import CALL_BYTES, batches, encoded
 from autotrace.sinks.weave.login import Login
 from autotrace.sinks.weave.project import Project, default_entity, project_name
-from autotrace.spool.run import RunInfo
+from autotrace.trajectory.model import Span, Trajectory
 
 REMEMBERED = 4_096
 """Traces whose delivered calls are remembered, so that a late fact does not send a whole trajectory again."""

@@ -1,0 +1,169 @@
+"""What the adapters of vLLM and SGLang share: requests of an engine, and hooks on the engine's own methods."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Mapping
+from types import AsyncGeneratorType, ModuleType
+from typing import Any
+
+from autotrace.record import calls, context, drivers, faults, flusher
+from autotrace.record.context import Keeping, Span
+from autotrace.record.probe import Follower
+from autotrace.record.timeline import Arrived, Timeline, Timelines
+
+BETWEEN = "\n"
+"""Between the ids of requests in ``arrived``."""
+
+
+class InsideATrace(Follower):
+    """An entry point that many requests pass through at once (``LLM.generate``): recorded as part of what called it.
+
+    Without a caller that is recorded each request is a trace of its own, and a span around a batch would make one
+    enormous trace of all of them.
+    """
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        parent = context.current.get()
+        if parent is None or parent.probe is None:
+            return parent is not None
+        return not isinstance(parent.probe.follower, InsideATrace)  # LLM.chat calls LLM.generate in old releases
+
+
+class Streaming(Follower):
+    """A handler that answers with an HTTP response whose body is a stream: its span ends with the stream."""
+
+    def holds(self, span: Span, result: Any) -> bool:
+        body = getattr(result, "body_iterator", None)
+        if type(body) is not AsyncGeneratorType:
+            return False
+        result.body_iterator = drivers.stream(span, body)
+        return True
+
+
+class WeightUpdate(Follower):
+    """New weights for the engine: how many tensors and bytes, of whatever the request for it tells. Never a tensor."""
+
+    def __init__(self, argument: str) -> None:
+        self.argument = argument
+
+    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
+        span.timeline = Timeline()
+        span.timeline.attributes.update(sizes(known.get(self.argument)))
+
+
+def sizes(request: Any) -> dict[str, int]:
+    """``tensors`` and ``bytes`` of a request to update weights; empty where it does not tell.
+
+    vLLM (``WeightTransferUpdateRequest.update_info``) and SGLang (``UpdateWeightsFromDistributedReqInput``) list names,
+    types and shapes; SGLang's ``UpdateWeightsFromTensorReqInput`` carries pickled tensors, one string for each rank.
+    """
+    info = getattr(request, "update_info", None)
+    read = info.get if isinstance(info, Mapping) else functools.partial(getattr, request)
+    packed = read("serialized_named_tensors", None)
+    if isinstance(packed, list):
+        return {"bytes": sum(len(part) for part in packed if isinstance(part, (str, bytes)))}
+    names, shapes = read("names", None), read("shapes", None)
+    if not isinstance(names, list):
+        return {}
+    types = read("dtype_names", None) or read("dtypes", None)
+    if not isinstance(shapes, list) or not isinstance(types, list):
+        return {"tensors": len(names)}
+    widths = [int((re.findall(r"\d+", str(kind)) or ["8"])[0]) // 8 for kind in types]  # "bfloat16", "float8_e4m3fn"
+    pairs = zip(shapes, widths, strict=False)
+    return {"tensors": len(names), "bytes": sum(math.prod(shape) * width for shape, width in pairs)}
+
+
+def follow(key: str, follower: Follower) -> None:
+    """Attach ``follower`` to the target ``key``, if the plan has it."""
+    probe = calls.probes.get(key)
+    if probe is not None:
+        probe.follower = follower
+
+
+def timeline_here() -> Timeline | None:
+    """Of the request that is being handed to the engine by the code running now."""
+    span = context.current.get()
+    return span.timeline if isinstance(span, Keeping) else None
+
+
+def register(timelines: Timelines, request_id: Any, timeline: Timeline) -> None:
+    """Fill ``timeline`` from now on with what is ``arrived`` for ``request_id``.
+
+    An id in use again (veRL up to 0.6 has one for all turns of a trajectory) changes hands in the order of the queue,
+    where outputs of the request before may still wait.
+    """
+    if type(request_id) is not str or BETWEEN in request_id:
+        return
+    if timelines.get(request_id) is None:
+        timelines[request_id] = timeline
+    else:
+        flusher.put(Arrived(timelines.__setitem__, (request_id, timeline)))
+
+
+def arrived(read: Callable[..., None], timelines: Timelines, request_ids: list[Any], *more: Any) -> None:
+    """Have ``read(timelines, ids, *more)`` called in the flusher's thread, in its turn.
+
+    The ids travel as one string: to keep the engine's own objects until they are read there costs the event loop more
+    than all the rest, as their memory is then free only when another core has looked at it.
+    """
+    if flusher.watchful and (not flusher.accepts() or flusher.overloaded()):
+        return
+    try:
+        ids = BETWEEN.join(request_ids)
+    except TypeError:  # an id of the user's that is no text
+        ids = BETWEEN.join([name for name in request_ids if type(name) is str])
+    weight = len(ids) // flusher.NUMBER_BYTES
+    flusher.handed += weight
+    flusher.put(Arrived(_split, (read, timelines, ids, *more), weight))
+
+
+def _split(read: Callable[..., None], timelines: Timelines, ids: str, *more: Any) -> None:
+    read(timelines, ids.split(BETWEEN), *more)
+
+
+def traceparent(span: Span) -> str:
+    """``span`` as W3C trace context: what an engine's own OpenTelemetry takes as the parent of its spans."""
+    return f"00-{span.trace.id.hex()}-{span.id & 0xFFFFFFFFFFFFFFFF:016x}-01"
+
+
+class Hooks:
+    """Methods of an engine that tell something about its requests; ``key`` names them in reports.
+
+    They are no targets: they record nothing themselves. What a release does not have is left out and reported.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def wrap(self, module: ModuleType, cls: str, method: str, make: Callable[[Any], Any]) -> None:
+        """Replace ``module.cls.method`` by what ``make`` makes of it."""
+        from autotrace.patch import engine
+
+        place = f"{module.__name__}:{cls}.{method}"
+        try:
+            owner = getattr(module, cls)
+            original = owner.__dict__[method]
+            setattr(owner, method, functools.wraps(original)(make(original)))
+        except (AttributeError, KeyError):
+            engine.report(self.key, place, "pending", "this release has no such method; its timings are not known")
+        except Exception as error:
+            faults.failed(self.key, error)
+        else:
+            engine.report(self.key, place, "bound", "")
+
+
+_TOLD = "_autotrace_tokenizer"
+
+
+def bind_tokenizer(owner: Any, read: Callable[[Any], Mapping[str, Any] | None]) -> None:
+    """Say once an engine where ``owner`` loaded its tokenizer from (``read(owner)``): the collector decodes with
+    it."""
+    if owner is None or getattr(owner, _TOLD, False):
+        return
+    setattr(owner, _TOLD, True)
+    value = read(owner)
+    if value is not None:
+        context.bind("tokenizer", value)

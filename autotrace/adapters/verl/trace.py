@@ -1,0 +1,165 @@
+"""veRL's own extension points for tracing keep working: what a user decorated with ``rollout_trace_op`` becomes a span,
+a ``rollout_trace_attr`` block outside of veRL's agent-loop worker the root of a trajectory.
+
+Both stand in ``verl.utils.rollout_trace`` (0.5.0 to 0.9.1) and do nothing by themselves while veRL's backend is unset,
+which ``adapters.verl.agent_loop`` sees to. veRL's own functions carry the decorator, too, and are all in the list; a user's agent
+loops and tools may be in both, and are recorded once, by the list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+from autotrace import patch
+from autotrace.record import faults
+
+BLOCK = "verl.utils.rollout_trace.rollout_trace_attr"
+"""Target key of the blocks."""
+IDENTITY = ("step", "sample_index", "rollout_n", "validate", "experiment_name", "project_name")
+
+
+def install() -> None:
+    """Ask to be told about the module. Called once, right after ``verl`` was imported."""
+    patch.when_imported("verl.utils.rollout_trace", _watch)
+
+
+def _watch(module: ModuleType) -> None:
+    decorate = module.rollout_trace_op
+    enter = module.rollout_trace_attr
+    signature = inspect.signature(enter)
+
+    @functools.wraps(decorate)
+    def rollout_trace_op(func: Any) -> Any:
+        made = decorate(func)
+        try:
+            return recorded(made, func)
+        except Exception as error:
+            faults.failed("verl:rollout_trace_op", error)
+            return made
+
+    @functools.wraps(enter)
+    def rollout_trace_attr(*args: Any, **kwargs: Any) -> Any:
+        manager = enter(*args, **kwargs)
+        try:
+            given = signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            return _block(manager, given.arguments, module.RolloutTraceConfig.get_instance())
+        except Exception as error:
+            faults.failed("verl:rollout_trace_attr", error)
+            return manager
+
+    module.rollout_trace_op = rollout_trace_op  # type: ignore[attr-defined]
+    module.rollout_trace_attr = rollout_trace_attr  # type: ignore[attr-defined]
+
+
+# -- rollout_trace_op --------------------------------------------------------------------------------------------------
+
+
+def recorded(made: Callable[..., Any], func: Any) -> Callable[..., Any]:
+    """``made`` (veRL's wrapper of ``func``) recording its calls, unless its class's target records them.
+
+    The function that is returned is no wrapper of ours to the patch engine: where the list names it, the engine wraps
+    it as well, opens the span with the list's role, and the layer here passes through.
+    """
+    from autotrace.record import calls
+
+    key = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', '')}"
+    if type(func) is not FunctionType or key in calls.probes or key.startswith("verl."):
+        return made
+    inner = patch.wrap_function(made, key=key, name=func.__qualname__, exclude=("agent_data",), subclasses=True)
+
+    if inspect.iscoroutinefunction(func):
+
+        @functools.wraps(func)
+        async def operation(self: Any, *args: Any, **kwargs: Any) -> Any:
+            chosen = made if _is_recorded(self, key) else inner
+            return await chosen(self, *args, **kwargs)
+
+        return operation
+
+    @functools.wraps(func)
+    def plain_operation(self: Any, *args: Any, **kwargs: Any) -> Any:
+        chosen = made if _is_recorded(self, key) else inner
+        return chosen(self, *args, **kwargs)
+
+    return plain_operation
+
+
+def _is_recorded(owner: Any, key: str) -> bool:
+    """Whether the span that is current is of this very call: the same method of the same object, under another key
+    (the list's, or that of an override that called ``super()``)."""
+    try:
+        calls = sys.modules.get("autotrace.record.calls")
+        return calls is not None and bool(calls.recording(owner, key.rpartition(".")[2], key))
+    except Exception as error:
+        faults.failed("verl:rollout_trace_op", error)
+        return False
+
+
+# -- rollout_trace_attr ------------------------------------------------------------------------------------------------
+
+
+def _block(manager: Any, given: dict[str, Any], config: Any) -> Any:
+    """What to enter instead of ``manager``: a root, a block that records nothing, or, inside of a trajectory, itself.
+
+    veRL's own worker enters one inside of the root that the list records, with ``trace=False`` for every rollout of the
+    V1 path; sampling is ours (``record.sampling``), so it means nothing there.
+    """
+    from autotrace.record import context
+
+    span = context.current.get()
+    if span is not None and (span.probe is None or span.probe.role != "trainer"):
+        return manager
+    if not given.get("trace", True):
+        return _silent(manager)
+    identity = {name: given.get(name, getattr(config, name, None)) for name in IDENTITY}
+    known = {name: value for name, value in identity.items() if value is not None}
+    return _root(manager, str(given.get("name") or "rollout_trace"), known)
+
+
+@contextlib.contextmanager
+def _silent(manager: Any) -> Iterator[Any]:
+    from autotrace.record import context
+
+    token = context.current.set(context.stand_in(b"", 0, recorded=False))
+    try:
+        with manager as entered:
+            yield entered
+    finally:
+        with contextlib.suppress(ValueError):  # left in another context than entered
+            context.current.reset(token)
+
+
+@contextlib.contextmanager
+def _root(manager: Any, name: str, identity: dict[str, Any]) -> Iterator[Any]:
+    from autotrace.record import calls
+
+    span = calls.begin(_named(name), BLOCK, (), identity)
+    try:
+        with manager as entered:
+            yield entered
+    except BaseException as error:
+        if span is not None:
+            calls.fail(span, error)
+        raise
+    if span is not None:
+        calls.end(span, None)
+
+
+@functools.lru_cache(maxsize=256)
+def _named(name: str) -> Any:
+    """A function that is called like the block: the span's name is its qualified name."""
+
+    def block(**identity: Any) -> None:
+        """Stands for the body of the ``with``."""
+
+    block.__name__ = block.__qualname__ = name
+    paths = {name: (name,) for name in IDENTITY}
+    patch.wrap_function(block, key=BLOCK, role="trajectory", include=(), attributes=paths)
+    return block

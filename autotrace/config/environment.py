@@ -1,0 +1,76 @@
+"""The environment variables autotrace reads or sets: one documented constant each. Imports nothing. Those that decide
+what is recorded and delivered (``AUTOTRACE_SAMPLE_RATE``, ...) are made from their options: ``recording.KNOBS``.
+
+The first group is for people (each is also an option of ``autotrace-run``); the second is set by the launcher, or
+by the first process of an environment-only activation, and inherited by every process below it.
+"""
+
+from __future__ import annotations
+
+# -- for people -----------------------------------------------------------------------------------------------------
+
+ON, OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+"""How flags are said, in capitals too."""
+
+AUTOTRACE = "AUTOTRACE"
+"""``1`` switches the agent on (the one gate that the ``.pth`` file tests), ``0`` switches everything off; see ``ON``
+and ``OFF``. A process that it switched on says ``1`` to its children."""
+
+BACKEND = "AUTOTRACE_BACKEND"
+"""Comma-separated sinks: ``mlflow`` (default), ``weave``, ``otlp``, ``jsonl``."""
+
+TRACKING_URI = "AUTOTRACE_TRACKING_URI"
+"""MLflow tracking URI; wins over ``MLFLOW_TRACKING_URI``."""
+
+PROJECT = "AUTOTRACE_PROJECT"
+"""MLflow experiment / Weave project; default: veRL's ``trainer.project_name``."""
+
+EXPERIMENT = "AUTOTRACE_EXPERIMENT"
+"""Tag ``experiment_name``; default: veRL's ``trainer.experiment_name``."""
+
+SPECS = "AUTOTRACE_SPECS"
+"""Spec files of the user's own, separated by ``os.pathsep``; they refine the shipped lists."""
+
+RUN_DIR = "AUTOTRACE_RUN_DIR"
+"""Folder in which each run makes a folder of its own; default ``./autotrace-runs``."""
+
+DRAIN_TIMEOUT = "AUTOTRACE_DRAIN_TIMEOUT"
+"""Seconds the run's first process waits at exit for delivery; default 60. What is left stays on disk."""
+
+SUPERVISE = "AUTOTRACE_SUPERVISE"
+"""``1``: the launcher stays as a signal-forwarding parent instead of ``exec``."""
+
+CONTENT = "AUTOTRACE_CONTENT"
+"""``full`` (default), ``text`` (no token ids) or ``none`` (no prompts, responses, arguments at all)."""
+
+LISTEN = "AUTOTRACE_LISTEN"
+"""``HOST:PORT`` or ``:PORT`` where the collector takes what other nodes record; default: all interfaces, any port."""
+
+QUIET = "AUTOTRACE_QUIET"
+"""``1``: say nothing on stderr on success, neither at the start nor at the end."""
+
+# -- set by the launcher --------------------------------------------------------------------------------------------
+
+RUN_ID = "AUTOTRACE_RUN_ID"
+"""Id of this run; set by the launcher, so a nested ``autotrace-run`` sees that it is inside one."""
+
+RUN_FOLDER = "AUTOTRACE_RUN_FOLDER"
+"""Absolute path of this run's own folder (see ``autotrace.run.layout``)."""
+
+PLAN = "AUTOTRACE_PLAN"
+"""Absolute path of the compiled plan (JSON)."""
+
+MODULES = "AUTOTRACE_MODULES"
+"""Comma-separated top-level module names of the plan: a process that imports none of them reads no file."""
+
+MAIN_PID = "AUTOTRACE_MAIN_PID"
+"""``pid:host`` of the run's first process, the one that waits for delivery at exit."""
+
+PLAN_DATA = "AUTOTRACE_PLAN_DATA"
+"""The plan itself (zlib, base64), for processes on nodes where ``AUTOTRACE_PLAN`` is no file."""
+
+COLLECTOR = "AUTOTRACE_COLLECTOR"
+"""``http://HOST:PORT`` of the collector, for nodes that do not share the run folder."""
+
+TOKEN = "AUTOTRACE_TOKEN"
+"""What a relay shows to the collector; made for one run."""

@@ -1,0 +1,104 @@
+"""The command behind ``autotrace-run``: where it is, whether it is Python, and what in it would defeat the run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from autotrace.config import exit_codes
+
+_PYTHON = re.compile(r"^(python|pypy)[0-9.]*t?$")
+_VERL_TRACE = re.compile(r"^(?P<plus>\+{0,2})trainer\.rollout_trace\.(?P<key>\w+)=(?P<value>.*)$")
+
+
+class CommandError(Exception):
+    """The command cannot be started; ``code`` is the exit code of the shells for it."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Command:
+    """``argv`` as typed and the file that it means."""
+
+    argv: tuple[str, ...]
+    path: str
+
+    @property
+    def is_python(self) -> bool:
+        """True when this very process becomes a Python interpreter: by the file's name or by its ``#!`` line.
+
+        Such a process waits for delivery at its own exit; anything else (a shell script, ``uv run``) needs a parent.
+        """
+        return bool(_PYTHON.match(os.path.basename(self.path))) or _names_python(self.path)
+
+    def execute(self, environ: Mapping[str, str]) -> NoReturn:
+        """Become the command. Returns never; raises ``OSError``."""
+        try:
+            os.execve(self.path, list(self.argv), dict(environ))
+        except OSError as error:
+            import errno
+
+            # A script without `#!`: every shell, and execvp(3), hands it to sh.
+            if error.errno != errno.ENOEXEC:
+                raise
+            os.execve("/bin/sh", ["sh", self.path, *self.argv[1:]], dict(environ))
+
+
+def find(argv: Sequence[str], environ: Mapping[str, str]) -> Command:
+    """The file that a shell would run for ``argv``. Raises ``CommandError`` (127: none, 126: not executable)."""
+    name = argv[0]
+    if "/" in name:
+        candidates = [name]
+    else:
+        folders = environ.get("PATH", os.defpath).split(os.pathsep)
+        candidates = [os.path.join(folder or os.curdir, name) for folder in folders] if name else []
+    present = [path for path in candidates if os.path.isfile(path)]
+    for path in present:
+        if os.access(path, os.X_OK):
+            return Command(tuple(argv), path)
+    if present:
+        raise CommandError(f"{present[0]}: permission denied; make it executable (chmod +x)", exit_codes.NOT_EXECUTABLE)
+    if os.path.isdir(name) and "/" in name:
+        raise CommandError(f"{name}: is a directory", exit_codes.NOT_EXECUTABLE)
+    where = "no such file" if "/" in name else "command not found"
+    raise CommandError(f"{name}: {where}", exit_codes.NOT_FOUND)
+
+
+def refuse_dead_keys(argv: Sequence[str]) -> str | None:
+    """One sentence when ``argv`` holds veRL's ``trainer.rollout_trace.*``, which no release with an agent loop reads.
+
+    Without ``+`` Hydra stops the run after minutes of imports; with it veRL reads and overwrites the key (0.5.0
+    ``agent_loop.py:228``), and autotrace heeds it (``adapters.verl.agent_loop``).
+    """
+    for word in argv:
+        match = _VERL_TRACE.match(word)
+        if match and not match["plus"]:
+            return (
+                f"{word}: veRL has no such key and would stop; write actor_rollout_ref.rollout.trace.{match['key']}="
+                f"{match['value']} (veRL 0.5 and newer), or leave it out: autotrace needs no key of veRL's"
+            )
+    return None
+
+
+def _names_python(path: str) -> bool:
+    """True when the ``#!`` line runs a Python, also through ``env`` or pip's ``/bin/sh`` detour for long paths."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(1024)
+    except OSError:
+        return False
+    if not head.startswith(b"#!"):
+        return False
+    lines = head.decode("latin-1").splitlines()
+    words = lines[0][2:].split()
+    if words and os.path.basename(words[0]) == "sh" and len(lines) > 1 and lines[1].startswith("'''exec'"):
+        words = lines[1].replace('"', " ").split()[1:2]
+    elif words and os.path.basename(words[0]) == "env":
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word][:1]
+    return bool(words) and bool(_PYTHON.match(os.path.basename(words[0])))

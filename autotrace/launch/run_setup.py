@@ -1,0 +1,191 @@
+"""Making a run: specs compiled, backend looked at, run folder written, shipper started, variables for the processes.
+
+One piece of code for ``autotrace-run`` and for a process that finds itself with ``AUTOTRACE=1`` and no run.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import autotrace
+from autotrace.config import environment as env
+from autotrace.launch.options import Options
+from autotrace.redact.masking import masked_command, masked_uri
+from autotrace.run import layout, shipper_process
+
+if TYPE_CHECKING:
+    from autotrace.config.plan import Plan
+
+LIBRARIES = {"mlflow": "mlflow", "weave": "httpx", "otlp": "opentelemetry.sdk"}
+"""Backend -> what must be importable for it; also the name of the extra that installs it."""
+
+ADAPTED = ("ray",)
+"""Libraries that an adapter changes although no spec names them (the variables must reach Ray's workers)."""
+
+
+_ELSEWHERE = f"choose another place with --run-dir or {env.RUN_DIR}"
+
+
+class Unusable(Exception):
+    """The run cannot be made; the text says why and what to do, for stderr. Nothing was started."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run whose folder and shipper exist."""
+
+    folder: str
+    variables: Mapping[str, str]
+    """What its processes need in their environment."""
+
+
+def host() -> str:
+    """Name of this machine, as in ``AUTOTRACE_MAIN_PID``."""
+    return os.uname().nodename
+
+
+def make(options: Options, command: Sequence[str], main_pid: int, environ: Mapping[str, str]) -> Run:
+    """Make a run for ``command``. Raises ``Unusable``, then nothing was started and no folder is left."""
+    plan = _plan(options)
+    uri = None if options.tracking_uri is None else absolute_uri(options.tracking_uri)
+    check_backends(options, uri)
+    _check_hook(options, command)
+    if uri is not None and "mlflow" in options.backends:
+        _initialise(uri)
+    folder = _folder(options)
+    try:
+        _write(folder, options, plan, command, main_pid, uri)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise Unusable(f"cannot write into {folder} ({error.strerror}); {_ELSEWHERE}") from error
+    variables = {
+        env.AUTOTRACE: "1",
+        env.RUN_ID: os.path.basename(folder),
+        env.RUN_FOLDER: folder,
+        env.PLAN: os.path.join(folder, layout.PLAN_JSON),
+        env.MODULES: ",".join(sorted({*plan.modules, *ADAPTED})),
+        env.MAIN_PID: f"{main_pid}:{host()}",
+        # Without it a process that imported mlflow may never exit (15 of 41 runs of MLflow 3.18 without internet).
+        "MLFLOW_DISABLE_TELEMETRY": environ.get("MLFLOW_DISABLE_TELEMETRY", "true"),
+        **({env.QUIET: "1"} if options.quiet else {}),
+    }
+    # The URI as given, password included, is for the shipper's environment alone: run.json and Ray's pages show less.
+    shipper_process.start(folder, {**environ, **variables, **({env.TRACKING_URI: uri} if uri is not None else {})})
+    return Run(folder, variables)
+
+
+def absolute_uri(uri: str) -> str:
+    """``sqlite:///file.db`` with an absolute path, so that ``autotrace ship`` finds it from any folder."""
+    prefix = "sqlite:///"
+    if uri.startswith(prefix) and not uri.startswith(prefix + "/"):
+        return prefix + os.path.abspath(uri[len(prefix) :])
+    return uri
+
+
+def check_backends(options: Options, uri: str | None) -> None:
+    """Look, without a connection, whether the backends can be used. Raises ``Unusable``."""
+    for backend in options.backends:
+        library = LIBRARIES.get(backend)
+        if library is not None and not _importable(library):
+            raise Unusable(
+                f"backend {backend} ({options.origins.get('backends', 'default')}) needs {library}, which is not "
+                f"installed beside autotrace: pip install 'autotrace[{backend}]', or choose --backend jsonl"
+            )
+    if uri is not None and "mlflow" in options.backends:
+        from autotrace.sinks.mlflow import check_uri
+
+        try:
+            check_uri(uri)
+        except ValueError as error:
+            raise Unusable(f"{options.origins.get('tracking_uri')}: {error}") from error
+
+
+def _importable(library: str) -> bool:
+    try:
+        return find_spec(library) is not None
+    except ImportError:  # the parent package of a dotted name is missing
+        return False
+
+
+def _check_hook(options: Options, command: Sequence[str]) -> None:
+    hook = options.settings.get("redact_hook")
+    if hook is None:
+        return
+    from autotrace.launch.redact_hook import missing
+
+    if trouble := missing(hook, command):
+        raise Unusable(f"{options.origins.get('redact_hook')}: {hook!r}: {trouble}")
+
+
+def _plan(options: Options) -> Plan:
+    from autotrace.config.plan import Settings
+    from autotrace.spec.compiler import compile_plan
+    from autotrace.spec.errors import SpecError
+
+    try:
+        return compile_plan(options.specs, settings=Settings(content=options.content, **options.settings))
+    except SpecError as error:
+        raise Unusable(str(error)) from error
+
+
+def _folder(options: Options) -> str:
+    """A new folder ``YYYYMMDD-HHMMSS-XXXXXX`` (UTC, so that names sort by time)."""
+    parent = os.path.abspath(options.run_dir)
+    name = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    folder = os.path.join(parent, name)
+    try:
+        if not os.path.isdir(parent):
+            os.makedirs(parent, mode=layout.DIR_MODE)
+        os.mkdir(folder, layout.DIR_MODE)
+        os.mkdir(layout.spool_of(folder), layout.DIR_MODE)
+        os.mkdir(os.path.join(folder, layout.BLOBS), layout.DIR_MODE)
+    except OSError as error:
+        raise Unusable(f"cannot make a run folder in {parent} ({error.strerror}); {_ELSEWHERE}") from error
+    return folder
+
+
+def _write(folder: str, options: Options, plan: Plan, command: Sequence[str], main_pid: int, uri: str | None) -> None:
+    from autotrace.run.info import RunInfo
+
+    path = Path(folder, layout.PLAN_JSON)
+    path.touch(layout.FILE_MODE)
+    path.write_text(plan.dumps(), encoding="utf-8")
+    RunInfo(
+        run_id=os.path.basename(folder),
+        created=datetime.now().astimezone().isoformat(timespec="seconds"),
+        command=masked_command(command),
+        host=host(),
+        main_pid=main_pid,
+        backends=list(options.backends),
+        tracking_uri=None if uri is None else masked_uri(uri),
+        project=options.project,
+        experiment=options.experiment,
+        drain_timeout=options.drain_timeout,
+        plan_digest=plan.digest,
+        version=autotrace.__version__,
+        origins=dict(options.origins),
+        keep=list(options.delivery.get("keep", ())),
+        step_budget=options.delivery.get("step_budget"),
+        month_budget=options.delivery.get("month_budget"),
+    ).write(folder)
+
+
+def _initialise(uri: str) -> None:
+    """Create a fresh SQLite store now, once: processes that create it together damage it for good (8 of 8 tries)."""
+    path = uri.removeprefix("sqlite:///")
+    if path == uri or (os.path.exists(path) and os.path.getsize(path)):
+        return
+    from autotrace.sinks.mlflow import initialise
+
+    try:
+        initialise(uri)
+    except Exception as error:
+        raise Unusable(f"MLflow cannot create {uri}: {error}") from error

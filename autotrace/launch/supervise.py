@@ -1,0 +1,113 @@
+"""The launcher as a parent: for a command that cannot wait for delivery itself, and as process 1 of a container.
+
+Forwards every signal, collects orphans as process 1 must, ends as the command ended: by exit code or by signal.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping
+from typing import NoReturn
+
+from autotrace.config import exit_codes
+from autotrace.launch.command import Command
+from autotrace.launch.options import Options
+from autotrace.run.drain import say, summary, wait_for_delivery
+
+GRACE = 8.0
+"""Seconds to wait at most after a forwarded SIGTERM: ``docker stop`` kills after 10, Kubernetes after 30."""
+
+# Not forwarded: what only the kernel sends for a fault of ours, and what stops a job (the terminal stops us both).
+_OWN = {
+    signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
+    signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS,
+    signal.SIGPIPE,
+}  # fmt: skip
+_FORWARDED = signal.valid_signals() - _OWN
+_FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH}
+"""What a terminal sends to all its foreground processes (its hang-up goes to the first process of the session)."""
+_FROM_KERNEL = 0x80
+"""``si_code`` SI_KERNEL: not sent by a process."""
+
+
+def supervise(program: Command, environ: Mapping[str, str], run_folder: str, options: Options) -> NoReturn:
+    """Run ``program`` as a child, wait for it and for delivery, end as it ended."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED | {signal.SIGCHLD})
+    child = os.fork()
+    if not child:
+        _be_the_command(program, environ, before)
+    status, terminated = _forward_until_exit(child)
+
+    def interrupted() -> bool:
+        return bool(signal.sigpending() & {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+
+    timeout = min(options.drain_timeout, GRACE) if terminated else options.drain_timeout
+    try:
+        outcome = wait_for_delivery(run_folder, timeout, interrupted=interrupted, quiet=options.quiet)
+        if not options.quiet or outcome.reason != "done":
+            say(summary(run_folder, outcome))
+    except OSError as error:
+        say(f"autotrace: delivery was not awaited ({error.strerror})")
+    _end_like(status)
+
+
+def _be_the_command(program: Command, environ: Mapping[str, str], mask: set[int | signal.Signals]) -> NoReturn:
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    # Python ignores these two for itself; a program expects the default.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        program.execute(environ)
+    except OSError as error:
+        say(f"autotrace: {program.path}: {error.strerror}")
+    finally:
+        os._exit(exit_codes.NOT_EXECUTABLE)
+
+
+def _forward_until_exit(child: int) -> tuple[int, bool]:
+    """The command's wait status, and whether it was asked to terminate on the way."""
+    terminated = False
+    while True:
+        number, from_terminal = _next_signal()
+        if number == signal.SIGCHLD:
+            while True:
+                try:
+                    pid, status = os.waitpid(-1, os.WNOHANG)
+                except ChildProcessError:
+                    return exit_codes.FAILED << 8, terminated
+                if pid == child:
+                    return status, terminated
+                if pid == 0:
+                    break
+        elif not from_terminal:
+            terminated = terminated or number == signal.SIGTERM
+            os.kill(child, number)
+
+
+def _next_signal() -> tuple[int, bool]:
+    """The next signal, and whether the terminal sent it to the command as well."""
+    wanted = _FORWARDED | {signal.SIGCHLD}
+    if hasattr(signal, "sigwaitinfo"):
+        info = signal.sigwaitinfo(wanted)
+        return info.si_signo, info.si_code == _FROM_KERNEL and info.si_signo in _FROM_TERMINAL
+    number = signal.sigwait(wanted)
+    return number, number in _FROM_TERMINAL and os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
+
+
+def _end_like(status: int) -> NoReturn:
+    """Exit with the command's code, or die by its signal, as a shell's ``$?`` would have seen it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if not os.WIFSIGNALED(status):
+        os._exit(os.waitstatus_to_exitcode(status))
+    number = os.WTERMSIG(status)
+    # One core dump is enough.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)  # process 1 is not killed by its own signal

@@ -1,0 +1,277 @@
+"""Binding: put wrappers where the plan's names stand, and say for every target what happened to it.
+
+Resolution and installation are wrapt's (see ``place``); what is installed is a plain function.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType, ModuleType
+from typing import Any
+
+from autotrace.config.plan import Target
+from autotrace.patch import main_module
+from autotrace.patch.globs import members_of_class, members_of_module
+from autotrace.patch.installer import Places
+from autotrace.patch.plan_index import Entry, Glob, Index
+from autotrace.patch.release import outside
+from autotrace.patch.rewrap import Refused, actor_class, instance_with_call, recorded_for, rewrap
+from autotrace.record import faults
+
+Report = Callable[[str, str, str, str], None]
+"""(key, name, state, reason) with the states of ``spool.records.Report``."""
+
+_SHADOWED = "this override is not traced: add `subclasses: true`"
+
+
+class Binder:
+    """The targets of this process and where they were bound."""
+
+    def __init__(self, index: Index, report: Report) -> None:
+        self.index = index
+        self.report = report
+        self.places = Places()
+        self.roots: dict[type, list[tuple[Target, str]]] = {}
+        """Classes whose subclasses' overrides are wrapped too, with the attribute."""
+        self.watched: dict[type, list[tuple[Target, str]]] = {}
+        """Classes whose overrides are only reported (shadowed)."""
+        self._gates: dict[str, str | None] = {}
+        self._ranks: dict[str, int] = {}
+
+    # -- occasions --------------------------------------------------------------------------------------------------
+
+    def module(self, module: ModuleType, meanwhile: Sequence[ModuleType] = ()) -> None:
+        """``module`` was executed: bind what the plan names in it. ``meanwhile``: modules that were imported while it
+        was, which may have taken functions from it already."""
+        name = module.__name__
+        functions = {key: value for key, value in vars(module).items() if type(value) is FunctionType}
+        for entry in self.index.modules.get(name, ()):
+            self._guard(self._entry, entry, module)
+        for glob, inside in self.index.globs_of(name):
+            self._guard(self._glob_module, glob, module, inside)
+        if meanwhile:
+            found = ((raw, vars(module).get(key)) for key, raw in functions.items())
+            replaced = {id(raw): (raw, made) for raw, made in found if made is not raw and made is not None}
+            if replaced:
+                self.places.spread(replaced, [other for other in meanwhile if other is not module])
+
+    def created(self, cls: type) -> None:
+        """A class statement just finished, no decorator has seen the class yet."""
+        module, qualname = cls.__module__, cls.__qualname__
+        names: tuple[str, ...] = (module,)
+        if type(module) is not str:  # a property of that name in the class
+            names = ()
+        elif module in main_module.MAINS:
+            names = (module, main_module.name_of(module) or module)
+        for name in names:
+            for entry, attribute in self.index.classes.get((name, qualname), ()):
+                if member(cls, attribute) is not None:
+                    self._guard(self._attribute, entry, cls, attribute, name)
+        if self.roots or self.watched:
+            for base in cls.__mro__[1:]:
+                for target, attribute in self.roots.get(base, ()):
+                    if attribute in cls.__dict__:
+                        self._guard(self._override, target, cls, attribute)
+                for target, attribute in self.watched.get(base, ()):
+                    if attribute in cls.__dict__:
+                        self._shadowed(target, cls, attribute)
+        if self.index.globs and "<locals>" not in qualname:  # last: an override belongs to the target of its base
+            for name in names:
+                for glob, inside in self.index.globs_of(name):
+                    if inside is None or inside == qualname:
+                        self._guard(self._glob_class, glob, cls, name)
+
+    def runs_as_main(self, module: str) -> Callable[[str], bool] | None:
+        """Which top-level functions of ``module`` are targets, should it be run by ``python -m``; None: none are."""
+        exact = {entry.qualname for entry in self.index.modules.get(module, ()) if "." not in entry.qualname}
+        globs = [glob for glob, inside in self.index.globs_of(module) if inside is None]
+        if not exact and not globs:
+            return None
+        return lambda name: (
+            name in exact or (not name.startswith("_") and any(glob.takes(f"{module}.{name}") for glob in globs))
+        )
+
+    def defined(self, place: str, function: FunctionType) -> Any:
+        """The function at ``place`` of the program was just made: what to use in its stead."""
+        module, _, name = place.partition(":")
+        targets = [entry.target for entry in self.index.modules.get(module, ()) if entry.qualname == name]
+        targets += [glob.target for glob, inside in self.index.globs_of(module) if inside is None]
+        for target in targets:
+            if self._released(target):
+                try:
+                    wrapped = rewrap(function, target.key, None, name)
+                except Refused as refusal:
+                    self.report(target.key, place, "refused", str(refusal))
+                    continue
+                self.report(target.key, place, "bound", "")
+                return wrapped
+        return function
+
+    def program_over(self, module: ModuleType, name: str) -> None:
+        """The program ``module``, in lists called ``name``, ended: say which of its methods were never made."""
+        for entry in self.index.modules.get(name, ()):
+            owner: Any = module
+            for word in entry.qualname.split(".") if entry.target.key not in self._ranks else ():
+                found = member(owner, word)
+                if found is None and "." in entry.qualname:
+                    self._guard(self._missing, entry, module, owner, word)
+                if not isinstance(found, type):
+                    break
+                owner = found
+
+    # -- one name ---------------------------------------------------------------------------------------------------
+
+    def _entry(self, entry: Entry, module: ModuleType) -> None:
+        owner: Any = module
+        *path, attribute = entry.qualname.split(".")
+        place = f"{module.__name__}:{entry.qualname}"
+        for word in path:
+            found = member(owner, word)
+            if isinstance(found, ModuleType) and found.__name__ == f"{module.__name__}.{word}":
+                return  # the name means that submodule; it has an occasion of its own
+            if found is None:
+                self._missing(entry, module, owner, word)
+                return
+            owner = actor_class(found)
+            if not issubclass(type(owner), (type, ModuleType)):
+                kind = f"{type(owner).__module__}.{type(owner).__qualname__}"
+                reason = f"`{word}` is an instance: name its class, {kind}.{attribute}"
+                self.report(entry.target.key, place, "refused", reason)
+                return
+        if member(owner, attribute) is None:
+            self._missing(entry, module, owner, attribute)
+            return
+        self._attribute(entry, owner, attribute, module.__name__)
+
+    def _missing(self, entry: Entry, module: ModuleType, owner: Any, word: str) -> None:
+        """Say so where that cannot be another way to read the name, or another release's spelling of the target."""
+        if len(entry.target.names) > 1 or entry.target.optional or not self._released(entry.target):
+            return
+        if owner is module and hasattr(module, "__path__") and ":" not in entry.name:
+            return  # may be a submodule
+        nearest = difflib.get_close_matches(word, list(vars(owner)), 1)
+        hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
+        where = module.__name__ if owner is module else f"{module.__name__}.{owner.__qualname__}"
+        self.report(
+            entry.target.key, f"{module.__name__}:{entry.qualname}", "pending", f"{where} has no `{word}` yet{hint}"
+        )
+
+    def _attribute(self, entry: Entry, owner: Any, attribute: str, module: str) -> None:
+        target = entry.target
+        first = self._ranks.get(target.key)
+        if (first is not None and first < entry.rank) or not self._released(target):
+            return  # a better alternative of the same target is bound already
+        place = f"{module}:{owner.__qualname__}.{attribute}" if isinstance(owner, type) else f"{module}:{attribute}"
+        if not self._install(target, owner, attribute, place):
+            return
+        self._ranks[target.key] = entry.rank
+        if isinstance(owner, type):
+            table = self.roots if target.subclasses else self.watched
+            known = table.setdefault(owner, [])
+            if (target, attribute) not in known:
+                known.append((target, attribute))
+            for cls in _descendants(owner):
+                if attribute in cls.__dict__:
+                    if target.subclasses:
+                        self._override(target, cls, attribute)
+                    else:
+                        self._shadowed(target, cls, attribute)
+
+    def _shadowed(self, target: Target, cls: type, attribute: str) -> None:
+        """Calls of ``cls`` never reach the target; nothing to say where the list names the override itself."""
+        entries = self.index.classes.get((cls.__module__, cls.__qualname__), ())
+        if all(named != attribute for _, named in entries):
+            where = f"{cls.__module__}:{cls.__qualname__}.{attribute}"
+            self.report(target.key, where, "shadowed", _SHADOWED)
+
+    def _override(self, target: Target, cls: type, attribute: str) -> None:
+        self._install(target, cls, attribute, f"{cls.__module__}:{cls.__qualname__}.{attribute}")
+
+    def _install(self, target: Target, owner: Any, attribute: str, place: str) -> bool:
+        """Wrap ``owner.attribute``. False: refused or failed (reported)."""
+        try:
+            call = instance_with_call(owner, attribute)
+            if call is not None:
+                return self._install(target, call, "__call__", f"{call.__module__}:{call.__qualname__}.__call__")
+            if self.places.install(owner, attribute, lambda raw: rewrap(raw, target.key, owner, attribute)):
+                self.report(target.key, place, "bound", "")
+                return True
+            other = recorded_for(member(owner, attribute))
+            if other is not None and other != target.key and target.key not in self._ranks:
+                self.report(target.key, place, "refused", f"its calls are recorded for the target `{other}` already")
+        except Refused as refusal:
+            self.report(target.key, place, "refused", str(refusal))
+            return False
+        except Exception as error:
+            self.report(target.key, place, "failed", f"{type(error).__name__}: {error}"[:300])
+            return False
+        return True
+
+    # -- globs ------------------------------------------------------------------------------------------------------
+
+    def _glob_module(self, glob: Glob, module: ModuleType, inside: str | None) -> None:
+        if not self._released(glob.target):
+            return
+        if inside is not None:
+            owner: Any = module
+            for word in inside.split("."):
+                owner = actor_class(member(owner, word))
+            if isinstance(owner, type):
+                self._glob_class(glob, owner, module.__name__)
+            return
+        functions, classes = members_of_module(module)
+        for name in functions:
+            self._glob_member(glob, module, name, module.__name__, name)
+        for cls in classes:
+            self._glob_class(glob, cls, module.__name__)
+
+    def _glob_class(self, glob: Glob, cls: type, module: str) -> None:
+        if self._released(glob.target):
+            for name in members_of_class(cls):
+                self._glob_member(glob, cls, name, module, f"{cls.__qualname__}.{name}")
+
+    def _glob_member(self, glob: Glob, owner: Any, name: str, module: str, qualname: str) -> None:
+        # what another target records is no news here
+        if glob.takes(f"{module}.{qualname}") and recorded_for(member(owner, name)) is None:
+            self._install(glob.target, owner, name, f"{module}:{qualname}")
+
+    # -- versions ---------------------------------------------------------------------------------------------------
+
+    def _released(self, target: Target) -> bool:
+        """Whether the installed release is one the target is meant for; reported once as ``refused`` if not."""
+        if target.versions is None:
+            return True
+        if target.versions not in self._gates:
+            self._gates[target.versions] = outside(target.versions)
+        reason = self._gates[target.versions]
+        if reason is not None:
+            self.report(target.key, target.names[0], "refused", reason)
+        return reason is None
+
+    def _guard(self, step: Callable[..., None], *arguments: Any) -> None:
+        try:
+            step(*arguments)
+        except Exception as error:
+            faults.failed("bind", error)
+
+
+def member(owner: Any, name: str) -> Any:
+    """``owner.name`` without triggering descriptors or a module's lazy attributes; None when there is none."""
+    if isinstance(owner, ModuleType):
+        return vars(owner).get(name)
+    for cls in owner.__mro__:
+        if name in cls.__dict__:
+            return cls.__dict__[name]
+    return None
+
+
+def _descendants(cls: type) -> Iterator[type]:
+    seen: set[type] = set()
+    waiting: list[type] = list(type.__subclasses__(cls))
+    while waiting:
+        child = waiting.pop()
+        if child not in seen:
+            seen.add(child)
+            yield child
+            waiting.extend(type.__subclasses__(child))

@@ -1,0 +1,91 @@
+"""Where the plan's names may stand: by module, by class, by glob. A dotted name does not say where the module ends."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autotrace.config.plan import Plan, Target
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One spelling of a target: path ``qualname`` below some module; ``rank``: its place among the alternatives."""
+
+    target: Target
+    name: str
+    qualname: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class Glob:
+    """``prefix.*`` (members of one module or class) or ``prefix.**`` (everything below a package)."""
+
+    target: Target
+    prefix: str
+    deep: bool
+
+    def takes(self, dotted: str) -> bool:
+        """Whether ``dotted`` (module and qualified name) is not excluded."""
+        return not any(fnmatch.fnmatchcase(dotted, pattern) for pattern in self.target.without)
+
+
+class Index:
+    """The plan, turned around."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.modules: dict[str, list[Entry]] = {}
+        self.classes: dict[tuple[str, str], list[tuple[Entry, str]]] = {}
+        """(module, class qualname) -> entries and the attribute they name."""
+        self.globs: list[Glob] = []
+        for target in plan.targets:
+            for rank, name in enumerate(target.names):
+                if "*" in name:
+                    self._glob(target, name)
+                else:
+                    self._exact(target, name, rank)
+
+    def _exact(self, target: Target, name: str, rank: int) -> None:
+        for module, qualname in splits(name):
+            entry = Entry(target, name, qualname, rank)
+            self.modules.setdefault(module, []).append(entry)
+            owner, _, attribute = qualname.rpartition(".")
+            if owner:
+                self.classes.setdefault((module, owner), []).append((entry, attribute))
+
+    def _glob(self, target: Target, name: str) -> None:
+        deep = name.endswith(".**")
+        prefix = name.replace(":", ".")[: -3 if deep else -2]
+        self.globs.append(Glob(target, prefix, deep))
+
+    def wanted(self, module: str) -> bool:
+        """Whether something of the plan may be in ``module``."""
+        if module in self.modules:
+            return True
+        for glob in self.globs:
+            if module == glob.prefix or glob.prefix.startswith(module + "."):
+                return True
+            if glob.deep and module.startswith(glob.prefix + "."):
+                return True
+        return False
+
+    def globs_of(self, module: str) -> Iterator[tuple[Glob, str | None]]:
+        """Globs that reach into ``module``, with the class they name there (None: the whole module)."""
+        for glob in self.globs:
+            if module == glob.prefix or (glob.deep and module.startswith(glob.prefix + ".")):
+                yield glob, None
+            elif glob.prefix.startswith(module + "."):
+                yield glob, glob.prefix[len(module) + 1 :]
+
+
+def splits(name: str) -> Iterator[tuple[str, str]]:
+    """Every way to read a name as module and qualified name."""
+    module, colon, qualname = name.partition(":")
+    if colon:
+        yield module, qualname
+        return
+    words = name.split(".")
+    for cut in range(1, len(words)):
+        yield ".".join(words[:cut]), ".".join(words[cut:])

@@ -1,0 +1,228 @@
+"""From events to records: what the callers copied becomes what may stand in the spool. Runs on the flusher's thread.
+
+Arguments get their names, secrets are taken out, token lists become "what is known plus what is new".
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autotrace.config.plan import Settings
+from autotrace.record import faults
+from autotrace.record.context import Ended, Keeping, Span
+from autotrace.record.timeline import Arrived, Timeline
+from autotrace.record.tokens import Prompt, TokenLog
+from autotrace.redact.redactor import Redactor
+from autotrace.spool.records import Bind, Close, Define, Fact, Open, Record, Report, Tokens
+
+Event = Span | Ended | Arrived | Fact | Bind | Report
+"""What callers put into the queue. A ``Span`` says that it opened."""
+
+
+class Scribe:
+    """Writes events down as records, which go to ``add`` in the order of the file."""
+
+    def __init__(self, settings: Settings, epoch: int, add: Callable[[Record], None], run_folder: str = "") -> None:
+        self.settings = settings
+        self.epoch = epoch
+        """Token sequences of another epoch are not to be referred to: a forked child's parent wrote them, or they were
+        lost on a full disk."""
+        self.done = 0
+        """Numbers of token lists taken from the queue so far."""
+        self._add = add
+        self._run_folder = run_folder
+        self._redactor: Redactor | None = None
+        self._withheld = settings.content == "none"
+        self.definitions: list[Define] = []
+        """The targets so far; each segment begins with those of the segments before."""
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._kinds: dict[type, Callable[[Any], None]] = {
+            Span: self._opened,
+            Keeping: self._opened,
+            Ended: self._ended,
+            Arrived: self._arrived,
+            Fact: self._fact,
+            Bind: self._bind,
+            Report: add,
+        }
+
+    def write(self, event: Event) -> None:
+        """Add the records of ``event``."""
+        self._kinds[type(event)](event)
+
+    def forget_tokens(self) -> None:
+        """Records were lost: the token lists in them cannot be referred to."""
+        self.epoch += 1
+
+    def _opened(self, span: Span) -> None:
+        binder, probe = span.binder, span.probe
+        if binder is None or probe is None:
+            return
+        target = self._target(probe.key, probe.label or binder.name, probe.role, binder.module)
+        tokens = None
+        prompt, span.prompt = span.prompt, None
+        if prompt is not None:
+            self.done += len(prompt)
+            tokens = self._numbers_of(span, "prompt", self._prompt, prompt)
+        inputs = None
+        if span.args or span.keywords:
+            inputs = self._clean_all(binder.named(span.args or (), span.keywords)) or None
+        attributes = None if span.attributes is None else self._clean_all(span.attributes)
+        span.args = span.keywords = span.attributes = None
+        self._add(Open(span.id, span.trace.id, span.parent, target, span.at, inputs, attributes, tokens))
+
+    def _ended(self, event: Ended) -> None:
+        span = event.span
+        if type(span) is Keeping and span.timeline is not None:
+            self._request(span, span.timeline, event)
+            span.timeline = None
+        self._add(
+            Close(
+                span.id,
+                span.trace.id,
+                event.at,
+                event.status,
+                self._clean("result", event.output),
+                None if event.attributes is None else self._clean_all(event.attributes),
+                None if event.error is None else self._error(*event.error),
+                self._numbers_of(span, "response", self._response, event.response, event.skip),
+                self._numbers_of(span, "logprobs", self._logprobs, event.logprobs or None),
+                self._numbers_of(span, "mask", self._mask, event.mask or None),
+                span.items,
+                span.first_item_at,
+                event.skip,
+            )
+        )
+
+    def _arrived(self, event: Arrived) -> None:
+        self.done += event.weight
+        event.read(*event.seen)
+
+    def _request(self, span: Span, timeline: Timeline, event: Ended) -> None:
+        """What an engine's adapter learnt about the request: its timings and, over all chunks, its tokens."""
+        try:
+            generated = timeline.response() if timeline.response is not None else None
+            if generated is not None:
+                event.response, event.skip = list(generated), 0
+            count = None if event.response is None else len(event.response)
+            event.attributes = {**timeline.read(span.at, count), **(event.attributes or {})}
+            if event.response is not None and span.prompt is None and timeline.prompt:
+                event.response = [*timeline.prompt, *event.response]
+                event.skip = len(timeline.prompt)
+        except Exception as error:
+            faults.failed("timeline", error)
+
+    def _numbers_of(self, span: Span, field: str, write: Callable[..., Any], numbers: Any, *more: int) -> Any:
+        """What ``write`` makes of ``numbers``; None where there are none, or where the list's path leads to something
+        else (messages, one dict per token): that costs the span its numbers, not its record."""
+        if numbers is None:
+            return None
+        try:
+            return write(span, numbers, *more)
+        except Exception as error:
+            if (probe := span.probe) is not None:
+                named = ", ".join(path.text for path in getattr(probe, field)) or "result"
+                faults.failed(f"tokens:{probe.key}:{field}: {named}", error)
+            return None
+
+    def _prompt(self, span: Span, prompt: Sequence[int]) -> Tokens:
+        log = self._log(span)
+        if log is None:
+            tokens, span.prompt = TokenLog(self.epoch).prompt(prompt, withheld=True)
+        else:
+            tokens, span.prompt = log.prompt(prompt, self._withheld)
+        return tokens
+
+    def _response(self, span: Span, response: Sequence[int], skip: int) -> Tokens:
+        self.done += len(response) - skip
+        log = self._log(span)
+        withheld = self._withheld or log is None
+        log = log or TokenLog(self.epoch)
+        note, span.prompt = span.prompt, None
+        if skip:
+            return log.prompt(response, withheld)[0]  # prompt and response in one: most of it is known
+        known = note if isinstance(note, Prompt) and note.epoch == self.epoch else None
+        return log.response(known, response, withheld)
+
+    def _logprobs(self, _: Span, logprobs: Sequence[float]) -> bytes:
+        self.done += len(logprobs)
+        return array("f", logprobs).tobytes()
+
+    def _mask(self, _: Span, mask: Sequence[int]) -> bytes:
+        self.done += len(mask)
+        return bytes([1 if flag else 0 for flag in mask])
+
+    def _log(self, span: Span) -> TokenLog | None:
+        """The token log of the span's trace; None when another process records the tokens of this call."""
+        trace = span.trace
+        if trace.elsewhere:
+            return None
+        log = trace.tokens
+        if log is None:
+            log = trace.tokens = TokenLog(self.epoch)
+        elif log.epoch != self.epoch:
+            log.forget(self.epoch)
+        return log
+
+    def _fact(self, fact: Fact) -> None:
+        self._add(Fact(fact.trace, fact.key, fact.name, self._clean(fact.name, fact.value), fact.at))
+
+    def _bind(self, bind: Bind) -> None:
+        value = _plain(bind.value)
+        if bind.name == "tokenizer":
+            value = self._with_copy(value)
+        self._add(Bind(bind.name, self._clean(bind.name, value), bind.at))
+
+    def _with_copy(self, value: dict[str, Any]) -> dict[str, Any]:
+        """The tokenizer's files are copied now: a run may load them from a temporary folder."""
+        from autotrace.spool.blobs import claim_tokenizer
+
+        try:
+            blob = claim_tokenizer(self._run_folder, str(value.get("path") or ""))
+        except OSError as error:  # then the shipper tries
+            faults.failed("tokenizer", error)
+            return value
+        return value if blob is None else {**value, "blob": blob}
+
+    def _error(self, kind: str, arguments: Any, frames: list[tuple[str, int | None, str]]) -> tuple[str, str, str]:
+        if self._withheld:
+            message = ""
+        elif isinstance(arguments, list) and len(arguments) == 1:
+            message = str(self._clean("message", arguments[0]))
+        else:
+            message = str(self._clean("message", arguments) or "")
+        stack = "\n".join(f'  File "{file}", line {line}, in {name}' for file, line, name in frames)
+        return kind, message, stack
+
+    def _clean_all(self, values: dict[str, Any]) -> dict[str, Any]:
+        return {name: self._clean(name, value) for name, value in values.items()}
+
+    def _clean(self, name: str, value: Any) -> Any:
+        if value is None or type(value) in (bool, float):
+            return value
+        try:
+            if self._redactor is None:
+                self._redactor = Redactor(self.settings)
+            return self._redactor.clean(name, value)
+        except Exception as error:  # a redaction hook or pattern of the user's: what it could not clean is not written
+            faults.failed("redact", error)
+            return {"…": "redaction failed"}
+
+    def _target(self, key: str, name: str, role: str, module: str) -> int:
+        number = self._numbers.get((key, name))
+        if number is None:
+            number = self._numbers[key, name] = len(self._numbers) + 1
+            define = Define(number, key, name, role, module)
+            self.definitions.append(define)
+            self._add(define)
+        return number
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -1,0 +1,197 @@
+"""The end of a run: ask the shipper to deliver everything, wait within a bound, say what came of it.
+
+Standard library only. Used at exit of the run's first process and by the launcher where it stayed as a parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from autotrace.run import layout
+
+POLL = 0.05
+"""Seconds between two looks at ``status.json``."""
+SILENT = 1.0
+"""Seconds before a wait is worth a progress line."""
+START_GRACE = 15.0
+"""Seconds a shipper may need to appear (the imports of its backend, on a busy machine) before it counts as missing."""
+RESTART_GRACE = 5.0
+"""Seconds a killed shipper is waited for: its guard starts it again."""
+FINAL = ("done", "blocked")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the wait ended."""
+
+    reason: str
+    """done | blocked | timeout | interrupted | missing (no shipper is running)"""
+    status: dict[str, Any]
+    """The last ``status.json``, empty when there was none."""
+
+
+def wait_for_delivery(
+    run_folder: str, timeout: float, *, interrupted: Callable[[], bool] = lambda: False, quiet: bool = False
+) -> Outcome:
+    """Create ``drain`` and wait until the shipper is done or blocked, at most ``timeout`` seconds.
+
+    A ``KeyboardInterrupt``, a ``SystemExit`` or ``interrupted()`` ends the wait. Raises ``OSError`` when ``drain``
+    cannot be created.
+    """
+    asked_ns = _ask(run_folder)
+    begin = time.monotonic()
+    line = _Progress(quiet)
+    status: dict[str, Any] = {}
+    reason = "timeout"
+    seen_at = begin
+    try:
+        while True:
+            waited = time.monotonic() - begin
+            # Asked first: a shipper writes its last word before it lets go of the lock.
+            alive = shipper_alive(run_folder)
+            status, written_ns = read_status(run_folder)
+            if written_ns >= asked_ns and status.get("state") in FINAL:
+                reason = str(status["state"])
+                break
+            seen_at = seen_at if alive is False else time.monotonic()
+            if time.monotonic() - seen_at > RESTART_GRACE or (alive is None and waited > START_GRACE):
+                reason = "missing"
+                break
+            if waited >= timeout:
+                break
+            if interrupted():
+                reason = "interrupted"
+                break
+            if waited > SILENT:
+                line.show(f"autotrace: delivering{_left_text(status)} ({waited:.0f} s)")
+            time.sleep(min(POLL, max(0.0, timeout - waited)))
+    except (KeyboardInterrupt, SystemExit):  # a SIGTERM handler of the host's may call sys.exit
+        reason = "interrupted"
+    line.clear()
+    return Outcome(reason, status)
+
+
+def read_status(run_folder: str) -> tuple[dict[str, Any], int]:
+    """``status.json`` and when it was written (ns of the file system's clock); ``({}, 0)``: none to read."""
+    try:
+        with open(os.path.join(run_folder, layout.STATUS_JSON), "rb") as file:
+            written_ns = os.fstat(file.fileno()).st_mtime_ns
+            status = json.load(file)
+    except (OSError, ValueError):
+        return {}, 0
+    return (status, written_ns) if isinstance(status, dict) else ({}, 0)
+
+
+def shipper_alive(run_folder: str) -> bool | None:
+    """Whether a process of this node holds ``shipper.lock``; None: there never was one, or this cannot be told here."""
+    import fcntl
+
+    try:
+        fd = os.open(os.path.join(run_folder, layout.SHIPPER_LOCK), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
+def left(status: dict[str, Any]) -> int:
+    """Traces known and not yet acknowledged by every backend."""
+    return max(0, int(status.get("pending", 0)) + int(status.get("open", 0)))
+
+
+def summary(run_folder: str, outcome: Outcome) -> str:
+    """One line for stderr: what was delivered where and how to look, or what is left and what finishes it."""
+    status, missing = outcome.status, left(outcome.status)
+    known = int(status.get("trajectories", 0)) or int(status.get("traces", 0))
+    folder = min(run_folder, os.path.relpath(run_folder), key=len)
+    if outcome.reason == "done" and not missing:
+        if not known:
+            return f"autotrace: nothing was recorded; why: autotrace status {folder}"
+        return f"autotrace: {_count(known, status)} -> {_places(status)}; to look at them: autotrace ls {folder}"
+    why = {
+        "blocked": "the backend refuses them",
+        "timeout": "the time to wait is over",
+        "interrupted": "the wait was interrupted",
+        "missing": "no shipper is running",
+        "done": "they were given up",
+    }[outcome.reason]
+    error = f" ({status['error']})" if status.get("error") else ""
+    rest, them = (f"{missing} traces are", "them") if missing != 1 else ("1 trace is", "it")
+    if not status:
+        rest, them = "what was recorded is", "it"
+    return f"autotrace: {why}{error}; {rest} left in {folder}, to deliver {them}: autotrace ship {folder}"
+
+
+def say(text: str) -> None:
+    """One line on stderr; never raises."""
+    try:
+        os.write(2, (text + "\n").encode(errors="replace"))
+    except OSError:
+        return
+
+
+def _left_text(status: dict[str, Any]) -> str:
+    return f", {left(status)} trace{'' if left(status) == 1 else 's'} left" if left(status) else ""
+
+
+def _count(number: int, status: dict[str, Any]) -> str:
+    if not status.get("trajectories"):
+        return f"{number} trace{'' if number == 1 else 's'}"
+    return f"{number} trajector{'y' if number == 1 else 'ies'}"
+
+
+def _places(status: dict[str, Any]) -> str:
+    """``mlflow (sqlite:////data/mlflow.db)``."""
+    backends: dict[str, dict[str, Any]] = status.get("backends", {})
+    return ", ".join(_place(name, known) for name, known in backends.items())
+
+
+def _place(name: str, known: dict[str, Any]) -> str:
+    over = f"{known['over_budget']} stay here, over the budget" if known.get("over_budget") else ""
+    words = [word for word in (known.get("place"), over) if word]
+    return f"{name} ({'; '.join(words)})" if words else name
+
+
+def _ask(run_folder: str) -> int:
+    """Create ``drain``; its time in ns."""
+    path = os.path.join(run_folder, layout.DRAIN)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, layout.FILE_MODE))
+    os.utime(path)
+    return os.stat(path).st_mtime_ns
+
+
+class _Progress:
+    """A line that replaces itself on a terminal, and appears once elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.tty = not quiet and sys.stderr is not None and os.isatty(2)
+        self.wanted = not quiet
+        self.text = ""
+
+    def show(self, text: str) -> None:
+        if not self.wanted or text == self.text:
+            return
+        if self.tty:
+            os.write(2, f"\r\x1b[K{text}".encode())
+        elif not self.text:
+            say(text)
+        self.text = text
+
+    def clear(self) -> None:
+        if self.tty and self.text:
+            os.write(2, b"\r\x1b[K")

@@ -1,0 +1,78 @@
+"""``python -m autotrace.run.guard MODULE RUN_FOLDER``: runs ``python -m MODULE RUN_FOLDER``, and again when it
+was killed (``kill -9``, the kernel's memory killer) or broke down.
+
+So a shipper or relay is there while it is needed, with the environment it was started with: the credentials of a
+backend are nowhere else. The guard ends with its charge, and passes SIGTERM on to it; where somebody kills both, the
+records stay in the segments and ``autotrace ship RUN`` delivers them. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from autotrace.config import exit_codes
+from autotrace.run import layout
+
+FIRST_DELAY = 0.2
+"""Seconds before the first new start; doubled each time, up to ``LONGEST_DELAY``."""
+LONGEST_DELAY = 30.0
+CALM = 60.0
+"""Seconds of life after which earlier deaths are forgotten."""
+GIVE_UP = 10
+"""Deaths in a row after which it is left to a person."""
+
+
+def guard(words: list[str], run_folder: str) -> int:
+    """Run ``words`` until it ends by itself; its exit code. Stops trying when the run folder is gone."""
+    stopped: list[int] = []
+    charge: subprocess.Popen[bytes] | None = None
+
+    def stop(number: int, _: object) -> None:
+        stopped.append(number)
+        if charge is not None:
+            charge.send_signal(number)
+
+    signal.signal(signal.SIGTERM, stop)
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    deaths, delay = 0, FIRST_DELAY
+    while True:
+        began = time.monotonic()
+        charge = subprocess.Popen(words)
+        if not deaths:
+            _let_go(run_folder)
+        code = charge.wait()
+        if stopped or (code >= 0 and code != exit_codes.BROKEN):
+            return max(code, 0)
+        if time.monotonic() - began > CALM:
+            deaths, delay = 0, FIRST_DELAY
+        deaths += 1
+        if deaths > GIVE_UP or not os.path.isdir(layout.spool_of(run_folder)):
+            return exit_codes.FAILED
+        how = f"was killed by signal {-code}" if code < 0 else "broke down"
+        sys.stderr.write(f"{words[-2]} {how}; it is started again\n")
+        sys.stderr.flush()
+        time.sleep(delay)
+        if stopped:
+            return exit_codes.OK
+        delay = min(delay * 2, LONGEST_DELAY)
+
+
+def _let_go(run_folder: str) -> None:
+    """Hold no stream of whoever started us: a pipe into ``tee`` would wait for us."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    try:
+        log = os.open(os.path.join(run_folder, layout.SHIPPER_LOG), flags, layout.FILE_MODE)
+    except OSError:
+        log = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+
+
+if __name__ == "__main__":
+    raise SystemExit(guard([sys.executable, "-m", *sys.argv[1:]], sys.argv[2]))

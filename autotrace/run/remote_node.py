@@ -1,0 +1,134 @@
+"""A process on a node that does not have the run's folder: make one of its own, and see that a relay forwards it.
+
+Standard library only: this runs in traced processes, once.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Mapping
+
+from autotrace.bootstrap.prepare import complain
+from autotrace.config import environment as env
+from autotrace.run import layout
+from autotrace.run.drain import shipper_alive
+
+
+def packed_plan(text: str) -> str:
+    """A plan as it travels in ``AUTOTRACE_PLAN_DATA``: in no character that a shell or Ray's ``runtime_env`` makes
+    something else of (Ray replaces ``$NAME`` and ``${NAME}`` in its ``env_vars``; base85 has all three)."""
+    return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def plan_text(environ: Mapping[str, str]) -> str:
+    """The plan's JSON: from its file, or from the environment where that file is not. Raises ``OSError``."""
+    try:
+        with open(environ[env.PLAN], encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        data = environ.get(env.PLAN_DATA)
+        if not data:
+            raise
+        return zlib.decompress(base64.urlsafe_b64decode(data)).decode()
+
+
+def run_folder(environ: Mapping[str, str]) -> str:
+    """Where this process writes: the run's folder, or on another node the same path, or a temporary one where that
+    cannot be made. Raises ``OSError``."""
+    folder = environ[env.RUN_FOLDER]
+    if os.path.exists(os.path.join(folder, layout.RUN_JSON)):
+        return folder
+    private = _private()
+    for candidate in (folder, os.path.join(private, os.path.basename(folder))):
+        try:
+            os.makedirs(os.path.dirname(candidate), mode=layout.DIR_MODE, exist_ok=True)
+            for place in (candidate, layout.spool_of(candidate)):
+                os.makedirs(place, mode=layout.DIR_MODE, exist_ok=True)
+            if os.stat(candidate).st_uid == os.getuid() and os.access(layout.spool_of(candidate), os.W_OK):
+                return candidate
+        except OSError:
+            continue
+    raise OSError(f"neither {folder} nor {private} can be written")
+
+
+def _private() -> str:
+    return os.path.join(tempfile.gettempdir(), f"autotrace-{os.getuid()}")
+
+
+def invite(environ: Mapping[str, str], towards: str = "", patience: float = 5.0) -> dict[str, str]:
+    """What processes on other nodes need: the collector starts to listen; its address, token and the plan come back.
+
+    For the run's first process, when it joins a cluster; ``towards``: an address of that cluster. Waits at most
+    ``patience`` seconds for the collector; without it (no shipper, no network) the plan alone comes back, those nodes
+    keep what they record, and one line says so. Raises ``OSError``.
+    """
+    folder = environ[env.RUN_FOLDER]
+    told = {env.PLAN_DATA: packed_plan(plan_text(environ))}
+    if environ.get(env.COLLECTOR) or not os.path.exists(os.path.join(folder, layout.RUN_JSON)):
+        return told  # a job started by a job: what was inherited stands
+    _ask_to_listen(folder, towards)
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            with open(os.path.join(folder, layout.COLLECTOR_JSON), encoding="utf-8") as file:
+                known = json.load(file)
+            return {**told, env.COLLECTOR: known["url"], env.TOKEN: known["token"]}
+        except (OSError, ValueError, KeyError):
+            if time.monotonic() > deadline:
+                complain(
+                    f"the collector does not listen ({layout.SHIPPER_LOG} in {folder} may say why): what other nodes "
+                    f"record stays there, in {folder} or {_private()}"
+                )
+                return told
+            time.sleep(0.05)
+
+
+def _ask_to_listen(folder: str, towards: str) -> None:
+    path = os.path.join(folder, layout.LISTEN)
+    try:
+        fd = os.open(path + ".part", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, layout.FILE_MODE)
+    except FileExistsError:
+        return
+    with os.fdopen(fd, "w") as file:
+        file.write(towards)
+    os.replace(path + ".part", path)
+
+
+def start_relay(folder: str) -> None:
+    """Start this node's relay if the run's collector is on another one; the lock lets one live. Raises ``OSError``.
+
+    ``sh`` puts it into the background and ends, so the relay is nobody's child and leaves no zombie. It keeps this
+    process's stderr for a moment, in case the collector cannot be reached.
+    """
+    if (
+        env.COLLECTOR not in os.environ
+        or os.path.exists(os.path.join(folder, layout.RUN_JSON))
+        or shipper_alive(folder)
+    ):
+        return
+    variables = {**os.environ, env.AUTOTRACE: "0", "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), package]))
+    subprocess.run(
+        [
+            "/bin/sh",
+            "-c",
+            'nohup "$0" -m autotrace.run.guard autotrace.ship.cluster.relay "$1" >/dev/null &',
+            sys.executable,
+            folder,
+        ],
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+        close_fds=True,
+        timeout=10,
+        check=False,
+    )

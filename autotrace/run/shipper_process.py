@@ -1,0 +1,61 @@
+"""Starting the shipper: detached from everything, so that no Ctrl-C, closed terminal or killed parent reaches it.
+
+A ``guard`` stands above it and starts it again when it is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from autotrace.config import environment as env
+from autotrace.config.installation import with_package
+from autotrace.run import layout
+
+NICENESS = 10
+"""The cores belong to the training; at the end of the run, when delivery matters, they are idle."""
+
+
+def start(run_folder: str, environ: Mapping[str, str]) -> None:
+    """Start ``python -m autotrace.ship RUN_FOLDER`` (guarded) in a session of its own, no child of the caller.
+
+    Call it from a process with one thread (it forks). Never raises: what goes wrong is in ``shipper.log``.
+    """
+    middle = os.fork()
+    if middle:
+        os.waitpid(middle, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        _become(run_folder, environ)
+    except OSError as error:
+        os.write(2, f"the shipper could not start: {error}\n".encode())
+    finally:
+        os._exit(1)
+
+
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the shipper: the caller's credentials and proxies, no tracing, no GPU."""
+    own = with_package(environ)
+    own[env.AUTOTRACE] = "0"
+    own["PYTHONSAFEPATH"] = "1"  # a user's ./mlflow or ./httpx.py must not become ours (3.11 and newer)
+    own["CUDA_VISIBLE_DEVICES"] = ""  # decoding tokens may import torch, which must not take memory of a training GPU
+    own["MLFLOW_DISABLE_TELEMETRY"] = "true"  # else a process that imported mlflow may never exit
+    return own
+
+
+def _become(run_folder: str, environ: Mapping[str, str]) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    log = os.open(
+        os.path.join(run_folder, layout.SHIPPER_LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND, layout.FILE_MODE
+    )
+    for target, source in ((0, nothing), (1, log), (2, log)):
+        os.dup2(source, target)
+    # Inherited descriptors (a pipe into `tee`, make's job server) would keep their other ends waiting for us.
+    os.closerange(3, 65_536)
+    os.nice(NICENESS)
+    words = [sys.executable, "-m", "autotrace.run.guard", "autotrace.ship", run_folder]
+    os.execve(sys.executable, words, variables(environ))

@@ -1,0 +1,112 @@
+"""``status.json``: the collector's last word about a run, for the launcher that waits and for ``autotrace status``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from autotrace.run import layout
+
+
+class TargetStatus(msgspec.Struct):
+    """What happened to one target of the plan, over all processes."""
+
+    key: str
+    states: dict[str, int] = {}
+    """bound | shadowed | failed | refused | pending -> number of places."""
+    places: list[str] = []
+    """Where it was bound, at most 20."""
+    reasons: list[str] = []
+    """Why it failed, was refused or shadowed, at most 20."""
+    calls: int = 0
+    processes: int = 0
+    """How many processes bound it."""
+
+
+class BackendStatus(msgspec.Struct):
+    """How far delivery to one backend is."""
+
+    name: str
+    state: str = "ok"
+    """ok | waiting (cannot be reached, tries again) | blocked (a person must act)"""
+    delivered: int = 0
+    rate: float = 0.0
+    """Delivered a second, over the last minute."""
+    pending: int = 0
+    rejected: dict[str, str] = {}
+    """Trace id -> reason, at most 20."""
+    rejected_count: int = 0
+    error: str | None = None
+    """What it said last, while it is not ``ok``."""
+    sent_bytes: int = 0
+    """What it took of this run, before compression."""
+    gb_a_day: float = 0.0
+    """Gigabytes a day, if it goes on as in this run so far."""
+    month_bytes: int = 0
+    """What it took this month of all runs in the same folder, once one of them has a budget for the month."""
+    step_budget: int | None = None
+    month_budget: int | None = None
+    over_budget: int = 0
+    """Trajectories that stay in the run folder because a budget was spent."""
+    place: str | None = None
+    """Where trajectories go, without secrets."""
+    open_with: str | None = None
+    """The command that opens the backend's page, if it needs one."""
+
+
+class Status(msgspec.Struct):
+    """See the fields. Times are nanoseconds since the epoch."""
+
+    state: str
+    """running | draining | done | blocked"""
+    run_id: str
+    pid: int = 0
+    """The shipper's."""
+    host: str = ""
+    updated_ns: int = 0
+    trajectories: int = 0
+    """Complete trajectories (role trajectory)."""
+    traces: int = 0
+    """Complete traces of any kind."""
+    open: int = 0
+    """Traces of which more is expected."""
+    pending: int = 0
+    """Complete, and not yet acknowledged by the backend that lags most."""
+    lag_seconds: float = 0.0
+    """Age of the oldest trace that is pending."""
+    rate: float = 0.0
+    """Traces completed a second, over the last minute."""
+    processes: int = 0
+    living: int = 0
+    died: int = 0
+    """Processes that ended without saying so."""
+    torn: int = 0
+    """Bytes at the ends of segments that are no complete records."""
+    skipped: dict[str, int] = {}
+    """Records that could not be used, by reason."""
+    drops: dict[str, int] = {}
+    """What the traced processes dropped, by reason."""
+    facts_waiting: int = 0
+    """Facts (rewards, ...) whose trajectory is not known."""
+    spool_bytes: int = 0
+    backends: dict[str, BackendStatus] = {}
+    targets: list[TargetStatus] = []
+    notes: list[str] = []
+    error: str | None = None
+    """The most important problem in one sentence."""
+
+    def write(self, run_folder: str | Path) -> None:
+        """Write ``status.json`` atomically."""
+        path = Path(run_folder, layout.STATUS_JSON)
+        part = path.with_name(f"{layout.STATUS_JSON}.{os.getpid()}.part")
+        fd = os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE)
+        with os.fdopen(fd, "wb") as file:
+            file.write(msgspec.json.encode(self))
+        os.replace(part, path)
+
+    @classmethod
+    def read(cls, run_folder: str | Path) -> Status:
+        """Read ``status.json``. Raises ``FileNotFoundError`` or ``msgspec.DecodeError``."""
+        return msgspec.json.decode(Path(run_folder, layout.STATUS_JSON).read_bytes(), type=cls)

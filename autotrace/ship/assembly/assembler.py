@@ -1,0 +1,220 @@
+"""From records to a trajectory: spans joined over processes, clocks made one, token lists rebuilt, the dead closed.
+
+Processes of one machine share the monotonic clock, so all of them are put on the wall clock by one anchor per boot:
+a wall clock that steps in the middle of a run moves nothing against anything, and durations are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from autotrace.ship.assembly.tokens import TokenSequences, floats
+from autotrace.spool.records import Close, Header, Open
+from autotrace.trajectory.jsonable import plain, text
+from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, Trajectory
+
+_STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT"})
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The segment a record comes from."""
+
+    process: str
+    header: Header
+    targets: dict[int, tuple[str, str, str]]
+    """Target number -> key, name, role."""
+    anchor: int
+    """Nanoseconds to add to this segment's times to get wall-clock time."""
+
+
+@dataclass
+class _Draft:
+    span: Span
+    process: str
+    prompt_total: int = 0
+
+
+def span_id(number: int) -> str:
+    """A span's id as sinks see it."""
+    return f"{number & ((1 << 64) - 1):016x}"
+
+
+class Assembly:
+    """One trace in the making: feed it its records in the order each process wrote them, then ``finish``."""
+
+    def __init__(self, trace_id: str) -> None:
+        self._trace_id = trace_id
+        self._drafts: dict[int, _Draft] = {}
+        self._roots: list[str] = []
+        self._sequences: dict[tuple[str, bytes], TokenSequences] = {}
+        self._last: dict[str, int] = {}
+        self.notes: dict[str, None] = {}
+
+    @property
+    def processes(self) -> list[str]:
+        """Those that recorded something of it."""
+        return list(self._last)
+
+    def add(self, origin: Origin, record: Open | Close) -> None:
+        """Take one record."""
+        at = record.at + origin.anchor
+        self._last[origin.process] = max(at, self._last.get(origin.process, 0))
+        if isinstance(record, Open):
+            self._open(origin, record, at)
+        else:
+            self._close(origin, record, at)
+
+    def _open(self, origin: Origin, record: Open, at: int) -> None:
+        if record.span in self._drafts:
+            return
+        key, name, role = origin.targets.get(record.target, ("", "?", "span"))
+        span = Span(
+            span_id=span_id(record.span),
+            parent_id=span_id(record.parent) if record.parent else None,
+            name=text(name) or "?",
+            role=text(role),
+            key=text(key),
+            start_ns=at,
+            inputs=_mapping(record.inputs),
+            attributes=_mapping(record.attributes),
+            host=text(origin.header.host),
+            pid=origin.header.pid,
+        )
+        if record.thread:
+            span.attributes.setdefault("thread", text(record.thread))
+        draft = self._drafts[record.span] = _Draft(span, origin.process)
+        if not record.parent:
+            self._roots.append(span.span_id)
+        if record.prompt is not None:
+            prompt = self._tokens(origin, record).prompt(record.span, record.prompt)
+            draft.prompt_total = span.prompt_tokens = prompt.total
+            span.prompt_ids, span.prompt_keep = prompt.ids, prompt.keep
+            span.new_prompt_ids = None if prompt.ids is None else prompt.ids[prompt.keep :]
+            span.prompt_base = None if prompt.base is None else span_id(prompt.base)
+            self._note(prompt.problem)
+
+    def _close(self, origin: Origin, record: Close, at: int) -> None:
+        draft = self._drafts.get(record.span)
+        if draft is None:
+            self._note("the beginning of a call was not recorded, only its end")
+            return
+        span = draft.span
+        if span.end_ns is not None:
+            return
+        span.end_ns = max(at, span.start_ns)
+        span.status = record.status if record.status in _STATUSES else "ERROR"
+        span.output = plain(record.output)
+        span.attributes.update(_mapping(record.attributes))
+        if record.error is not None:
+            span.error = (text(record.error[0]), text(record.error[1]), text(record.error[2]))
+        span.items = record.items
+        span.first_item_ns = record.first_item_at + origin.anchor if record.first_item_at else None
+        if record.response is not None:
+            before = draft.prompt_total or record.skip
+            ids, problem = self._tokens(origin, record).response(record.span, record.response, before)
+            if record.skip and span.prompt_tokens is None and span.role in ("llm", "engine"):
+                # an engine that was given text: what it read is known only once the request is over
+                known = self._tokens(origin, record).response(record.span, record.response, 0)[0]
+                span.prompt_tokens = record.skip
+                span.prompt_ids = span.new_prompt_ids = None if known is None else known[: record.skip]
+            span.response_ids = ids
+            span.response_tokens = max(0, record.response.total - before)
+            self._note(problem)
+        if record.logprobs is not None:
+            span.logprobs = floats(record.logprobs)
+        if record.mask is not None:
+            span.response_mask = list(record.mask)
+
+    def _tokens(self, origin: Origin, record: Open | Close) -> TokenSequences:
+        return self._sequences.setdefault((origin.process, record.trace), TokenSequences())
+
+    def _note(self, problem: str | None) -> None:
+        if problem:
+            self.notes[problem] = None
+
+    def finish(self, run_id: str, ended: Callable[[str], int | None], final: bool) -> Trajectory | None:
+        """The trajectory; None when no span was recorded.
+
+        ``ended(process)`` is the wall-clock time of the last record of a process that lives no more, else None: its
+        open spans are INTERRUPTED. ``final``: nobody waits any longer, so those of living processes are, too.
+        """
+        if not self._drafts:
+            return None
+        interrupted = set()
+        for draft in self._drafts.values():
+            if draft.span.end_ns is not None:
+                continue
+            last = ended(draft.process)
+            if last is None and final:
+                last = self._last[draft.process]
+                self._note("delivered while a call was still running in a living process")
+            if last is not None:
+                draft.span.status, draft.span.end_ns = INTERRUPTED, max(last, draft.span.start_ns)
+                interrupted.add(draft.span.span_id)
+        spans = self._tree([draft.span for draft in self._drafts.values()])
+        _name_calls(spans)
+        _cover_children(spans, interrupted)
+        return Trajectory(self._trace_id, run_id, spans, dict(spans[0].attributes), notes=list(self.notes))
+
+    def _tree(self, spans: list[Span]) -> list[Span]:
+        """Root first, the rest by start; a span whose parent is not here hangs from the root."""
+        spans.sort(key=lambda span: (span.start_ns, span.span_id))
+        known = {span.span_id for span in spans}
+        root = next((span for span in spans if span.span_id in self._roots), None)
+        if root is None:
+            self._note("the trajectory's own call was not recorded; its first recorded part stands in for it")
+            root = next((span for span in spans if span.parent_id not in known), spans[0])
+        spans.remove(root)
+        root.parent_id = None
+        orphans = 0
+        for span in spans:
+            if span.parent_id not in known or span.parent_id == span.span_id:
+                span.parent_id = root.span_id
+                orphans += 1
+        if orphans:
+            self._note(f"{orphans} calls stand below the root because their callers were not recorded")
+        return [root, *spans]
+
+
+def _name_calls(spans: Iterable[Span]) -> None:
+    """A request of an engine that no agent's LLM call stands above is itself the LLM call (an engine used alone).
+
+    ``spans``: parents may come after their children (clocks of two machines).
+    """
+    by_id = {span.span_id: span for span in spans}
+    requests = {
+        id
+        for id, span in by_id.items()
+        if span.role == "llm" or (span.role == "engine" and (span.prompt_tokens or span.response_tokens) is not None)
+    }
+    for id in requests:
+        above, hops = by_id[id].parent_id, 0
+        while above is not None and above not in requests and hops < 1000:
+            above, hops = by_id[above].parent_id if above in by_id else None, hops + 1
+        if above is None:
+            by_id[id].role = "llm"
+
+
+def _cover_children(spans: Iterable[Span], interrupted: set[str]) -> None:
+    """An interrupted call lasted at least as long as what it had called (in other processes)."""
+    by_id = {span.span_id: span for span in spans}
+    for span in sorted(by_id.values(), key=lambda span: span.end_ns or 0):
+        end, parent, hops = span.end_ns, by_id.get(span.parent_id or ""), 0
+        while parent is not None and end is not None and hops < 1000:
+            if parent.span_id in interrupted and parent.end_ns is not None:
+                parent.end_ns = max(parent.end_ns, end)
+            parent, hops = by_id.get(parent.parent_id or ""), hops + 1
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """A record's mapping of names to values; anything else stands under one name."""
+    if value is None:
+        return {}
+    known = plain(value)
+    return known if isinstance(known, dict) else {"value": known}
+
+
+__all__ = ["OPEN", "Assembly", "Origin", "span_id"]

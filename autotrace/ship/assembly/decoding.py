@@ -1,0 +1,227 @@
+"""Token ids as text, with the tokenizer that the run used. Here and never in the rollout.
+
+``transformers`` is imported when the first trajectory with token ids comes, in the shipper only. What cannot be decoded
+costs the text, never the trajectory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from autotrace.config.plan import Plan, Settings
+from autotrace.redact.redactor import Redactor
+from autotrace.run import layout
+from autotrace.ship.assembly.markup import prompt_messages, response_message
+from autotrace.ship.assembly.text_only import without_token_ids
+from autotrace.spool.blobs import keep_tokenizer
+from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.model import Span, Trajectory
+
+_log = logging.getLogger("autotrace.ship")
+_OUTER_ROLES = ("agent", "trajectory")
+
+
+class Decoder:
+    """Adds the texts to trajectories. ``bind`` tells which tokenizer it is; before that nothing is decoded."""
+
+    def __init__(self, run_folder: str | Path) -> None:
+        self._run_folder = Path(run_folder)
+        settings = _settings(self._run_folder)
+        self._redactor = Redactor(dataclasses.replace(settings, max_string=1 << 40, redact_hook=None))
+        """The run's own rules; texts of whole trajectories are not cut."""
+        self._text_only = settings.content == "text"
+        self._told: list[dict[str, Any]] = []
+        self._binds: list[dict[str, Any]] = []
+        self._decode: Callable[[list[int]], str] | None = None
+        self._place = ""
+        self.problem: str | None = None
+        """Why there is no text, for people."""
+
+    def bind(self, value: Mapping[str, Any]) -> None:
+        """Take ``{path, revision, trust_remote_code, blob}``: where the run loaded its tokenizer from. ``blob`` names a
+        copy in the run folder, which is preferred."""
+        bind = dict(value)
+        if bind in self._told:
+            return
+        self._told.append(bind)
+        try:  # now, while it is there: a run may load its tokenizer from a temporary folder
+            if not bind.get("blob"):
+                bind["blob"] = keep_tokenizer(self._run_folder, str(bind.get("path") or ""))
+        except OSError as error:
+            _log.warning("the tokenizer cannot be copied: %s", error)
+        self._binds.append(bind)
+        if self._decode is None:
+            self.problem = None
+
+    def add_texts(self, trajectory: Trajectory) -> None:
+        """Fill the texts and messages of ``trajectory``; under ``--content text`` its token ids go then, whether or not
+        there is a text. Never raises."""
+        self._decoded(trajectory)
+        if self._text_only:
+            without_token_ids(trajectory)
+
+    def _decoded(self, trajectory: Trajectory) -> None:
+        if not any(span.prompt_ids or span.response_ids for span in trajectory.spans):
+            return
+        decode = self._loaded()
+        if decode is None:
+            if self.problem:
+                trajectory.notes.append(f"no text: {self.problem}")
+            return
+        trajectory.tokenizer = self._place
+        try:
+            known: dict[str, Span] = {}
+            for span in trajectory.spans:
+                known[span.span_id] = span
+                _texts(span, known, decode)
+            _whole_text(trajectory, decode)
+            for span in trajectory.spans:
+                if self._redact(span):
+                    trajectory.notes.append(f"redacted after decoding, token ids left out: {span.name}")
+        except Exception as error:  # a token id out of range, a tokenizer's own code
+            trajectory.notes.append(f"no text: decoding failed with {type(error).__name__}")
+
+    def _redact(self, span: Span) -> bool:
+        """Redact the texts of a span again, now that tokens are text; ids that spell what was redacted go with it."""
+        found = False
+        texts = {"new_prompt_text": "new_prompt_ids", "response_text": "response_ids", "prompt_text": ""}
+        for name, ids in texts.items():
+            said = getattr(span, name)
+            cleaned = None if said is None else self._redactor.text(said)
+            if cleaned != said:
+                setattr(span, name, cleaned)
+                if ids:
+                    setattr(span, ids, None)
+                found = True
+        if span.response_parts is not None:
+            span.response_parts = self._redactor.clean("response_parts", span.response_parts)
+        if found and span.messages is not None:
+            span.messages = self._redactor.clean("messages", span.messages)
+        return found
+
+    def _loaded(self) -> Callable[[list[int]], str] | None:
+        if self._decode is not None or self.problem is not None or not self._binds:
+            return self._decode
+        problems = []
+        for bind in self._binds:
+            for place in self._places(bind):
+                try:
+                    self._decode, self._place = _load(place, bind), place
+                    return self._decode
+                except Exception as error:
+                    problems.append(f"{place}: {type(error).__name__}: {str(error).splitlines()[:1]}"[:300])
+        self.problem = "the tokenizer cannot be loaded (" + "; ".join(problems) + ")"
+        _log.warning("%s", self.problem)
+        return None
+
+    def _places(self, bind: Mapping[str, Any]) -> list[str]:
+        places = []
+        blob = bind.get("blob")
+        if isinstance(blob, str) and blob and "/" not in blob and not blob.startswith("."):
+            places.append(str(self._run_folder / layout.BLOBS / blob))
+        path = bind.get("path")
+        if isinstance(path, str) and path:
+            places.append(path)
+        return places
+
+
+def _settings(run_folder: Path) -> Settings:
+    """How the run records; the defaults where its plan cannot be read."""
+    try:
+        return Plan.loads((run_folder / layout.PLAN_JSON).read_text(encoding="utf-8")).settings
+    except (OSError, ValueError, TypeError, KeyError):
+        return Settings()
+
+
+def _load(place: str, bind: Mapping[str, Any]) -> Callable[[list[int]], str]:
+    """The decoding function of the tokenizer at ``place``, special tokens kept."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    local = os.path.isdir(place)
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        if local and os.path.exists(os.path.join(place, "tokenizer.json")):
+            return _load_fast(place)
+        raise
+    options: dict[str, Any] = {"trust_remote_code": bind.get("trust_remote_code") is True, "local_files_only": local}
+    if isinstance(bind.get("revision"), str) and not local:
+        options["revision"] = bind["revision"]
+    tokenizer = AutoTokenizer.from_pretrained(place, **options)
+
+    def decode(ids: list[int]) -> str:
+        return text(str(tokenizer.decode(ids, skip_special_tokens=False)))
+
+    return decode
+
+
+def _load_fast(place: str) -> Callable[[list[int]], str]:
+    """The same without ``transformers``, for tokenizers that are one ``tokenizer.json``."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(os.path.join(place, "tokenizer.json"))
+    return lambda ids: text(str(tokenizer.decode(ids, skip_special_tokens=False)))
+
+
+def _texts(span: Span, known: Mapping[str, Span], decode: Callable[[list[int]], str]) -> None:
+    """Texts of one call; what earlier calls said already is taken over, not decoded again."""
+    if span.response_ids is not None:
+        span.response_text = decode(span.response_ids)
+    if span.prompt_ids is None or span.new_prompt_ids is None:
+        return
+    span.new_prompt_text = decode(span.new_prompt_ids)
+    base = known.get(span.prompt_base or "")
+    if base is None:
+        span.prompt_text = span.new_prompt_text
+    elif (
+        base.prompt_text is not None
+        and base.response_text is not None
+        and span.prompt_keep == len(base.prompt_ids or ()) + len(base.response_ids or ())
+    ):
+        span.prompt_text = base.prompt_text + base.response_text + span.new_prompt_text
+    else:
+        span.prompt_text = decode(span.prompt_ids)
+    if span.role == "llm":
+        span.messages = prompt_messages(span.new_prompt_text)
+        if span.response_text is not None:
+            span.messages.append(response_message(span.response_text))
+
+
+def _whole_text(trajectory: Trajectory, decode: Callable[[list[int]], str]) -> None:
+    """The outermost agent call gets the first prompt and everything that followed it, as veRL's token2text has it."""
+    calls = [span for span in trajectory.llm_spans if span.prompt_ids is not None]
+    outer = next((span for role in _OUTER_ROLES for span in trajectory.spans if span.role == role), None)
+    if not calls or outer is None:
+        return
+    first, last = calls[0], calls[-1]
+    beginning = len(first.prompt_ids or ())
+    everything = [*(last.prompt_ids or ()), *(last.response_ids or ())]
+    outer.prompt_text = first.prompt_text
+    response = outer.response_ids
+    if response is None and everything[:beginning] == first.prompt_ids:
+        response = everything[beginning:]
+    if response is None:
+        return
+    if outer.response_text is None:
+        outer.response_text = decode(response)
+    outer.response_parts = _parts(response, outer.response_mask, decode)
+
+
+def _parts(
+    response: list[int], mask: list[int] | None, decode: Callable[[list[int]], str]
+) -> list[dict[str, str]] | None:
+    """What the model said (mask 1) and what the tools said (mask 0), in order."""
+    if mask is None or len(mask) != len(response) or len(set(map(bool, mask))) < 2:
+        return None
+    parts: list[dict[str, str]] = []
+    at = 0
+    for model, run in itertools.groupby(map(bool, mask)):
+        length = sum(1 for _ in run)
+        parts.append({"model" if model else "tools": decode(response[at : at + length])})
+        at += length
+    return parts

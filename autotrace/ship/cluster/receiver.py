@@ -1,0 +1,228 @@
+"""The collector's ear: takes segments of other nodes and appends them to its own spool, where they are like any other.
+
+Plain HTTP, one verb: ``PUT /segments/NAME?offset=N&alive=1`` with the bytes that stand at ``offset`` of segment NAME.
+The answer's ``size`` is what is here now; an offset that is not the current size is answered 409 with it, so sending
+again is harmless and a relay finds its place after any interruption. While a relay says that the writer lives, the
+receiver holds the file's lock on its behalf: whoever asks (``spool.reader.writer_alive``) sees the usual thing.
+
+Port and token stay the same for the run (``collector.json``): a collector that was killed is found again by its relays.
+Each request tells the sender's boot and monotonic clock (``X-Clock``), so that its records are put on this node's wall
+clock, however wrong the other one's is; the error is the time that the head of a request takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hmac
+import json
+import logging
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from autotrace.run import layout
+
+_log = logging.getLogger("autotrace.ship")
+
+MAX_BODY = 16 << 20
+"""Bytes in one request."""
+SILENCE = 20.0
+"""Seconds without a word from the relay after which a writer counts as dead."""
+_NAME = re.compile(r"[A-Za-z0-9_.]{1,80}-\d{1,10}-[0-9a-f]{8}-\d{1,9}\.seg")
+
+
+class _Incoming:
+    """One segment of another node; its file is open as long as its writer lives there."""
+
+    def __init__(self, path: str) -> None:
+        flags = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self.fd = os.open(path, flags, layout.FILE_MODE)
+        self.size = os.fstat(self.fd).st_size
+        self.heard = time.monotonic()
+        self.locked = False
+
+    def hold(self) -> None:
+        """Its writer lives."""
+        self.heard = time.monotonic()
+        if not self.locked:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.locked = True
+
+
+class Receiver:
+    """Listens on ``host`` (default: every interface) until ``close``; ``url`` and ``token`` are what relays need.
+
+    ``towards``: an address of the cluster, so that of several interfaces the one is told that leads there. Raises
+    ``OSError`` when the given port is taken.
+    """
+
+    def __init__(self, run_folder: str | Path, host: str = "0.0.0.0", port: int = 0, towards: str = "") -> None:
+        self._folder = layout.spool_of(str(run_folder))
+        before = published(run_folder)
+        parts = urlsplit(before.get("url", ""))
+        self.token = before.get("token") or secrets.token_urlsafe(24)
+        self.clocks: dict[str, int] = {}
+        """Boot of another node -> nanoseconds from its monotonic clock to this node's wall clock."""
+        self.silent: dict[str, None] = {}
+        """Nodes that have fallen silent while something there was still being recorded."""
+        self._incoming: dict[str, _Incoming] = {}
+        self._guard = threading.Lock()
+        self.last_heard = time.monotonic()
+        try:
+            self._server = ThreadingHTTPServer((host, port or parts.port or 0), _handler(self))
+        except OSError:
+            if port:
+                raise
+            self._server = ThreadingHTTPServer((host, 0), _handler(self))
+        self._server.daemon_threads = True
+        name = host if host not in ("", "0.0.0.0") else parts.hostname or address(towards)
+        self.url = f"http://{name}:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, name="receiver", daemon=True).start()
+
+    def publish(self, run_folder: str | Path) -> None:
+        """Write ``collector.json`` (0600), where the launcher and the driver look for the address."""
+        path = Path(run_folder, layout.COLLECTOR_JSON)
+        part = path.with_suffix(".part")
+        fd = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, layout.FILE_MODE)
+        with os.fdopen(fd, "w") as file:
+            json.dump({"url": self.url, "token": self.token}, file)
+        os.replace(part, path)
+
+    def append(self, name: str, offset: int, alive: bool, data: bytes) -> tuple[int, int]:
+        """(HTTP status, size of the segment here). Raises ``OSError`` when the disk does not take it."""
+        with self._guard:
+            self.last_heard = time.monotonic()
+            self.silent.pop(name.rsplit("-", 3)[0], None)
+            incoming = self._incoming.get(name)
+            if incoming is None:
+                incoming = self._incoming[name] = _Incoming(os.path.join(self._folder, name))
+            incoming.hold()  # never let it look dead between these bytes and their last
+            if offset != incoming.size:
+                return 409, incoming.size
+            written = 0
+            try:
+                while written < len(data):
+                    written += os.write(incoming.fd, data[written:])
+            except OSError:
+                os.ftruncate(incoming.fd, incoming.size)
+                raise
+            incoming.size += written
+            if not alive:
+                self._let_go(name)
+            return 200, incoming.size
+
+    def _let_go(self, name: str) -> None:
+        """The writer of ``name`` is gone: closing the file frees its lock, and the next one to ask opens it anew."""
+        incoming = self._incoming.pop(name)
+        with contextlib.suppress(OSError):
+            os.close(incoming.fd)
+
+    def forget_the_silent(self) -> None:
+        """Let go of writers whose relay has said nothing for ``SILENCE`` seconds (their node is gone)."""
+        now = time.monotonic()
+        with self._guard:
+            for name, incoming in list(self._incoming.items()):
+                if now - incoming.heard > SILENCE:
+                    node = name.rsplit("-", 3)[0]
+                    self._let_go(name)
+                    self.silent[node] = None
+                    _log.warning("%s has been silent for %.0f s: what records there counts as dead", node, SILENCE)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        with self._guard:
+            for incoming in self._incoming.values():
+                with contextlib.suppress(OSError):
+                    os.close(incoming.fd)
+
+
+def published(run_folder: str | Path) -> dict[str, str]:
+    """What ``collector.json`` says (``url``, ``token``); empty when there is none."""
+    try:
+        with open(Path(run_folder, layout.COLLECTOR_JSON), encoding="utf-8") as file:
+            known = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(value) for name, value in known.items()} if isinstance(known, dict) else {}
+
+
+def address(towards: str = "") -> str:
+    """The address other nodes reach this one at: that of the interface towards ``towards``, or of the default route."""
+    for place in filter(None, (towards, "192.0.2.1")):  # the second: documentation range, stands for "anywhere else"
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+            probe.connect((place, 9))  # a datagram socket sends nothing here
+            found = str(probe.getsockname()[0])
+            if not found.startswith("127."):
+                return found
+    return socket.gethostbyname(socket.gethostname())
+
+
+def clock(headers: Message) -> tuple[str, int] | None:
+    """Boot of the sender and the nanoseconds from its monotonic clock to our wall clock; None when it does not say."""
+    boot, _, now = headers.get("X-Clock", "").partition(" ")
+    if not boot or len(boot) > 64 or not now.isdecimal() or len(now) > 19:
+        return None
+    return boot, time.time_ns() - int(now)
+
+
+def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = 30.0
+
+        def do_PUT(self) -> None:
+            if not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {receiver.token}"):
+                self._answer(401, {})
+                return
+            known = clock(self.headers)  # before the body: its way here is no part of the difference
+            if known is not None:
+                receiver.clocks.setdefault(*known)
+            parts = urlsplit(self.path)
+            name = parts.path.removeprefix("/segments/")
+            query = parse_qs(parts.query)
+            try:
+                length = int(self.headers["Content-Length"])
+                offset, alive = int(query["offset"][0]), query["alive"][0] == "1"
+            except (KeyError, TypeError, ValueError):
+                self._answer(400, {})
+                return
+            if not _NAME.fullmatch(name) or not 0 <= length <= MAX_BODY or offset < 0:
+                self._answer(400, {})
+                return
+            data = self.rfile.read(length)
+            if len(data) < length:
+                return
+            try:
+                status, size = receiver.append(name, offset, alive, data)
+            except OSError as error:
+                _log.error("cannot keep a segment of another node: %s", error)
+                self._answer(507, {})
+                return
+            self._answer(status, {"size": size})
+
+        def _answer(self, status: int, value: dict[str, Any]) -> None:
+            body = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            if status not in (200, 409):
+                self.send_header("Connection", "close")
+                self.close_connection = True
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    return Handler

@@ -1,0 +1,238 @@
+"""``python -m autotrace.ship.cluster.relay RUN_FOLDER``: forwards this node's segments to the collector of the run.
+
+Started by the first process that records on a node without the run's folder (see ``run.remote_node``), and again
+by its guard when it is killed; one per node (``shipper.lock``). Ends when every writer here is gone and everything was
+taken, or after ``LAST_TRIES``; what is left stays in the folder, and the same command sends it later.
+
+Its stderr is that of the process it was started by, until it knows whether the collector can be reached: the one thing
+a person must hear of at the start of a run and not at its end (Ray shows it in the driver's log).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from autotrace.config import environment as env
+from autotrace.config import exit_codes
+from autotrace.config.plan import Plan
+from autotrace.run import layout
+from autotrace.run.drain import say
+from autotrace.run.lock import ShipperLock
+from autotrace.run.process import boot_id
+from autotrace.run.remote_node import plan_text
+from autotrace.spool.limit import BEGIN, END
+from autotrace.spool.reader import opened, segments, writer_alive
+
+_log = logging.getLogger("autotrace.relay")
+
+POLL = 0.1
+"""Seconds between two looks at the segments. A node that is switched off loses this and a ``flush_interval``."""
+PROBE = 0.5
+"""Seconds between two looks whether the writers live."""
+HEARTBEAT = 5.0
+"""Seconds between two words about a writer that lives and writes nothing."""
+CHUNK = 4 << 20
+IDLE = 30.0
+"""Seconds without a living writer after which the relay ends."""
+LAST_TRIES = 600.0
+"""Seconds the collector may be out of reach after the last writer ended."""
+TIMEOUT = 15.0
+
+
+@dataclass
+class _Sent:
+    size: int = 0
+    said: float = -HEARTBEAT
+    probed: float = -PROBE
+    ended: bool = False
+    """The collector knows that the writer is gone, and has everything."""
+
+
+class Collector:
+    """The other end. Raises ``OSError`` or ``http.client.HTTPException`` when it cannot be reached or refuses."""
+
+    def __init__(self, url: str, token: str) -> None:
+        parts = urlsplit(url)
+        self._place = (parts.hostname or "", parts.port or 80)
+        self._token = token
+        self._boot = boot_id()
+        self._connection: http.client.HTTPConnection | None = None
+
+    def append(self, name: str, offset: int, alive: bool, data: bytes) -> int:
+        """Size of segment ``name`` at the collector afterwards."""
+        try:
+            if self._connection is None:
+                self._connection = http.client.HTTPConnection(*self._place, timeout=TIMEOUT)
+                self._connection.connect()
+            headers = {
+                "Authorization": f"Bearer {self._token}",
+                "Content-Type": "application/octet-stream",
+                "X-Clock": f"{self._boot} {time.monotonic_ns()}",
+            }
+            self._connection.request("PUT", f"/segments/{name}?offset={offset}&alive={int(alive)}", data, headers)
+            response = self._connection.getresponse()
+            body = response.read(1024)
+        except (OSError, http.client.HTTPException):
+            self.close()
+            raise
+        if response.status not in (200, 409):
+            self.close()
+            raise ConnectionError(f"the collector answered {response.status}")
+        return int(json.loads(body)["size"])
+
+    def __str__(self) -> str:
+        return f"the collector of this run (http://{self._place[0]}:{self._place[1]})"
+
+    def close(self) -> None:
+        """Drop the connection; the next request makes another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class Relay:
+    """Forwards the segments of one folder; ``round`` sends what is new. ``limit``: bytes the folder may take
+    (``--spool-limit``); what the collector has whole goes first, the oldest before the others."""
+
+    def __init__(self, run_folder: str | Path, collector: Collector, limit: int = 0) -> None:
+        self._folder = run_folder
+        self._collector = collector
+        self._limit = limit
+        self._sent: dict[str, _Sent] = {}
+        self.living = True
+
+    def round(self) -> bool:
+        """Send what is new; True when something was sent. Raises what ``Collector.append`` raises."""
+        moved = False
+        self.living = False
+        for file in segments(self._folder):
+            sent = self._sent.setdefault(file.name, _Sent())
+            if sent.ended:
+                continue
+            now = time.monotonic()
+            if sent.size == file.size and now - sent.probed < PROBE:
+                self.living = True
+                continue
+            sent.probed = now
+            alive = writer_alive(self._folder, file.name)  # before the size: what it wrote last is seen below
+            self.living = self.living or alive
+            with opened(self._folder, file.name) as fd:
+                size = os.fstat(fd).st_size
+                while sent.size < size:
+                    data = os.pread(fd, min(CHUNK, size - sent.size), sent.size)
+                    last = sent.size + len(data) >= size
+                    sent.size = self._collector.append(file.name, sent.size, alive or not last, data)
+                    sent.said, moved = time.monotonic(), True
+            if not alive:
+                sent.size = self._collector.append(file.name, sent.size, False, b"")
+                sent.ended = True
+            elif time.monotonic() - sent.said > HEARTBEAT:
+                sent.size = self._collector.append(file.name, sent.size, True, b"")
+                sent.said = time.monotonic()
+        if self._limit:
+            self._make_room()
+        return moved
+
+    def _make_room(self) -> None:
+        files = segments(self._folder)
+        total = sum(file.size for file in files)
+        if total <= BEGIN * self._limit:
+            return
+        for file in sorted(files, key=lambda file: file.changed_ns):
+            sent = self._sent.get(file.name)
+            if total > END * self._limit and sent is not None and sent.ended and sent.size == file.size:
+                os.unlink(os.path.join(layout.spool_of(str(self._folder)), file.name))
+                total -= file.size
+
+    def behind(self) -> bool:
+        """Somebody has begun to write since the last round."""
+        return any(file.name not in self._sent for file in segments(self._folder))
+
+    def follow(self) -> bool:
+        """Until the writers are gone and everything was taken; False when something is left."""
+        quiet_since = failing_since = None
+        delay = POLL
+        told = False
+        while True:
+            try:
+                moved = self.round()
+                if failing_since is not None:
+                    _log.info("the collector can be reached again")
+                failing_since, delay = None, POLL
+                told = told or not _hush()
+            except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+                failing_since = failing_since or time.monotonic()
+                delay = min(delay * 2, 15.0)
+                _log.warning("the collector cannot be reached (%s: %s)", type(error).__name__, error)
+                if not told:
+                    say(
+                        f"autotrace: {self._collector} cannot be reached from {os.uname().nodename}: what is recorded "
+                        f"there stays in {self._folder} until it can; why: {layout.SHIPPER_LOG} in that folder"
+                    )
+                    told = not _hush()
+                moved = False
+            now = time.monotonic()
+            quiet_since = None if self.living or moved else quiet_since or now
+            if quiet_since is not None:
+                if failing_since is None and now - quiet_since > IDLE:
+                    return True
+                if failing_since is not None and now - quiet_since > LAST_TRIES:
+                    return False
+            time.sleep(delay)
+
+
+def _spool_limit() -> int:
+    try:
+        return Plan.loads(plan_text(os.environ)).settings.spool_limit
+    except (OSError, ValueError, TypeError, KeyError):
+        return 0
+
+
+def _hush() -> bool:
+    """Let go of the stderr of whoever started us; False."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    os.close(nothing)
+    return False
+
+
+def main(run_folder: str) -> int:
+    """``OK``: everything was forwarded (or another relay does it); ``FAILED``: something is left, or there is nobody to
+    send it to; ``BROKEN``: to be started again."""
+    os.environ[env.AUTOTRACE] = "0"
+    url, token = os.environ.get(env.COLLECTOR), os.environ.get(env.TOKEN)
+    log = os.path.join(run_folder, layout.SHIPPER_LOG)
+    os.close(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE))
+    logging.basicConfig(
+        filename=log,
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    if not url or not token:
+        _log.error("no collector: set %s and %s", env.COLLECTOR, env.TOKEN)
+        return exit_codes.FAILED
+    relay = Relay(run_folder, Collector(url, token), _spool_limit())
+    try:
+        while True:
+            with ShipperLock(run_folder) as lock:
+                if not lock.held:
+                    return exit_codes.OK
+                if not relay.follow():
+                    return exit_codes.FAILED
+            if not relay.behind():  # who began meanwhile saw the lock and started no relay
+                return exit_codes.OK
+    except Exception:
+        _log.exception("the relay ended")
+        return exit_codes.BROKEN
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))

@@ -1,0 +1,153 @@
+"""Byte budgets: how much a backend may get per training step and per month. What does not fit stays in the local spool.
+
+Decided per group (the rollouts of one prompt in one step) once it has ended, from what exactly would be sent: a group
+is never half delivered, and a budget is exceeded only by rollouts that join a group after it was decided on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+from autotrace.run import layout
+from autotrace.ship.store.state import State
+
+_log = logging.getLogger("autotrace.ship")
+
+SECONDS_A_DAY = 86_400
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS admitted (
+    backend TEXT, trace_id TEXT, group_key TEXT, step INTEGER, month TEXT, bytes INTEGER,
+    PRIMARY KEY (backend, trace_id)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS admitted_groups ON admitted (backend, group_key);
+"""
+_MONTHS = """
+CREATE TABLE IF NOT EXISTS sent (
+    run TEXT, backend TEXT, month TEXT, bytes INTEGER NOT NULL, PRIMARY KEY (run, backend, month)) WITHOUT ROWID
+"""
+
+
+class MonthBook:
+    """What all runs of a folder sent in a month: ``sent.db`` beside the run folders, begun by the first run that has a
+    budget (``begin``). A folder that cannot be written leaves each run with its own numbers."""
+
+    def __init__(self, run_folder: str | Path, run_id: str) -> None:
+        self._path = Path(run_folder).absolute().parent / layout.SENT_DB
+        self._run = run_id
+
+    def begin(self) -> None:
+        """From now on every run in the folder is counted."""
+        try:
+            with self._open():
+                pass
+        except (OSError, sqlite3.Error) as error:
+            _log.warning("%s cannot be written, a month's budget is this run's alone: %s", self._path, error)
+
+    def add(self, backend: str, size: int) -> None:
+        """``backend`` took ``size`` more bytes of this run."""
+        sql = (
+            "INSERT INTO sent VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (run, backend, month) DO UPDATE SET bytes = bytes + excluded.bytes"
+        )
+        try:
+            if self._path.exists():
+                with self._open() as db:
+                    db.execute(sql, (self._run, backend, month(), size))
+        except (OSError, sqlite3.Error) as error:
+            _log.warning("%s cannot be written: %s", self._path, error)
+
+    def total(self, backend: str, *, others: bool = False) -> int:
+        """Bytes sent to ``backend`` this month by all runs; ``others``: by all but this one."""
+        sql = "SELECT sum(bytes) FROM sent WHERE backend = ? AND month = ? AND run != ?"
+        try:
+            if not self._path.exists():
+                return 0
+            with self._open() as db:
+                return int(db.execute(sql, (backend, month(), self._run if others else "")).fetchone()[0] or 0)
+        except (OSError, sqlite3.Error):
+            return 0
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE))
+        db = sqlite3.connect(self._path, timeout=5.0, isolation_level=None)
+        try:
+            db.execute(_MONTHS)
+            yield db
+        finally:
+            db.close()
+
+
+class Ledger:
+    """What one backend may get of one run, and got. Belongs to the thread of ``state``."""
+
+    def __init__(
+        self, state: State, backend: str, book: MonthBook, step_budget: int | None, month_budget: int | None
+    ) -> None:
+        self._state = state
+        self._backend = backend
+        self._book = book
+        self._step_budget = step_budget
+        self._month_budget = month_budget
+        if self.limited:
+            state.db.executescript(_SCHEMA)
+        if month_budget is not None:
+            book.begin()
+
+    @property
+    def limited(self) -> bool:
+        """There is a budget at all."""
+        return self._step_budget is not None or self._month_budget is not None
+
+    def admits(self, trace_id: str, group: str, step: int | None, sizes: Callable[[], Mapping[str, int]]) -> bool:
+        """Whether a trajectory of ``group`` may be sent. The first of a group decides for all of it; ``sizes`` tells
+        how many bytes each of them would take, by trace id. What is sent again is not counted again."""
+        sql = "SELECT trace_id, bytes FROM admitted WHERE backend = ? AND group_key = ?"
+        known = dict(self._state.db.execute(sql, (self._backend, group)).fetchall())
+        if trace_id in known:
+            return known[trace_id] is not None
+        found = {other: size for other, size in sizes().items() if other not in known}
+        admitted = any(size is not None for size in known.values()) if known else self._fits(step, sum(found.values()))
+        self._state.db.executemany(
+            "INSERT OR REPLACE INTO admitted VALUES (?, ?, ?, ?, ?, ?)",
+            ((self._backend, id, group, step, month(), size if admitted else None) for id, size in found.items()),
+        )
+        return admitted
+
+    def _fits(self, step: int | None, size: int) -> bool:
+        if self._step_budget is not None and self._sum("step IS ?", step) + size > self._step_budget:
+            return False
+        if self._month_budget is None:
+            return True
+        others = self._book.total(self._backend, others=True)
+        return others + self._sum("month = ?", month()) + size <= self._month_budget
+
+    def _sum(self, where: str, value: int | str | None) -> int:
+        sql = f"SELECT sum(bytes) FROM admitted WHERE backend = ? AND {where}"
+        return self._state.count(sql, (self._backend, value))
+
+    def sent(self, size: int) -> None:
+        """The backend took ``size`` more bytes."""
+        if size:
+            self._state.put_meta(key := sent_key(self._backend), str(int(self._state.meta(key) or 0) + size))
+            self._book.add(self._backend, size)
+
+
+def sent_key(backend: str) -> str:
+    """Where the state holds how many bytes ``backend`` took of this run."""
+    return f"backend:{backend}:sent"
+
+
+def month() -> str:
+    """The calendar month it is, UTC."""
+    return f"{datetime.now(timezone.utc):%Y-%m}"
+
+
+def forecast(sent: int, seconds: float) -> float:
+    """Gigabytes a day if it goes on as in the last ``seconds``."""
+    return sent / max(seconds, 1.0) * SECONDS_A_DAY / 1e9

@@ -1,0 +1,143 @@
+"""Late facts find their trajectory: by its id, or by a key that both sides know; until then they wait in the state."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from autotrace.ship.store.row import Row, number
+from autotrace.ship.store.state import State
+from autotrace.spool.records import Fact
+from autotrace.trajectory.jsonable import plain, text
+
+FORGET_EVERY = 20_000
+"""Facts of unknown trajectories between two looks at how old the waiting ones are."""
+KEPT_NS = 3_600 * 10**9
+"""How long a fact waits for its trajectory at least, in the run's own time."""
+
+
+def _word(value: Any) -> str | None:
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    return None if value is None else text(str(value))[:1000]
+
+
+class FactBook:
+    """Facts of one run.
+
+    A key is (``uid``, ``session_id`` or ``rollout_n``[, ``output``]) or (``uid``, ``digest``[, ``score``]), where
+    ``digest`` is the first 8 bytes (or their hex digits) of blake2b with digest_size 16 over the response as
+    little-endian int32, and ``score`` the reward of the row, which tells rollouts apart that answered the same.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._unknown = 0
+
+    def add(self, segment: int, offset: int, fact: Fact, at_ns: int) -> list[str]:
+        """Store a fact; the trace it belongs to, if that is known by now."""
+        key = fact.key or {}
+        uid, output = _word(key.get("uid")), _word(key.get("output"))
+        session = _word(key.get("session_id", key.get("rollout_n")))
+        digest = (_word(key.get("digest")) or "")[:16] or None
+        trace_id: str | None = fact.trace.hex() if len(fact.trace) == 16 else None
+        score = number(key.get("score"))
+        name = text(fact.name)[:250] or "fact"
+        if trace_id is None:
+            trace_id = self._search(uid, session, digest, score, name, at_ns)
+        if trace_id is None:
+            self._forget(at_ns)
+        self._state.db.execute(
+            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (segment, offset, trace_id, uid, session, digest, output, name,
+             msgspec.msgpack.encode(_stored(plain(fact.value))), at_ns, score),
+        )  # fmt: skip
+        return [] if trace_id is None else [trace_id]
+
+    def _forget(self, now_ns: int) -> None:
+        """Drop, now and then, facts about trajectories that were not recorded (a trainer speaks of all of them)."""
+        self._unknown += 1
+        if self._unknown % FORGET_EVERY == 0:
+            self._state.db.execute("DELETE FROM facts WHERE trace_id IS NULL AND at_ns < ?", (now_ns - KEPT_NS,))
+
+    def _search(
+        self, uid: str | None, session: str | None, digest: str | None, score: float | None, name: str, at_ns: int
+    ) -> str | None:
+        """The latest trajectory of that key which had begun when the fact was said.
+
+        Of rollouts that answered the same, word for word, the one with that reward; of several, the one of which this
+        was said least often: what is said of each of them is dealt out among them.
+        """
+        if uid is None:
+            return None
+        if digest is not None:
+            sql = "SELECT * FROM digests JOIN traces USING (trace_id) WHERE digest = ? AND uid = ?"
+            values: tuple[Any, ...] = (digest, uid)
+        elif session is not None:
+            sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ? AND session = ?"
+            values = (uid, session)
+        else:
+            sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ?"
+            values = (uid,)
+        found = self._state.db.execute(sql, values).fetchall()
+        if session is None and digest is None and len(found) != 1:
+            return None  # the uid alone names a group
+        found.sort(key=lambda row: row["start_ns"] or 0)
+        if digest is not None and len(found) > 1:
+            nearest = min(_distance(row["reward"], score) for row in found)
+            found = [row for row in found if _distance(row["reward"], score) == nearest]
+            said = {row["trace_id"]: self._said(row["trace_id"], name, digest) for row in found}
+            found = [row for row in found if said[row["trace_id"]] == min(said.values())]
+        begun = [row for row in found if (row["start_ns"] or 0) <= at_ns]
+        chosen = begun[-1:] or found[:1]
+        return chosen[0]["trace_id"] if chosen else None
+
+    def arrived(self, row: Row) -> None:
+        """A root began: facts that were read before it and mean it are its own."""
+        if row.uid is not None and row.session is not None:
+            self._state.db.execute(
+                "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND uid = ? AND session = ? AND digest IS NULL",
+                (row.trace_id, row.uid, row.session),
+            )
+
+    def digested(self, row: Row) -> bool:
+        """The responses of a trace are known: facts that name it by digest are its own; True when there are any."""
+        if row.uid is None:
+            return False
+        waiting = self._state.db.execute(
+            "SELECT * FROM facts WHERE trace_id IS NULL AND uid = ? AND digest IN "
+            "(SELECT digest FROM digests WHERE trace_id = ?)",
+            (row.uid, row.trace_id),
+        ).fetchall()
+        # the best match of each comes last, and stays
+        waiting.sort(key=lambda fact: (_distance(row.reward, fact["score"]), fact["offset"]), reverse=True)
+        own = {(fact["segment"], fact["name"], fact["digest"], fact["output"]): fact["offset"] for fact in waiting}
+        for (segment, *_), offset in own.items():
+            self._state.db.execute(
+                "UPDATE facts SET trace_id = ? WHERE segment = ? AND offset = ?", (row.trace_id, segment, offset)
+            )
+        return bool(own)
+
+    def _said(self, trace_id: str, name: str, digest: str) -> int:
+        sql = "SELECT count(*) FROM facts WHERE trace_id = ? AND name = ? AND digest = ?"
+        return self._state.count(sql, (trace_id, name, digest))
+
+    def waiting(self) -> int:
+        """Facts whose trajectory is not known."""
+        return self._state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
+
+
+def _distance(reward: float | None, score: float | None) -> float:
+    """How far a trajectory's reward is from the trainer's, which went through a float32; 0 where one is not known."""
+    if reward is None or score is None or math.isclose(reward, score, rel_tol=1e-5, abs_tol=1e-6):
+        return 0.0
+    return abs(reward - score)
+
+
+def _stored(value: Any) -> Any:
+    """Whole numbers that msgpack cannot hold become text."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        return str(value)
+    return value

@@ -1,0 +1,149 @@
+"""The processes of a run as their segments tell: who lives, who ended and how, what each counted and reported."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from autotrace.ship.store.state import State
+from autotrace.spool.reader import SegmentFile, SegmentReader, size_of, writer_alive
+from autotrace.spool.records import Counters, Report
+from autotrace.trajectory.jsonable import text
+
+_QUIET_NS = 1_000_000_000
+"""A segment younger than this is not asked for its lock: its writer may be about to take it."""
+_PROBE_EVERY = 0.5
+"""Seconds between two looks at the lock of one process."""
+_AT_ONCE = -1.0
+_GONE = "its segments are gone"
+_ROTATION_GRACE = 5.0
+"""Seconds in which the next segment follows a seal with the reason ``rotate``."""
+
+
+@dataclass
+class Process:
+    """One writing process."""
+
+    last_ns: int = 0
+    """Wall-clock time of its last record."""
+    ended: str | None = None
+    """How: ``exit``, ``died``, ...; None while it lives."""
+    torn: int = 0
+    """Bytes at the end of its last segment that are no complete record."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    counters: bytes | None = None
+    probed: float = 0.0
+    quiet_since: float = 0.0
+    dirty: bool = True
+
+
+class Processes:
+    """All processes of a run."""
+
+    def __init__(self, state: State, run_folder: str | Path) -> None:
+        self._state = state
+        self._run_folder = run_folder
+        self.known: dict[str, Process] = {}
+        for row in state.db.execute("SELECT * FROM processes"):
+            skipped = Counter(msgspec.json.decode(row["skipped"], type=dict[str, int]))
+            self.known[row["process"]] = Process(
+                row["last_ns"], row["ended"], row["torn"], skipped, row["counters"], dirty=False
+            )
+
+    def of(self, process: str) -> Process:
+        """The process, known or new."""
+        return self.known.setdefault(process, Process())
+
+    def has_ended(self, process: str) -> bool:
+        """It will write nothing more."""
+        known = self.known.get(process)
+        return known is None or known.ended is not None
+
+    def living(self) -> list[str]:
+        """Those that may still write."""
+        return [name for name, process in self.known.items() if process.ended is None]
+
+    def heard(self, process: str, at_ns: int) -> None:
+        """A record of that time was read."""
+        known = self.of(process)
+        if known.ended in ("died", _GONE):  # another node out of reach for a while; a segment after all were removed
+            known.ended, known.dirty = None, True
+        if at_ns > known.last_ns:
+            known.last_ns, known.dirty = at_ns, True
+
+    def skip(self, process: str, reason: str, count: int = 1) -> None:
+        """Records were passed over."""
+        known = self.of(process)
+        known.skipped[reason] += count
+        known.dirty = True
+
+    def skipped(self, process: str, reader: SegmentReader) -> None:
+        """Take over what a reader passed over."""
+        self.of(process)
+        for reason, count in reader.skipped.items():
+            self.skip(process, reason, count)
+        reader.skipped.clear()
+
+    def count(self, process: str, record: Counters) -> None:
+        """Latest counters (they are cumulative)."""
+        known = self.of(process)
+        known.counters = msgspec.msgpack.encode({"calls": record.calls, "drops": record.drops, "gauges": record.gauges})
+        known.dirty = True
+
+    def report(self, process: str, record: Report) -> None:
+        """What happened to a target."""
+        self._state.db.execute(
+            "INSERT OR REPLACE INTO reports VALUES (?, ?, ?, ?, ?)",
+            (process, text(record.key), text(record.name), text(record.state), text(record.reason)[:1000]),
+        )
+
+    def probe_all(self) -> None:
+        """Look at every lock again at the next ``watch``, however young the file."""
+        for process in self.known.values():
+            process.probed = _AT_ONCE
+
+    def watch(self, files: Sequence[SegmentFile], readers: Mapping[str, SegmentReader]) -> None:
+        """Find out who ended; ``files`` are in order within each process. Inside a transaction."""
+        last = {file.process: file for file in files}
+        for name, process in self.known.items():
+            file = last.get(name)
+            if process.ended is None:
+                process.ended = _GONE if file is None else self._end(process, file, readers[file.name])
+                process.dirty = process.dirty or process.ended is not None
+            if process.dirty:
+                self._store(name, process)
+
+    def _end(self, process: Process, file: SegmentFile, reader: SegmentReader) -> str | None:
+        now = time.monotonic()
+        if reader.unusable:
+            return "unusable"
+        if reader.sealed is not None and reader.sealed != "rotate":
+            return text(reader.sealed)[:100]
+        if file.size > reader.offset and reader.incomplete is None:
+            process.quiet_since = 0.0
+            return None  # more to read
+        if reader.sealed is not None:
+            process.quiet_since = process.quiet_since or now
+            return "died" if now - process.quiet_since > _ROTATION_GRACE else None
+        young = time.time_ns() - file.changed_ns < _QUIET_NS
+        if process.probed != _AT_ONCE and (young or now - process.probed < _PROBE_EVERY):
+            return None
+        process.probed = now
+        if writer_alive(self._run_folder, file.name) or size_of(self._run_folder, file.name) != file.size:
+            return None  # the second: it wrote once more after the folder was listed, and died then
+        if reader.incomplete is not None:
+            process.torn = file.size - reader.offset
+        return "died"
+
+    def _store(self, name: str, process: Process) -> None:
+        skipped = msgspec.json.encode(dict(process.skipped)).decode()
+        self._state.db.execute(
+            "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?, ?)",
+            (name, process.last_ns, process.ended, process.torn, skipped, process.counters),
+        )
+        process.dirty = False

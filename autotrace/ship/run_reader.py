@@ -1,0 +1,144 @@
+"""What the command line reads of a run: its traces as lines, one of them whole.
+
+Works while the run goes on, after it, and where no shipper ever ran.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from autotrace.run.info import RunInfo
+from autotrace.run.lock import ShipperLock
+from autotrace.run.status import Status
+from autotrace.ship.assembly.decoding import Decoder
+from autotrace.ship.assembly.loader import Loader, binds_of
+from autotrace.ship.index.indexer import Indexer
+from autotrace.ship.report import status_of
+from autotrace.ship.store.row import Row
+from autotrace.ship.store.state import State
+from autotrace.trajectory.model import Trajectory
+
+_FILTERS = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "role", "status")
+
+
+class Gone(KeyError):
+    """A trace whose segments were removed, to make room (``--spool-limit``) or by somebody."""
+
+
+class Index:
+    """The traces of one run. Use ``open``; delivers nothing."""
+
+    def __init__(self, run_folder: Path, info: RunInfo, state: State, indexer: Indexer | None) -> None:
+        self.run_folder = run_folder
+        self.info = info
+        self._state = state
+        self._indexer = indexer
+        self._decoder: Decoder | None = None
+
+    @classmethod
+    def open(cls, run_folder: str | Path) -> Index:
+        """The index of ``run_folder``. Raises what ``RunInfo.read`` raises.
+
+        With a shipper at work, its state is read. Without one, what it has not read is read now: into the state, or,
+        where that cannot be written, into memory.
+        """
+        folder = Path(run_folder)
+        info = RunInfo.read(folder)
+        with contextlib.suppress(OSError, sqlite3.Error), ShipperLock(folder, reading=True) as lock:
+            state = State.of_run(folder)
+            return cls(folder, info, state, _refreshed(state, folder, info) if lock.held else None)
+        state = State(":memory:")
+        return cls(folder, info, state, _refreshed(state, folder, info))
+
+    def rows(self, **filters: Any) -> list[Row]:
+        """Lines of the traces, by start. ``filters``: any of step, sample_index, rollout_n, validate, uid, data_source,
+        experiment_name, role, status. Raises ``TypeError`` for another name."""
+        unknown = sorted(set(filters) - set(_FILTERS))
+        if unknown:
+            raise TypeError(f"cannot filter by {unknown[0]!r}; choose from {', '.join(_FILTERS)}")
+        given = {name: value for name, value in filters.items() if value is not None}
+        where = " AND ".join(f"{name} = ?" for name in given) or "1"
+        return self._state.rows(f"{where} ORDER BY start_ns, trace_id", list(given.values()))
+
+    def deliveries(self, trace_id: str) -> dict[str, tuple[int | None, str | None, str | None]]:
+        """Backend -> (acknowledged at, page, why it was rejected) of one trace."""
+        found = self._state.db.execute("SELECT * FROM deliveries WHERE trace_id = ?", (trace_id,))
+        return {row["backend"]: (row["delivered_ns"], row["page"], row["rejected"]) for row in found}
+
+    def pages(self) -> dict[str, str]:
+        """Trace id -> URL of its page in a backend, for those that have one."""
+        return dict(self._state.db.execute("SELECT trace_id, page FROM deliveries WHERE page IS NOT NULL").fetchall())
+
+    def backends(self) -> dict[str, dict[str, str]]:
+        """Backend -> what it said about itself: ``place`` (where the traces are), ``open_with`` (a command)."""
+        return {name: self._state.metas(f"backend:{name}:") for name in self.info.backends}
+
+    def binds(self) -> list[tuple[str, dict[str, Any]]]:
+        """What became known about the run, in order: ``config``, ``dataset``, ``mlflow``, ``tokenizer``, ..."""
+        if self._indexer is not None:
+            return list(self._indexer.binds)
+        return binds_of(self._state)
+
+    def resolve(self, prefix: str) -> str:
+        """The whole id of the trace that begins with ``prefix`` (``tr-`` in front is MLflow's).
+
+        Raises ``KeyError`` with a sentence when there is none or more than one.
+        """
+        wanted = prefix.removeprefix("tr-").lower()
+        found = self._state.rows("substr(trace_id, 1, ?) = ? ORDER BY trace_id LIMIT 4", (len(wanted), wanted))
+        if not wanted or not found:
+            raise KeyError(f"no trace of this run begins with {prefix!r}; autotrace ls shows them")
+        if len(found) > 1:
+            raise KeyError(f"{prefix!r} is the beginning of several traces: {', '.join(row.trace_id for row in found)}")
+        return found[0].trace_id
+
+    def load(self, prefix: str, *, texts: bool = True) -> Trajectory:
+        """The trace whose id begins with ``prefix``, open calls included, decoded if ``texts``.
+
+        Raises ``KeyError`` where there is none, ``Gone`` where the run folder has only its line left.
+        """
+        trace_id = self.resolve(prefix)
+        loader = self._indexer.loader if self._indexer is not None else Loader(self._state, self.run_folder, self.info)
+        trajectory = loader.load(trace_id)
+        if trajectory is None:
+            raise Gone(f"the segments of trace {trace_id} are gone from the run folder")
+        if texts:
+            self._texts().add_texts(trajectory)
+        return trajectory
+
+    def _texts(self) -> Decoder:
+        if self._decoder is None:
+            self._decoder = Decoder(self.run_folder)
+            for name, value in self.binds():
+                if name == "tokenizer":
+                    self._decoder.bind(value)
+        return self._decoder
+
+    def status(self) -> Status:
+        """The shipper's last word, or, where none ever ran, what the segments tell now."""
+        try:
+            return Status.read(self.run_folder)
+        except (OSError, ValueError, msgspec.MsgspecError):
+            return status_of(self._state, self.info, self.run_folder, "running")
+
+    def close(self) -> None:
+        """Close the state."""
+        self._state.close()
+
+
+def _refreshed(state: State, folder: Path, info: RunInfo) -> Indexer:
+    """Read everything there is and complete what can be told to be complete."""
+    indexer = Indexer(state, folder, info, info.backends)
+    while indexer.round():
+        pass
+    indexer.processes.probe_all()
+    indexer.round()
+    indexer.hurry()
+    while indexer.settle(over=False):
+        pass
+    return indexer

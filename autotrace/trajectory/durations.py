@@ -1,0 +1,110 @@
+"""Where the time of a trajectory went: waiting for the engine, prefill, decode, tools, reward, and the rest.
+
+The engine's part comes from the attributes of its requests (``docs/engines.md``), everything else from the spans' own
+times. Calls that overlap count once where spans are measured; requests that overlap are summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from autotrace.trajectory.model import Span, Trajectory
+
+_TOOLS = frozenset({"tool", "env"})
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds. None: not known."""
+
+    queue_s: float | None = None
+    """Requests before their first prefill: dispatched (a paused engine, a weight update), queued, preempted."""
+    prefill_s: float | None = None
+    decode_s: float | None = None
+    """Between first and last token, without the time a request was preempted."""
+    way_s: float | None = None
+    """LLM calls beside all that: router, Ray, HTTP; the whole call where the engine told nothing."""
+    tool_s: float | None = None
+    reward_s: float | None = None
+    other_s: float | None = None
+    """In none of these calls: the agent's own work, templates, parsers, waiting."""
+
+    def known(self) -> dict[str, float]:
+        """What is known, by name."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def times(trajectory: Trajectory) -> Times:
+    """Of a complete trajectory (open spans are passed over)."""
+    spans = [span for span in trajectory.spans if span.end_ns is not None]
+    by_id = {span.span_id: span for span in spans}
+    calls = [span for span in spans if span.role == "llm" and not _above(span, by_id, {"llm"})]
+    tools = [span for span in spans if span.role in _TOOLS]
+    rewards = [span for span in spans if span.role == "reward"]
+    phases = _phases(spans, by_id)
+    engine = sum(value for value in phases.values() if value is not None)
+    root = trajectory.root.duration_ns
+    return Times(
+        queue_s=phases["queue"],
+        prefill_s=phases["prefill"],
+        decode_s=phases["decode"],
+        way_s=_rounded(max(0.0, sum(_seconds(span) for span in calls) - engine)) if calls else None,
+        tool_s=_rounded(_covered(tools)) if tools else None,
+        reward_s=_rounded(_covered(rewards)) if rewards else None,
+        other_s=None if root is None else _rounded(max(0.0, root / 1e9 - _covered([*calls, *tools, *rewards]))),
+    )
+
+
+def _phases(spans: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, float | None]:
+    """Sums over the requests; of nested spans with figures the innermost counts."""
+    having = [span for span in spans if "decode_s" in span.attributes or "ttft_s" in span.attributes]
+    outer = {above.span_id for span in having for above in _ancestors(span, by_id)}
+    found: dict[str, float | None] = {"queue": None, "prefill": None, "decode": None}
+
+    def add(phase: str, *values: object) -> None:
+        numbers = [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+        if numbers:
+            found[phase] = _rounded((found[phase] or 0.0) + sum(numbers))
+
+    for span in having:
+        if span.span_id in outer:
+            continue
+        told = span.attributes
+        preempted = told.get("preempted_s") or 0.0
+        add("queue", told.get("dispatch_s"), told.get("queue_s"), preempted or None)
+        add("prefill", told.get("prefill_s"))
+        if "prefill_s" not in told:  # the engine does not tell waiting from reading
+            add("prefill", told.get("ttft_s"))
+        decode = told.get("decode_s")
+        add("decode", decode - preempted if isinstance(decode, (int, float)) else None)
+    return found
+
+
+def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterable[Span]:
+    above, hops = by_id.get(span.parent_id or ""), 0
+    while above is not None and hops < 1000:
+        yield above
+        above, hops = by_id.get(above.parent_id or ""), hops + 1
+
+
+def _above(span: Span, by_id: Mapping[str, Span], roles: set[str]) -> bool:
+    return any(other.role in roles for other in _ancestors(span, by_id))
+
+
+def _covered(spans: Iterable[Span]) -> float:
+    """Seconds in which at least one of ``spans`` was open."""
+    total, until = 0, 0
+    for start, end in sorted((span.start_ns, span.end_ns or span.start_ns) for span in spans):
+        total += max(0, end - max(start, until))
+        until = max(until, end)
+    return total / 1e9
+
+
+def _seconds(span: Span) -> float:
+    return (span.duration_ns or 0) / 1e9
+
+
+def _rounded(value: float) -> float:
+    return round(value, 6)
