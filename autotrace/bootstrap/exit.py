@@ -35,13 +35,14 @@ def _at_exit(pid: int) -> None:
     except (KeyboardInterrupt, SystemExit):
         return
     except Exception as error:  # law 1: the host's exit code and output are its own
-        from autotrace.bootstrap.prepare import complain
+        from autotrace.config.stderr import complain
 
         complain(f"delivery was not awaited ({type(error).__name__})")
 
 
 def _finish(run_folder: str, quiet: bool) -> None:
-    from autotrace.run.drain import say, summary, wait_for_delivery
+    from autotrace.config.stderr import say
+    from autotrace.run.drain import summary, wait_for_delivery
 
     flusher = sys.modules.get("autotrace.record.flusher")
     if flusher is not None:

@@ -1,7 +1,7 @@
 """Activation by the environment alone: the first process with ``AUTOTRACE=1`` and no run makes the run.
 
 ``ensure`` is what the agent calls in every process; it is standard library only and costs one look-up where a run
-exists. The work is done by a process of its own (``python -m autotrace.bootstrap.prepare``), so that the host never
+exists. The work is done by a process of its own (``python -m autotrace.launch.prepare``), so that the host never
 imports a compiler of YAML.
 """
 
@@ -11,6 +11,7 @@ import os
 import sys
 
 from autotrace.config import environment as env
+from autotrace.config.stderr import complain
 from autotrace.run.process import program
 
 TIMEOUT = 60.0
@@ -74,7 +75,7 @@ def is_host_program(argv: list[str]) -> bool:
 
 
 def _in_a_process_of_its_own() -> dict[str, str] | None:
-    """Run ``main`` below for this process; its errors go to our stderr as they are."""
+    """Run ``launch.prepare`` for this process; its errors go to our stderr as they are."""
     import json
     import subprocess
 
@@ -84,7 +85,7 @@ def _in_a_process_of_its_own() -> dict[str, str] | None:
     request = json.dumps({"pid": os.getpid(), "command": sys.orig_argv, "path": os.environ.get("PYTHONPATH")})
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "autotrace.bootstrap.prepare"],
+            [sys.executable, "-m", "autotrace.launch.prepare"],
             input=request.encode(),
             stdout=subprocess.PIPE,
             env=environ,
@@ -98,41 +99,3 @@ def _in_a_process_of_its_own() -> dict[str, str] | None:
     except Exception as error:  # law 1
         complain(f"no run could be prepared ({type(error).__name__}), this program is not traced")
         return None
-
-
-def complain(message: str) -> None:
-    """One line on stderr; never raises (stderr may be closed)."""
-    try:
-        os.write(2, f"autotrace: {message}\n".encode(errors="replace"))
-    except OSError:
-        return
-
-
-def main() -> int:
-    """``python -m autotrace.bootstrap.prepare``: reads a request, makes the run, writes the variables (JSON both)."""
-    import json
-
-    from autotrace.config import exit_codes
-    from autotrace.launch import run_setup
-    from autotrace.launch.options import OptionError, Options
-
-    request = json.load(sys.stdin)
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
-    if request["path"] is None:
-        environ.pop("PYTHONPATH", None)
-    else:
-        environ["PYTHONPATH"] = request["path"]
-    try:
-        options = Options.resolve({}, environ)
-        run = run_setup.make(options, request["command"], request["pid"], environ)
-    except (OptionError, run_setup.Unusable) as error:
-        complain(f"{error}\nautotrace: the program runs without tracing")
-        return exit_codes.USAGE
-    if not options.quiet:
-        complain(f"run folder {run.folder}")
-    json.dump(dict(run.variables), sys.stdout)
-    return exit_codes.OK
-
-
-if __name__ == "__main__":
-    sys.exit(main())

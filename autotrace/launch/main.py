@@ -16,10 +16,10 @@ from typing import Any, NoReturn
 import click
 
 import autotrace
-from autotrace.bootstrap.prepare import complain
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.config.installation import with_activation
+from autotrace.config.stderr import complain
 from autotrace.launch.command import Command, CommandError, find, refuse_dead_keys
 from autotrace.launch.options import OptionError, Options
 from autotrace.launch.recording import KNOBS

@@ -68,13 +68,13 @@ def _flag(text: str) -> bool:
 
 
 def _size(text: str) -> int:
-    from autotrace.ship.delivery.keep import parse_bytes
+    from autotrace.config.units import parse_bytes
 
     return parse_bytes("a size", text)
 
 
 def _keep(text: str) -> tuple[str, ...]:
-    from autotrace.ship.delivery.keep import KeepRules
+    from autotrace.config.keep_rules import KeepRules
 
     try:
         KeepRules.parse(_words(text))

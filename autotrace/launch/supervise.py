@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from autotrace.config import exit_codes
+from autotrace.config.stderr import say
 from autotrace.launch.command import Command
 from autotrace.launch.options import Options
-from autotrace.run.drain import say, summary, wait_for_delivery
+from autotrace.run.drain import summary, wait_for_delivery
 
 GRACE = 8.0
 """Seconds to wait at most after a forwarded SIGTERM: ``docker stop`` kills after 10, Kubernetes after 30."""

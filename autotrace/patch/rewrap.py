@@ -8,8 +8,8 @@ import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from autotrace.config.endless import is_endless
 from autotrace.patch.wrapper import is_wrapper, key_of, wrap
-from autotrace.spec.names import is_endless
 
 _NOT_THEIR_CALL = frozenset({"functools", "ray.remote_function", "ray.actor"})
 """Modules whose callable instances stand for something else."""

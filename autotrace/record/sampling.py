@@ -6,12 +6,12 @@ rollouts of a group come to the same answer.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from autotrace.config.fractions import fraction
 from autotrace.record.fields import ABSENT, Path, first
 
 chosen: ContextVar[frozenset[str] | None] = ContextVar("autotrace_chosen", default=None)
@@ -19,12 +19,6 @@ chosen: ContextVar[frozenset[str] | None] = ContextVar("autotrace_chosen", defau
 it."""
 
 Decision = Callable[[Mapping[str, Any]], bool]
-
-
-def fraction(seed: Any, *identity: Any) -> float:
-    """A number in [0, 1) fixed by its arguments."""
-    text = "\x1f".join(str(part) for part in (seed, *identity))
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little") / 2**64
 
 
 def sample_of(attributes: Mapping[str, Any]) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from autotrace.config.stderr import say
 from autotrace.run import layout
 
 POLL = 0.05
@@ -135,14 +136,6 @@ def summary(run_folder: str, outcome: Outcome) -> str:
     if not status:
         rest, them = "what was recorded is", "it"
     return f"autotrace: {why}{error}; {rest} left in {folder}, to deliver {them}: autotrace ship {folder}"
-
-
-def say(text: str) -> None:
-    """One line on stderr; never raises."""
-    try:
-        os.write(2, (text + "\n").encode(errors="replace"))
-    except OSError:
-        return
 
 
 def _left_text(status: dict[str, Any]) -> str:

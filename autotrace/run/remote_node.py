@@ -15,8 +15,8 @@ import time
 import zlib
 from collections.abc import Mapping
 
-from autotrace.bootstrap.prepare import complain
 from autotrace.config import environment as env
+from autotrace.config.stderr import complain
 from autotrace.run import layout
 from autotrace.run.drain import shipper_alive
 

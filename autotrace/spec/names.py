@@ -5,19 +5,9 @@ from __future__ import annotations
 import keyword
 import re
 
+from autotrace.config.endless import is_endless
+
 _WORD = re.compile(r"[^\W\d]\w*\Z")
-_ENDLESS = frozenset(
-    {
-        "run_scheduler_process",
-        "run_detokenizer_process",
-        "run_data_parallel_controller_process",
-        "run_engine_core",
-        "worker_main",
-        "worker_busy_loop",
-        "run_busy_loop",
-    }
-)
-_ENGINES = ("vllm", "sglang")
 
 
 def is_glob(name: str) -> bool:
@@ -83,11 +73,6 @@ def refusal(name: str) -> str | None:
         f"`{name}` is the entry point of a process or an endless loop: its span would never end. "
         f"Name what it calls for each request or step, or use the shipped {library}.yaml"
     )
-
-
-def is_endless(module: str, function: str) -> bool:
-    """Whether ``function`` of ``module`` is such an entry point or loop."""
-    return top(module) in _ENGINES and (function in _ENDLESS or function.startswith("event_loop_"))
 
 
 def _dotted(name: str) -> str:

@@ -190,9 +190,16 @@ def test_a_failure_on_the_flushers_thread_stays_ours(
 
 @pytest.mark.parametrize(
     "seam",
-    ["autotrace.patch.installer.Places.install", "autotrace.patch.rewrap.wrap", "autotrace.patch.binder.Binder._attribute",
-     "autotrace.patch.binder.Binder.created", "autotrace.patch.binder.Binder.module", "autotrace.patch.finder.Finder._hook",
-     "autotrace.patch.finder._hook_execution", "autotrace.patch.engine.flusher.report"],
+    [
+        "autotrace.patch.installer.Places.install",
+        "autotrace.patch.rewrap.wrap",
+        "autotrace.patch.binder.Binder._attribute",
+        "autotrace.patch.binder.Binder.created",
+        "autotrace.patch.binder.Binder.module",
+        "autotrace.patch.finder.Finder._hook",
+        "autotrace.patch.finder._hook_execution",
+        "autotrace.patch.engine.flusher.report",
+    ],
     ids=lambda seam: seam.rpartition(".")[2],
 )  # fmt: skip
 def test_a_failure_while_binding_leaves_the_module_as_it_is(

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.config.keep_rules import KeepRules
+from autotrace.config.units import parse_bytes
 from autotrace.run.info import RunInfo
-from autotrace.ship.delivery.keep import Keeper, KeepRules, Member, parse_bytes
+from autotrace.ship.delivery.keep import Keeper, Member
 from autotrace.ship.shipper import ship
 from tests.ship.spools import Process, new_run, trajectory
 

@@ -2,8 +2,8 @@
 a ``rollout_trace_attr`` block outside of veRL's agent-loop worker the root of a trajectory.
 
 Both stand in ``verl.utils.rollout_trace`` (0.5.0 to 0.9.1) and do nothing by themselves while veRL's backend is unset,
-which ``adapters.verl.agent_loop`` sees to. veRL's own functions carry the decorator, too, and are all in the list; a user's agent
-loops and tools may be in both, and are recorded once, by the list.
+which ``adapters.verl.agent_loop`` sees to. veRL's own functions carry the decorator, too, and are all in the list; a
+user's agent loops and tools may be in both, and are recorded once, by the list.
 """
 
 from __future__ import annotations

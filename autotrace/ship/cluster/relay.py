@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.config.plan import Plan
+from autotrace.config.stderr import say
 from autotrace.run import layout
-from autotrace.run.drain import say
 from autotrace.run.lock import ShipperLock
 from autotrace.run.process import boot_id
 from autotrace.run.remote_node import plan_text

@@ -8,57 +8,15 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from autotrace.record.sampling import fraction
+from autotrace.config.fractions import fraction
+from autotrace.config.keep_rules import KeepRules
 from autotrace.trajectory.model import OK
 
 WINDOW = 1000
 """Latest groups (durations) and trajectories (rewards) that quantiles are taken over."""
-WORDS = "errors, spread, slowest=PERCENT, extremes=PERCENT, random=SHARE"
-
-
-@dataclass(frozen=True)
-class KeepRules:
-    """What is always kept, and the share of the rest. ``None``: the rule is off."""
-
-    errors: bool = False
-    """Groups with a trajectory that did not end OK."""
-    spread: bool = False
-    """Groups whose rewards differ (the others teach GRPO nothing)."""
-    slowest: float | None = None
-    """Groups whose longest trajectory is among the slowest so many percent."""
-    extremes: float | None = None
-    """Groups with a reward among the lowest or highest so many percent."""
-    random: float = 0.0
-    """Share of all other groups, between 0 and 1."""
-
-    @classmethod
-    def parse(cls, words: Iterable[str]) -> KeepRules | None:
-        """From what stands after ``--keep``; None when nothing does. Raises ``ValueError`` with one sentence."""
-        given: dict[str, Any] = {}
-        for word in words:
-            name, equals, text = word.strip().partition("=")
-            if name in ("errors", "spread") and not equals:
-                given[name] = True
-            elif name in ("slowest", "extremes", "random") and equals:
-                given[name] = _number(name, text)
-            else:
-                raise ValueError(f"--keep {word}: write one of {WORDS}")
-        return cls(**given) if given else None
-
-
-def _number(name: str, text: str) -> float:
-    top = 1.0 if name == "random" else 100.0
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= top:
-        raise ValueError(f"--keep {name}={text}: write a number between 0 and {top:g}")
-    return number
 
 
 @dataclass(frozen=True)
@@ -126,16 +84,3 @@ class _Window:
     def share_below(self, value: float) -> float:
         """Share of the window that is less than ``value``."""
         return bisect.bisect_left(self._sorted, value) / len(self._sorted) if self._sorted else 0.0
-
-
-UNITS: Mapping[str, int] = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def parse_bytes(option: str, text: str) -> int:
-    """``500MB`` as a number of bytes. Raises ``ValueError`` with one sentence."""
-    digits = text.strip().rstrip("BKMGTbkmgt ")
-    unit = text.strip()[len(digits) :].strip().upper()
-    try:
-        return int(float(digits) * UNITS[unit])
-    except (ValueError, KeyError):
-        raise ValueError(f"{option} {text}: write a size such as 500MB or 1GB") from None

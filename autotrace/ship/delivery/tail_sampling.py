@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 
+from autotrace.config.keep_rules import KeepRules
 from autotrace.run.info import RunInfo
-from autotrace.ship.delivery.keep import Keeper, KeepRules, Member
+from autotrace.ship.delivery.keep import Keeper, Member
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 

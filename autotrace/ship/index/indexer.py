@@ -55,7 +55,8 @@ class Indexer:
         self.last_progress = time.monotonic()
         """When a record of a trace was read last."""
         self.clocks: Mapping[str, int] = {}
-        """Boot -> nanoseconds from its monotonic clock to our wall clock, for nodes that told (``ship.cluster.receiver``)."""
+        """Boot -> nanoseconds from its monotonic clock to our wall clock, for nodes that told
+        (``ship.cluster.receiver``)."""
         self._readers: dict[str, SegmentReader] = {}
         self._ids: dict[str, int] = {}
         self._roles: dict[str, dict[int, tuple[str, str]]] = {}

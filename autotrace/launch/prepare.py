@@ -1,0 +1,39 @@
+"""``python -m autotrace.launch.prepare``: makes the run for a process that was activated by the environment alone.
+
+A process of its own, so that the host never imports a compiler of YAML (``bootstrap.prepare`` starts it).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from autotrace.config import exit_codes
+from autotrace.config.stderr import complain
+from autotrace.launch import run_setup
+from autotrace.launch.options import OptionError, Options
+
+
+def main() -> int:
+    """``python -m autotrace.launch.prepare``: reads a request, makes the run, writes the variables (JSON both)."""
+    request = json.load(sys.stdin)
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    if request["path"] is None:
+        environ.pop("PYTHONPATH", None)
+    else:
+        environ["PYTHONPATH"] = request["path"]
+    try:
+        options = Options.resolve({}, environ)
+        run = run_setup.make(options, request["command"], request["pid"], environ)
+    except (OptionError, run_setup.Unusable) as error:
+        complain(f"{error}\nautotrace: the program runs without tracing")
+        return exit_codes.USAGE
+    if not options.quiet:
+        complain(f"run folder {run.folder}")
+    json.dump(dict(run.variables), sys.stdout)
+    return exit_codes.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())
