@@ -71,6 +71,7 @@ check: environment
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
 
 packs: environment
 	PACKS_CACHE=$(PACKS_CACHE) $(VENV)/bin/python tests/packs/releases.py $(RELEASES)
@@ -127,4 +128,4 @@ wheel: environment
 
 clean:
 	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) $(BENCH_VENV) dist \
-	    .pytest_cache .mypy_cache .ruff_cache
+	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
