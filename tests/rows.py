@@ -1,7 +1,7 @@
-"""The table of the backends, a line a row: a pytest plugin (``-p tests.rows``) for tests marked ``row("S3")``.
+"""Prints the table of the backends, a line a row: a pytest plugin (``-p tests.rows``).
 
-A test may add a word for its row's line with ``record_property("told", "V1: 80 of 80")``. A row that no test belongs to
-fails the session.
+A test names its row with ``@pytest.mark.row("sampling")`` and may add a note to the row's line with
+``record_property("note", "V1: 80 of 80")``. A row without a test fails the session.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 
 ROWS = {
-    "S1": "both backends",
-    "S2": "token2text",
-    "S3": "sampling exact",
-    "S4": "filters by every attribute",
-    "S5": "project and experiment",
-    "S6": "run link",
-    "S7": "veRL's switches",
-    "S8": "budgets",
-    "S9": "rewards and advantages",
-    "S10": "group of n compared",
-    "S11": "nothing secret",
-    "S12": "server down, slow, 401, 413, 429, 500 after commit",
+    "both backends": "MLflow and Weave hold the same trajectories",
+    "token2text": "text decoded from tokens, as veRL's token2text",
+    "sampling": "exactly the sampled trajectories, no others",
+    "filters": "every attribute can be filtered by",
+    "project and experiment": "named as the trainer names them",
+    "link to the run": "trajectories are linked to the run of veRL's logger",
+    "veRL's switches": "veRL's own trace settings are followed",
+    "budgets": "what is sent stays within its budget",
+    "rewards and advantages": "the trainer's own numbers",
+    "comparing a group": "the rollouts of a prompt side by side",
+    "secrets": "no credential anywhere",
+    "server faults": "down, slow, 401, 413, 429, 500 after commit",
 }
 _outcomes: dict[str, Counter[str]] = {row: Counter() for row in ROWS}
-_told: dict[str, list[str]] = {row: [] for row in ROWS}
+_notes: dict[str, list[str]] = {row: [] for row in ROWS}
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -38,7 +38,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
             if report.when == "call" or report.outcome != "passed":
                 _outcomes[row][report.outcome] += 1
             if report.when == "call" and report.outcome == "passed":
-                _told[row] += [str(value) for name, value in item.user_properties if name == "told"]
+                _notes[row] += [str(value) for name, value in item.user_properties if name == "note"]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -54,5 +54,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         outcomes = _outcomes[row]
         good, every = outcomes["passed"], sum(outcomes.values())
         verdict = "no test ran" if not every else "ok" if good == every else "FAILED"
-        words = f"; {', '.join(dict.fromkeys(_told[row]))}" if _told[row] else ""
-        terminalreporter.write_line(f"{row:4}{what} ... {good} of {every} tests{words}: {verdict}")
+        notes = f"; {', '.join(dict.fromkeys(_notes[row]))}" if _notes[row] else ""
+        terminalreporter.write_line(f"{row}: {what} ... {good} of {every} tests{notes}: {verdict}")

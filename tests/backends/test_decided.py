@@ -1,4 +1,4 @@
-"""S3, S6, S7 and S8 of the table: what goes where, and who decides."""
+"""What goes where, and who decides: sampling, links to runs, veRL's switches, budgets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Told = Any
 """pytest's ``record_property``."""
 
 
-@pytest.mark.row("S3")
+@pytest.mark.row("sampling")
 def test_exactly_n_samples_of_each_worker_and_the_same_again(
     runs: Runs, both: Launch, release: str, record_property: Told
 ) -> None:
@@ -40,10 +40,10 @@ def test_exactly_n_samples_of_each_worker_and_the_same_again(
     for kind in ("weave", "mlflow"):
         again = {one.attributes["sample_index"] for one in runs[release, kind].recorded.values()}
         assert again == chosen, "veRL's own switch, another run, other group keys"
-    record_property("told", f"{release}: 80 of 120, the same 20 samples again")
+    record_property("note", f"{release}: 80 of 120, the same 20 samples again")
 
 
-@pytest.mark.row("S6")
+@pytest.mark.row("link to the run")
 @pytest.mark.parametrize("kind", ["both", "mlflow", "weave"])
 def test_trajectories_are_linked_to_the_run_that_the_logger_opened(
     runs: Runs, release: str, kind: str, read_back: ReadBack, record_property: Told
@@ -61,7 +61,7 @@ def test_trajectories_are_linked_to_the_run_that_the_logger_opened(
         assert {one.run for one in weave_of(read_back, launch)} == {expected}
 
 
-@pytest.mark.row("S7")
+@pytest.mark.row("veRL's switches")
 @pytest.mark.parametrize("kind", ["weave", "mlflow"])
 def test_verls_switches_are_followed_where_no_flag_says_otherwise(
     runs: Runs, release: str, kind: str, read_back: ReadBack, record_property: Told
@@ -81,10 +81,10 @@ def test_verls_switches_are_followed_where_no_flag_says_otherwise(
     for name in ("backend", "token2text", "max_samples_per_step_per_worker"):
         assert f"(veRL's {key}.{name})" in shown
     logger = "+".join(LOGGERS[kind][release]) or "no logger"
-    record_property("told", f"{release}: {kind} with {logger}")
+    record_property("note", f"{release}: {kind} with {logger}")
 
 
-@pytest.mark.row("S7")
+@pytest.mark.row("veRL's switches")
 def test_flags_win_over_verls_switches(both: Launch, read_back: ReadBack) -> None:
     assert set(both.status()["backends"]) == {"mlflow", "weave"}, "not weave alone, as veRL's switch has it"
     assert len(both.recorded) == 80, "five samples a worker, not veRL's three"
@@ -93,7 +93,7 @@ def test_flags_win_over_verls_switches(both: Launch, read_back: ReadBack) -> Non
     assert "max_samples_per_step_per_worker  5  (option --max-samples-per-step-per-worker)" in shown
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("budgets")
 @pytest.mark.parametrize("kind", ["weave", "mlflow"])
 def test_a_budget_holds(
     runs: Runs, release: str, kind: str, read_back: ReadBack, weave_proxy: Proxy, record_property: Told
@@ -115,4 +115,4 @@ def test_a_budget_holds(
         assert budget - 1.5 * group <= size <= 1.05 * budget, "as full as whole groups allow, and never over by 5 %"
     assert told["gb_a_day"] > 0 and told["gb_a_day"] <= forecast(told["sent_bytes"], 0)
     assert f"{80 - len(delivered)} over the budget" in autotrace(launch, "status", str(launch.run))
-    record_property("told", f"{release} {kind}: {sizes[-1] / budget:.0%}")
+    record_property("note", f"{release} {kind}: {sizes[-1] / budget:.0%}")

@@ -1,4 +1,4 @@
-"""S12: the servers fail while real veRL trains; in the end they have everything once.
+"""The servers fail while real veRL trains; in the end they have everything once.
 
 One run per release stays open over all tests here: each orders a failure of both servers, lets the trainer do a step
 (which must not notice), ends the failure where it does not end by itself, and looks what the servers have.
@@ -27,7 +27,7 @@ from autotrace.sinks.weave.calls import call_of
 from autotrace.sinks.weave.limits import encoded
 from tests.mlflow_server import MlflowServer
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.backends, pytest.mark.row("S12")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.backends, pytest.mark.row("server faults")]
 FAULTS = ("down", "slow", "401", "413", "429", "500 after commit")
 N = 4
 WRITES = {"mlflow": ("/v1/traces", "/mlflow/traces"), "weave": ("/calls/complete", "/feedback/batch/create")}
@@ -184,7 +184,7 @@ def test_nothing_is_lost_or_doubled(
             assert told.facts["trained_in_step"] == one.step
         assert all(backend["rejected_count"] == 0 for backend in one.launch.status()["backends"].values())
         one.order(lambda name: [])
-    record_property("told", fault)
+    record_property("note", fault)
 
 
 def test_the_servers_have_everything_once(live: dict[str, Live], read_back: ReadBack, weave_url: str) -> None:

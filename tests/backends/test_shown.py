@@ -1,4 +1,4 @@
-"""S1, S2, S4, S5 and S10 of the table: what MLflow and W&B Weave show of what real veRL did."""
+"""What MLflow and W&B Weave show of what real veRL did."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Told = Any
 """pytest's ``record_property``."""
 
 
-@pytest.mark.row("S1")
+@pytest.mark.row("both backends")
 def test_both_backends_have_the_same(both: Launch, read_back: ReadBack, release: str, record_property: Told) -> None:
     here = {trace_id: len(one.spans) for trace_id, one in both.recorded.items()}
     assert len(here) == 80
     for seen in (mlflow_of(both), weave_of(read_back, both)):
         assert {trace_id: one.spans for trace_id, one in keyed(seen).items()} == here
-    record_property("told", f"{release}: 80 in each")
+    record_property("note", f"{release}: 80 in each")
 
 
-@pytest.mark.row("S2")
+@pytest.mark.row("token2text")
 def test_texts_are_what_the_engine_read_and_said(both: Launch, read_back: ReadBack, release: str) -> None:
     """The engine's own record of tokens, as bytes: the tokenizer has one token a byte."""
     for seen in (mlflow_of(both), weave_of(read_back, both)):
@@ -58,7 +58,7 @@ def between(values: Iterable[float]) -> float:
     return (ordered[half - 1] + ordered[half]) / 2
 
 
-@pytest.mark.row("S4")
+@pytest.mark.row("filters")
 @pytest.mark.parametrize("kind", ["both", "mlflow"])
 def test_mlflow_finds_by_every_attribute(runs: Runs, release: str, kind: str) -> None:
     launch = runs[release, kind]
@@ -84,7 +84,7 @@ def test_mlflow_finds_by_every_attribute(runs: Runs, release: str, kind: str) ->
     assert found_in_mlflow(launch, both_kinds) == expected
 
 
-@pytest.mark.row("S4")
+@pytest.mark.row("filters")
 def test_weave_finds_by_every_attribute(both: Launch, read_back: ReadBack) -> None:
     everything = keyed(weave_of(read_back, both))
     known = next(iter(both.recorded.values())).attributes
@@ -109,14 +109,14 @@ def test_weave_finds_by_every_attribute(both: Launch, read_back: ReadBack) -> No
     assert found["two"] == same & high
 
 
-@pytest.mark.row("S5")
+@pytest.mark.row("project and experiment")
 def test_project_and_experiment_are_those_of_the_trainer(both: Launch, read_back: ReadBack) -> None:
     for seen in (mlflow_of(both), weave_of(read_back, both)):  # read from the experiment and project of that name
         assert {one.attributes["experiment_name"] for one in seen} == {EXPERIMENT}
         assert {one.attributes["project_name"] for one in seen} == {both.project}
 
 
-@pytest.mark.row("S10")
+@pytest.mark.row("comparing a group")
 def test_a_group_stands_side_by_side(both: Launch, read_back: ReadBack, release: str, record_property: Told) -> None:
     samples = {one.attributes["sample_index"] for one in both.recorded.values()}
     sample = min(sample for sample in samples if sample % 10 != 7)  # what spells a key has no token ids
@@ -146,7 +146,7 @@ def test_a_group_stands_side_by_side(both: Launch, read_back: ReadBack, release:
         shapes.setdefault(f"{call['func_name']} {turn}", set()).add(str(keys))
         assert _longest(call["inputs"]) <= 32 >= _longest(call["output"]), "no long list of numbers"
     assert all(len(keys) == 1 for keys in shapes.values()), "the same keys in all of a group"
-    record_property("told", f"{release}: {both.n} rollouts")
+    record_property("note", f"{release}: {both.n} rollouts")
 
 
 def _dashed(ids: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""S9 and S11 of the table: the numbers are the trainer's own, and no key is anywhere."""
+"""The numbers are the trainer's own, and no key is anywhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Told = Any
 """pytest's ``record_property``."""
 
 
-@pytest.mark.row("S9")
+@pytest.mark.row("rewards and advantages")
 def test_rewards_are_those_of_verls_dump_and_advantages_those_the_trainer_used(
     both: Launch, read_back: ReadBack, release: str, record_property: Told
 ) -> None:
@@ -42,10 +42,10 @@ def test_rewards_are_those_of_verls_dump_and_advantages_those_the_trainer_used(
             assert one.facts["advantage"] == row["advantage"]
             assert one.facts["trained_in_step"] == 1
             assert one.attributes["sample_index"] == str(row["sample"])
-    record_property("told", f"{release}: 80 rewards and advantages equal")
+    record_property("note", f"{release}: 80 rewards and advantages equal")
 
 
-@pytest.mark.row("S9")
+@pytest.mark.row("rewards and advantages")
 def test_the_sync_trainer_of_080_run_as_a_module_tells_what_it_trained_on(releases: None, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "autotrace.launch.main", "--backend", "jsonl", "--drain-timeout", "10"]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
@@ -64,7 +64,7 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-@pytest.mark.row("S11")
+@pytest.mark.row("secrets")
 def test_the_key_is_in_no_byte_that_was_written(runs: Runs, weave_proxy: Proxy, record_property: Told) -> None:
     """Run folders, logs, both MLflow stores, W&B's store; not what W&B's own logger writes for itself."""
     spellings = [CANARY.encode(), quote(CANARY).encode(), *_in_base64(CANARY), CANARY.encode("utf-16-le")]
@@ -77,7 +77,7 @@ def test_the_key_is_in_no_byte_that_was_written(runs: Runs, weave_proxy: Proxy, 
     found = [(str(path), word) for path in files for word in spellings if word in _bytes(path)]
     found = [place for place in found if not _the_programs_own(Path(place[0]))]
     assert found == []
-    record_property("told", f"{len(files)} files")
+    record_property("note", f"{len(files)} files")
 
 
 def _in_base64(word: str) -> list[bytes]:

@@ -14,7 +14,7 @@ from autotrace.ship.run_reader import Index
 from tests.cli.conftest import Call
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run
 
-pytestmark = pytest.mark.row("S10")
+pytestmark = pytest.mark.row("comparing a group")
 
 EVIL = "\x1b[2J[red]evil"
 

@@ -15,7 +15,7 @@ from autotrace.spool.records import Open
 
 from .conftest import Recorder
 
-pytestmark = pytest.mark.row("S3")
+pytestmark = pytest.mark.row("sampling")
 
 BATCH = {
     "group": ("batch.uid",),

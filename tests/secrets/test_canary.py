@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "program"
 CANARY = "cAnArY/0123456789+abcdefXYZ"
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.row("S11")]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.row("secrets")]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from autotrace.ship.shipper import ship
 from autotrace.sinks import FACTORIES
 from tests.ship.spools import Process, new_run, trajectory
 
-pytestmark = pytest.mark.row("S7")
+pytestmark = pytest.mark.row("veRL's switches")
 
 
 def recorded(tmp_path: Path, origin: str, chosen: str) -> Path:

@@ -24,7 +24,7 @@ from autotrace.spool.blobs import keep_tokenizer
 from autotrace.trajectory.model import Trajectory
 from tests.ship.spools import Process, attributes, new_run
 
-pytestmark = pytest.mark.row("S2")
+pytestmark = pytest.mark.row("token2text")
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call>'
 FIRST = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"

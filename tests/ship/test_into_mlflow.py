@@ -21,7 +21,7 @@ from autotrace.sinks.mlflow import initialise
 from tests.mlflow_server import MlflowServer
 from tests.ship.spools import Process, attributes, new_run, trajectory
 
-pytestmark = pytest.mark.row("S12")
+pytestmark = pytest.mark.row("server faults")
 
 
 def traces(query: str | None = None, run_id: str | None = None) -> dict[str, Trace]:

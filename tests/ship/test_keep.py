@@ -14,7 +14,7 @@ from autotrace.ship.delivery.keep import Keeper, Member
 from autotrace.ship.shipper import ship
 from tests.ship.spools import Process, new_run, trajectory
 
-pytestmark = pytest.mark.row("S8")
+pytestmark = pytest.mark.row("budgets")
 
 
 def members(*rewards: float, status: str = "OK", seconds: float = 1.0) -> list[Member]:

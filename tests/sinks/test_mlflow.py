@@ -115,7 +115,7 @@ def test_ids_times_parents_and_statuses_are_ours(uri: str, project: str, rollout
     assert found.info.execution_duration == 9000
 
 
-@pytest.mark.row("S4")
+@pytest.mark.row("filters")
 def test_a_step_is_found_by_its_tag(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
     sink = make(uri, project)
     trainer = Trajectory(rollout(step=99).trace_id, "run", [copy.deepcopy(rollout().spans[0])], {"step": 3})
@@ -153,7 +153,7 @@ def test_an_llm_turn_is_a_chat_with_usage_and_its_exact_tokens(
     assert "6 times 7" in found.info.request_preview and "It is 42" in found.info.response_preview
 
 
-@pytest.mark.row("S12")
+@pytest.mark.row("server faults")
 def test_sent_again_nothing_is_doubled(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
     sink = make(uri, project)
     sink.deliver([rollout(reward=0.5)])
@@ -182,7 +182,7 @@ def test_a_late_fact_sends_the_root_alone(uri: str, project: str, rollout: Calla
     assert len(found.data.spans) == len(sent.spans)
 
 
-@pytest.mark.row("S4")
+@pytest.mark.row("filters")
 def test_numbers_said_about_a_trajectory_are_feedback_to_search_by(
     uri: str, project: str, rollout: Callable[..., Trajectory]
 ) -> None:
@@ -203,7 +203,7 @@ def test_numbers_said_about_a_trajectory_are_feedback_to_search_by(
     assert found.data.spans[0].outputs["reward"] == 0.75
 
 
-@pytest.mark.row("S6")
+@pytest.mark.row("link to the run")
 def test_the_training_run_holds_its_trajectories_also_when_known_late(
     uri: str, project: str, rollout: Callable[..., Trajectory]
 ) -> None:
@@ -251,7 +251,7 @@ def test_what_mlflow_cannot_take_costs_itself_only(uri: str, project: str, rollo
     assert set(refused.value.reasons) <= {bad.trace_id, foreign.trace_id}
 
 
-@pytest.mark.row("S6")
+@pytest.mark.row("link to the run")
 def test_more_than_a_hundred_are_all_linked(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
     experiment = mlflow.set_experiment(project)
     with mlflow.start_run() as run:
@@ -441,7 +441,7 @@ def test_trouble_is_told_apart(
         assert raised.value.retry_after == 7.0
 
 
-@pytest.mark.row("S12")
+@pytest.mark.row("server faults")
 def test_nobody_there_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="cannot be reached"):
         make("http://127.0.0.1:9", "p").deliver([trajectory()])

@@ -125,7 +125,7 @@ def test_a_fact_that_changed_takes_the_place_of_the_old_one(fake: FakeServer) ->
     assert [row["payload"]["output"] for row in fake.feedback if row["feedback_type"].endswith(".reward")] == [0.25]
 
 
-@pytest.mark.row("S6")
+@pytest.mark.row("link to the run")
 def test_the_trainers_run_is_linked_once_it_is_known(fake: FakeServer) -> None:
     weave = sink(project="lab/other")
     weave.bind("wandb", {"entity": "team", "project": "rl", "run_id": "abc123"})
@@ -135,7 +135,7 @@ def test_the_trainers_run_is_linked_once_it_is_known(fake: FakeServer) -> None:
         assert (call["wb_run_id"], call["wb_run_step"]) == ("team/rl/abc123", 5)
 
 
-@pytest.mark.row("S6")
+@pytest.mark.row("link to the run")
 def test_an_offline_run_has_no_entity_and_is_linked_all_the_same(fake: FakeServer) -> None:
     weave = sink()
     weave.bind("wandb", {"entity": None, "project": "rl", "run_id": "abc123"})
@@ -171,7 +171,7 @@ def test_trouble_on_their_side_is_unavailable_and_nothing_is_lost(fake: FakeServ
     assert len(fake.calls) == 10
 
 
-@pytest.mark.row("S12")
+@pytest.mark.row("server faults")
 def test_too_many_requests_says_how_long_to_wait(fake: FakeServer) -> None:
     fake.faults.append(Fault(COMPLETE, 429, headers={"Retry-After": "7"}))
     with pytest.raises(Unavailable) as caught:
@@ -179,7 +179,7 @@ def test_too_many_requests_says_how_long_to_wait(fake: FakeServer) -> None:
     assert caught.value.retry_after == 7.0
 
 
-@pytest.mark.row("S12")
+@pytest.mark.row("server faults")
 def test_a_failure_after_the_commit_duplicates_nothing(fake: FakeServer) -> None:
     fake.faults += [Fault(COMPLETE, 500, after=True), Fault("/feedback/batch/create", 500, after=True)]
     weave = sink()
@@ -203,7 +203,7 @@ def test_a_connection_that_keeps_dropping_is_unavailable(fake: FakeServer) -> No
         sink().deliver(group())
 
 
-@pytest.mark.row("S12")
+@pytest.mark.row("server faults")
 def test_a_slow_server_is_unavailable(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weave_http, "TIMEOUT", httpx.Timeout(0.2))
     fake.faults.append(Fault(COMPLETE, delay=1.0))
@@ -211,7 +211,7 @@ def test_a_slow_server_is_unavailable(fake: FakeServer, monkeypatch: pytest.Monk
         sink().deliver(group())
 
 
-@pytest.mark.row("S12")
+@pytest.mark.row("server faults")
 def test_no_server_is_unavailable(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9"):
@@ -291,7 +291,7 @@ def test_a_call_that_is_too_large_is_cut_with_a_note(fake: FakeServer) -> None:
     assert max(size for path, size, _ in fake.requests if COMPLETE in path) < 9 * 1024 * 1024
 
 
-@pytest.mark.row("S12")
+@pytest.mark.row("server faults")
 def test_a_server_with_a_smaller_limit_gets_smaller_calls(fake: FakeServer) -> None:
     fake.faults.append(Fault(COMPLETE, 413, times=-1, over_bytes=300_000))
     sink().deliver([trajectory(prompt="word " * 200_000)])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from programs import HERE, LIMIT, ROOT
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.row("S9")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.row("rewards and advantages")]
 
 
 @pytest.fixture(scope="module", params=["classic", "v1"])

@@ -29,7 +29,7 @@ def where(*conditions: dict[str, Any]) -> dict[str, Any]:
     return {"filter": ROOTS, "query": {"$expr": {"$and": list(conditions)}}}
 
 
-@pytest.mark.row("S4")
+@pytest.mark.row("filters")
 def test_a_group_is_found_by_every_attribute_and_by_reward(wandb: str, read_back: ReadBack) -> None:
     sink = WeaveSink(info())
     other = trajectory(step=4, sample=18, reward=0.5)
@@ -87,7 +87,7 @@ def test_turns_tokens_and_failures_come_back_as_they_were(wandb: str, read_back:
     assert root["started_at"] == "2026-11-18 11:06:40.123456+00:00"
 
 
-@pytest.mark.row("S12")
+@pytest.mark.row("server faults")
 def test_repeats_late_facts_and_corrections_leave_one_of_each(wandb: str, read_back: ReadBack) -> None:
     first = WeaveSink(info(project="dev/late"))
     first.bind("wandb", {"entity": "dev", "project": "late", "run_id": "run1"})
