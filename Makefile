@@ -1,14 +1,5 @@
-# Everything from a clone, with nothing but Python >= 3.10 and make. Environments are made on first use.
-#   make demo      real veRL agent loops under autotrace-run into a local MLflow store, shown as trees
-#   make test      the test suite                  make e2e    a whole GRPO step with a real engine
-#   make check     linter and types                make wheel  dist/
-# Longer ones, each an environment or a machine of its own:
-#   make engines   vLLM and SGLang on the CPU      make packs      every list against every supported release
-#   make backends  W&B's own server, MLflow, OTLP  make multinode  two Ray nodes in network namespaces (root)
-#   make faults    every fault, and what it cost  make bench      every budget beside the peers (20 minutes)
-#   make ray-versions  actors on old and new Ray   make host-suites  other packages' own tests, with all of them wrapped
-#   make verl-releases  the agent loop of every veRL since 0.5     make docs    the pages, into site/
-#   make pythons   what wraps and records, on other Pythons (PYTHONS=...)
+# Everything from a clone, with nothing but Python >= 3.10 and make. `make` alone lists the targets; environments are made on
+# first use, and each line of the list says what one costs.
 VENV ?= .venv
 E2E_VENV ?= .venv-e2e
 SGLANG_VENV ?= .venv-sglang
@@ -29,17 +20,36 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
     ship/test_choice.py ship/test_keep.py ship/test_decode.py ship/test_into_mlflow.py record/test_sampling.py \
     cli/test_compare.py)
 
-.PHONY: demo test test-hooks test-shipping test-rest e2e check wheel clean environment engines engines-vllm engines-sglang \
-    packs backends multinode ray-versions host-suites faults bench bench-short verl-releases docs pythons
-.DEFAULT_GOAL := demo
+.PHONY: help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
+    engines-sglang packs backends test-backends multinode ray-versions host-suites faults hostile bench bench-short \
+    verl-releases docs pythons
+.DEFAULT_GOAL := help
 
-environment:
-	@./tools/venv.sh $(VENV)
+# a line `##@ Group` opens a group, `target: ## what it does` is listed in it
+help:
+	@echo "usage: make TARGET"
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	    /^[a-z0-9-]+( [a-z-]+)*:.*## / {split($$1, names, " "); printf "  %-15s %s\n", names[1], $$2}' $(MAKEFILE_LIST)
 
-demo: environment
+##@ Start here
+demo: environment ## real veRL agent loops, traced into a local MLflow store and shown as trees
 	@PATH="$(abspath $(VENV))/bin:$$PATH" ./examples/demo.sh
 
-test: environment
+environment: ## the development environment in .venv (1.5 GB: veRL, Ray, MLflow, CPU-only torch)
+	@./tools/venv.sh $(VENV)
+
+##@ Every change
+check: environment ## linter, formatting, types, import contract
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+format: environment ## apply the formatter and the linter's own fixes
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+test: environment ## the test suite
 	$(MAKE) --no-print-directory -k -j2 -O test-rest test-hooks test-shipping
 
 # two at a time: most of it is waiting for processes. What puts hooks into its own process has one to itself
@@ -50,11 +60,24 @@ test-shipping:
 test-rest:
 	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) $(addprefix --ignore=,$(HOOKS) $(SHIPPING)) tests
 
-e2e:
+docs: environment ## the pages, into site/; fails on a dead link or an outdated reference
+	$(VENV)/bin/python -m autotrace.spec.schema --markdown | diff docs/spec-reference.md -
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'mkdocs-material>=9.5,<10' \
+	    mkdocs build --strict
+
+wheel: environment ## sdist and wheel, into dist/
+	$(VENV)/bin/python -m uv build --out-dir dist .
+
+clean: ## delete every environment, cache and build
+	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) $(BENCH_VENV) dist \
+	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+##@ Real engines, releases and servers (each makes an environment or a cache of its own)
+e2e: ## a whole GRPO step of veRL with a real vLLM engine (an environment of its own)
 	./tests/e2e/setup.sh $(E2E_VENV)
 	VENV=$(E2E_VENV) $(E2E_VENV)/bin/python -m pytest $(PYTEST) tests/e2e tests/torch
 
-engines:
+engines: ## vLLM and SGLang on the CPU (two environments of their own)
 	./tests/e2e/setup.sh $(E2E_VENV)
 	./tests/engines/setup.sh $(SGLANG_VENV)
 	$(MAKE) --no-print-directory -j2 -O engines-vllm engines-sglang
@@ -67,50 +90,38 @@ engines-vllm:
 engines-sglang:
 	$(SGLANG_VENV)/bin/python -m pytest $(PYTEST) --ignore=tests/engines/test_cost.py tests/engines
 
-check: environment
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
-
-packs: environment
+packs: environment ## the shipped lists against every supported release (RELEASES=verl for one library)
 	PACKS_CACHE=$(PACKS_CACHE) $(VENV)/bin/python tests/packs/releases.py $(RELEASES)
 
-backends test-backends: environment
+verl-releases: environment ## the agent loop of every veRL since 0.5
+	$(VENV)/bin/python -m tests.packs.unpacked --cache $(PACKS_CACHE) verl
+	VERL_RELEASES=$(abspath $(PACKS_CACHE))/unpacked $(VENV)/bin/python -m pytest $(PYTEST) \
+	    tests/verl/test_releases.py tests/verl/test_extension_points.py
+
+test-backends backends: environment ## what MLflow and W&B's own server show of real veRL runs, a row a promise
 	tests/weave_server/setup.sh $(WEAVE_SERVER) $(WEAVE_CLIENT)
 	$(VENV)/bin/python -m tests.packs.unpacked --cache $(PACKS_CACHE) verl==0.7.1 verl==0.8.0
 	AUTOTRACE_TEST_WEAVE_SERVER=$(abspath $(WEAVE_SERVER)) AUTOTRACE_TEST_WEAVE_CLIENT=$(abspath $(WEAVE_CLIENT)) \
 	VERL_RELEASES=$(abspath $(PACKS_CACHE))/unpacked \
 	    $(VENV)/bin/python -m pytest $(PYTEST) -p tests.rows $(TABLE)
 
-multinode: environment
+multinode: environment ## two Ray nodes in network namespaces (needs root)
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/multinode
 
-faults: environment
-	$(VENV)/bin/python -m pytest $(PYTEST) tests/faults
-
-# BENCH="--json FILE --only small,llm" for less or for machines to read
-bench: environment
-	./benchmarks/setup.sh $(BENCH_VENV)
-	BENCH_VERL_PYTHON=$(abspath $(VENV))/bin/python $(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
-
-# fails on ratios within the run, never on a time
-bench-short:
-	./benchmarks/setup.sh $(BENCH_VENV)
-	$(BENCH_VENV)/bin/python benchmarks/run.py --short
-
-ray-versions: environment
+ray-versions: environment ## actors on old and new Ray
 	$(VENV)/bin/python -m tests.conformance.ray_versions
 
-host-suites: environment
+##@ Safety
+host-suites: environment ## other packages' own tests with all of their functions wrapped (PACKAGES=...)
 	$(VENV)/bin/python -m tests.host.run $(PACKAGES)
 
-verl-releases: environment
-	$(VENV)/bin/python -m tests.packs.unpacked --cache $(PACKS_CACHE) verl
-	VERL_RELEASES=$(abspath $(PACKS_CACHE))/unpacked $(VENV)/bin/python -m pytest $(PYTEST) \
-	    tests/verl/test_releases.py tests/verl/test_extension_points.py
+faults: environment ## kills, full disks, dead servers: what was written, delivered, lost, delivered twice
+	$(VENV)/bin/python -m pytest $(PYTEST) tests/faults
 
-pythons: environment
+hostile: environment ## programs that do what RL code does every day, bare and traced (PYTHONS=... for other Pythons)
+	$(VENV)/bin/python -m tests.hostile.run $(HOSTILE)
+
+pythons: environment ## what wraps and records, on other Pythons (PYTHONS="python3.10 python3.13")
 	set -e; for python in $(PYTHONS); do $$python -V; \
 	    $(VENV)/bin/python -m uv run --quiet --no-project --isolated --python $$python --with-editable . \
 	        $(addprefix --with ,pytest pytest-asyncio pytest-timeout hypothesis attrs cloudpickle fastapi httpx numpy pydantic) \
@@ -118,14 +129,13 @@ pythons: environment
 	        tests/conformance tests/record tests/spec/test_compiler.py tests/spec/test_mistakes.py; \
 	done
 
-docs: environment
-	$(VENV)/bin/python -m autotrace.spec.schema --markdown | diff docs/spec-reference.md -
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'mkdocs-material>=9.5,<10' \
-	    mkdocs build --strict
+##@ Speed
+# BENCH="--json FILE --only small,llm" for less or for machines to read
+bench: environment ## every budget beside the other tracers (20 minutes; BENCH="--only small,llm" for less)
+	./benchmarks/setup.sh $(BENCH_VENV)
+	BENCH_VERL_PYTHON=$(abspath $(VENV))/bin/python $(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
 
-wheel: environment
-	$(VENV)/bin/python -m uv build --out-dir dist .
-
-clean:
-	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) $(BENCH_VENV) dist \
-	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+# fails on ratios within the run, never on a time
+bench-short: ## the same in short: fails on ratios within the run, never on a time
+	./benchmarks/setup.sh $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python benchmarks/run.py --short
