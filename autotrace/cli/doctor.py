@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 
 import click
 from rich.text import Text
@@ -61,6 +61,7 @@ def doctor(interpreter: str | None) -> None:
 def findings(interpreter: str | None) -> Iterator[Finding]:
     """Everything there is to say, in the order of the way of the data."""
     yield Finding("ok", "autotrace", f"{autotrace.__version__} in {installation.PACKAGE_PARENT}, {sys.executable}")
+    yield from _other_project()
     yield from _activation(interpreter or shutil.which("python") or sys.executable)
     yield Finding("ok", "versions", ", ".join(_versions()))
     given = [
@@ -116,6 +117,17 @@ def _activation(interpreter: str) -> Iterator[Finding]:
             "fail", "activation",
             f"{interpreter} does not load the agent: autotrace is installed for {sys.executable}; install it there too",
         )  # fmt: skip
+
+
+def _other_project() -> Iterator[Finding]:
+    """The package index has another project called ``autotrace`` (2018), which is imported by the same name."""
+    for other in distributions(name="autotrace"):
+        if not any(entry.name == "autotrace-run" for entry in other.entry_points):
+            yield Finding(
+                "fail", "autotrace",
+                f"the distribution autotrace {other.version} in {other.locate_file('')} is another project with our "
+                f"import name: pip uninstall autotrace, then install {installation.DISTRIBUTION} again",
+            )  # fmt: skip
 
 
 def _versions() -> Iterator[str]:

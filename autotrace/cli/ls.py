@@ -30,6 +30,13 @@ SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
 """Order -> key and whether the largest comes first; what has no value comes last."""
 
 
+def known_status(text: str) -> str:
+    """``text`` in capitals. Raises ``BadParameter`` with the statuses that there are."""
+    if text.upper() not in terminal.STATUS_STYLE:
+        raise click.BadParameter(f"{text!r} is not a status; choose from {', '.join(terminal.STATUS_STYLE)}")
+    return text.upper()
+
+
 @click.command(short_help="The trajectories of a run, and the best, worst and longest.")
 @runs.run_argument
 @click.option("--step", type=int, help="Only this training step.")
@@ -40,8 +47,9 @@ SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
     help="Largest first, except start; duration shows where it went.",
 )
 @click.option("--reverse", is_flag=True, help="Turn the order round (the worst reward first).")
-@click.option("--status", multiple=True, metavar="STATUS",
-              help="Only OK, ERROR, CANCELLED, TIMEOUT, INTERRUPTED or OPEN; repeatable.")  # fmt: skip
+@click.option("--status", "statuses", multiple=True, metavar="STATUS",
+              type=known_status,
+              help=f"Only trajectories with this status; repeatable: {', '.join(terminal.STATUS_STYLE)}.")  # fmt: skip
 @click.option("--validate/--train", "validate", default=None, help="Only validation, or only training.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
 @click.option("--all", "everything", is_flag=True,
@@ -49,16 +57,17 @@ SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
 @click.option("--tree", "as_tree", is_flag=True, help="Each trajectory with its turns and tool calls.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def ls(
-    run: str | None, step: int | None, sort: str, reverse: bool, status: Sequence[str], validate: bool | None,
+    run: str | None, step: int | None, sort: str, reverse: bool, statuses: Sequence[str], validate: bool | None,
     limit: int | None, everything: bool, as_tree: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List the trajectories of a run, and name the best, worst and longest of them."""
     index = Index.open(runs.locate(run))
     pages = index.pages()
-    wanted = {word.upper() for word in status}
     found = index.rows(step=step, validate=validate)
     everything = everything or all(row.role != "trajectory" for row in found)  # an engine alone, a program without RL
-    rows = [row for row in found if (everything or row.role in TRAJECTORIES) and (not wanted or row.status in wanted)]
+    rows = [
+        row for row in found if (everything or row.role in TRAJECTORIES) and (not statuses or row.status in statuses)
+    ]
     rows = ordered(rows, sort, reverse)
     shown = rows[:limit]
     out = terminal.console()

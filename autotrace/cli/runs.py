@@ -28,6 +28,8 @@ def locate(run: str | None) -> Path:
         chosen = Path(inside) if inside and os.path.isdir(inside) else parent
     elif os.path.isdir(run):
         chosen = Path(run)
+    elif os.sep in run:
+        raise fail(f"{run}: no such folder")
     else:
         named = sorted(path.parent for path in parent.glob(f"{_literal(run)}*/{layout.RUN_JSON}"))
         if len(named) != 1:
@@ -42,7 +44,7 @@ def locate(run: str | None) -> Path:
     except FileNotFoundError as error:
         raise fail(error) from None
     except (OSError, msgspec.MsgspecError) as error:
-        raise fail(f"{found / layout.RUN_JSON} cannot be read ({error}); mend it, or name another run") from None
+        raise fail(f"{found / layout.RUN_JSON} cannot be read ({error}); fix the file or name another run") from None
     return found
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SITECUSTOMIZE = os.path.join(PACKAGE_PARENT, "autotrace", "bootstrap", "sitecustomize")
 PTH = "autotrace.pth"
+DISTRIBUTION = "autotrace-rl"
+"""What this package is called where packages are installed from: ``autotrace`` is another project there."""
 
 
 def pth_file() -> str | None:

@@ -97,7 +97,7 @@ def check_backends(options: Options, uri: str | None) -> None:
         if library is not None and not _importable(library):
             raise Unusable(
                 f"backend {backend} ({options.origins.get('backends', 'default')}) needs {library}, which is not "
-                f"installed beside autotrace: pip install 'autotrace[{backend}]', or choose --backend jsonl"
+                f"installed beside autotrace: pip install 'autotrace-rl[{backend}]', or choose --backend jsonl"
             )
     if uri is not None and "mlflow" in options.backends:
         from autotrace.sinks.mlflow import check_uri

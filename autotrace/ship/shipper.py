@@ -141,7 +141,7 @@ class Shipper:
             self.info.backends[:] = [courier.sink.name for courier in self._couriers]
             self._unheeded = (
                 f"veRL's configuration names the backend {wanted}, which needs {error.name}: pip install "
-                f"'autotrace[{wanted}]', then autotrace ship {self.info.run_id} --backend {wanted}"
+                f"'autotrace-rl[{wanted}]', then autotrace ship {self.info.run_id} --backend {wanted}"
             )
             return
         for courier in self._couriers:

@@ -42,6 +42,21 @@ def test_an_installed_interpreter_activates_and_a_bare_one_does_not(place: Place
     assert activates("/no/such/python") is None
 
 
+def test_the_other_project_of_our_name_is_a_failure(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOTRACE_BACKEND", "jsonl")
+    other = tmp_path / "packages" / "autotrace-0.0.1.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: autotrace\nVersion: 0.0.1\n")
+    assert "another project" not in call("doctor").output
+    monkeypatch.syspath_prepend(other.parent)
+    result = call("doctor")
+    assert result.exit_code == 1
+    assert f"the distribution autotrace 0.0.1 in {other.parent} is another project" in result.output
+    assert "pip uninstall autotrace, then install autotrace-rl again" in result.output
+
+
 @pytest.mark.parametrize(
     ("name", "value", "subject", "said"),
     [

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import autotrace
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, attributes, new_run, trajectory
 
@@ -130,6 +133,26 @@ class TestWhichRun:
     def test_an_unknown_name(self, call: Call, run: Path) -> None:
         found = call("ls", "2031")
         assert (found.exit_code, found.output) == (2, "autotrace: 2031: no folder and no run in autotrace-runs\n")
+
+
+@pytest.mark.parametrize(
+    "words", [["ls"], ["status"], ["export"], ["ship"], ["show", "ab"]], ids=lambda words: words[0]
+)
+@pytest.mark.parametrize("path", ["/no/such/run", "no/such/run", "../run"])
+def test_a_path_that_is_not_there_is_said_in_a_sentence(call: Call, run: Path, words: list[str], path: str) -> None:
+    result = call(*words, path)
+    assert (result.exit_code, result.output) == (2, f"autotrace: {path}: no such folder\n")
+
+
+def test_a_status_that_does_not_exist_is_refused(call: Call, run: Path) -> None:
+    result = call("ls", "--status", "FAILED")
+    assert result.exit_code == 2
+    assert "'FAILED' is not a status; choose from OK, OPEN, ERROR, TIMEOUT, INTERRUPTED, CANCELLED" in result.output
+
+
+def test_python_m_autotrace_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "autotrace", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"autotrace, version {autotrace.__version__}\n"
 
 
 @pytest.mark.parametrize("command", ["ls", "status", "export"])

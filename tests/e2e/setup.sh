@@ -19,8 +19,12 @@ if ! cmp -s "$here/requirements.txt" "$stamp"; then
     python3 -m uv pip sync --quiet --python "$python" "${links[@]}" "$here/requirements.txt"
     cp "$here/requirements.txt" "$stamp"
 fi
-[ -x "$venv/bin/autotrace-run" ] ||
+# again when its name, entry points or requirements change
+if ! cmp -s "$root/pyproject.toml" "$venv/.autotrace-pyproject"; then
+    python3 -m uv pip uninstall --quiet --python "$python" autotrace autotrace-rl
     python3 -m uv pip install --quiet --python "$python" --no-deps "${links[@]}" --editable "$root"
+    cp "$root/pyproject.toml" "$venv/.autotrace-pyproject"
+fi
 
 data=$venv/e2e
 mkdir -p "$data"

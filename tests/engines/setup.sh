@@ -24,4 +24,9 @@ if ! cmp -s "$here/requirements-sglang.txt" "$stamp"; then
     sed -i '/^    _meta_registrations,$/d;/^    _autograd_registrations,$/d' "$init"
     cp "$here/requirements-sglang.txt" "$stamp"
 fi
-[ -x "$venv/bin/autotrace-run" ] || install --no-deps --editable "$root"
+# again when its name, entry points or requirements change
+if ! cmp -s "$root/pyproject.toml" "$venv/.autotrace-pyproject"; then
+    python3 -m uv pip uninstall --quiet --python "$python" autotrace autotrace-rl
+    install --no-deps --editable "$root"
+    cp "$root/pyproject.toml" "$venv/.autotrace-pyproject"
+fi

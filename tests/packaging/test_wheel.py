@@ -41,7 +41,8 @@ def environment(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: p
 def test_the_wheel_holds_activation_files_and_lists(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
 
-    assert {"autotrace.pth", "autotrace.start"} <= names
+    assert {"autotrace.pth", "autotrace.start", "autotrace/py.typed"} <= names
+    assert wheel.name.startswith("autotrace_rl-")
     shipped = {f"autotrace/patch_specs/{path.name}" for path in ROOT.glob("patch_specs/*.yaml")}
     assert shipped and shipped <= names
     modules = {str(path.relative_to(ROOT)) for path in ROOT.glob("autotrace/**/*.py")}
@@ -76,4 +77,4 @@ def test_it_traces_in_an_empty_environment(environment: Path, tmp_path: Path) ->
 
     missing = run("autotrace-run", "--", "python", "main.py")
     assert missing.returncode == 2
-    assert "pip install 'autotrace[mlflow]'" in missing.stderr
+    assert "pip install 'autotrace-rl[mlflow]'" in missing.stderr

@@ -59,4 +59,4 @@ def test_a_backend_whose_library_is_missing_is_said_and_nothing_is_lost(
     process.exit()
     status = ship(run, once=True)
     assert (status.state, status.backends["jsonl"].delivered) == ("done", 1)
-    assert "names the backend weave, which needs httpx: pip install 'autotrace[weave]'" in " ".join(status.notes)
+    assert "names the backend weave, which needs httpx: pip install 'autotrace-rl[weave]'" in " ".join(status.notes)

@@ -270,7 +270,7 @@ def _store(uri: str) -> Store:
 
         return SqlStore(uri)
     except ImportError as error:
-        raise Refused(f"the backend mlflow needs {error.name}: pip install 'autotrace[mlflow]'") from error
+        raise Refused(f"the backend mlflow needs {error.name}: pip install 'autotrace-rl[mlflow]'") from error
 
 
 def _with_password(uri: str) -> str:
