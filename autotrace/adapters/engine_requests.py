@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from types import AsyncGeneratorType, ModuleType
 from typing import Any
 
-from autotrace.record import calls, context, drivers, faults, flusher
+from autotrace.record import calls, context, drivers, faults
+from autotrace.record.backlog import backlog
 from autotrace.record.context import Keeping, Span
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Arrived, Timeline, Timelines
@@ -100,7 +101,7 @@ def register(timelines: Timelines, request_id: Any, timeline: Timeline) -> None:
     if timelines.get(request_id) is None:
         timelines[request_id] = timeline
     else:
-        flusher.put(Arrived(timelines.__setitem__, (request_id, timeline)))
+        backlog.put(Arrived(timelines.__setitem__, (request_id, timeline)))
 
 
 def arrived(read: Callable[..., None], timelines: Timelines, request_ids: list[Any], *more: Any) -> None:
@@ -109,15 +110,14 @@ def arrived(read: Callable[..., None], timelines: Timelines, request_ids: list[A
     The ids travel as one string: to keep the engine's own objects until they are read there costs the event loop more
     than all the rest, as their memory is then free only when another core has looked at it.
     """
-    if flusher.watchful and (not flusher.accepts() or flusher.overloaded()):
+    if backlog.watchful and (not backlog.accepts() or backlog.overloaded()):
         return
     try:
         ids = BETWEEN.join(request_ids)
     except TypeError:  # an id of the user's that is no text
         ids = BETWEEN.join([name for name in request_ids if type(name) is str])
-    weight = len(ids) // flusher.NUMBER_BYTES
-    flusher.handed += weight
-    flusher.put(Arrived(_split, (read, timelines, ids, *more), weight))
+    backlog.charge(len(ids))
+    backlog.append(Arrived(_split, (read, timelines, ids, *more), len(ids)))
 
 
 def _split(read: Callable[..., None], timelines: Timelines, ids: str, *more: Any) -> None:

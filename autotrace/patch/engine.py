@@ -20,6 +20,7 @@ from autotrace.patch.classes import ClassHook
 from autotrace.patch.finder import Finder
 from autotrace.patch.plan_index import Index
 from autotrace.record import calls, context, faults, flusher, ids, sampling
+from autotrace.record.backlog import backlog
 from autotrace.record.probe import Probe
 from autotrace.run import remote_node
 
@@ -168,7 +169,7 @@ def report(key: str, name: str, state: str, reason: str) -> None:
     """Say what happened to a target; goes out with the first record, or at exit."""
     if (key, name, state) not in _reported:
         _reported.add((key, name, state))
-        flusher.report(key, name, state, reason)
+        backlog.report(key, name, state, reason)
 
 
 def start(plan: Plan | None = None, run_folder: str | None = None, run_id: str | None = None) -> Engine | None:

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autotrace.record import drivers, faults, flusher, ids, sampling
+from autotrace.record import drivers, faults, ids, sampling
+from autotrace.record.backlog import NUMBER_BYTES, backlog
 from autotrace.record.context import Ended, Keeping, Span, Trace, current, stand_in
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.probe import NOT_COPIED, Probe
@@ -40,7 +41,7 @@ ABORTED = frozenset({"abort", "aborted"})
 
 _ERROR_LIMITS = Limits(2, 16)
 _monotonic_ns = time.monotonic_ns
-_append = flusher.queue.append
+_append = backlog.append
 
 
 def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Span | None:
@@ -59,7 +60,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     probe.calls += 1
     if probe.counted:
         if probe.calls == 1:
-            flusher.wake()
+            backlog.wake()
         if probe.follower is not None:
             _tell(probe, args, kwargs)
         return None
@@ -76,14 +77,14 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             if probe.prompt:
                 prompt = _tokens(first(probe.prompt, known))
         if above is None or probe.root:
-            if flusher.full() or (probe.root and not sampling.admits(decide, attributes or {})):
+            if backlog.full() or (probe.root and not sampling.admits(decide, attributes or {})):
                 span = stand_in(b"", 0, recorded=False, above=above)
                 current.set(span)
                 return span
             parent, trace = 0, Trace(ids.new_trace_id())
         else:
             parent, trace = above.id, above.trace
-        if flusher.watchful and not flusher.accepts():
+        if backlog.watchful and not backlog.accepts():
             return None
         copies: Sequence[Any]
         keywords: dict[str, Any] | None = None
@@ -120,6 +121,9 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             span.keywords = {**(span.keywords or {}), **probe.picked(known)}
         if probe.keeps:
             _keep(span, probe, known)
+        if prompt is not None:
+            span.weight = len(prompt) * NUMBER_BYTES
+            backlog.charge(span.weight)
         _append(span)
         if follower is not None and known is not None and type(span) is Keeping:
             follower.opened(span, known)
@@ -238,18 +242,12 @@ def _with_result(span: Span, probe: Probe, result: Any, at: int) -> Ended:
     status = "OK"
     if attributes is not None and attributes.get("finish_reason") in ABORTED:
         status, attributes["outcome"] = "CANCELLED", "aborted"
-    return Ended(
-        span,
-        at,
-        probe.output(result),
-        status,
-        attributes,
-        None,
-        response,
-        skip,
-        _tokens(first(probe.logprobs, known)) if probe.logprobs else None,
-        _tokens(first(probe.mask, known)) if probe.mask else None,
-    )
+    logprobs = _tokens(first(probe.logprobs, known)) if probe.logprobs else None
+    mask = _tokens(first(probe.mask, known)) if probe.mask else None
+    output = probe.output(result)
+    weight = NUMBER_BYTES * sum([len(numbers) for numbers in (response, logprobs, mask) if numbers is not None])
+    backlog.charge(weight)
+    return Ended(span, at, output, status, attributes, None, response, skip, logprobs, mask, weight)
 
 
 def _release(span: Span) -> dict[str, Any]:
@@ -424,10 +422,9 @@ def _message(error: BaseException, kind: type[BaseException]) -> Any:
 def _tokens(value: Any) -> Any:
     """A copy of a list of numbers that nobody else changes; None for what cannot be copied without waiting, and while
     too much is waiting to be written."""
-    if flusher.watchful and flusher.overloaded():
+    if backlog.watchful and backlog.overloaded():
         return None
     if type(value) is list:
-        flusher.handed += len(value)
         return tuple(value)  # the garbage collector looks through a tuple of numbers once, through a list every time
     if value is ABSENT or value is None:
         return None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from autotrace.record.backlog import backlog
 from autotrace.spool.records import REQUEST, Bind, Fact
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Span(msgspec.Struct, eq=False, gc=False):
     attributes: dict[str, Any] | None = None
     prompt: Any = None
     """Token ids (a copy); once written, the flusher's note on them."""
+    weight: int = 0
+    """Bytes of what it holds while it waits in the backlog."""
     recorded: bool = True
     """False: a trajectory that was not sampled; everything below it passes through."""
     items: int = 0
@@ -98,6 +101,8 @@ class Ended(msgspec.Struct, eq=False, gc=False):
     """Leading tokens of ``response`` that are the prompt."""
     logprobs: Sequence[float] | None = None
     mask: Sequence[int] | None = None
+    weight: int = 0
+    """Bytes of what it holds while it waits in the backlog."""
 
 
 current: ContextVar[Span | None] = ContextVar("autotrace_span", default=None)
@@ -147,28 +152,22 @@ def attach(carrier: bytes | None) -> Iterator[None]:
 def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
     """Say something about a trajectory: the current one, or the one that ``key`` (``uid``, ``session_id``, ...)
     names."""
-    from autotrace.record import flusher
-
     span = current.get()
     if key is None and (span is None or not span.recorded):
         return
     trace = b"" if key is not None or span is None else span.trace.id
-    flusher.put(Fact(trace, dict(key) if key else None, name, value, time.monotonic_ns()))
+    backlog.put(Fact(trace, dict(key) if key else None, name, value, time.monotonic_ns()))
 
 
 def requests(request_id: str) -> None:
     """Say that the current call makes a request which its other side knows as ``request_id``: if the context is lost on
     the way, the collector joins the two."""
-    from autotrace.record import flusher
-
     span = current.get()
     if span is not None and span.recorded:
         key = {"request": request_id, "span": span.id}
-        flusher.put(Fact(span.trace.id, key, REQUEST, None, time.monotonic_ns()))
+        backlog.put(Fact(span.trace.id, key, REQUEST, None, time.monotonic_ns()))
 
 
 def bind(name: str, value: Mapping[str, Any]) -> None:
     """Say something about the run that became known only now (see ``spool.records.Bind``)."""
-    from autotrace.record import flusher
-
-    flusher.put(Bind(name, dict(value), time.monotonic_ns()))
+    backlog.put(Bind(name, dict(value), time.monotonic_ns()))

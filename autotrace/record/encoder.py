@@ -13,7 +13,7 @@ from autotrace.config.plan import Settings
 from autotrace.record import faults
 from autotrace.record.context import Ended, Keeping, Span
 from autotrace.record.timeline import Arrived, Timeline
-from autotrace.record.tokens import Prompt, TokenLog
+from autotrace.record.tokens import TokenLog, WrittenPrompt
 from autotrace.redact.redactor import Redactor
 from autotrace.spool.records import Bind, Close, Define, Fact, Open, Record, Report, Tokens
 
@@ -21,22 +21,18 @@ Event = Span | Ended | Arrived | Fact | Bind | Report
 """What callers put into the queue. A ``Span`` says that it opened."""
 
 
-class Scribe:
-    """Writes events down as records, which go to ``add`` in the order of the file."""
+class RecordEncoder:
+    """Makes records of events, which go to ``add`` in the order of the file."""
 
     def __init__(self, settings: Settings, epoch: int, add: Callable[[Record], None], run_folder: str = "") -> None:
         self.settings = settings
         self.epoch = epoch
         """Token sequences of another epoch are not to be referred to: a forked child's parent wrote them, or they were
         lost on a full disk."""
-        self.done = 0
-        """Numbers of token lists taken from the queue so far."""
         self._add = add
         self._run_folder = run_folder
         self._redactor: Redactor | None = None
         self._withheld = settings.content == "none"
-        self.definitions: list[Define] = []
-        """The targets so far; each segment begins with those of the segments before."""
         self._numbers: dict[tuple[str, str], int] = {}
         self._kinds: dict[type, Callable[[Any], None]] = {
             Span: self._opened,
@@ -48,8 +44,8 @@ class Scribe:
             Report: add,
         }
 
-    def write(self, event: Event) -> None:
-        """Add the records of ``event``."""
+    def write(self, event: object) -> None:
+        """Add the records of ``event`` (an ``Event``)."""
         self._kinds[type(event)](event)
 
     def forget_tokens(self) -> None:
@@ -64,7 +60,6 @@ class Scribe:
         tokens = None
         prompt, span.prompt = span.prompt, None
         if prompt is not None:
-            self.done += len(prompt)
             tokens = self._numbers_of(span, "prompt", self._prompt, prompt)
         inputs = None
         if span.args or span.keywords:
@@ -97,7 +92,6 @@ class Scribe:
         )
 
     def _arrived(self, event: Arrived) -> None:
-        self.done += event.weight
         event.read(*event.seen)
 
     def _request(self, span: Span, timeline: Timeline, event: Ended) -> None:
@@ -136,22 +130,19 @@ class Scribe:
         return tokens
 
     def _response(self, span: Span, response: Sequence[int], skip: int) -> Tokens:
-        self.done += len(response) - skip
         log = self._log(span)
         withheld = self._withheld or log is None
         log = log or TokenLog(self.epoch)
         note, span.prompt = span.prompt, None
         if skip:
             return log.prompt(response, withheld)[0]  # prompt and response in one: most of it is known
-        known = note if isinstance(note, Prompt) and note.epoch == self.epoch else None
+        known = note if isinstance(note, WrittenPrompt) and note.epoch == self.epoch else None
         return log.response(known, response, withheld)
 
     def _logprobs(self, _: Span, logprobs: Sequence[float]) -> bytes:
-        self.done += len(logprobs)
         return array("f", logprobs).tobytes()
 
     def _mask(self, _: Span, mask: Sequence[int]) -> bytes:
-        self.done += len(mask)
         return bytes([1 if flag else 0 for flag in mask])
 
     def _log(self, span: Span) -> TokenLog | None:
@@ -214,9 +205,7 @@ class Scribe:
         number = self._numbers.get((key, name))
         if number is None:
             number = self._numbers[key, name] = len(self._numbers) + 1
-            define = Define(number, key, name, role, module)
-            self.definitions.append(define)
-            self._add(define)
+            self._add(Define(number, key, name, role, module))
         return number
 
 

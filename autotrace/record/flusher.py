@@ -1,8 +1,8 @@
-"""The one thread of a traced process: takes events from a queue and appends their records to the spool.
+"""The one thread of a traced process: takes events from the backlog and appends their records to the spool.
 
-It starts with the first event, so a process that records nothing has no thread and no file. Callers only ever append to
-a ``deque``: no lock, no wake-up. It writes every ``flush_interval`` seconds (what a SIGKILL can lose), and gives way to
-the host's threads after every slice of work, because a thread that computes holds the interpreter for 5 ms at a time.
+It starts with the first event, so a process that records nothing has no thread and no file. It writes every
+``flush_interval`` seconds (what a SIGKILL can lose), and gives way to the host's threads after every slice of work,
+because a thread that computes holds the interpreter for 5 ms at a time.
 """
 
 from __future__ import annotations
@@ -11,55 +11,31 @@ import atexit
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from typing import Any
-
-import msgspec
 
 from autotrace.config.plan import Settings
 from autotrace.record import faults
-from autotrace.record.encoder import Event, Scribe
-from autotrace.redact import redactor
-from autotrace.spool.limit import SpoolLimit
-from autotrace.spool.records import Counters, Record, Report
-from autotrace.spool.segment import frame
-from autotrace.spool.writer import SpoolWriter
+from autotrace.record.backlog import backlog
+from autotrace.record.encoder import RecordEncoder
+from autotrace.record.record_writer import RecordWriter
+from autotrace.spool.records import Counters
 
 SLICE = 0.0003
 """Seconds of work between two pauses."""
 PAUSE = 0.0006
 """Seconds, long enough for a busy machine to wake the host's thread up: who comes too late finds the interpreter
 taken again."""
-BACKLOG = 4_000
+LONG_QUEUE = 4_000
 """Events waiting at which pauses become shorter."""
 SHORT_PAUSE = 0.0001
 TICK = 0.02
 """Seconds between two times that events are taken from the queue, while there are any: what waits there is looked
 through by every garbage collection of the host."""
-BATCH = 1 << 20
-"""Bytes after which a batch is written although there is more."""
 COUNTERS_EVERY = 1.0
 """Seconds between two records of counters: what a SIGKILL can lose of them."""
 PATIENCE = 5.0
 """Seconds that the exit of the host waits for a write that does not come back (a network file system that hangs)."""
-RETRY_EVERY = 1.0
-"""Seconds between two attempts to write to a disk that failed."""
-MAX_EVENTS = 100_000
-"""Events waiting (about 40 MB without their token lists) beyond which not even spans of open trajectories are
-opened."""
-NUMBER_BYTES = 16
-"""Memory of one number of a copied list: 8 for its place, and a share of the objects that the host dropped
-meanwhile."""
 
-queue: deque[Event] = deque()
-"""Where callers append their events."""
-handed = 0
-"""Numbers in the token lists that callers copied so far, and what else is as large. Counted without a lock: a lost
-update is a few too few."""
-watchful = True
-"""Callers have to ask ``accepts`` and ``overloaded`` first: no thread runs yet, or it is behind, or in a write that may
-take its time. Asking every time would cost each call 100 ns."""
 _started = False
 _flusher: Flusher | None = None
 _starting = threading.Lock()
@@ -69,46 +45,10 @@ calls_of: Callable[[], dict[str, int]] = dict
 """Calls per target key so far; set by ``patch``."""
 
 
-def put(event: Event) -> None:
-    """Hand an event over; never blocks, never raises."""
-    if not watchful or accepts():
-        queue.append(event)
-
-
-def report(key: str, name: str, state: str, reason: str) -> None:
-    """Queue what happened to a target; unlike ``put`` this starts no thread: it leaves with the first record, or at
-    exit."""
-    queue.append(Report(key, name, state, reason))
-
-
-def full() -> bool:
-    """Whether no new trajectory should begin, because too much is waiting or the spool has its size: whole ones are
-    refused, never halves."""
-    flusher = _flusher
-    if flusher is None:
-        return False
-    reason = flusher.refusal()
-    if reason is None:
-        return False
-    faults.count(reason)
-    return True
-
-
-def overloaded() -> bool:
-    """Whether not even token lists of trajectories that are recorded may be copied: all the memory there is for what
-    waits is taken. Asked while ``watchful``; counts."""
-    flusher = _flusher
-    if flusher is None or flusher.waiting() <= flusher.settings.memory_limit:
-        return False
-    faults.count("drop:tokens")
-    return True
-
-
 def configure(run_folder: str, run_id: str, settings: Settings, plan_digest: str) -> None:
     """Say where records go from now on. Without this nothing is recorded."""
-    global _flusher
     stop()
-    _flusher = Flusher(run_folder, run_id, settings, plan_digest)
+    _use(Flusher(run_folder, run_id, settings, plan_digest))
     atexit.register(shutdown)
 
 
@@ -125,8 +65,8 @@ def shutdown() -> None:
 
 def stop() -> None:
     """Shut down, and record nothing more until ``configure`` is called again. Never raises."""
-    global _flusher
-    flusher, _flusher = _flusher, None
+    flusher = _flusher
+    _use(None)
     if flusher is None:
         return
     try:
@@ -142,22 +82,20 @@ def flush() -> None:
         _flusher.drain(pause=False)
 
 
-def wake() -> None:
-    """Something was counted for the first time: start the thread, so that counters are written without any span."""
-    if _flusher is not None and not _started:
-        _start()
+def after_fork_in_child() -> None:
+    """The child inherits events, lock and segment of its parent, and none of them is its own."""
+    global _started, _starting
+    backlog.clear()
+    _started = False
+    _starting = threading.Lock()
+    if _flusher is not None:
+        _use(_flusher.child())
 
 
-def accepts() -> bool:
-    """Whether there is room for another event; starts the thread if there is none. Called while ``watchful``."""
-    if _flusher is None:
-        return False
-    if not _started:
-        _start()
-    if len(queue) < MAX_EVENTS:
-        return True
-    faults.count("drop:stuck")
-    return False
+def _use(flusher: Flusher | None) -> None:
+    global _flusher
+    _flusher = flusher
+    backlog.connect(flusher, 0 if flusher is None else flusher.settings.memory_limit)
 
 
 def _start() -> None:
@@ -173,90 +111,54 @@ def _start() -> None:
 
 
 def _run() -> None:
-    global watchful
     while True:
         flusher = _flusher
         interval = flusher.settings.flush_interval if flusher is not None else 1.0
-        active = queue or (flusher is not None and flusher.unwritten)
+        active = backlog.queue or (flusher is not None and flusher.unwritten)
         time.sleep(min(TICK, interval) if active else interval)
         try:
-            watchful = flusher is None or flusher.behind
+            backlog.watchful = flusher is None or backlog.behind
             if _flusher is not None:
                 _flusher.drain(pause=True)
         except Exception as error:
             faults.failed("flusher", error)
 
 
-def after_fork_in_child() -> None:
-    """The child inherits events, lock and segment of its parent, and none of them is its own."""
-    global watchful, _started, _starting, _flusher
-    queue.clear()
-    watchful = True
-    _started = False
-    _starting = threading.Lock()
-    if _flusher is not None:
-        _flusher = _flusher.child()
-
-
 class Flusher:
-    """Takes events from the queue to the file. One per process; ``drain`` is called by the thread, or by the last one
+    """Takes events from the backlog to the file. One per process; ``drain`` is called by the thread, or by the last one
     to leave."""
 
     def __init__(self, run_folder: str, run_id: str, settings: Settings, plan_digest: str) -> None:
         self.settings = settings
-        self._place = (run_folder, run_id, settings, plan_digest)
-        self._writer = SpoolWriter(run_folder, run_id, plan_digest)
-        self._scribe = Scribe(settings, os.getpid() << 32, self._add, run_folder)
-        self._scribe.done = handed
-        self._limit = SpoolLimit(run_folder, settings.spool_limit)
+        self._made_with = (run_folder, run_id, settings, plan_digest)
+        self._writer = RecordWriter(run_folder, run_id, settings, plan_digest)
+        self._encoder = RecordEncoder(settings, os.getpid() << 32, self._writer.add, run_folder)
+        self._writer.lost = self._encoder.forget_tokens
+        self._writer.opened = _opened
         self._busy = threading.Lock()
         self.closed = False
         """Stopped for good."""
-        self._encode = msgspec.msgpack.Encoder(enc_hook=_unknown).encode
-        self._frames: list[bytes] = []
-        self._size = 0
-        self._defined = 0
-        """Targets whose definitions were in the batches before this one."""
-        self._undefined = False
-        """The segment lacks those definitions."""
-        self._retry_at = 0.0
-        self._written = 0.0
-        self._write_took = 0.0
-        """Seconds of the last write."""
-        self._counted = 0.0
-        self._announced = False
-        self._last: tuple[dict[str, int], dict[str, int]] = ({}, {})
-        self._event_bytes = 512
-        """Average size of a record so far."""
-        self._events = 0
-        self._bytes = 0
+        self._counted_at = 0.0
+        self._last_counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
+
+    def start(self) -> None:
+        """See that the thread runs. Idempotent."""
+        if not _started:
+            _start()
 
     def child(self) -> Flusher:
         """A flusher for the forked child: own segment, nothing inherited."""
         self._writer.abandon()
-        return Flusher(*self._place)
+        return Flusher(*self._made_with)
 
     @property
     def unwritten(self) -> bool:
         """Records are gathered that are not in the file yet."""
-        return bool(self._frames)
+        return self._writer.unwritten
 
-    def waiting(self) -> int:
-        """Bytes that wait to be written, about."""
-        numbers = max(0, handed - self._scribe.done)
-        return len(queue) * self._event_bytes + numbers * NUMBER_BYTES + self._size
-
-    @property
-    def behind(self) -> bool:
-        """Half of some limit is reached."""
-        return len(queue) > MAX_EVENTS // 2 or self.waiting() > self.settings.memory_limit // 2
-
-    def refusal(self) -> str | None:
-        """Why no new trajectory should begin, as a reason to be counted; None: it may."""
-        if self.waiting() > self.settings.memory_limit // 2:  # the other half is for those that are open
-            return "drop:memory_limit"
-        coming = self._size + len(queue) * self._bytes // max(1, self._events)
-        return "drop:spool_limit" if self._limit.reached(coming) else None
+    def spool_full(self, events: int) -> bool:
+        """Whether the spool has its size once ``events`` more were written."""
+        return self._writer.full(events)
 
     def drain(self, pause: bool) -> None:
         """Write everything that waits. ``pause``: give way to the host between slices, write when it is time to."""
@@ -281,154 +183,54 @@ class Flusher:
             return
         try:
             self._drain(pause=False)
-            self._finish()
+            self._writer.finish(self._count)
         finally:
             self._busy.release()
 
     def _drain(self, pause: bool) -> None:
         began = time.monotonic()
-        write = self._scribe.write
+        queue, take, write = backlog.queue, backlog.take, self._encoder.write
         while queue:
-            event = queue.popleft()
+            event = take()
             try:
                 write(event)
             except Exception as error:
                 faults.failed(f"encode:{type(event).__name__}", error)
-            if self._size >= BATCH:
-                self._count_now_and_then()
+            if self._writer.batch_full:
                 self._write()
             if pause and time.monotonic() - began > SLICE:
-                self._write_if_due()
-                time.sleep(PAUSE if len(queue) < BACKLOG else SHORT_PAUSE)
+                if self._writer.due:  # a host that never pauses never leaves the queue empty
+                    self._write()
+                time.sleep(PAUSE if len(queue) < LONG_QUEUE else SHORT_PAUSE)
                 began = time.monotonic()
-        self._scribe.done = handed  # what lost updates and failed events left over
-        if pause:
-            self._write_if_due()
-        else:
-            self._count_now_and_then()
-            self._write()
-
-    def _finish(self) -> None:
-        if self._written or self._frames:  # also after a rotation: without a last word, this process has died
-            self._retry_at = 0.0
-            self._count(last=True)
-            self._write()
-            self._writer.seal("exit")
-            self._written = 0.0
-
-    def _add(self, record: Record) -> None:
-        data = self._framed(record)
-        self._frames.append(data)
-        self._size += len(data)
-        self._events += 1
-        self._bytes += len(data)
-        if self._events % 256 == 0:
-            self._event_bytes = max(512, self._bytes // self._events)
-
-    def _framed(self, record: Record) -> bytes:
-        try:
-            return frame(self._encode(record))
-        except (UnicodeEncodeError, OverflowError):  # a lone surrogate (a character cut in two), a big number
-            return frame(self._encode(_readable(record)))
-
-    def _write_if_due(self) -> None:
-        """Also between two slices: a host that never pauses never leaves the queue empty. On a slow disk
-        as much time goes to taking events as to writing them."""
-        if time.monotonic() - self._written >= max(self.settings.flush_interval, self._write_took):
-            self._count_now_and_then()
+        if not pause or self._writer.due:
             self._write()
 
     def _write(self) -> None:
-        """Append what was gathered. What cannot be written (disk full) is kept for the next time, up to a limit."""
-        global watchful
-        if not self._frames or time.monotonic() < self._retry_at:
-            return
-        watchful = True  # a write may take its time
-        began = time.monotonic()
+        self._count_now_and_then()
+        backlog.watchful = True  # a write may take its time
         try:
-            if not self._writer.opened:
-                self._writer.open()
-                self._undefined = True
-                self._announce()
-            if self._undefined:
-                self._define_again()
-            count = self._writer.write(self._frames)
-        except OSError as error:
-            faults.failed("spool", error)
-            count = 0
-        self._written = time.monotonic()
-        self._write_took = self._written - began
-        watchful = not _started or self.behind  # without the thread, the next event starts it
-        if count < len(self._frames):
-            self._hold(count)
-            return
-        self._limit.look(self._size)
-        self._forget_batch()
-        if self._writer.full or self._limit.ends(self._writer.size):
-            self._writer.seal("rotate")
-
-    def _define_again(self) -> None:
-        """A segment holds the definitions of all targets it refers to."""
-        definitions = [self._framed(define) for define in self._scribe.definitions[: self._defined]]
-        if definitions and self._writer.write(definitions) < len(definitions):
-            raise OSError("no room for the definitions of the targets")
-        self._undefined = False
-
-    def _hold(self, count: int) -> None:
-        """All but the first ``count`` frames could not be written: keep them for later, unless they became too many."""
-        self._retry_at = time.monotonic() + RETRY_EVERY
-        del self._frames[:count]
-        self._size = sum(map(len, self._frames))
-        if self._size > self.settings.memory_limit // 4:
-            faults.count("drop:disk", len(self._frames))
-            self._scribe.forget_tokens()
-            self._forget_batch()
-            self._undefined = True
-
-    def _forget_batch(self) -> None:
-        self._frames, self._size = [], 0
-        self._defined = len(self._scribe.definitions)
-
-    def _announce(self) -> None:
-        if on_open is None or self._announced:
-            return
-        self._announced = True
-        try:
-            on_open()
-        except Exception as error:
-            faults.failed("on_open", error)
+            self._writer.write()
+        finally:
+            backlog.watchful = not _started or backlog.behind  # without the thread, the next event starts it
 
     def _count_now_and_then(self) -> None:
-        if time.monotonic() - self._counted > COUNTERS_EVERY:
+        if time.monotonic() - self._counted_at <= COUNTERS_EVERY:
+            return
+        self._writer.look()
+        if self.unwritten or self._counts() != self._last_counts:
             self._count()
 
-    def _count(self, last: bool = False) -> None:
-        self._limit.look()
-        state = (dict(calls_of()), dict(faults.counts))
-        self._counted = time.monotonic()
-        if state == self._last and not self._frames and not last:
-            return
-        self._last = state
-        self._add(Counters(*state, {"queue": len(queue), "waiting_bytes": self.waiting()}, time.monotonic_ns()))
+    def _count(self) -> None:
+        self._counted_at = time.monotonic()
+        self._last_counts = self._counts()
+        gauges = {"queue": len(backlog.queue), "waiting_bytes": backlog.waiting()}
+        self._writer.add(Counters(*self._last_counts, gauges, time.monotonic_ns()))
+
+    def _counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        return dict(calls_of()), dict(faults.counts)
 
 
-def _unknown(value: Any) -> Any:
-    return {"…": f"{type(value).__module__}.{type(value).__qualname__}"}
-
-
-def _readable(record: Any) -> Any:
-    """``record`` with lone surrogates replaced, and numbers of more than 64 bits as text."""
-    fields = {name: _scrub(getattr(record, name)) for name in record.__struct_fields__}
-    return type(record)(**fields)
-
-
-def _scrub(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if type(value) is int:
-        return redactor.number(value)
-    if isinstance(value, dict):
-        return {_scrub(name): _scrub(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_scrub(item) for item in value)
-    return value
+def _opened() -> None:
+    if on_open is not None:
+        on_open()

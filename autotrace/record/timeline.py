@@ -24,7 +24,7 @@ class Arrived(msgspec.Struct, eq=False, gc=False):
     read: Callable[..., None]
     seen: tuple[Any, ...]
     weight: int = 0
-    """What it adds to ``flusher.handed`` while it waits."""
+    """Bytes it holds while it waits in the backlog."""
 
 
 class Timeline:

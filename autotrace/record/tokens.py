@@ -44,7 +44,7 @@ def _packed(numbers: Sequence[int]) -> bytes:
     return ids.tobytes()
 
 
-class Prompt(msgspec.Struct, eq=False, gc=False):
+class WrittenPrompt(msgspec.Struct, eq=False, gc=False):
     """What is remembered of an open span's prompt until its response arrives."""
 
     epoch: int
@@ -80,7 +80,7 @@ class TokenLog:
         self.epoch = epoch
         self.checkpoints.clear()
 
-    def prompt(self, ids: Sequence[int], withheld: bool) -> tuple[Tokens, Prompt]:
+    def prompt(self, ids: Sequence[int], withheld: bool) -> tuple[Tokens, WrittenPrompt]:
         """Record for a prompt: the longest known prefix and the rest."""
         data = packed(ids)
         hasher = hashlib.blake2b(digest_size=16)
@@ -96,7 +96,7 @@ class TokenLog:
         hasher.update(data[at:])
         return self._written(hasher, data[keep * _WIDTH :], base, keep, len(ids), withheld)
 
-    def response(self, prompt: Prompt | None, ids: Sequence[int], withheld: bool) -> Tokens:
+    def response(self, prompt: WrittenPrompt | None, ids: Sequence[int], withheld: bool) -> Tokens:
         """Record for a response: prompt + response, of which the prompt is known."""
         data = packed(ids)
         if prompt is None:
@@ -113,12 +113,12 @@ class TokenLog:
 
     def _written(
         self, hasher: Any, new: bytes, base: int, keep: int, total: int, withheld: bool
-    ) -> tuple[Tokens, Prompt]:
+    ) -> tuple[Tokens, WrittenPrompt]:
         digest = hasher.digest()
         if withheld:
-            return Tokens(-1, 0, b"", total, digest[:8], -1), Prompt(self.epoch, -1, total, hasher)
+            return Tokens(-1, 0, b"", total, digest[:8], -1), WrittenPrompt(self.epoch, -1, total, hasher)
         sequence = self.sequences
         self.sequences += 1
         self.checkpoints.append(Checkpoint(total, digest, sequence))
         del self.checkpoints[:-MAX_CHECKPOINTS]
-        return Tokens(base, keep, new, total, digest[:8], sequence), Prompt(self.epoch, sequence, total, hasher)
+        return Tokens(base, keep, new, total, digest[:8], sequence), WrittenPrompt(self.epoch, sequence, total, hasher)

@@ -15,6 +15,7 @@ import pytest
 from autotrace.adapters import engine_requests, sglang, vllm
 from autotrace.patch import engine as patching
 from autotrace.record import calls, faults, flusher
+from autotrace.record.backlog import backlog
 from autotrace.record.timeline import Timeline, Timelines
 from autotrace.spool.records import Close, Open
 from tests.record.conftest import Recorder, recorder  # noqa: F401
@@ -391,7 +392,7 @@ def test_an_id_in_use_again_changes_hands_in_the_order_of_the_queue(recorder: Re
     engine_requests.arrived(take, timelines, ["a", 5], 1)
     flusher.flush()
     assert sorted(took) == [(0, 0), (1, 1)]
-    assert flusher._flusher is not None and flusher._flusher.waiting() == 0
+    assert backlog.waiting() == 0
     for odd in (5, None, "a\nb"):
         engine_requests.register(timelines, odd, turns[0])
     assert list(timelines) == ["a"]

@@ -104,7 +104,7 @@ SEAMS = {
     "result": "autotrace.record.probe.Probe.output",
     "error": "autotrace.record.calls._described",
     "status": "autotrace.record.calls._status",
-    "memory limit": "autotrace.record.flusher.full",
+    "memory limit": "autotrace.record.backlog.Backlog.full",
     "sampling": "autotrace.record.sampling.admits",
     "batch": "autotrace.record.sampling.choose",
     "copy of an argument": "autotrace.record.arguments.snapshot",
@@ -116,8 +116,8 @@ SEAMS = {
 """What runs on the host's threads. (``compiling`` is torch's own.)"""
 
 LATER = {
-    "encoder": "autotrace.record.flusher.Flusher._framed",
-    "scribe": "autotrace.record.encoder.Scribe.write",
+    "framing": "autotrace.record.record_writer.RecordWriter._framed",
+    "encoder": "autotrace.record.encoder.RecordEncoder.write",
     "redaction": "autotrace.redact.redactor.Redactor.clean",
     "spool open": "autotrace.spool.writer.SpoolWriter.open",
     "spool write": "autotrace.spool.writer.SpoolWriter.write",
@@ -198,7 +198,7 @@ def test_a_failure_on_the_flushers_thread_stays_ours(
         "autotrace.patch.binder.Binder.module",
         "autotrace.patch.finder.Finder._hook",
         "autotrace.patch.finder._hook_execution",
-        "autotrace.patch.engine.flusher.report",
+        "autotrace.record.backlog.Backlog.report",
     ],
     ids=lambda seam: seam.rpartition(".")[2],
 )  # fmt: skip
@@ -264,7 +264,7 @@ def test_a_full_disk_loses_records_not_calls(host: Host, targets: list[Target]) 
     bare, traced = watched(host, targets)
     host.records()
     assert flusher._flusher is not None
-    writer = flusher._flusher._writer
+    writer = flusher._flusher._writer._segments
     writer.open()
     full = os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, writer._fd)

@@ -16,7 +16,7 @@ from typing import Any
 from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch import engine
 from autotrace.patch.wrapper import wrap
-from autotrace.record import faults, flusher
+from autotrace.record import faults, flusher, record_writer
 
 TARGETS = (
     Target("program.rollout", ("program.rollout",), role="trajectory", attributes={
@@ -180,7 +180,7 @@ def file_size() -> None:
     calls(100)
     flusher.flush()
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    time.sleep(flusher.RETRY_EVERY)
+    time.sleep(record_writer.RETRY_EVERY)
     calls(5)
 
 

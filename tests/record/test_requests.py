@@ -11,6 +11,7 @@ import pytest
 
 from autotrace.config.plan import Settings
 from autotrace.record import calls, context, faults, flusher
+from autotrace.record.backlog import backlog
 from autotrace.record.context import Span
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Arrived, Timeline
@@ -152,7 +153,7 @@ def test_what_an_adapter_saw_is_read_in_order_and_what_cannot_be_costs_only_that
     traced("text")
     (span,) = engine.open
     for seen in ((span.timeline, 1.0), (None, 1.5), (span.timeline, 2.0)):
-        flusher.put(Arrived(read, seen))
+        backlog.put(Arrived(read, seen))
     calls.close(span, SimpleNamespace())
     (done,) = recorder.records(Close)
     assert (done.attributes["outputs"], done.attributes["decode_s"]) == (2, 1.0)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from autotrace.config.plan import Settings
 from autotrace.record import faults, flusher
+from autotrace.record.backlog import NUMBER_BYTES, backlog
 from autotrace.record.context import attach, current_carrier
 from autotrace.record.tokens import TokenLog
 from autotrace.ship.assembly.tokens import TokenSequences
@@ -130,14 +131,14 @@ def test_with_too_much_waiting_calls_are_recorded_without_their_tokens(recorder:
     most = []
 
     def generate(prompt_ids: list[int]) -> list[int]:
-        most.append(flusher._flusher.waiting())
+        most.append(backlog.waiting())
         return list(range(100))
 
     traced = recorder.wrap(generate, role="llm", tokens={"prompt": ("prompt_ids",), "response": ("result",)})
 
     def rollout() -> None:
         with flusher._flusher._busy:  # a disk that takes its time
-            flusher.watchful = True
+            backlog.watchful = True
             for _ in range(20):
                 traced(list(range(2_000)))
 
@@ -146,6 +147,6 @@ def test_with_too_much_waiting_calls_are_recorded_without_their_tokens(recorder:
     assert len(opens) == 20 == len(recorder.records(Close)) - 1
     withheld = sum(record.prompt is None for record in opens)
     assert 0 < withheld < 20 and faults.counts["drop:tokens"] >= withheld
-    assert max(most) < 200_000 + 2 * 2_000 * flusher.NUMBER_BYTES
+    assert max(most) < 200_000 + 2 * 2_000 * NUMBER_BYTES
     traced(list(range(2_000)))
     assert recorder.records(Open)[-1].prompt is not None, "there is room again"

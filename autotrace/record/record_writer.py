@@ -1,0 +1,196 @@
+"""Records become frames, gathered to be appended to the spool with one system call. The flusher's thread alone comes
+here.
+
+What cannot be written (a full disk) is held for the next time, up to a limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from autotrace.config.plan import Settings
+from autotrace.record import faults
+from autotrace.record.backlog import EVENT_BYTES, backlog
+from autotrace.redact import redactor
+from autotrace.spool.limit import SpoolLimit
+from autotrace.spool.records import Define, Record
+from autotrace.spool.segment import frame
+from autotrace.spool.writer import SpoolWriter
+
+BATCH = 1 << 20
+"""Bytes after which a batch is written although there is more."""
+RETRY_EVERY = 1.0
+"""Seconds between two attempts to write to a disk that failed."""
+
+
+class RecordWriter:
+    """The records of one process. ``lost`` is called when records had to be given up, ``opened`` once there is a first
+    segment."""
+
+    def __init__(self, run_folder: str, run_id: str, settings: Settings, plan_digest: str) -> None:
+        self.lost: Callable[[], None] = _nothing
+        self.opened: Callable[[], None] = _nothing
+        self._settings = settings
+        self._segments = SpoolWriter(run_folder, run_id, plan_digest)
+        self._limit = SpoolLimit(run_folder, settings.spool_limit)
+        self._encode = msgspec.msgpack.Encoder(enc_hook=_unknown).encode
+        self._frames: list[bytes] = []
+        self._size = 0
+        self._definitions: list[Define] = []
+        """The targets so far; each segment begins with those of the segments before."""
+        self._defined = 0
+        """Of those, how many were in the batches before this one."""
+        self._undefined = False
+        """The segment lacks those definitions."""
+        self._opened_once = False
+        self._retry_at = 0.0
+        self._written_at = 0.0
+        self._write_took = 0.0
+        """Seconds of the last write."""
+        self._records = 0
+        self._bytes = 0
+
+    @property
+    def unwritten(self) -> bool:
+        """Records are gathered that are not in the file yet."""
+        return bool(self._frames)
+
+    @property
+    def batch_full(self) -> bool:
+        """It is time to write, whatever else is waiting."""
+        return self._size >= BATCH
+
+    @property
+    def due(self) -> bool:
+        """It is time to write. On a slow disk as much time goes to taking events as to writing them."""
+        return time.monotonic() - self._written_at >= max(self._settings.flush_interval, self._write_took)
+
+    def full(self, events: int) -> bool:
+        """Whether the spool has its size once ``events`` more were written."""
+        return self._limit.reached(self._size + events * self._bytes // max(1, self._records))
+
+    def look(self) -> None:
+        """Ask the folder for the size of the spool, now and then."""
+        self._limit.look()
+
+    def add(self, record: Record) -> None:
+        """Gather ``record`` for the next write."""
+        if type(record) is Define:
+            self._definitions.append(record)
+        data = self._framed(record)
+        self._frames.append(data)
+        self._size += len(data)
+        backlog.encoded(self._size)
+        self._records += 1
+        self._bytes += len(data)
+        if self._records % 256 == 0:
+            backlog.event_bytes = max(EVENT_BYTES, self._bytes // self._records)
+
+    def write(self) -> None:
+        """Append what was gathered."""
+        if not self._frames or time.monotonic() < self._retry_at:
+            return
+        began = time.monotonic()
+        try:
+            if not self._segments.opened:
+                self._segments.open()
+                self._undefined = True
+                self._announce()
+            if self._undefined:
+                self._define_again()
+            count = self._segments.write(self._frames)
+        except OSError as error:
+            faults.failed("spool", error)
+            count = 0
+        self._written_at = time.monotonic()
+        self._write_took = self._written_at - began
+        if count < len(self._frames):
+            self._hold(count)
+            return
+        self._limit.look(self._size)
+        self._forget_batch()
+        if self._segments.full or self._limit.ends(self._segments.size):
+            self._segments.seal("rotate")
+
+    def finish(self, last_words: Callable[[], None]) -> None:
+        """Seal the segment after ``last_words`` were added; nothing if this process wrote nothing and has nothing to
+        write. Also after a rotation: a process without a last word has died."""
+        if self._written_at or self._frames:
+            self._retry_at = 0.0
+            last_words()
+            self.write()
+            self._segments.seal("exit")
+            self._written_at = 0.0
+
+    def abandon(self) -> None:
+        """Close the file without a word: what a forked child does with its parent's segment."""
+        self._segments.abandon()
+
+    def _framed(self, record: Record) -> bytes:
+        try:
+            return frame(self._encode(record))
+        except (UnicodeEncodeError, OverflowError):  # a lone surrogate (a character cut in two), a big number
+            return frame(self._encode(_readable(record)))
+
+    def _define_again(self) -> None:
+        """A segment holds the definitions of all targets it refers to."""
+        definitions = [self._framed(define) for define in self._definitions[: self._defined]]
+        if definitions and self._segments.write(definitions) < len(definitions):
+            raise OSError("no room for the definitions of the targets")
+        self._undefined = False
+
+    def _hold(self, count: int) -> None:
+        """All but the first ``count`` frames could not be written: keep them for later, unless they became too many."""
+        self._retry_at = time.monotonic() + RETRY_EVERY
+        del self._frames[:count]
+        self._size = sum(map(len, self._frames))
+        if self._size > self._settings.memory_limit // 4:
+            faults.count("drop:disk", len(self._frames))
+            self.lost()
+            self._forget_batch()
+            self._undefined = True
+        backlog.encoded(self._size)
+
+    def _forget_batch(self) -> None:
+        self._frames, self._size = [], 0
+        self._defined = len(self._definitions)
+        backlog.encoded(0)
+
+    def _announce(self) -> None:
+        if self._opened_once:
+            return
+        self._opened_once = True
+        try:
+            self.opened()
+        except Exception as error:
+            faults.failed("on_open", error)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _unknown(value: Any) -> Any:
+    return {"…": f"{type(value).__module__}.{type(value).__qualname__}"}
+
+
+def _readable(record: Any) -> Any:
+    """``record`` with lone surrogates replaced, and numbers of more than 64 bits as text."""
+    fields = {name: _scrub(getattr(record, name)) for name in record.__struct_fields__}
+    return type(record)(**fields)
+
+
+def _scrub(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if type(value) is int:
+        return redactor.number(value)
+    if isinstance(value, dict):
+        return {_scrub(name): _scrub(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_scrub(item) for item in value)
+    return value
