@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autotrace.record import context, flusher
+from autotrace.record import flusher, statements
 from autotrace.run.info import RunInfo
 from autotrace.ship.run_reader import Index
 from autotrace.sinks import make, payload
@@ -67,7 +67,7 @@ def _recorded(folder: Path, turns: int, prompt: int, response: int) -> Agent:
     for name, role in (("generate", "llm"), ("tool", "tool"), ("run", "trajectory")):
         setattr(Traced, name, subject.wrap(_copy(Agent.__dict__[name]), role))
     agent = Traced(turns, prompt, response, 0.0)
-    context.bind("tokenizer", _tokenizer(folder / "tokenizer"))
+    statements.bind("tokenizer", _tokenizer(folder / "tokenizer"))
     asyncio.run(agent.run("uid-1", 1, 0))
     flusher.shutdown()
     return agent

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from types import AsyncGeneratorType, ModuleType
 from typing import Any
 
-from autotrace.record import calls, context, drivers, faults
+from autotrace.record import calls, context, drivers, faults, statements
 from autotrace.record.backlog import backlog
-from autotrace.record.context import Keeping, Span
+from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Arrived, Timeline, Timelines
 
@@ -36,7 +36,7 @@ class InsideATrace(Follower):
 class Streaming(Follower):
     """A handler that answers with an HTTP response whose body is a stream: its span ends with the stream."""
 
-    def holds(self, span: Span, result: Any) -> bool:
+    def holds(self, span: OpenCall, result: Any) -> bool:
         body = getattr(result, "body_iterator", None)
         if type(body) is not AsyncGeneratorType:
             return False
@@ -50,7 +50,7 @@ class WeightUpdate(Follower):
     def __init__(self, argument: str) -> None:
         self.argument = argument
 
-    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
+    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
         span.timeline = Timeline()
         span.timeline.attributes.update(sizes(known.get(self.argument)))
 
@@ -87,7 +87,7 @@ def follow(key: str, follower: Follower) -> None:
 def timeline_here() -> Timeline | None:
     """Of the request that is being handed to the engine by the code running now."""
     span = context.current.get()
-    return span.timeline if isinstance(span, Keeping) else None
+    return span.timeline if isinstance(span, RetainingCall) else None
 
 
 def register(timelines: Timelines, request_id: Any, timeline: Timeline) -> None:
@@ -124,7 +124,7 @@ def _split(read: Callable[..., None], timelines: Timelines, ids: str, *more: Any
     read(timelines, ids.split(BETWEEN), *more)
 
 
-def traceparent(span: Span) -> str:
+def traceparent(span: OpenCall) -> str:
     """``span`` as W3C trace context: what an engine's own OpenTelemetry takes as the parent of its spans."""
     return f"00-{span.trace.id.hex()}-{span.id & 0xFFFFFFFFFFFFFFFF:016x}-01"
 
@@ -166,4 +166,4 @@ def bind_tokenizer(owner: Any, read: Callable[[Any], Mapping[str, Any] | None]) 
     setattr(owner, _TOLD, True)
     value = read(owner)
     if value is not None:
-        context.bind("tokenizer", value)
+        statements.bind("tokenizer", value)

@@ -33,7 +33,7 @@ from autotrace.adapters.engine_requests import (
     traceparent,
 )
 from autotrace.record import faults
-from autotrace.record.context import Keeping, Span
+from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Timeline, Timelines
 
@@ -73,7 +73,7 @@ class Request(Follower):
         request = args[1] if len(args) > 1 else kwargs.get("obj")
         return not is_batch(request) and not is_health_check(request)
 
-    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
+    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
         manager, request = known.get("self"), known.get("obj")
         span.timeline = Timeline()
         span.timeline.coarse = not getattr(request, "stream", False)
@@ -88,7 +88,7 @@ class MemberOfABatch(Follower):
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return timeline_here() is None and not is_health_check(args[1] if len(args) > 1 else kwargs.get("obj"))
 
-    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
+    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
         manager, request = known["self"], known["obj"]
         span.timeline = Timeline()
         span.timeline.coarse = not getattr(request, "stream", False)
@@ -113,7 +113,7 @@ def is_health_check(request: Any) -> bool:
     return isinstance(request_id, str) and request_id.startswith("HEALTH_CHECK")
 
 
-def _pass_on(span: Span, manager: Any, request: Any, http: Any) -> None:
+def _pass_on(span: OpenCall, manager: Any, request: Any, http: Any) -> None:
     """Make ``span`` the parent of SGLang's own spans, unless the request came with a parent."""
     if not getattr(manager, "enable_trace", False) or getattr(request, "external_trace_header", 0) is not None:
         return

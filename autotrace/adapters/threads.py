@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from autotrace.record.context import Span, current
+from autotrace.record.context import OpenCall, current
 
 _MARK = "__autotrace_submit__"
 
@@ -34,7 +34,7 @@ def install() -> None:
     ThreadPoolExecutor.submit = submit  # type: ignore[method-assign]
 
 
-def _inside(span: Span, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _inside(span: OpenCall, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     token = current.set(span)
     try:
         return function(*args, **kwargs)

@@ -32,7 +32,7 @@ from autotrace.adapters.engine_requests import (
     traceparent,
 )
 from autotrace.record import calls, context, faults
-from autotrace.record.context import Keeping, Span
+from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Timeline, Timelines
 
@@ -75,7 +75,7 @@ def install() -> None:
 class Request(Follower):
     """A request to ``AsyncLLM``."""
 
-    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
+    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
         span.timeline = Timeline()
         if not span.trace.elsewhere:
             bind_tokenizer(known.get("self"), _tokenizer)
@@ -84,11 +84,11 @@ class Request(Follower):
 class OfflineRequest(Request):
     """A request to ``LLMEngine``, which ``LLM`` drives."""
 
-    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
+    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
         super().opened(span, known)
         vars(known["self"]).setdefault(_REQUESTS, {})[known["request_id"]] = span
 
-    def holds(self, span: Span, result: Any) -> bool:
+    def holds(self, span: OpenCall, result: Any) -> bool:
         return True
 
 
@@ -135,7 +135,7 @@ def _add_request(original: Callable[..., Any]) -> Callable[..., Any]:
         result = original(self, request, *args, **kwargs)
         try:
             span = context.current.get()
-            if isinstance(span, Keeping) and span.timeline is not None:
+            if isinstance(span, RetainingCall) and span.timeline is not None:
                 pass_on(span, self, request)
                 if span.timeline.response is None:  # of n > 1 samples the first
                     attend(self, request.request_id, span.timeline)
@@ -146,7 +146,7 @@ def _add_request(original: Callable[..., Any]) -> Callable[..., Any]:
     return add_request
 
 
-def pass_on(span: Span, processor: Any, request: Any) -> None:
+def pass_on(span: OpenCall, processor: Any, request: Any) -> None:
     """Make ``span`` the parent of vLLM's own span, if the user switched tracing on (``--otlp-traces-endpoint``) and the
     request came without a parent. ``request`` is on its way to the engine core."""
     tracing = getattr(processor, "tracing_enabled", False) or getattr(processor, "tracer", None)

@@ -19,7 +19,7 @@ from autotrace.patch.binder import Binder
 from autotrace.patch.classes import ClassHook
 from autotrace.patch.finder import Finder
 from autotrace.patch.plan_index import Index
-from autotrace.record import calls, context, faults, flusher, ids, sampling
+from autotrace.record import calls, faults, flusher, ids, sampling
 from autotrace.record.backlog import backlog
 from autotrace.record.probe import Probe
 from autotrace.run import remote_node
@@ -278,4 +278,4 @@ def _initialising(module: Any) -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
-__all__ = ["ADAPTERS", "Engine", "add", "context", "engine", "load", "report", "start", "stop"]
+__all__ = ["ADAPTERS", "Engine", "add", "engine", "load", "report", "start", "stop"]

@@ -62,11 +62,3 @@ def key_of(function: Any) -> str | None:
 def is_wrapper(function: Any) -> bool:
     """Whether ``function`` is a wrapper itself (a decorator above one copies its ``__dict__``, but not its code)."""
     return type(function) is FunctionType and function.__code__.co_filename == frames.FILE
-
-
-def original_of(wrapper: FunctionType) -> FunctionType:
-    """The function that ``wrapper`` calls."""
-    place = wrapper.__code__.co_freevars.index(template.FUNCTION)
-    found = (wrapper.__closure__ or ())[place].cell_contents
-    assert type(found) is FunctionType
-    return found

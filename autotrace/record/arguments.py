@@ -12,7 +12,7 @@ from autotrace.record.snapshot import Limits, snapshot
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
-class Binder:
+class Signature:
     """One function of a target: what it is called, its parameters, and which of them are captured.
 
     ``names`` are its positional parameters in order, ``method`` tells whether the first is ``self`` or ``cls``; members

@@ -14,7 +14,7 @@ from typing import Any
 
 from autotrace.record import drivers, faults, ids, sampling
 from autotrace.record.backlog import NUMBER_BYTES, backlog
-from autotrace.record.context import Ended, Keeping, Span, Trace, current, stand_in
+from autotrace.record.context import Ended, OpenCall, RetainingCall, Trace, current, stand_in
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import ATOMS, Limits, snapshot
@@ -44,7 +44,7 @@ _monotonic_ns = time.monotonic_ns
 _append = backlog.append
 
 
-def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Span | None:
+def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall | None:
     """Open a span and make it current; None: call ``function`` as if nothing were here."""
     if compiling is not None and compiling():
         return None
@@ -68,10 +68,10 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         if follower is not None and not follower.admits(args, kwargs):
             return None
-        binder = probe.binders.get(function) or probe.binder(function)
+        signature = probe.signatures.get(function) or probe.signature(function)
         attributes = prompt = known = None
         if probe.knows or follower is not None:
-            known = binder.bind(args, kwargs)
+            known = signature.bind(args, kwargs)
             if probe.attributes:
                 attributes = probe.read(probe.attributes, known)
             if probe.prompt:
@@ -89,25 +89,25 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         copies: Sequence[Any]
         keywords: dict[str, Any] | None = None
         try:
-            if binder.whole:
-                copies = args[binder.start :]
+            if signature.whole:
+                copies = args[signature.start :]
                 for value in copies:
                     if type(value) not in ATOMS:
-                        copies = binder.positional(args, probe.limits)
+                        copies = signature.positional(args, probe.limits)
                         break
             else:
-                copies = binder.positional(args, probe.limits)
+                copies = signature.positional(args, probe.limits)
             if kwargs and (probe.include is None or probe.include):
-                keywords = binder.keywords(kwargs, probe.limits)
+                keywords = signature.keywords(kwargs, probe.limits)
         except Exception as error:
             faults.failed(f"copy:{key}", error)
             copies, keywords = (), NOT_COPIED
-        span = (Keeping if probe.keeps or follower is not None else Span)(
+        span = (RetainingCall if probe.keeps or follower is not None else OpenCall)(
             ids.next_span_id(),
             trace,
             parent,
             probe,
-            binder,
+            signature,
             epoch,
             _monotonic_ns(),
             id(args[0]) if probe.subclasses and args else 0,
@@ -125,7 +125,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             span.weight = len(prompt) * NUMBER_BYTES
             backlog.charge(span.weight)
         _append(span)
-        if follower is not None and known is not None and type(span) is Keeping:
+        if follower is not None and known is not None and type(span) is RetainingCall:
             follower.opened(span, known)
         current.set(span)
         return span
@@ -143,7 +143,7 @@ def _tell(probe: Probe, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         probe.trouble("follow", error)
 
 
-def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Span | None:
+def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall | None:
     """``begin`` for generators: the span is current while the generator runs (``item`` and ``enter``), never across a
     ``yield``, where a context variable would leak into the caller."""
     span = begin(function, key, args, kwargs)
@@ -162,23 +162,23 @@ def _keep(span: Any, probe: Probe, known: Any) -> None:
             span.chosen = sampling.chosen.set(groups)
 
 
-def _is_super_call(above: Span, function: Any, owner: Any) -> bool:
+def _is_super_call(above: OpenCall, function: Any, owner: Any) -> bool:
     """Whether this is the base method that the override being recorded calls through ``super()``."""
-    return above.owner == id(owner) and above.binder is not None and above.binder.identity != id(function)
+    return above.owner == id(owner) and above.signature is not None and above.signature.identity != id(function)
 
 
 def recording(owner: Any, name: str, key: str) -> bool:
     """Whether the current span is of this call: method ``name`` of ``owner``, under another target than ``key``."""
     span = current.get()
-    if span is None or span.probe is None or span.binder is None or span.probe.key == key:
+    if span is None or span.probe is None or span.signature is None or span.probe.key == key:
         return False
-    return span.owner == id(owner) and span.binder.name.rpartition(".")[2] == name
+    return span.owner == id(owner) and span.signature.name.rpartition(".")[2] == name
 
 
-def end(span: Span, result: Any) -> Any:
+def end(span: OpenCall, result: Any) -> Any:
     """Close ``span`` with its result, which is returned. A result that is itself still to run (a coroutine or generator
     that a plain function returned) comes back driven by a wrapper of its own kind, and the span ends with it."""
-    if current.get() is span and type(span) is Span:  # the common case of ``_leave``
+    if current.get() is span and type(span) is OpenCall:  # the common case of ``_leave``
         current.set(span.above)
         span.above = None
     else:
@@ -196,7 +196,7 @@ def end(span: Span, result: Any) -> Any:
     return result
 
 
-def _held(probe: Probe, span: Span, result: Any) -> bool:
+def _held(probe: Probe, span: OpenCall, result: Any) -> bool:
     try:
         return probe.follower is not None and probe.follower.holds(span, result)
     except Exception as error:
@@ -204,12 +204,12 @@ def _held(probe: Probe, span: Span, result: Any) -> bool:
         return False
 
 
-def close(span: Span, result: Any) -> None:
+def close(span: OpenCall, result: Any) -> None:
     """Record that the call ended well."""
     probe = span.probe
     if probe is None or span.epoch != epoch:
         return
-    if type(span) is Keeping:
+    if type(span) is RetainingCall:
         span.epoch = CLOSED
     at = span.at
     try:
@@ -225,7 +225,7 @@ def close(span: Span, result: Any) -> None:
         _append(Ended(span, at))
 
 
-def _with_result(span: Span, probe: Probe, result: Any, at: int) -> Ended:
+def _with_result(span: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     """What the target's paths find in the result, and in the arguments now that the call is over."""
     known = _release(span)
     known["result"] = result
@@ -250,25 +250,25 @@ def _with_result(span: Span, probe: Probe, result: Any, at: int) -> Ended:
     return Ended(span, at, output, status, attributes, None, response, skip, logprobs, mask, weight)
 
 
-def _release(span: Span) -> dict[str, Any]:
+def _release(span: OpenCall) -> dict[str, Any]:
     """The arguments the span kept, which it holds no longer."""
-    if not isinstance(span, Keeping):
+    if not isinstance(span, RetainingCall):
         return {}
     known, span.known = span.known, None
     return known or {}
 
 
-def _facts(span: Span, probe: Probe, known: dict[str, Any], at: int) -> None:
+def _facts(span: OpenCall, probe: Probe, known: dict[str, Any], at: int) -> None:
     for name, value in (probe.read(probe.facts, known) or {}).items():
         _append(Fact(span.trace.id, None, name, value, at))
 
 
-def aborted(span: Span) -> None:
+def aborted(span: OpenCall) -> None:
     """Record that somebody else ended the request before it gave a result."""
     _cancel(span, "aborted")
 
 
-def _cancel(span: Span, outcome: str) -> None:
+def _cancel(span: OpenCall, outcome: str) -> None:
     probe = span.probe
     if probe is None or span.epoch != epoch:
         return
@@ -281,7 +281,7 @@ def _cancel(span: Span, outcome: str) -> None:
     _append(Ended(span, at, None, "CANCELLED", {"outcome": outcome}))
 
 
-def fail(span: Span, error: BaseException) -> None:
+def fail(span: OpenCall, error: BaseException) -> None:
     """Record that the call ended with ``error``; the caller raises it."""
     _leave(span)
     probe = span.probe
@@ -302,7 +302,7 @@ def fail(span: Span, error: BaseException) -> None:
     _append(event)
 
 
-def item(span: Span, value: Any) -> tuple[Span | None, Callable[[Any], Any] | None]:
+def item(span: OpenCall, value: Any) -> tuple[OpenCall | None, Callable[[Any], Any] | None]:
     """A generator yielded ``value``, which ``span`` is no longer current for.
 
     Returns what to go on with: the span, None when that was the final item (``final`` of the target); and, for targets
@@ -329,24 +329,24 @@ def item(span: Span, value: Any) -> tuple[Span | None, Callable[[Any], Any] | No
     return span, final
 
 
-def finish(span: Span, value: Any) -> None:
+def finish(span: OpenCall, value: Any) -> None:
     """``value`` was the final item: the call is over, whatever its caller does with the generator."""
     close(span, value)
 
 
-def exhausted(span: Span, result: Any) -> None:
+def exhausted(span: OpenCall, result: Any) -> None:
     """A generator came to its end."""
     _leave(span)
     close(span, result)
 
 
-def enter(span: Span) -> None:
+def enter(span: OpenCall) -> None:
     """The generator goes on after a ``yield``: make its span current again."""
     span.above = current.get()
     current.set(span)
 
 
-def _leave(span: Span) -> None:
+def _leave(span: OpenCall) -> None:
     """Make current again what was before ``span``.
 
     Not by the token that ``set`` returns: it refers to the whole context, and through a span that nobody closed would
@@ -359,11 +359,11 @@ def _leave(span: Span) -> None:
     if now is span:
         current.set(span.above)
         span.above = None
-        if type(span) is Keeping and span.chosen is not None:
+        if type(span) is RetainingCall and span.chosen is not None:
             _unchoose(span)
 
 
-def _unchoose(span: Keeping) -> None:
+def _unchoose(span: RetainingCall) -> None:
     token, span.chosen = span.chosen, None
     try:
         if token is not None:
@@ -372,7 +372,7 @@ def _unchoose(span: Keeping) -> None:
         pass
 
 
-def ended(span: Span, error: BaseException) -> None:
+def ended(span: OpenCall, error: BaseException) -> None:
     """A generator was left by ``error``: closing it early is the caller's right, not an error."""
     _leave(span)
     if isinstance(error, GeneratorExit):

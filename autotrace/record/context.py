@@ -1,21 +1,17 @@
-"""Which span is current, here and across processes; and what adapters may say about the run and its trajectories."""
+"""Which call is current, here and across processes."""
 
 from __future__ import annotations
 
 import struct
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from autotrace.record.backlog import backlog
-from autotrace.spool.records import REQUEST, Bind, Fact
-
 if TYPE_CHECKING:
-    from autotrace.record.arguments import Binder
+    from autotrace.record.arguments import Signature
     from autotrace.record.probe import Probe
     from autotrace.record.timeline import Timeline
     from autotrace.record.tokens import TokenLog
@@ -38,12 +34,12 @@ class Trace:
         """Belongs to the flusher."""
 
 
-class Span(msgspec.Struct, eq=False, gc=False):
+class OpenCall(msgspec.Struct, eq=False, gc=False):
     """An open call, and the event that says so. Only the process that opened a span closes it (``epoch`` changes in a
     forked child).
 
     A struct the garbage collector does not see: made in 90 ns instead of 350, and a full queue does not slow the host's
-    collections down. So it must hold nothing of the host's but strings and numbers; see ``Keeping``.
+    collections down. So it must hold nothing of the host's but strings and numbers; see ``RetainingCall``.
     """
 
     id: int
@@ -51,16 +47,16 @@ class Span(msgspec.Struct, eq=False, gc=False):
     parent: int
     """0: root of its trace."""
     probe: Probe | None
-    binder: Binder | None
+    signature: Signature | None
     epoch: int
     at: int = 0
     """Monotonic ns when it opened."""
     owner: int = 0
     """``id()`` of the object the method was called on; tells a ``super()`` call from a nested one."""
-    above: Span | None = None
+    above: OpenCall | None = None
     """What was current before; becomes current again when the call is left."""
     args: Sequence[Any] | None = None
-    """Copies of the positional arguments, until they are written; ``binder`` knows their names."""
+    """Copies of the positional arguments, until they are written; ``signature`` knows their names."""
     keywords: dict[str, Any] | None = None
     """Copies of the arguments passed by name, until they are written."""
     attributes: dict[str, Any] | None = None
@@ -74,7 +70,7 @@ class Span(msgspec.Struct, eq=False, gc=False):
     first_item_at: int = 0
 
 
-class Keeping(Span, eq=False, gc=True):
+class RetainingCall(OpenCall, eq=False, gc=True):
     """A span that keeps the host's objects until the call ends: visible to the garbage collector, or an abandoned
     coroutine could not be collected."""
 
@@ -89,7 +85,7 @@ class Keeping(Span, eq=False, gc=True):
 class Ended(msgspec.Struct, eq=False, gc=False):
     """The event that a call ended. Lives in the queue only."""
 
-    span: Span
+    span: OpenCall
     at: int
     output: Any = None
     status: str = "OK"
@@ -105,7 +101,7 @@ class Ended(msgspec.Struct, eq=False, gc=False):
     """Bytes of what it holds while it waits in the backlog."""
 
 
-current: ContextVar[Span | None] = ContextVar("autotrace_span", default=None)
+current: ContextVar[OpenCall | None] = ContextVar("autotrace_span", default=None)
 
 
 def current_carrier() -> bytes | None:
@@ -119,7 +115,7 @@ def current_carrier() -> bytes | None:
     return _CARRIER.pack(_VERSION, flags, span.trace.id or bytes(16), span.id)
 
 
-def restore(carrier: bytes | None) -> Span | None:
+def restore(carrier: bytes | None) -> OpenCall | None:
     """A stand-in for the span of another process; None for anything that is no carrier."""
     if not isinstance(carrier, bytes) or len(carrier) != _CARRIER.size:
         return None
@@ -129,9 +125,11 @@ def restore(carrier: bytes | None) -> Span | None:
     return stand_in(trace, span, recorded=bool(flags & _RECORDED), elsewhere=bool(flags & _TOKENS))
 
 
-def stand_in(trace: bytes, span: int, recorded: bool, elsewhere: bool = False, above: Span | None = None) -> Span:
+def stand_in(
+    trace: bytes, span: int, recorded: bool, elsewhere: bool = False, above: OpenCall | None = None
+) -> OpenCall:
     """A span that is open in another process, or (``recorded=False``) one that nobody records."""
-    return Span(span, Trace(trace, elsewhere), 0, None, None, 0, above=above, recorded=recorded)
+    return OpenCall(span, Trace(trace, elsewhere), 0, None, None, 0, above=above, recorded=recorded)
 
 
 @contextmanager
@@ -147,27 +145,3 @@ def attach(carrier: bytes | None) -> Iterator[None]:
     finally:
         with suppress(ValueError):  # left in another context than entered: nothing to restore there
             current.reset(token)
-
-
-def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
-    """Say something about a trajectory: the current one, or the one that ``key`` (``uid``, ``session_id``, ...)
-    names."""
-    span = current.get()
-    if key is None and (span is None or not span.recorded):
-        return
-    trace = b"" if key is not None or span is None else span.trace.id
-    backlog.put(Fact(trace, dict(key) if key else None, name, value, time.monotonic_ns()))
-
-
-def requests(request_id: str) -> None:
-    """Say that the current call makes a request which its other side knows as ``request_id``: if the context is lost on
-    the way, the collector joins the two."""
-    span = current.get()
-    if span is not None and span.recorded:
-        key = {"request": request_id, "span": span.id}
-        backlog.put(Fact(span.trace.id, key, REQUEST, None, time.monotonic_ns()))
-
-
-def bind(name: str, value: Mapping[str, Any]) -> None:
-    """Say something about the run that became known only now (see ``spool.records.Bind``)."""
-    backlog.put(Bind(name, dict(value), time.monotonic_ns()))

@@ -18,12 +18,12 @@ from autotrace.record import calls
 from autotrace.record.frames import transparent
 
 if TYPE_CHECKING:
-    from autotrace.record.context import Span
+    from autotrace.record.context import OpenCall
 
 KINDS = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
 
 
-def drive(span: Span, result: Any) -> Any:
+def drive(span: OpenCall, result: Any) -> Any:
     """``result`` (of one of ``KINDS``), which ends ``span`` when it ends; as it is if somebody else holds it too."""
     if sys.getrefcount(result) > _FRESH:
         calls.close(span, None)
@@ -33,7 +33,7 @@ def drive(span: Span, result: Any) -> Any:
     return driver
 
 
-def stream(span: Span, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+def stream(span: OpenCall, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
     """``inner``, whose end is the end of ``span``: for an adapter that puts it where the host kept ``inner``."""
     driven: AsyncGenerator[Any, Any] = _async_generator(_Pending(span, inner))
     return driven
@@ -53,11 +53,11 @@ class _Pending:
 
     __slots__ = ("inner", "span")
 
-    def __init__(self, span: Span, inner: Any) -> None:
+    def __init__(self, span: OpenCall, inner: Any) -> None:
         self.span = span
         self.inner = inner
 
-    def started(self) -> tuple[Span, Any]:
+    def started(self) -> tuple[OpenCall, Any]:
         inner, self.inner = self.inner, None
         return self.span, inner
 
@@ -86,7 +86,7 @@ async def _coroutine(pending: _Pending) -> Any:
 @transparent
 def _generator(pending: _Pending) -> Generator[Any, Any, Any]:
     # the same in the wrappers of generator functions: see patch.template for why it is written like this
-    watched: Span | None
+    watched: OpenCall | None
     watched, inner = pending.started()
     final: Callable[[Any], Any] | None = None
     sent: Any = None
@@ -125,7 +125,7 @@ _awaitable: Callable[[_Pending], Any] = types.coroutine(
 
 @transparent
 async def _async_generator(pending: _Pending) -> AsyncGenerator[Any, Any]:
-    watched: Span | None
+    watched: OpenCall | None
     watched, inner = pending.started()
     final: Callable[[Any], Any] | None = None
     sent: Any = None
@@ -163,7 +163,7 @@ async def _async_generator(pending: _Pending) -> AsyncGenerator[Any, Any]:
         raise
 
 
-def _seen(span: Span, final: Any, value: Any) -> tuple[Span | None, Any]:
+def _seen(span: OpenCall, final: Any, value: Any) -> tuple[OpenCall | None, Any]:
     if final is None:
         return calls.item(span, value)
     span.items += 1

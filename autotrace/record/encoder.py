@@ -11,14 +11,14 @@ from typing import Any
 
 from autotrace.config.plan import Settings
 from autotrace.record import faults
-from autotrace.record.context import Ended, Keeping, Span
+from autotrace.record.context import Ended, OpenCall, RetainingCall
 from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import TokenLog, WrittenPrompt
 from autotrace.redact.redactor import Redactor
 from autotrace.spool.records import Bind, Close, Define, Fact, Open, Record, Report, Tokens
 
-Event = Span | Ended | Arrived | Fact | Bind | Report
-"""What callers put into the queue. A ``Span`` says that it opened."""
+Event = OpenCall | Ended | Arrived | Fact | Bind | Report
+"""What callers put into the queue. A ``OpenCall`` says that it opened."""
 
 
 class RecordEncoder:
@@ -35,8 +35,8 @@ class RecordEncoder:
         self._withheld = settings.content == "none"
         self._numbers: dict[tuple[str, str], int] = {}
         self._kinds: dict[type, Callable[[Any], None]] = {
-            Span: self._opened,
-            Keeping: self._opened,
+            OpenCall: self._opened,
+            RetainingCall: self._opened,
             Ended: self._ended,
             Arrived: self._arrived,
             Fact: self._fact,
@@ -52,25 +52,25 @@ class RecordEncoder:
         """Records were lost: the token lists in them cannot be referred to."""
         self.epoch += 1
 
-    def _opened(self, span: Span) -> None:
-        binder, probe = span.binder, span.probe
-        if binder is None or probe is None:
+    def _opened(self, span: OpenCall) -> None:
+        signature, probe = span.signature, span.probe
+        if signature is None or probe is None:
             return
-        target = self._target(probe.key, probe.label or binder.name, probe.role, binder.module)
+        target = self._target(probe.key, probe.label or signature.name, probe.role, signature.module)
         tokens = None
         prompt, span.prompt = span.prompt, None
         if prompt is not None:
             tokens = self._numbers_of(span, "prompt", self._prompt, prompt)
         inputs = None
         if span.args or span.keywords:
-            inputs = self._clean_all(binder.named(span.args or (), span.keywords)) or None
+            inputs = self._clean_all(signature.named(span.args or (), span.keywords)) or None
         attributes = None if span.attributes is None else self._clean_all(span.attributes)
         span.args = span.keywords = span.attributes = None
         self._add(Open(span.id, span.trace.id, span.parent, target, span.at, inputs, attributes, tokens))
 
     def _ended(self, event: Ended) -> None:
         span = event.span
-        if type(span) is Keeping and span.timeline is not None:
+        if type(span) is RetainingCall and span.timeline is not None:
             self._request(span, span.timeline, event)
             span.timeline = None
         self._add(
@@ -94,7 +94,7 @@ class RecordEncoder:
     def _arrived(self, event: Arrived) -> None:
         event.read(*event.seen)
 
-    def _request(self, span: Span, timeline: Timeline, event: Ended) -> None:
+    def _request(self, span: OpenCall, timeline: Timeline, event: Ended) -> None:
         """What an engine's adapter learnt about the request: its timings and, over all chunks, its tokens."""
         try:
             generated = timeline.response() if timeline.response is not None else None
@@ -108,7 +108,7 @@ class RecordEncoder:
         except Exception as error:
             faults.failed("timeline", error)
 
-    def _numbers_of(self, span: Span, field: str, write: Callable[..., Any], numbers: Any, *more: int) -> Any:
+    def _numbers_of(self, span: OpenCall, field: str, write: Callable[..., Any], numbers: Any, *more: int) -> Any:
         """What ``write`` makes of ``numbers``; None where there are none, or where the list's path leads to something
         else (messages, one dict per token): that costs the span its numbers, not its record."""
         if numbers is None:
@@ -121,7 +121,7 @@ class RecordEncoder:
                 faults.failed(f"tokens:{probe.key}:{field}: {named}", error)
             return None
 
-    def _prompt(self, span: Span, prompt: Sequence[int]) -> Tokens:
+    def _prompt(self, span: OpenCall, prompt: Sequence[int]) -> Tokens:
         log = self._log(span)
         if log is None:
             tokens, span.prompt = TokenLog(self.epoch).prompt(prompt, withheld=True)
@@ -129,7 +129,7 @@ class RecordEncoder:
             tokens, span.prompt = log.prompt(prompt, self._withheld)
         return tokens
 
-    def _response(self, span: Span, response: Sequence[int], skip: int) -> Tokens:
+    def _response(self, span: OpenCall, response: Sequence[int], skip: int) -> Tokens:
         log = self._log(span)
         withheld = self._withheld or log is None
         log = log or TokenLog(self.epoch)
@@ -139,13 +139,13 @@ class RecordEncoder:
         known = note if isinstance(note, WrittenPrompt) and note.epoch == self.epoch else None
         return log.response(known, response, withheld)
 
-    def _logprobs(self, _: Span, logprobs: Sequence[float]) -> bytes:
+    def _logprobs(self, _: OpenCall, logprobs: Sequence[float]) -> bytes:
         return array("f", logprobs).tobytes()
 
-    def _mask(self, _: Span, mask: Sequence[int]) -> bytes:
+    def _mask(self, _: OpenCall, mask: Sequence[int]) -> bytes:
         return bytes([1 if flag else 0 for flag in mask])
 
-    def _log(self, span: Span) -> TokenLog | None:
+    def _log(self, span: OpenCall) -> TokenLog | None:
         """The token log of the span's trace; None when another process records the tokens of this call."""
         trace = span.trace
         if trace.elsewhere:

@@ -8,18 +8,18 @@ from weakref import WeakKeyDictionary
 
 from autotrace.config.plan import Settings, Target
 from autotrace.record import faults, fields
-from autotrace.record.arguments import Binder
+from autotrace.record.arguments import Signature
 from autotrace.record.fields import ABSENT
 from autotrace.record.snapshot import ATOMS, Limits, snapshot
 
 if TYPE_CHECKING:
-    from autotrace.record.context import Keeping, Span
+    from autotrace.record.context import OpenCall, RetainingCall
 
 MAX_FAULTS = 10
 """Internal failures in a row, one a call, after which a target is switched off."""
 NOT_COPIED = {"…": "could not be copied"}
 """What stands for a value that raised when it was looked at."""
-MAX_BINDERS = 1_000
+MAX_SIGNATURES = 1_000
 """Functions remembered per target."""
 
 
@@ -33,10 +33,10 @@ class Follower:
         """Whether this call is recorded at all. Also asked, to no effect, of calls that are only counted."""
         return True
 
-    def opened(self, span: Keeping, known: Mapping[str, Any]) -> None:
+    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
         """The call is about to be made. ``known``: its arguments by name, and ``self``."""
 
-    def holds(self, span: Span, result: Any) -> bool:
+    def holds(self, span: OpenCall, result: Any) -> bool:
         """The call returned. True: what it began goes on, and the adapter will close the span."""
         return False
 
@@ -47,7 +47,6 @@ class Probe:
     __slots__ = (
         "attributes",
         "batch",
-        "binders",
         "calls",
         "content",
         "counted",
@@ -80,6 +79,7 @@ class Probe:
         "role",
         "root",
         "sampling",
+        "signatures",
         "subclasses",
         "whole",
     )
@@ -135,9 +135,9 @@ class Probe:
         self.reads_result = bool(self.response or self.logprobs or self.mask or self.late or self.facts)
         self.whole = self.content and self.include is None and not target.exclude and not self.prompt
         """Every argument is captured."""
-        self.binders: dict[Any, Binder] = {}
+        self.signatures: dict[Any, Signature] = {}
         """By function: wrappers that one decorator made share their code, not their names."""
-        self.passing: WeakKeyDictionary[Any, Binder] = WeakKeyDictionary()
+        self.passing: WeakKeyDictionary[Any, Signature] = WeakKeyDictionary()
         """Those of functions made inside functions, which the host may drop: ``super()`` ties a class to its
         methods."""
 
@@ -152,19 +152,19 @@ class Probe:
             names += [text[7:] for text in paths if text.startswith("result.") and text.count(".") == 1]
         return tuple(names)
 
-    def binder(self, function: Any) -> Binder:
-        """The binder of ``function``, made at the first call of each override."""
+    def signature(self, function: Any) -> Signature:
+        """The signature of ``function``, made at the first call of each override."""
         known = self.passing.get(function)
         if known is not None:
             return known
-        if len(self.binders) > MAX_BINDERS:  # modules loaded again and again: let the old ones go
-            self.binders.clear()
-        binder = Binder(function, self.takes, self.whole)
-        if "<locals>" in binder.name:
-            self.passing[function] = binder
+        if len(self.signatures) > MAX_SIGNATURES:  # modules loaded again and again: let the old ones go
+            self.signatures.clear()
+        signature = Signature(function, self.takes, self.whole)
+        if "<locals>" in signature.name:
+            self.passing[function] = signature
         else:
-            self.binders[function] = binder
-        return binder
+            self.signatures[function] = signature
+        return signature
 
     def takes(self, name: str) -> bool:
         """Whether the argument ``name`` is captured (the prompt's token ids travel by themselves)."""

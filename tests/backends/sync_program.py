@@ -21,10 +21,10 @@ cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.clear()  # as in a process 
 trainer = pickle.loads(written)
 assert trainer is not made["PPOTrainer"], "a class of the program travels by value"
 
-from autotrace.record import context  # noqa: E402
+from autotrace.record import statements  # noqa: E402
 
 said: list[tuple[str, Any, Any]] = []
-context.fact = lambda name, value, key: said.append((name, value, key))  # type: ignore[assignment]
+statements.fact = lambda name, value, key: said.append((name, value, key))  # type: ignore[assignment]
 
 batch = MagicMock(keys=["u-1_0_0", "u-1_1_0"], tags=[{}, {"is_padding": True}])
 stand_in = MagicMock(global_steps=7)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from autotrace.record import context, faults, flusher
+from autotrace.record import faults, flusher, statements
 from autotrace.run import layout
 from autotrace.spool.records import Bind, Counters, Seal
 from autotrace.spool.writer import SpoolWriter
@@ -56,13 +56,13 @@ def test_the_tokenizer_of_a_temporary_folder_is_copied_by_the_process_that_has_i
     model.mkdir()
     (model / "tokenizer.json").write_text('{"model": 1}')
     (model / "model.safetensors").write_bytes(b"0" * 100)
-    context.bind("tokenizer", {"path": str(model), "trust_remote_code": False})
+    statements.bind("tokenizer", {"path": str(model), "trust_remote_code": False})
     flusher.flush()
     shutil.rmtree(model)
     (bind,) = recorder.records(Bind)
     kept = recorder.folder / layout.BLOBS / bind.value["blob"]
     assert [file.name for file in kept.iterdir()] == ["tokenizer.json"]
 
-    context.bind("tokenizer", {"path": "some/model-of-the-hub"})
+    statements.bind("tokenizer", {"path": "some/model-of-the-hub"})
     assert "blob" not in recorder.records(Bind)[-1].value
     assert not faults.counts

@@ -12,7 +12,7 @@ import pytest
 from autotrace.config.plan import Settings
 from autotrace.record import calls, context, faults, flusher
 from autotrace.record.backlog import backlog
-from autotrace.record.context import Span
+from autotrace.record.context import OpenCall
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import packed
@@ -92,17 +92,17 @@ class Engine(Follower):
     """Hands out timelines, admits what does not ask to be left alone, and ends nothing by itself."""
 
     def __init__(self, holds: bool = False) -> None:
-        self.open: list[Span] = []
+        self.open: list[OpenCall] = []
         self.keeps_open = holds
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return "unseen" not in kwargs
 
-    def opened(self, span: Span, known: Mapping[str, Any]) -> None:
+    def opened(self, span: OpenCall, known: Mapping[str, Any]) -> None:
         span.timeline = timeline(prompt=[1, 2, 3], response=lambda: (4, 5))
         self.open.append(span)
 
-    def holds(self, span: Span, result: Any) -> bool:
+    def holds(self, span: OpenCall, result: Any) -> bool:
         return self.keeps_open
 
 

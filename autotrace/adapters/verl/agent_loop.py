@@ -21,7 +21,7 @@ from typing import Any
 from autotrace import patch
 from autotrace.adapters import threads
 from autotrace.adapters.verl import facts, requests, trace
-from autotrace.record import context, faults
+from autotrace.record import faults, statements
 from autotrace.record.fields import ABSENT, Path
 from autotrace.redact.masking import without_password
 
@@ -95,7 +95,7 @@ def publish_runs(loggers: Mapping[str, Any], project: Any, experiment: Any) -> N
     mlflow = sys.modules.get("mlflow")
     run = mlflow.active_run() if mlflow is not None and "mlflow" in loggers else None
     if mlflow is not None and run is not None:
-        context.bind(
+        statements.bind(
             "mlflow",
             {
                 "run_id": run.info.run_id,
@@ -107,7 +107,7 @@ def publish_runs(loggers: Mapping[str, Any], project: Any, experiment: Any) -> N
         )
     run = getattr(sys.modules.get("wandb"), "run", None) if "wandb" in loggers else None
     if run is not None:
-        context.bind("wandb", {"entity": run.entity, "project": run.project, "run_id": run.id})
+        statements.bind("wandb", {"entity": run.entity, "project": run.project, "run_id": run.id})
 
 
 # -- configuration, tokenizer, veRL's own trace -----------------------------------------------------------------------
@@ -133,7 +133,7 @@ def _watch_workers(module: ModuleType) -> None:
             if settings.get("backend") is None:
                 settings = _older_settings(caller)
             if settings.get("backend") is not None:
-                context.bind("verl_trace", {name: plain(value) for name, value in settings.items()})
+                statements.bind("verl_trace", {name: plain(value) for name, value in settings.items()})
             if given.arguments.get("backend") in TAKEN_OVER:
                 given.arguments["backend"] = None
                 args, kwargs = given.args[1:], given.kwargs
@@ -161,7 +161,7 @@ def _publish_worker(caller: FrameType) -> None:
     model = Path("config.actor_rollout_ref.model").read({"config": config})
     tokenizer = getattr(worker, "tokenizer", None)
     known = {"model": model, "tokenizer": tokenizer, "worker": worker}
-    context.bind(
+    statements.bind(
         "tokenizer",
         {
             # where it was loaded from on this node, which is what another process can load it from
@@ -179,7 +179,7 @@ def publish_config(config: Any) -> None:
     if config is None:
         return
     found = {name: path.read({"config": config}) for name, path in _CONFIG.items()}
-    context.bind("config", {name: plain(value) for name, value in found.items() if value is not ABSENT})
+    statements.bind("config", {name: plain(value) for name, value in found.items() if value is not ABSENT})
 
 
 def _first(known: Mapping[str, Any], *paths: str) -> Any:
@@ -208,7 +208,9 @@ def _watch_dataset(module: ModuleType) -> None:
         result = original(self, *args, **kwargs)
         try:
             # without an `agent_name` column veRL runs its single-turn loop, and no tool is ever called
-            context.bind("dataset", {"columns": [str(name) for name in self.dataframe.column_names], "rows": len(self)})
+            statements.bind(
+                "dataset", {"columns": [str(name) for name in self.dataframe.column_names], "rows": len(self)}
+            )
         except Exception as error:
             faults.failed("verl:dataset", error)
         return result

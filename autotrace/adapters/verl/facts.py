@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.record import context, faults
+from autotrace.record import faults, statements
 
 SKIPPED = "drop:fact on a device"
 """Counter: rows whose advantage was not said because it stood on an accelerator."""
@@ -108,7 +108,7 @@ def advantages(result: Any, given: Given) -> None:
     values = response_values(result.batch["advantages"], result.batch["response_mask"])
     for key, value in zip(keys, values or (), strict=False):
         if key is not None:
-            context.fact("advantage", value, key)
+            statements.fact("advantage", value, key)
 
 
 def trained(result: Any, given: Given) -> None:
@@ -117,7 +117,7 @@ def trained(result: Any, given: Given) -> None:
     tags = batch.tags or [{}] * len(batch.keys)
     keys = [key for key, tag in zip(batch.keys, tags, strict=False) if not tag.get("is_padding")]
     for session in _sessions(keys):
-        context.fact("trained_in_step", int(step), session)
+        statements.fact("trained_in_step", int(step), session)
 
 
 def evicted(_: Any, given: Given) -> None:
@@ -150,7 +150,7 @@ def _dropped(buffer: Any, partition: str, uids: set[str], reason: str) -> None:
         return
     keys = [key for key in list(buffer.partitions[partition]) if key.split("_")[0] in uids]
     for session in _sessions(keys):
-        context.fact("dropped", reason, session)
+        statements.fact("dropped", reason, session)
 
 
 def _key(key: str) -> dict[str, Any] | None:
@@ -176,17 +176,17 @@ def classic_advantages(result: Any, given: Given) -> None:
         return
     values = response_values(result.batch["advantages"], result.batch["response_mask"])
     for key, value in zip(keys, values or (), strict=False):
-        context.fact("advantage", value, key)
+        statements.fact("advantage", value, key)
     for key in keys:  # what the trainer has as reward, where no reward loop of the rollout said it before
         if "score" in key:
-            context.fact("token_level_score", key["score"], key)
+            statements.fact("token_level_score", key["score"], key)
 
 
 def classic_trained(result: Any, given: Given) -> None:
     """``RayPPOTrainer._update_actor`` returned."""
     step = int(given["self"].global_steps)
     for key in _rows(given["batch"]):
-        context.fact("trained_in_step", step, key)
+        statements.fact("trained_in_step", step, key)
 
 
 _digested: tuple[Any, list[bytes]] | None = None

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.record import context, faults
+from autotrace.record import context, faults, statements
 
 
 def install() -> None:
@@ -44,7 +44,7 @@ def _said(original: Callable[..., Any], id_of: Callable[[Any], Any]) -> Callable
         try:
             span = context.current.get()
             if span is not None and span.probe is not None and span.probe.role == "llm":
-                context.requests(str(id_of(result)))
+                statements.requests(str(id_of(result)))
         except Exception as error:
             faults.failed("verl:request", error)
         return result

@@ -1,8 +1,8 @@
 """Requests that lost their context on the way: joined to the call that made them by the request's id.
 
-The call says under which id it asks (``context.requests``); the engine's side, with no caller in sight, begins a trace
-of its own and names the id it was given. The two are the same up to what engines and routers append. Whichever is read
-first waits for the other, as long as the engine's trace is not complete.
+The call says under which id it asks (``statements.requests``); the engine's side, with no caller in sight, begins a
+trace of its own and names the id it was given. The two are the same up to what engines and routers append. Whichever
+is read first waits for the other, as long as the engine's trace is not complete.
 """
 
 from __future__ import annotations
