@@ -1,0 +1,127 @@
+"""Timeouts that a signal handler or another thread raises in user code: as many arrive as were raised."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from . import history, report
+
+ROUNDS = 60
+PATIENCE = 0.2
+"""Seconds of work after which a timeout that was raised and has not arrived was swallowed."""
+MESSAGES = history(200)
+
+
+class Timeout(Exception):
+    """As reward code has it: an ordinary exception, which ``except Exception`` takes."""
+
+
+def small(number: int, text: str) -> int:
+    """A cheap call."""
+    return number
+
+
+def with_history(messages: list[dict[str, Any]]) -> int:
+    """A call whose argument takes long to copy."""
+    return len(messages)
+
+
+def stream(number: int) -> Iterator[int]:
+    """A generator, drained by its caller."""
+    yield from range(20)
+
+
+def fails(number: int) -> None:
+    """A call that raises: also the recording of an error is interrupted."""
+    raise KeyError(number)
+
+
+def _small() -> None:
+    small(1, "two")
+
+
+def _history() -> None:
+    with_history(MESSAGES)
+
+
+def _stream() -> None:
+    for _ in stream(3):
+        pass
+
+
+def _fails() -> None:
+    with suppress(KeyError):
+        fails(4)
+
+
+WORK: dict[str, Callable[[], None]] = {"small": _small, "history": _history, "generator": _stream, "error": _fails}
+
+
+def main(variant: str) -> None:
+    """``signal-small``, ``thread-history``, ...: who raises, and during what."""
+    source, work = variant.split("-")
+    {"signal": _signals, "thread": _asynchronous}[source](WORK[work])
+
+
+def _signals(work: Callable[[], None]) -> None:
+    fired = arrived = 0
+    chance = random.Random(7)
+
+    def handler(signum: int, frame: object) -> None:
+        nonlocal fired
+        fired += 1
+        raise Timeout
+
+    signal.signal(signal.SIGALRM, handler)
+    for _ in range(ROUNDS):
+        before = fired
+        try:
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.003))
+            while fired == before:
+                work()
+            until = time.monotonic() + PATIENCE
+            while time.monotonic() < until:
+                work()
+        except Timeout:
+            arrived += 1
+    report(fired=fired, arrived=arrived)
+
+
+def _asynchronous(work: Callable[[], None]) -> None:
+    fired = arrived = 0
+    chance = random.Random(7)
+    main_thread = threading.get_ident()
+    armed, over = threading.Event(), False
+
+    def other() -> None:
+        nonlocal fired
+        while armed.wait() and not over:
+            armed.clear()
+            time.sleep(chance.uniform(0.0002, 0.003))
+            fired += 1
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main_thread), ctypes.py_object(Timeout))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    for _ in range(ROUNDS):
+        before = fired
+        try:
+            armed.set()
+            while fired == before:
+                work()
+            until = time.monotonic() + PATIENCE
+            while time.monotonic() < until:
+                work()
+        except Timeout:
+            arrived += 1
+    over = True
+    armed.set()
+    thread.join()
+    report(fired=fired, arrived=arrived)

@@ -1,0 +1,17 @@
+"""Rows of the table of ``make hostile`` that hold: what a program does every day is not disturbed by being traced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .table import CASES
+
+pytestmark = pytest.mark.timeout(500)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.in_tests], ids=lambda case: case.name)
+def test_row(case, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    *_, problems = case.run(tmp_path)
+    assert not problems
