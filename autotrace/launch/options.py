@@ -9,8 +9,8 @@ from typing import Any
 
 from autotrace.config import environment as env
 from autotrace.run import layout
+from autotrace.sinks import registry
 
-BACKENDS = ("mlflow", "weave", "otlp", "jsonl")
 CONTENTS = ("full", "text", "none")
 TRUE, FALSE = env.ON, ("", *env.OFF)
 
@@ -103,8 +103,8 @@ class _Reader:
 
 def _backends(names: tuple[str, ...], origin: str) -> tuple[str, ...]:
     for name in names:
-        if name not in BACKENDS:
-            raise OptionError(f"{origin}: no backend is called {name!r}; there are {', '.join(BACKENDS)}")
+        if name not in registry.names():
+            raise OptionError(f"{origin}: there is no backend {name!r}; choose from {', '.join(registry.names())}")
     return names
 
 

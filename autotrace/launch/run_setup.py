@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,11 @@ from autotrace.config import environment as env
 from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_command, masked_uri
 from autotrace.run import layout, shipper_process
+from autotrace.sinks import registry
+from autotrace.sinks.backend import Backend, Destination
 
 if TYPE_CHECKING:
     from autotrace.config.plan import Plan
-
-LIBRARIES = {"mlflow": "mlflow", "weave": "httpx", "otlp": "opentelemetry.sdk"}
-"""Backend -> what must be importable for it; also the name of the extra that installs it."""
 
 ADAPTED = ("ray",)
 """Libraries that an adapter changes although no spec names them (the variables must reach Ray's workers)."""
@@ -55,11 +53,10 @@ def host() -> str:
 def make(options: Options, command: Sequence[str], main_pid: int, environ: Mapping[str, str]) -> Run:
     """Make a run for ``command``. Raises ``Unusable``, then nothing was started and no folder is left."""
     plan = _plan(options)
-    uri = None if options.tracking_uri is None else absolute_uri(options.tracking_uri)
-    check_backends(options, uri)
+    backends = checked_backends(options)
+    uri = absolute_uri(options.tracking_uri, backends)
     _check_hook(options, command)
-    if uri is not None and "mlflow" in options.backends:
-        _initialise(uri)
+    _prepare(backends, Destination(uri, options.origins))
     folder = _folder(options)
     try:
         _write(folder, options, plan, command, main_pid, uri)
@@ -82,37 +79,32 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
     return Run(folder, variables)
 
 
-def absolute_uri(uri: str) -> str:
-    """``sqlite:///file.db`` with an absolute path, so that ``autotrace ship`` finds it from any folder."""
-    prefix = "sqlite:///"
-    if uri.startswith(prefix) and not uri.startswith(prefix + "/"):
-        return prefix + os.path.abspath(uri[len(prefix) :])
+def absolute_uri(uri: str | None, backends: Sequence[Backend]) -> str | None:
+    """The tracking URI without anything that depends on the working directory."""
+    for backend in backends:
+        uri = None if uri is None else backend.absolute_uri(uri)
     return uri
 
 
-def check_backends(options: Options, uri: str | None) -> None:
-    """Look, without a connection, whether the backends can be used. Raises ``Unusable``."""
-    for backend in options.backends:
-        library = LIBRARIES.get(backend)
-        if library is not None and not _importable(library):
-            raise Unusable(
-                f"backend {backend} ({options.origins.get('backends', 'default')}) needs {library}, which is not "
-                f"installed beside autotrace: pip install 'autotrace-rl[{backend}]', or choose --backend jsonl"
-            )
-    if uri is not None and "mlflow" in options.backends:
-        from autotrace.sinks.mlflow import check_uri
+def checked_backends(options: Options) -> list[Backend]:
+    """The backends of ``options``, which can be used as far as it can be told without a connection.
 
+    Raises ``Unusable``.
+    """
+    backends = []
+    for name in options.backends:
         try:
-            check_uri(uri)
+            backends.append(registry.usable(name))
+        except registry.BackendError as error:
+            origin = options.origins.get("backends", "default")
+            raise Unusable(f"{origin}: {error}, or choose --backend jsonl") from error
+    destination = Destination(absolute_uri(options.tracking_uri, backends), options.origins)
+    for backend in backends:
+        try:
+            backend.check(destination)
         except ValueError as error:
-            raise Unusable(f"{options.origins.get('tracking_uri')}: {error}") from error
-
-
-def _importable(library: str) -> bool:
-    try:
-        return find_spec(library) is not None
-    except ImportError:  # the parent package of a dotted name is missing
-        return False
+            raise Unusable(f"{destination.uri_origin}: {error}") from error
+    return backends
 
 
 def _check_hook(options: Options, command: Sequence[str]) -> None:
@@ -178,14 +170,9 @@ def _write(folder: str, options: Options, plan: Plan, command: Sequence[str], ma
     ).write(folder)
 
 
-def _initialise(uri: str) -> None:
-    """Create a fresh SQLite store now, once: processes that create it together damage it for good (8 of 8 tries)."""
-    path = uri.removeprefix("sqlite:///")
-    if path == uri or (os.path.exists(path) and os.path.getsize(path)):
-        return
-    from autotrace.sinks.mlflow import initialise
-
-    try:
-        initialise(uri)
-    except Exception as error:
-        raise Unusable(f"MLflow cannot create {uri}: {error}") from error
+def _prepare(backends: Sequence[Backend], destination: Destination) -> None:
+    for backend in backends:
+        try:
+            backend.prepare(destination)
+        except ValueError as error:
+            raise Unusable(str(error)) from error

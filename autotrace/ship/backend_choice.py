@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotrace.run.info import RunInfo
-from autotrace.sinks import FACTORIES
+from autotrace.sinks import registry
 
 KEY = "actor_rollout_ref.rollout.trace"
 """Where veRL's configuration has its trace settings, unless ``Bind("verl_trace")`` names another ``key``."""
@@ -18,7 +18,7 @@ def heed(info: RunInfo, settings: Mapping[str, Any]) -> bool:
     ``info.backends`` stays the same list: whoever holds it sees the choice.
     """
     wanted = settings.get("backend")
-    if wanted not in FACTORIES or info.origins.get("backends") != "default":
+    if wanted not in registry.names() or info.origins.get("backends") != "default":
         return False
     info.backends[:] = [str(wanted)]
     info.origins["backends"] = origin(settings, "backend")

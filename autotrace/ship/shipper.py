@@ -27,7 +27,7 @@ from autotrace.ship.main_process import MainProcess
 from autotrace.ship.report import status_of
 from autotrace.ship.retention import Room
 from autotrace.ship.store.state import Memory, State
-from autotrace.sinks import make
+from autotrace.sinks import registry
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -98,7 +98,7 @@ class Shipper:
         memory = Memory(self._state, f"backend:{name}:")
         budgets = (None, None) if self._unlimited else (self.info.step_budget, self.info.month_budget)
         ledger = Ledger(self._state, name, MonthBook(self.run_folder, self.info.run_id), *budgets)
-        return Courier(make(name, self.info, self.run_folder, memory), ledger)
+        return Courier(registry.make(name, self.info, self.run_folder, memory), ledger)
 
     def _listen(self) -> None:
         if self._receiver is None and not self.once and (self.run_folder / layout.LISTEN).exists():
@@ -136,12 +136,12 @@ class Shipper:
         """The backends are others now (before anything was delivered: veRL says so before the first rollout)."""
         try:
             couriers = [self._courier(name) for name in self.info.backends]
-        except ImportError as error:
+        except registry.BackendError as error:
             (wanted,) = self.info.backends
             self.info.backends[:] = [courier.sink.name for courier in self._couriers]
             self._unheeded = (
-                f"veRL's configuration names the backend {wanted}, which needs {error.name}: pip install "
-                f"'autotrace-rl[{wanted}]', then autotrace ship {self.info.run_id} --backend {wanted}"
+                f"veRL's configuration names the backend {wanted}: {error}, then "
+                f"autotrace ship {self.info.run_id} --backend {wanted}"
             )
             return
         for courier in self._couriers:

@@ -17,7 +17,7 @@ from launches import CANARY, LOGGERS, PATHS, RELEASES, SAMPLES, Launch, together
 from proxy import Proxy
 from read import ReadBack
 
-from autotrace.sinks.mlflow import initialise
+from autotrace.sinks.mlflow.uri import initialise
 from tests.mlflow_server import MlflowServer
 from tests.weave_server.conftest import CLIENT, weave_url  # noqa: F401
 

@@ -41,8 +41,8 @@ class TestEnvironmentAlone:
         assert found.returncode == 7
         assert len(found.stdout.splitlines()) == 2
         assert found.stderr.splitlines() == [
-            "autotrace: environment AUTOTRACE_BACKEND: no backend is called 'jaeger'; "
-            "there are mlflow, weave, otlp, jsonl",
+            "autotrace: environment AUTOTRACE_BACKEND: there is no backend 'jaeger'; "
+            "choose from jsonl, mlflow, otlp, weave",
             "autotrace: the program runs without tracing",
         ]
         assert not place.runs()

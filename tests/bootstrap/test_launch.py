@@ -212,7 +212,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("options", "env", "said"),
         [
-            (["--backend", "jaeger"], {}, "option --backend: no backend is called 'jaeger'; there are mlflow, weave"),
+            (["--backend", "jaeger"], {}, "option --backend: there is no backend 'jaeger'; choose from jsonl"),
             ([], {"AUTOTRACE_DRAIN_TIMEOUT": "soon"}, "environment AUTOTRACE_DRAIN_TIMEOUT: 'soon' is no number"),
             (["--drain-timeout", "-1"], {}, "option --drain-timeout: '-1' is no number of seconds"),
             (["--content", "some"], {}, "option --content: content is one of full, text, none, not 'some'"),

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import http.server
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 from autotrace.cli.doctor import activates
-from autotrace.cli.health import reach
-from autotrace.launch.options import Options
 from tests.bootstrap.conftest import Place, installation, place  # noqa: F401 - fixtures
 from tests.cli.conftest import Call
 
@@ -60,7 +55,7 @@ def test_the_other_project_of_our_name_is_a_failure(
 @pytest.mark.parametrize(
     ("name", "value", "subject", "said"),
     [
-        ("AUTOTRACE_BACKEND", "jaeger", "options", "no backend is called 'jaeger'"),
+        ("AUTOTRACE_BACKEND", "jaeger", "options", "there is no backend 'jaeger'"),
         ("AUTOTRACE_SPECS", "absent.yaml", "specs", "absent.yaml"),
         ("AUTOTRACE_TRACKING_URI", "./mlruns", "backends", "sqlite:"),
         ("AUTOTRACE_TRACKING_URI", "http://127.0.0.1:9", "mlflow", "does not answer"),
@@ -77,42 +72,3 @@ def test_what_is_wrong_fails_with_the_remedy(
     assert findings(found.output)[subject].startswith("FAIL")
     assert said in findings(found.output)[subject]
     assert "hush" not in found.output
-
-
-@pytest.mark.parametrize(("code", "reachable"), [(200, True), (404, True), (403, False), (500, False)])
-def test_a_server_is_asked(code: int, reachable: bool) -> None:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(code)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        options = Options.resolve({"tracking_uri": f"http://127.0.0.1:{server.server_port}"}, {})
-        found, text = reach("mlflow", options)
-        server.shutdown()
-    assert (found, f"answers {code}" in text) == (reachable, True)
-
-
-def test_a_server_is_asked_with_the_credentials_of_the_address() -> None:
-    seen: list[str | None] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.headers["Authorization"])
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        options = Options.resolve({"tracking_uri": f"http://bob:p%40ss@127.0.0.1:{server.server_port}"}, {})
-        found, text = reach("mlflow", options)
-        server.shutdown()
-    assert found and "answers 200" in text
-    assert seen == ["Basic " + base64.b64encode(b"bob:p@ss").decode()]

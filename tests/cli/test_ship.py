@@ -52,4 +52,4 @@ def test_a_directory_store_is_refused_with_the_remedy(call: Call, run: Path) -> 
 
 def test_an_unknown_backend(call: Call, run: Path) -> None:
     found = call("ship", run, "--backend", "jaeger")
-    assert (found.exit_code, "no backend is called 'jaeger'" in found.output) == (2, True)
+    assert (found.exit_code, "there is no backend 'jaeger'" in found.output) == (2, True)

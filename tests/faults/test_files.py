@@ -20,13 +20,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from autotrace.cli.show import tree
-from autotrace.launch.options import BACKENDS
 from autotrace.run import layout
 from autotrace.run.status import Status
 from autotrace.ship.index import open_traces
 from autotrace.ship.run_reader import Index
 from autotrace.ship.shipper import ship
-from autotrace.sinks import make
+from autotrace.sinks import registry
 from autotrace.spool.reader import SegmentReader, decode, segments
 from autotrace.spool.records import MAGIC, Bind, Close, Counters, Define, Fact, Header, Open, Report, Seal, Tokens
 from autotrace.spool.segment import frame
@@ -246,8 +245,8 @@ def test_hostile_records_harm_nobody(tmp_path_factory: pytest.TempPathFactory, p
     index = Index.open(run)
     for row in index.rows():
         trajectory_of_theirs = index.load(row.trace_id)
-        for backend in BACKENDS:  # none of them chokes on it
-            assert make(backend, index.info, run, {}).size(trajectory_of_theirs) > 0
+        for backend in registry.names():  # none of them chokes on it
+            assert registry.make(backend, index.info, run, {}).size(trajectory_of_theirs) > 0
         shown = io.StringIO()
         Console(file=shown, width=200, highlight=False, markup=False).print(tree(trajectory_of_theirs, full=True))
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown.getvalue()), "a terminal would obey"

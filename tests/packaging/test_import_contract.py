@@ -19,7 +19,7 @@ VIOLATIONS = {
     "patch knows no library by name": ("patch/binder.py", "from autotrace.adapters import torch"),
     "The agent knows no spec files, no delivery and no command": (
         "bootstrap/activate.py", "def later():\n    from autotrace.spec import compiler"),
-    "Sinks know no training framework and nothing of how records were made": ("sinks/jsonl.py", "import verl"),
+    "Sinks know no training framework and nothing of how records were made": ("sinks/jsonl/sink.py", "import verl"),
     "trajectory knows only config": ("trajectory/model.py", "from autotrace.run import layout"),
 }  # fmt: skip
 """Contract -> a file and a line of code that breaks it."""

@@ -8,7 +8,7 @@ import pytest
 
 from autotrace.run.info import RunInfo
 from autotrace.ship.shipper import ship
-from autotrace.sinks import FACTORIES
+from autotrace.sinks import registry
 from tests.ship.spools import Process, new_run, trajectory
 
 pytestmark = pytest.mark.row("veRL's switches")
@@ -51,7 +51,7 @@ def test_a_backend_whose_library_is_missing_is_said_and_nothing_is_lost(
     def missing(*_: object) -> None:
         raise ImportError("No module named 'httpx'", name="httpx")
 
-    monkeypatch.setitem(FACTORIES, "weave", missing)
+    monkeypatch.setattr(registry.get("weave"), "make", missing)
     run = new_run(tmp_path, origins={"backends": "default"})
     process = Process(run)
     process.bind("verl_trace", backend="weave")
@@ -59,4 +59,8 @@ def test_a_backend_whose_library_is_missing_is_said_and_nothing_is_lost(
     process.exit()
     status = ship(run, once=True)
     assert (status.state, status.backends["jsonl"].delivered) == ("done", 1)
-    assert "names the backend weave, which needs httpx: pip install 'autotrace-rl[weave]'" in " ".join(status.notes)
+    notes = " ".join(status.notes)
+    assert (
+        "the backend weave needs httpx" in notes
+        and f"[weave]', then autotrace ship {run.name} --backend weave" in notes
+    )

@@ -17,7 +17,7 @@ from autotrace.run import layout
 from autotrace.run.status import Status
 from autotrace.ship.run_reader import Index
 from autotrace.ship.shipper import ship
-from autotrace.sinks.mlflow import initialise
+from autotrace.sinks.mlflow.uri import initialise
 from tests.mlflow_server import MlflowServer
 from tests.ship.spools import Process, attributes, new_run, trajectory
 

@@ -21,10 +21,10 @@ import pytest
 from mlflow.entities import Trace
 from rollouts import info, trajectory
 
-from autotrace.sinks.mlflow import check_uri, initialise, ui_command
 from autotrace.sinks.mlflow.sink import PATIENCE, MlflowSink, _isolate
 from autotrace.sinks.mlflow.store import Declined
 from autotrace.sinks.mlflow.tokens import token_ids
+from autotrace.sinks.mlflow.uri import check_uri, initialise, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.trajectory.model import Trajectory
 from tests.mlflow_server import MlflowServer
@@ -311,7 +311,8 @@ def test_places_that_may_work_are_accepted(uri: str) -> None:
 
 def test_checking_a_uri_imports_no_mlflow() -> None:
     code = (
-        "import sys; from autotrace.sinks.mlflow import check_uri as f; f('http://h'); print('mlflow' in sys.modules)"
+        "import sys; from autotrace.sinks.mlflow.uri import check_uri; check_uri('http://h')\n"
+        "print('mlflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 

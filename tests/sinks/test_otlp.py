@@ -21,7 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from receiver import Receiver, attributes_of
 from rollouts import START, group, info, trajectory
 
-from autotrace.sinks.otlp import OtlpSink
+from autotrace.sinks.otlp.sink import OtlpSink
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 

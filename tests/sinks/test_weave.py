@@ -14,9 +14,9 @@ from rollouts import group, info, trajectory
 
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.protocol import Refused, Rejected, SinkError, Unavailable
-from autotrace.sinks.weave import WeaveSink
 from autotrace.sinks.weave import http as weave_http
 from autotrace.sinks.weave.calls import call_uuid, trace_uuid
+from autotrace.sinks.weave.sink import WeaveSink
 
 COMPLETE = "/calls/complete"
 

@@ -11,9 +11,9 @@ import pytest
 from rollouts import group, info, trajectory
 
 from autotrace.sinks.payload import unpacked
-from autotrace.sinks.weave import WeaveSink
 from autotrace.sinks.weave.calls import call_uuid, trace_uuid
 from autotrace.sinks.weave.http import Connection, Declined
+from autotrace.sinks.weave.sink import WeaveSink
 
 pytestmark = pytest.mark.backends
 ReadBack = Callable[..., dict[str, list[dict[str, Any]]]]

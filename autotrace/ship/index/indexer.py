@@ -22,6 +22,7 @@ from autotrace.ship.index.open_traces import GRACE, LiveTrace
 from autotrace.ship.index.summary import digests, summarise
 from autotrace.ship.store.row import Row, identity
 from autotrace.ship.store.state import State
+from autotrace.sinks import registry
 from autotrace.spool.reader import Located, SegmentFile, SegmentReader, opened, records_at, segments
 from autotrace.spool.records import REQUEST, Bind, Close, Counters, Define, Fact, Header, Open, Report
 from autotrace.trajectory.jsonable import plain, text
@@ -30,8 +31,6 @@ ROUND_BYTES = 64 << 20
 """Read in one transaction at most, about."""
 ONCE_PER_ROUND = 256
 """Traces completed in one transaction at most."""
-BACKEND_OF_BIND = {"mlflow": "mlflow", "wandb": "weave"}
-"""What was delivered to this backend before the bind arrived is delivered again, with the link to its run."""
 _CONFIG_KEYS = ("project_name", "experiment_name")
 
 
@@ -244,8 +243,7 @@ class Indexer:
             for key in _CONFIG_KEYS:
                 if isinstance(value.get(key), str):
                     self._state.put_meta(f"config:{key}", value[key])
-        backend = BACKEND_OF_BIND.get(record.name)
-        if backend is not None and backend in self._backends:
+        for backend in registry.linked_by(record.name, self._backends):  # with the link to the trainer's run
             self._state.enqueue_again(backend)
 
     def _touch(self, trace_ids: Iterable[str], create: bool = False) -> list[LiveTrace]:

@@ -18,6 +18,7 @@ from autotrace.redact.masking import masked_uri
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT
+from autotrace.sinks.backend import extra
 from autotrace.sinks.mlflow.info import describe, trace_id_of
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.store import Declined, Store
@@ -270,7 +271,7 @@ def _store(uri: str) -> Store:
 
         return SqlStore(uri)
     except ImportError as error:
-        raise Refused(f"the backend mlflow needs {error.name}: pip install 'autotrace-rl[mlflow]'") from error
+        raise Refused(f"the backend mlflow needs {error.name}: {extra('mlflow')}") from error
 
 
 def _with_password(uri: str) -> str:

@@ -58,6 +58,13 @@ def _check_sqlite(uri: str) -> None:
         raise ValueError(f"{masked_uri(uri)} cannot be written by this user; choose another place")
 
 
+def absolute(uri: str) -> str:
+    """``uri`` with an absolute path, if it is that of an SQLite file; else unchanged."""
+    if uri.startswith(_SQLITE) and not uri.startswith(_SQLITE + "/"):
+        return _SQLITE + os.path.abspath(uri[len(_SQLITE) :])
+    return uri
+
+
 def sqlite_path(uri: str) -> str | None:
     """File of an SQLite URI; None: it is none, or in memory."""
     scheme, found, rest = uri.partition(":///")

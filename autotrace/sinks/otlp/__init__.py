@@ -1,7 +1,1 @@
-"""OpenTelemetry: trajectories to any OTLP receiver, in the words of the GenAI semantic conventions."""
-
-from __future__ import annotations
-
-from autotrace.sinks.otlp.sink import OtlpSink
-
-__all__ = ["OtlpSink"]
+"""OpenTelemetry: trajectories to any OTLP receiver, with the names of the GenAI semantic conventions."""

@@ -25,6 +25,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT
+from autotrace.sinks.otlp.endpoint import endpoint
 from autotrace.sinks.otlp.spans import otel_span, size_of
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.sinks.waiting import retry_after
@@ -193,8 +194,7 @@ def _resource(info: RunInfo) -> Resource:
 
 def _receiver() -> str:
     """Address for messages: host only, as a path or a query may hold a key."""
-    named = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-    parts = urlsplit(named or "http://localhost:4318")
+    parts = urlsplit(endpoint())
     try:
         port = f":{parts.port}" if parts.port else ""
     except ValueError:

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from autotrace.run import layout
-from autotrace.run.info import RunInfo
 from autotrace.sinks.protocol import Unavailable
 from autotrace.trajectory.jsonable import plain
 from autotrace.trajectory.model import Span, Trajectory
@@ -30,7 +29,7 @@ class JsonlSink:
 
     name = "jsonl"
 
-    def __init__(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> None:
+    def __init__(self, run_folder: Path, memory: MutableMapping[str, str]) -> None:
         self.sent = 0
         self._path = run_folder / FILE
         self._lines: dict[str, tuple[int, int]] | None = None

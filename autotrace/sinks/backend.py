@@ -1,0 +1,92 @@
+"""The descriptor of a backend: everything the launcher, the shipper and ``autotrace doctor`` know of it.
+
+A backend is a ``Backend`` named by an entry point of the group ``autotrace.sinks``::
+
+    [project.entry-points."autotrace.sinks"]
+    mystore = "my_package.autotrace_backend:BACKEND"
+
+The module that holds it is imported by ``autotrace-run``, the shipper and ``autotrace``, never in a traced process. It
+should import no more than this module does: its library belongs into the module of the sink, which ``make`` imports.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from autotrace.config.installation import DISTRIBUTION
+from autotrace.run.info import RunInfo
+from autotrace.sinks.protocol import Sink
+
+
+@dataclass(frozen=True)
+class Destination:
+    """What a person decided about where trajectories go."""
+
+    tracking_uri: str | None = None
+    """``--tracking-uri`` or its variables, password included. MLflow's; other backends read variables of their own."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Setting -> where it came from: ``option --tracking-uri``, ``environment MLFLOW_TRACKING_URI``, ``default``."""
+
+    @property
+    def uri_origin(self) -> str:
+        """Where the tracking URI came from."""
+        return self.origins.get("tracking_uri", "default")
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether a backend can be used now, and the line that ``autotrace doctor`` prints."""
+
+    ok: bool
+    text: str
+
+
+class Backend(ABC):
+    """Subclass it, set ``name`` and ``summary``, write ``make``; override the rest where there is something to say."""
+
+    name: ClassVar[str]
+    """The word after ``--backend``; the same as the entry point's."""
+    summary: ClassVar[str]
+    """For ``--help`` and for people: a few words, no full stop."""
+    requires: ClassVar[tuple[str, ...]] = ()
+    """Modules that must be importable."""
+    install: ClassVar[str] = ""
+    """The command that installs them."""
+    run_bind: ClassVar[str | None] = None
+    """Name of what tells which run of the trainer's own logger the traces belong to (see ``spool.records.Bind``): what
+    was delivered before it became known is delivered once more, with the link."""
+
+    @abstractmethod
+    def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
+        """The sink for one run. Connects to nothing: that is for the first delivery.
+
+        ``memory`` keeps text by name for the next process of the same run; two names in it are for people: ``place``
+        (where the traces go) and ``open_with`` (the command that shows them).
+        """
+
+    def absolute_uri(self, uri: str) -> str:
+        """The tracking URI without anything that depends on the working directory."""
+        return uri
+
+    def check(self, destination: Destination) -> None:
+        """Whether the settings can be used, told without a connection. Raises ``ValueError`` with one sentence that
+        says what to write instead."""
+        return
+
+    def prepare(self, destination: Destination) -> None:
+        """Make what must exist once before many processes use it. Called by the launcher, after ``check``. Raises
+        ``ValueError`` with one sentence."""
+        return
+
+    def health(self, destination: Destination) -> Health:
+        """Ask the backend, with one short request and without writing anything. Never raises."""
+        return Health(True, self.summary)
+
+
+def extra(name: str) -> str:
+    """The command that installs what ``autotrace``'s own backend ``name`` needs."""
+    return f"pip install '{DISTRIBUTION}[{name}]'"

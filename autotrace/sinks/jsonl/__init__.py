@@ -1,0 +1,1 @@
+"""JSON lines in the run folder; nothing to install."""

@@ -1,0 +1,35 @@
+"""The descriptor of the backend ``otlp``."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from autotrace.run.info import RunInfo
+from autotrace.sinks.backend import Backend, Destination, Health, extra
+from autotrace.sinks.protocol import Sink
+
+
+class OtlpBackend(Backend):
+    """See ``Backend``."""
+
+    name = "otlp"
+    summary = "any OpenTelemetry receiver"
+    requires = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "requests")
+    install = extra("otlp")
+
+    def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
+        """See ``Backend``."""
+        from autotrace.sinks.otlp.sink import OtlpSink
+
+        return OtlpSink(info)
+
+    def health(self, destination: Destination) -> Health:
+        """See ``Backend``."""
+        from autotrace.sinks.http_health import asked
+        from autotrace.sinks.otlp.endpoint import endpoint
+
+        return asked(endpoint(), "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+BACKEND = OtlpBackend()

@@ -1,0 +1,13 @@
+"""Where the receiver is."""
+
+from __future__ import annotations
+
+import os
+
+DEFAULT_ENDPOINT = "http://localhost:4318"
+
+
+def endpoint() -> str:
+    """Address of the receiver, as OpenTelemetry's own exporter finds it."""
+    named = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    return named or DEFAULT_ENDPOINT

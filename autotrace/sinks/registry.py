@@ -1,0 +1,151 @@
+"""Backends by name: built-in ones and those of other packages, by the entry points of the group ``autotrace.sinks``.
+
+Listing them imports none of them. For the launcher, the shipper and the commands; a traced process never comes here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, MutableMapping
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from autotrace.run.info import RunInfo
+from autotrace.sinks.backend import Backend
+from autotrace.sinks.protocol import Sink
+
+GROUP = "autotrace.sinks"
+DEFAULT = "mlflow"
+"""The backend of a run for which nobody chose one."""
+
+
+class BackendError(Exception):
+    """A backend cannot be used; the message is one sentence for people."""
+
+
+class UnknownBackend(BackendError):
+    """No installed package has a backend of this name."""
+
+
+class MissingLibrary(BackendError):
+    """What the backend needs is not installed."""
+
+
+class BrokenBackend(BackendError):
+    """The package that promises the backend does not keep the promise, or two packages promise it."""
+
+
+def names() -> tuple[str, ...]:
+    """Every backend that ``get`` knows: built-in ones and others', each group in alphabetical order."""
+    built_in = _built_in()
+    return (*built_in, *sorted(_installed().keys() - built_in.keys()))
+
+
+def get(name: str) -> Backend:
+    """The descriptor of the backend ``name``. Imports its module, not its library.
+
+    Raises ``UnknownBackend`` or ``BrokenBackend``.
+    """
+    return _loaded(_entry(name))
+
+
+def usable(name: str) -> Backend:
+    """The descriptor of the backend ``name``, whose library is installed. Raises ``BackendError``."""
+    backend = get(name)
+    for library in backend.requires:
+        if not _importable(library):
+            raise _missing(backend, library)
+    return backend
+
+
+def make(name: str, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
+    """The sink of the backend ``name`` for one run; see ``Backend.make``. Raises ``BackendError``."""
+    backend = usable(name)
+    try:
+        return backend.make(info, run_folder, memory)
+    except ImportError as error:
+        raise _missing(backend, error.name or str(error)) from error
+
+
+def linked_by(bind: str, backends: Iterable[str]) -> list[str]:
+    """Those of ``backends`` that link traces to the trainer's own run once ``bind`` is known."""
+    linked = []
+    for name in backends:
+        with contextlib.suppress(BackendError):  # a run can be read where its backend is no longer installed
+            if get(name).run_bind == bind:
+                linked.append(name)
+    return linked
+
+
+def help_text() -> str:
+    """All backends in one line, for ``--help``: ``mlflow (default; SQL store or tracking server), ...``."""
+    shown = []
+    for name in names():
+        try:
+            summary = get(name).summary
+        except BackendError as error:
+            summary = str(error)
+        shown.append(f"{name} ({'default; ' if name == DEFAULT else ''}{summary})")
+    return ", ".join(shown)
+
+
+@functools.cache
+def _built_in() -> dict[str, EntryPoint]:
+    """Folders beside this file: a source tree on ``PYTHONPATH`` has no metadata, an old editable install stale ones.
+
+    The same entry points stand in ``pyproject.toml`` (a test compares the two).
+    """
+    folders = sorted(path.parent.name for path in Path(__file__).parent.glob("*/backend.py"))
+    return {name: EntryPoint(name, f"{__package__}.{name}.backend:BACKEND", GROUP) for name in folders}
+
+
+@functools.cache
+def _installed() -> dict[str, tuple[EntryPoint, ...]]:
+    """Entry points of the installed packages by name; more than one where packages contradict each other."""
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for entry in entry_points(group=GROUP):
+        found.setdefault(entry.name, {})[entry.value] = entry
+    return {name: tuple(by_value.values()) for name, by_value in found.items()}
+
+
+def _entry(name: str) -> EntryPoint:
+    entries = {entry.value: entry for entry in _installed().get(name, ())}
+    if (built_in := _built_in().get(name)) is not None:
+        entries[built_in.value] = built_in
+    if not entries:
+        raise UnknownBackend(f"there is no backend {name!r}; choose from {', '.join(names())}")
+    if len(entries) > 1:
+        raise BrokenBackend(
+            f"several packages have a backend {name!r}: {', '.join(sorted(entries))}; uninstall all of them but one"
+        )
+    (entry,) = entries.values()
+    return entry
+
+
+def _loaded(entry: EntryPoint) -> Backend:
+    try:
+        backend = entry.load()
+    except Exception as error:  # another's module, which may raise anything
+        raise BrokenBackend(f"the backend {entry.name} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(backend, Backend) or getattr(backend, "name", None) != entry.name:
+        raise BrokenBackend(
+            f"the entry point {entry.name} = {entry.value} does not name an autotrace.sinks.backend.Backend "
+            f"whose name is {entry.name!r}"
+        )
+    return backend
+
+
+def _missing(backend: Backend, library: str) -> MissingLibrary:
+    remedy = backend.install or f"install {library}"
+    return MissingLibrary(
+        f"the backend {backend.name} needs {library}, which is not installed beside autotrace: {remedy}"
+    )
+
+
+def _importable(library: str) -> bool:
+    try:
+        return find_spec(library) is not None
+    except ImportError:  # the parent package of a dotted name is missing
+        return False

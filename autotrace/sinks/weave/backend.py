@@ -1,0 +1,39 @@
+"""The descriptor of the backend ``weave``."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from autotrace.run.info import RunInfo
+from autotrace.sinks.backend import Backend, Destination, Health, extra
+from autotrace.sinks.protocol import Sink
+
+
+class WeaveBackend(Backend):
+    """See ``Backend``."""
+
+    name = "weave"
+    summary = "W&B Weave"
+    requires = ("httpx",)
+    install = extra("weave")
+    run_bind = "wandb"
+
+    def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
+        """See ``Backend``."""
+        from autotrace.sinks.weave.sink import WeaveSink
+
+        return WeaveSink(info, memory)
+
+    def health(self, destination: Destination) -> Health:
+        """See ``Backend``."""
+        from autotrace.sinks.http_health import asked
+        from autotrace.sinks.weave.login import Login
+
+        login = Login.from_environment()
+        if not login.api_key:
+            return Health(False, f"no API key for {login.base_url}: set WANDB_API_KEY or log in with `wandb login`")
+        return asked(login.trace_url, "WF_TRACE_SERVER_URL")
+
+
+BACKEND = WeaveBackend()

@@ -1,0 +1,159 @@
+"""Backends by name: built-in ones and others' by the same entry points, listed without importing any."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autotrace.run.info import RunInfo
+from autotrace.sinks import registry
+from autotrace.sinks.backend import Destination
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT_IN = ("jsonl", "mlflow", "otlp", "weave")
+
+
+@pytest.fixture(autouse=True)
+def _listed_anew() -> Iterator[None]:
+    registry._installed.cache_clear()
+    yield
+    registry._installed.cache_clear()
+
+
+def package(folder: Path, monkeypatch: pytest.MonkeyPatch, entry: str, code: str, module: str = "their_store") -> None:
+    """An installed package whose entry point is ``entry`` and whose module holds ``code``."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"{module}.py").write_text(code)
+    metadata = folder / f"{module}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[autotrace.sinks]\n{entry}\n")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    registry._installed.cache_clear()
+
+
+THEIRS = """
+from autotrace.sinks.backend import Backend
+
+class Store(Backend):
+    name, summary, requires, install = "store", "a store of theirs", ({library!r},), "pip install their-client"
+    def make(self, info, run_folder, memory):
+        return ("sink", run_folder)
+
+BACKEND = Store()
+"""
+
+
+def test_the_built_in_ones_stand_in_the_project_file_too() -> None:
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        tomllib = pytest.importorskip("tomli")
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][registry.GROUP]
+    assert declared == {name: entry.value for name, entry in registry._built_in().items()}
+    assert tuple(declared) == BUILT_IN
+
+
+def test_every_built_in_descriptor_keeps_its_promise(tmp_path: Path) -> None:
+    info = RunInfo("r", "2026-01-01T00:00:00Z", ["python"], "host", 1, list(BUILT_IN))
+    for name in BUILT_IN:
+        backend = registry.usable(name)
+        assert backend.name == name and backend.summary and not backend.summary.endswith(".")
+        assert bool(backend.requires) == (f"[{name}]" in backend.install)
+        backend.check(Destination())
+        backend.prepare(Destination())
+        sink = registry.make(name, info, tmp_path, {})
+        assert (sink.name, sink.sent) == (name, 0)
+        sink.close()
+    assert list(tmp_path.iterdir()) == [], "making a sink or preparing without a destination writes nothing"
+
+
+def test_listing_imports_no_backend_and_a_descriptor_no_library() -> None:
+    code = (
+        "import sys; from autotrace.sinks import registry; names = registry.names()\n"
+        "print(sorted(name for name in sys.modules if name.startswith('autotrace.sinks.') and name.count('.') > 2))\n"
+        "for name in names: registry.get(name)\n"
+        "print([name for name in ('mlflow', 'httpx', 'requests', 'opentelemetry') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "[]\n[]\n"
+
+
+def test_a_source_tree_without_metadata_has_the_built_in_ones(tmp_path: Path) -> None:
+    (tmp_path / "autotrace").symlink_to(ROOT / "autotrace")
+    wanted = [path for path in sys.path if path.endswith("site-packages")]
+    code = (
+        "import sys, importlib.metadata as metadata\n"
+        f"sys.path[:0] = {[str(tmp_path)]!r}\n"
+        "metadata.distributions = lambda **_: ()\n"
+        "from autotrace.sinks import registry\n"
+        "print(registry._installed(), *registry.names(), registry.get('jsonl').name)\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(wanted)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ)
+    assert done.stdout.split() == ["{}", *BUILT_IN, "jsonl"]
+
+
+def test_a_backend_of_another_package_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path / "theirs", monkeypatch, "store = their_store:BACKEND", THEIRS.format(library="json"))
+    assert registry.names() == (*BUILT_IN, "store")
+    assert "their_store" not in sys.modules
+    info = RunInfo("r", "2026-01-01T00:00:00Z", ["python"], "host", 1, ["store"])
+    assert registry.make("store", info, tmp_path, {}) == ("sink", tmp_path)
+    assert "store (a store of theirs)" in registry.help_text()
+
+
+def test_an_unknown_backend_is_told_what_there_is() -> None:
+    with pytest.raises(registry.UnknownBackend, match=r"there is no backend 'mlfow'; choose from jsonl, mlflow, otlp"):
+        registry.get("mlfow")
+
+
+def test_a_missing_library_is_told_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path / "theirs", monkeypatch, "store = their_store:BACKEND", THEIRS.format(library="no_such.client"))
+    with pytest.raises(
+        registry.MissingLibrary, match=r"the backend store needs no_such.client, .*: pip install their-"
+    ):
+        registry.usable("store")
+
+
+@pytest.mark.parametrize(
+    ("entry", "code", "sentence"),
+    [
+        (
+            "store = their_store:BACKEND",
+            "raise RuntimeError('no licence')",
+            "cannot be loaded: RuntimeError: no licence",
+        ),
+        ("store = their_store:ABSENT", "", "cannot be loaded: AttributeError"),
+        ("store = their_store:BACKEND", "BACKEND = object()", "does not name an autotrace.sinks.backend.Backend"),
+        ("shop = their_store:BACKEND", THEIRS.format(library="json"), "whose name is 'shop'"),
+    ],
+)
+def test_a_package_that_breaks_its_promise_is_named_and_stops_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, code: str, sentence: str
+) -> None:
+    package(tmp_path / "theirs", monkeypatch, entry, code)
+    name = entry.split()[0]
+    with pytest.raises(registry.BrokenBackend) as caught:
+        registry.usable(name)
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+    assert registry.usable("jsonl").name == "jsonl"
+    assert name in registry.help_text()
+    assert registry.linked_by("mlflow", [name, "gone", "mlflow"]) == ["mlflow"]
+
+
+def test_two_packages_with_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package(tmp_path / "one", monkeypatch, "mlflow = their_store:BACKEND", THEIRS.format(library="json"))
+    with pytest.raises(registry.BrokenBackend, match=r"sinks\.mlflow\.backend:BACKEND, their_store:BACKEND"):
+        registry.get("mlflow")
+    assert registry.names() == BUILT_IN
