@@ -30,10 +30,10 @@ def script(conversation: str, turn: int) -> str:
 
 def trace(folder: Path) -> None:
     """Record with the shipped lists, before veRL is imported."""
-    from autotrace.patch import engine
+    from autotrace.adapters import registry
     from autotrace.spec.compiler import compile_plan
 
-    sys.meta_path.insert(0, engine.start(compile_plan(), str(folder), "bench"))  # type: ignore[arg-type]
+    registry.start(compile_plan(), str(folder), "bench")
 
 
 def engine(in_process: Any, tokenizer: Any) -> Any:

@@ -95,8 +95,8 @@ class Autotrace(Subject):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
+        from autotrace.adapters import registry
         from autotrace.config.plan import Plan, Settings, Target
-        from autotrace.patch import engine
 
         targets = (
             Target("bench.trajectory", ("bench.trajectory",), role="trajectory", attributes={
@@ -107,7 +107,7 @@ class Autotrace(Subject):
                            "logprobs": ("result.log_probs",)},
                    attributes={"stop_reason": ("result.stop_reason",), "request_id": ("request_id",)}),
         )  # fmt: skip
-        engine.start(Plan(targets, Settings(sampling=self.sampling, logprobs=self.logprobs)), str(folder), "bench")
+        registry.start(Plan(targets, Settings(sampling=self.sampling, logprobs=self.logprobs)), str(folder), "bench")
 
     def wrap(self, function: Function, role: str = "tool") -> Function:
         from autotrace.patch.wrapper import wrap

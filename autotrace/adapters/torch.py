@@ -1,4 +1,4 @@
-"""torch: nothing may be recorded inside a compiled region.
+"""torch: nothing may be recorded inside a compiled region, and ``forward`` of a module is not wrapped.
 
 vLLM compiles with ``fullgraph=True``: a wrapper that read a clock or a context variable there would be a crash at
 start-up. ``torch.compiler.is_compiling()`` costs 69 ns and is constant to the compiler, so the wrappers ask it first,
@@ -8,15 +8,30 @@ once torch is imported.
 from __future__ import annotations
 
 import importlib
+import inspect
+import sys
+from typing import Any
 
+from autotrace.patch import library_rules
 from autotrace.record import calls, faults
 
 
 def install() -> None:
     """Tell the recorder how to ask. Called once, right after ``torch`` was imported."""
+    library_rules.add(refusal=forward)
     try:
         torch = importlib.import_module("torch")
         compiler = getattr(torch, "compiler", None)
         calls.compiling = getattr(compiler, "is_compiling", None)  # torch >= 2.3; older ones have no such question
     except Exception as error:
         faults.failed("torch", error)
+
+
+def forward(value: Any, owner: Any, attribute: str) -> str | None:
+    """Why ``nn.Module.forward`` is not wrapped."""
+    torch_nn = sys.modules.get("torch.nn")
+    if attribute != "forward" or torch_nn is None or not inspect.isclass(owner):
+        return None
+    if not issubclass(owner, torch_nn.Module):
+        return None
+    return "nn.Module.forward runs inside torch.compile and CUDA graphs: name the method that calls the model"

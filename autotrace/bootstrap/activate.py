@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from autotrace.config import environment
+from autotrace.config import environment, import_system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,53 +20,49 @@ SPAWN = "multiprocessing.spawn"
 
 
 class Watch:
-    """A ``sys.meta_path`` entry that waits for one of ``names`` and then hands over to the patch engine."""
-
-    autotrace = True
+    """Stands in for the function that looks for modules until one of ``names`` is wanted, and then hands over to the
+    patch engine, which stands there itself from then on."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
-        self.engine: Any = None
         self.started = False
+        self._original = import_system.current()
+        self._installed = self.find_spec  # each access makes another object
+        import_system.replace(self._original, self._installed)
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """None (somebody else finds it) until a module of the plan is imported."""
-        overtaken = not (sys.meta_path and sys.meta_path[0] is self) and self._come_first()
-        if self.engine is None:
-            if self.started or not (name in self.names or (overtaken and not self.names.isdisjoint(sys.modules))):
-                return None
-            self.start()
-            if self.engine is None:
-                return None
-        elif overtaken:
-            self.engine.take_imported()
-        return self.engine.find_spec(name, path, target)
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """What was found without us."""
+        first = name in self.names and not self.started
+        engine = self.start() if first else None
+        spec = self._original(name, path, target)
+        if engine is not None:
+            engine.imports.found(name, spec)
+        return spec
 
-    def _come_first(self) -> bool:
-        """Go before a finder that was put first meanwhile (pytest's, a type checker's): what it finds, those behind it
-        never hear of. False: this one is no entry itself, somebody passes the question on."""
-        if not any(entry is self for entry in sys.meta_path):
-            return False
-        sys.meta_path[:] = [self, *(entry for entry in sys.meta_path if entry is not self)]
-        return True
-
-    def start(self) -> None:
-        """Load the engine; whatever goes wrong there, the host imports on."""
+    def start(self) -> Any:
+        """Load the engine, which is returned; whatever goes wrong there, the host imports on."""
         self.started = True
+        import_system.replace(self._installed, self._original)
         try:
-            from autotrace.patch import engine
+            from autotrace.adapters import registry
 
-            self.engine = engine.start()
+            return registry.start()
         except Exception:
             import logging
 
             logging.getLogger("autotrace").warning("autotrace could not start; this process runs untraced")
+            return None
+
+
+watch: Watch | None = None
+"""That of this process, once it is activated."""
 
 
 def main() -> None:
     """Activate this process if ``AUTOTRACE`` says so."""
+    global watch
     switch = os.environ.get(environment.AUTOTRACE, "")
-    if switch.lower() not in environment.ON or any(isinstance(entry, Watch) for entry in sys.meta_path):
+    if switch.lower() not in environment.ON or watch is not None:
         return
     if switch != "1":
         os.environ[environment.AUTOTRACE] = "1"
@@ -77,7 +73,6 @@ def main() -> None:
             return
     names = frozenset(name for name in os.environ.get(environment.MODULES, "").split(",") if name)
     watch = Watch(names)
-    sys.meta_path.insert(0, watch)
     main_pid = os.environ.get(environment.MAIN_PID, "")
     if main_pid.partition(":")[0] == str(os.getpid()):
         from autotrace.bootstrap import exit

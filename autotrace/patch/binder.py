@@ -11,12 +11,12 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from autotrace.config.plan import Target
-from autotrace.patch import main_module
+from autotrace.patch import library_rules, main_module
 from autotrace.patch.globs import members_of_class, members_of_module
 from autotrace.patch.installer import Places
 from autotrace.patch.plan_index import Entry, Glob, Index
 from autotrace.patch.release import outside
-from autotrace.patch.rewrap import Refused, actor_class, instance_with_call, recorded_for, rewrap
+from autotrace.patch.rewrap import Refused, instance_with_call, recorded_for, rewrap
 from autotrace.record import faults
 
 Report = Callable[[str, str, str, str], None]
@@ -133,7 +133,7 @@ class Binder:
             if found is None:
                 self._missing(entry, module, owner, word)
                 return
-            owner = actor_class(found)
+            owner = library_rules.class_behind(found)
             if not issubclass(type(owner), (type, ModuleType)):
                 kind = f"{type(owner).__module__}.{type(owner).__qualname__}"
                 reason = f"`{word}` is an instance: name its class, {kind}.{attribute}"
@@ -216,7 +216,7 @@ class Binder:
         if inside is not None:
             owner: Any = module
             for word in inside.split("."):
-                owner = actor_class(member(owner, word))
+                owner = library_rules.class_behind(member(owner, word))
             if isinstance(owner, type):
                 self._glob_class(glob, owner, module.__name__)
             return

@@ -7,8 +7,8 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
-from types import ModuleType
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -17,23 +17,12 @@ from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch import main_module
 from autotrace.patch.binder import Binder
 from autotrace.patch.classes import ClassHook
-from autotrace.patch.finder import Finder
+from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import Index
 from autotrace.record import calls, faults, flusher, ids, sampling
 from autotrace.record.backlog import backlog
 from autotrace.record.probe import Probe
 from autotrace.run import remote_node
-
-ADAPTERS = {
-    "ray": "autotrace.adapters.ray.cluster",
-    "verl": "autotrace.adapters.verl.agent_loop",
-    "concurrent.futures.thread": "autotrace.adapters.threads",
-    "multiprocessing.util": "autotrace.adapters.processes",
-    "torch": "autotrace.adapters.torch",
-    "vllm": "autotrace.adapters.vllm",
-    "sglang": "autotrace.adapters.sglang",
-}
-"""Library -> the module that knows what YAML cannot say about it; its ``install()`` runs right after the import."""
 
 _SCRIPT = (
     "Python runs a script's functions without importing it; move it into a module, or run `python -m {}` "
@@ -42,41 +31,36 @@ _SCRIPT = (
 
 
 class Engine:
-    """One per process. ``find_spec`` is what the bootstrap's ``sys.meta_path`` entry delegates to."""
+    """One per process."""
 
-    autotrace = True
-
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, adapters: Mapping[str, str]) -> None:
+        """``adapters``: module -> the module whose ``install()`` is called right after it was imported."""
         self.plan = plan
         self.index = Index(plan)
         self.binder = Binder(self.index, report)
         self.waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
-        self.finder = Finder(self._wanted, self._imported, self.binder.runs_as_main)
+        self.imports = ImportHook(self._wanted, self._imported, self.binder.runs_as_main, self._catch_up)
         self.expected: dict[tuple[str, str], Callable[[type], None]] = {}
         self._classes = ClassHook(self._created)
         self._late: list[ModuleType] = []
         """Wanted modules that were half imported when the engine started, by this thread or another."""
         self._seen: WeakSet[ModuleType] = WeakSet()
-        self._entry = False
-        """Whether this is a ``sys.meta_path`` entry itself."""
-        for library, adapter in ADAPTERS.items():  # of a library that is imported already, `start` does it
+        for library, adapter in adapters.items():  # of a library that is imported already, `start` does it
             self.waiting.setdefault(library, []).append(_adapter(adapter))
 
     def start(self) -> None:
         """Hook class creation and imports, then take what is imported already."""
         self._classes.install()
         main_module.on_definition = self.binder.defined
-        if not any(getattr(finder, "autotrace", False) for finder in sys.meta_path):
-            sys.meta_path.insert(0, self)
-            self._entry = True
-        self.take_imported()
+        self.imports.install()
+        self._take_imported()
         self._report_script()
         atexit.register(self._program_over)  # runs before the flusher's own, which was registered before
 
-    def take_imported(self) -> None:
-        """Take the modules that were imported without asking: before the engine started, or past it. Never raises: the
-        host may be importing."""
-        for name, module in list(sys.modules.items()):
+    def _take_imported(self) -> None:
+        """Take the modules that were imported before the engine started; first those that an adapter waits for, whose
+        rules hold for the others."""
+        for name, module in sorted(sys.modules.items(), key=lambda item: item[0] not in self.waiting):
             try:
                 if isinstance(module, ModuleType) and self._wanted(name) and module not in self._seen:
                     if not _initialising(module):
@@ -91,20 +75,9 @@ class Engine:
         atexit.unregister(self._program_over)
         self._classes.remove()
         main_module.on_definition = None
-        self.finder.wanted = None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        self.imports.remove()
         self.waiting.clear()
         self.binder.places.restore()
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """See ``Finder.find_spec``."""
-        if self._late:
-            self._catch_up()
-        if self._entry and sys.meta_path and sys.meta_path[0] is not self:
-            sys.meta_path[:] = [self, *(entry for entry in sys.meta_path if entry is not self)]
-            self.take_imported()
-        return self.finder.find_spec(name, path, target)
 
     def when_imported(self, name: str, callback: Callable[[ModuleType], None]) -> None:
         """Call ``callback(module)`` after ``name`` was imported, or now if it is."""
@@ -135,6 +108,9 @@ class Engine:
         self.binder.module(module, meanwhile)
 
     def _catch_up(self) -> None:
+        """Take those that were half imported, as far as they are ready."""
+        if not self._late:
+            return
         late, self._late = self._late, []
         for module in late:
             if _initialising(module):
@@ -172,10 +148,17 @@ def report(key: str, name: str, state: str, reason: str) -> None:
         backlog.report(key, name, state, reason)
 
 
-def start(plan: Plan | None = None, run_folder: str | None = None, run_id: str | None = None) -> Engine | None:
+def start(
+    plan: Plan | None = None,
+    run_folder: str | None = None,
+    run_id: str | None = None,
+    *,
+    adapters: Mapping[str, str] = MappingProxyType({}),
+) -> Engine | None:
     """Start the engine of this process; without arguments everything comes from the environment. Idempotent.
 
-    Returns None, and says so once in the log, when the plan cannot be read: the host runs untraced.
+    ``adapters``: see ``Engine``; ``adapters.registry`` has those that there are. Returns None, and says so once in the
+    log, when the plan cannot be read: the host runs untraced.
     """
     global engine
     if engine is not None:
@@ -189,7 +172,7 @@ def start(plan: Plan | None = None, run_folder: str | None = None, run_id: str |
         flusher.on_open = functools.partial(remote_node.start_relay, folder)
         flusher.configure(folder, run_id or os.environ.get(environment.RUN_ID, ""), plan.settings, plan.digest)
         _register_at_fork()
-        engine = Engine(plan)
+        engine = Engine(plan, adapters)
         engine.start()
     except Exception as error:
         faults.failed("start", error)
@@ -276,6 +259,3 @@ def _guarded(callback: Callable[[ModuleType], None], module: ModuleType) -> None
 
 def _initialising(module: Any) -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
-
-
-__all__ = ["ADAPTERS", "Engine", "add", "engine", "load", "report", "start", "stop"]

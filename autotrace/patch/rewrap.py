@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from autotrace.config.endless import is_endless
+from autotrace.patch import library_rules
 from autotrace.patch.wrapper import is_wrapper, key_of, wrap
-
-_NOT_THEIR_CALL = frozenset({"functools", "ray.remote_function", "ray.actor"})
-"""Modules whose callable instances stand for something else."""
 
 
 class Refused(Exception):
@@ -21,10 +17,9 @@ class Refused(Exception):
 
 def rewrap(raw: Any, key: str, owner: Any, attribute: str) -> Any:
     """What replaces ``raw`` (of ``owner.__dict__``); ``raw`` itself if it is wrapped. Raises ``Refused``."""
-    if is_endless(_home(raw, owner), attribute):
-        raise Refused("it is the entry point of a process or an endless loop: its span would never end")
-    if type(raw).__module__ == "ray.remote_function":
-        raise Refused("@ray.remote function: Ray exported it when it was decorated; name a function it calls")
+    reason = library_rules.refusal(raw, owner, attribute)
+    if reason is not None:
+        raise Refused(reason)
     if isinstance(raw, (staticmethod, classmethod)):
         inner = rewrap(raw.__func__, key, owner, attribute)
         return raw if inner is raw.__func__ else type(raw)(inner)
@@ -55,14 +50,6 @@ def rewrap(raw: Any, key: str, owner: Any, attribute: str) -> Any:
     raise Refused(f"it is not callable ({type(raw).__name__})")
 
 
-def _home(raw: Any, owner: Any) -> str:
-    """The module of ``raw``; of its owner, where it does not say."""
-    where = getattr(raw, "__module__", None) if type(raw) is FunctionType else None
-    if where is None:
-        where = owner.__name__ if inspect.ismodule(owner) else getattr(owner, "__module__", None)
-    return where if type(where) is str else ""
-
-
 def _rebuilt(raw: Any, inner: Any, owner: Any, attribute: str) -> Any:
     """A ``cached_property``, ``partial`` or ``partialmethod`` like ``raw``, of the function ``inner``."""
     if type(raw) is functools.cached_property:
@@ -79,16 +66,6 @@ def _function(raw: FunctionType, key: str, owner: Any, attribute: str) -> Any:
         return raw
     if looks_at_caller(raw):
         raise Refused("it looks at its caller's frame and would find the wrapper's: name a function that it calls")
-    torch_nn = sys.modules.get("torch.nn")
-    if (
-        attribute == "forward"
-        and torch_nn is not None
-        and inspect.isclass(owner)
-        and issubclass(owner, torch_nn.Module)
-    ):
-        raise Refused(
-            "nn.Module.forward runs inside torch.compile and CUDA graphs: name the method that calls the model"
-        )
     return wrap(raw, key)
 
 
@@ -141,17 +118,8 @@ def recorded_for(raw: Any) -> str | None:
     return key_of(raw)
 
 
-def actor_class(found: Any) -> Any:
-    """The class Ray copied the methods into, for what ``@ray.remote`` left on the module: attributes set on the
-    ``ActorClass`` itself do nothing at all."""
-    kind = type(found)
-    if kind.__module__ == "ray.actor" or kind.__name__.startswith("ActorClass("):
-        return getattr(getattr(found, "__ray_metadata__", None), "modified_class", found)
-    return found
-
-
 def instance_with_call(owner: Any, attribute: str) -> type | None:
     """The class of a callable instance that stands in a module: its ``__call__`` is what can be wrapped."""
     raw = vars(owner).get(attribute) if isinstance(owner, ModuleType) else None
     call = type(raw).__dict__.get("__call__")
-    return type(raw) if type(call) is FunctionType and type(raw).__module__ not in _NOT_THEIR_CALL else None
+    return type(raw) if type(call) is FunctionType and type(raw).__module__ != "functools" else None

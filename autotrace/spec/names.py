@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 
-from autotrace.config.endless import is_endless
+from autotrace.adapters.registry import is_endless
 
 _WORD = re.compile(r"[^\W\d]\w*\Z")
 

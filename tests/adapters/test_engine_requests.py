@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from autotrace.adapters import engine_requests, sglang, vllm
+from autotrace.adapters import engine_requests, sglang
+from autotrace.adapters.vllm import requests as vllm
+from autotrace.adapters.vllm import scheduler as scheduling
 from autotrace.patch import engine as patching
 from autotrace.record import calls, faults, flusher
 from autotrace.record.backlog import backlog
@@ -62,7 +64,7 @@ def core(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             return SimpleNamespace(scheduled_new_reqs=new)
 
     monkeypatch.setitem(__import__("sys").modules, "vllm.v1.engine", module("e", EngineCoreEventType=EventType))
-    vllm._hook_scheduler(module("vllm.v1.core.sched.scheduler", Scheduler=Scheduler))
+    scheduling._hook_scheduler(module("vllm.v1.core.sched.scheduler", Scheduler=Scheduler))
     yield Scheduler
 
 
@@ -77,7 +79,7 @@ def test_the_core_marks_events_that_log_stats_would_have_made(core: Any) -> None
     scheduler.schedule()
     assert scheduler.schedule().scheduled_new_reqs == []
     assert kinds(request) == ["QUEUED", "SCHEDULED"]
-    assert vllm.Preempted().admits((scheduler, request), {})
+    assert scheduling.Preempted().admits((scheduler, request), {})
     request.status.name = "PREEMPTED"
     scheduler.schedule()
     request.status.name = "RUNNING"
@@ -89,7 +91,7 @@ def test_the_core_marks_events_that_log_stats_would_have_made(core: Any) -> None
 def test_with_log_stats_on_the_events_are_vllms_own(core: Any) -> None:
     scheduler, request = core(log_stats=True), Request("a")
     scheduler.add_request(request)
-    vllm.Preempted().admits((scheduler, request), {})
+    scheduling.Preempted().admits((scheduler, request), {})
     scheduler.schedule()
     assert request.events == []
 
@@ -100,7 +102,7 @@ def test_a_scheduler_built_otherwise_schedules_on(core: Any) -> None:
     del scheduler.log_stats
     scheduler.add_request(Request("a"))
     assert len(scheduler.schedule().scheduled_new_reqs) == 1
-    scheduler.__dict__[vllm._AGAIN] = [SimpleNamespace()]  # a request without a status
+    scheduler.__dict__[scheduling._AGAIN] = [SimpleNamespace()]  # a request without a status
     assert scheduler.schedule().scheduled_new_reqs == []
     assert faults.counts == {"fault:vllm:queued": 1, "fault:vllm:scheduled": 2}
     faults.counts.clear()

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from autotrace.adapters.ray import actors
 from autotrace.adapters.ray import cluster as adapter
 from autotrace.run import layout
 from autotrace.run.info import find_run
@@ -127,16 +128,16 @@ class TestVariables:
 
 def test_ours_and_rays_context_travel_together() -> None:
     carrier = bytes(range(26))
-    kwargs = {"x": 1, adapter.KEYWORD: {"traceparent": "00-1-2-01", adapter.OURS: carrier.hex()}}
-    assert adapter.unpacked(kwargs) == carrier
-    assert kwargs == {"x": 1, adapter.KEYWORD: {"traceparent": "00-1-2-01"}}
-    kwargs = {adapter.KEYWORD: {adapter.OURS: carrier.hex()}}
-    assert adapter.unpacked(kwargs) == carrier
+    kwargs = {"x": 1, actors.KEYWORD: {"traceparent": "00-1-2-01", actors.OURS: carrier.hex()}}
+    assert actors.unpacked(kwargs) == carrier
+    assert kwargs == {"x": 1, actors.KEYWORD: {"traceparent": "00-1-2-01"}}
+    kwargs = {actors.KEYWORD: {actors.OURS: carrier.hex()}}
+    assert actors.unpacked(kwargs) == carrier
     assert kwargs == {}
 
 
 @pytest.mark.parametrize("strange", [None, "text", {}, {"traceparent": "x"}])
 def test_a_call_without_our_context_is_left_alone(strange: Any) -> None:
-    kwargs = {adapter.KEYWORD: strange}
-    assert adapter.unpacked(kwargs) is None
-    assert kwargs == {adapter.KEYWORD: strange}
+    kwargs = {actors.KEYWORD: strange}
+    assert actors.unpacked(kwargs) is None
+    assert kwargs == {actors.KEYWORD: strange}

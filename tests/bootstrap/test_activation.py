@@ -137,7 +137,7 @@ class TestPth:
 
     def test_running_it_again_changes_nothing(self, place: Place) -> None:
         again = f"for _ in range(3): exec({self.LINE!r})"
-        code = f"import sys; before = list(sys.meta_path)\n{again}\nprint(before == sys.meta_path)"
+        code = f"from importlib import _bootstrap as b; before = b._find_spec\n{again}\nprint(before == b._find_spec)"
         assert place.launch(["python", "-c", code]).stdout == "True\n"
 
     @pytest.mark.parametrize("package", ["missing", "broken"])
@@ -202,8 +202,11 @@ class TestSitecustomize:
         assert ours.stderr == bare.stderr
 
     def test_beside_the_pth_it_changes_nothing(self, place: Place) -> None:
-        code = "import sys; print(sum(type(entry).__name__ == 'Watch' for entry in sys.meta_path))"
-        assert place.run(["python", "-c", code], self.variables(place)).stdout == "1\n"
+        code = (
+            "from importlib import _bootstrap; from autotrace.bootstrap.activate import watch\n"
+            "print(_bootstrap._find_spec == watch.find_spec, watch._original.__module__)"
+        )
+        assert place.run(["python", "-c", code], self.variables(place)).stdout == "True _frozen_importlib\n"
 
     def test_autotrace_run_uses_it_where_there_is_no_pth(self, place: Place) -> None:
         program = place.write(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.bootstrap import plugin
+from autotrace.config import import_system
 from tests.bootstrap.conftest import ROOT, Place
 
 ENGINE = """
@@ -25,7 +26,7 @@ sys.path += os.environ["PATHS"].split(os.pathsep)
 import engine_of_mine                                # imported before anything of autotrace's
 from autotrace.bootstrap.plugin import register
 register(), register()
-assert sum(type(entry).__name__ == "Watch" for entry in sys.meta_path) == 1, sys.meta_path
+assert "autotrace.patch.engine" in sys.modules
 assert [thread.name for thread in engine_of_mine.threading.enumerate()] == ["MainThread"]
 assert not os.listdir(os.path.join(os.environ["AUTOTRACE_RUN_FOLDER"], "spool"))
 assert [engine_of_mine.work(number) for number in range(3)] == [1, 2, 3]
@@ -47,12 +48,12 @@ def test_a_plugin_activates_a_process_once_and_what_is_imported_already(place: P
 
 def test_without_the_variable_it_does_nothing_and_it_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AUTOTRACE", raising=False)
-    before, threads = list(sys.meta_path), threading.active_count()
+    before, threads = import_system.current(), threading.active_count()
     plugin.register()
     monkeypatch.setattr("autotrace.bootstrap.activate.main", lambda: 1 / 0)
     monkeypatch.setenv("AUTOTRACE", "1")
     plugin.register()
-    assert sys.meta_path == before and threading.active_count() == threads
+    assert import_system.current() == before and threading.active_count() == threads
 
 
 def test_both_engines_find_it() -> None:

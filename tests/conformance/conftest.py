@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from autotrace.adapters import registry
 from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch import engine
 from autotrace.record import calls, faults, flusher
@@ -63,7 +64,7 @@ class Host:
         made = [Target(target, (target,)) if isinstance(target, str) else target for target in targets]
         self.keys.update(target.key for target in made)
         settings = settings or Settings(flush_interval=0.02)
-        assert engine.start(Plan(tuple(made), settings, "digest"), str(self.folder / "run"), "run-1") is not None
+        assert registry.start(Plan(tuple(made), settings, "digest"), str(self.folder / "run"), "run-1") is not None
 
     def stop(self) -> None:
         engine.stop()

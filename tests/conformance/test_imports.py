@@ -190,29 +190,64 @@ def test_other_finders_are_asked_in_their_order(host: Host) -> None:
 
 
 def test_a_finder_that_was_put_first_hides_nothing(host: Host) -> None:
-    """pytest's is put first, type checkers' are: what they find themselves, nobody behind them hears of."""
+    """Nobody behind it hears of what it finds itself; and it stays where it was put."""
     code = """
-import importlib.machinery, sys, types
+import importlib.machinery, sys
 class Mine:
     @staticmethod
     def find_spec(name, path=None, target=None):
         return importlib.machinery.PathFinder.find_spec(name, path, target) if name.startswith("hidden") else None
 sys.meta_path.insert(0, Mine)
+before = list(sys.meta_path)
 import hidden, hidden.later
-assert (hidden.f(), hidden.later.g()) == (1, 2), "nobody asked us yet"
-import plistlib, wave
 assert (hidden.f(), hidden.later.g(), hidden.Thing().run()) == (1, 2, 3)
-sys.meta_path.remove(Mine); sys.meta_path.insert(0, Mine)
-import colorsys, hidden.last
-assert hidden.last.h() == 4
-print(type(sys.meta_path[0]).__module__)
+print(sys.meta_path == before)
 """
     host.write("hidden.__init__", "def f(): return 1\nclass Thing:\n    def run(self): return 3\n")
     host.write("hidden.later", "def g(): return 2\n")
-    host.write("hidden.last", "def h(): return 4\n")
     ran = run(host.folder, "- hidden.**\n", "-c", f"import sys; sys.path.insert(0, {str(host.code)!r})\n{code}")
-    assert ran.stdout.strip() == "autotrace.bootstrap.activate"
-    assert [name for _, name in ran.calls()] == ["f", "g", "Thing.run", "h"]
+    assert ran.stdout.strip() == "True"
+    assert [name for _, name in ran.calls()] == ["f", "g", "Thing.run"]
+    assert {state for state, _ in ran.reports().values()} == {"bound"}
+
+
+TYPEGUARD = "import typeguard; typeguard.install_import_hook(['checked'])"
+BEARTYPE = "import beartype.claw; beartype.claw.beartype_package('checked')"
+PYTEST = """
+import _pytest.assertion, _pytest.config, pathlib, sys
+from _pytest.assertion.rewrite import AssertionRewritingHook
+config = _pytest.config.get_config(); config.parse([])
+hook = AssertionRewritingHook(config); hook.mark_rewrite("checked"); sys.meta_path.insert(0, hook)
+"""
+
+
+@pytest.mark.parametrize("install", [TYPEGUARD, BEARTYPE, PYTEST], ids=["typeguard", "beartype", "pytest"])
+def test_import_hooks_that_people_use(host: Host, install: str) -> None:
+    """They compile a package's modules in their own way, found by themselves."""
+    host.write("checked.__init__", "from checked.inner import f, C\n")
+    host.write(
+        "checked.inner",
+        """
+def f(x: int) -> int:
+    assert x, "a number"
+    return x
+class C:
+    def run(self, x: int) -> int: return x
+""",
+    )
+    code = f"""
+import sys; sys.path.insert(0, {str(host.code)!r})
+{install}
+import checked
+assert (checked.f(1), checked.C().run(2)) == (1, 2)
+try:
+    checked.f("text"), checked.f(0)
+except Exception as error:
+    print(type(error).__module__.split(".")[0], "a number" in str(error) and "assert 0" in str(error))
+"""
+    ran = run(host.folder, "- checked.inner.f\n- checked.inner.C.run\n", "-c", code)
+    assert [name for _, name in ran.calls()][:2] == ["f", "C.run"]
+    assert ran.stdout.split()[0] in ("typeguard", "beartype", "builtins") and "hook" not in ran.stderr
     assert {state for state, _ in ran.reports().values()} == {"bound"}
 
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from autotrace.adapters import registry
 from autotrace.config.plan import Plan, Settings, Target
-from autotrace.patch import engine
 from autotrace.patch.wrapper import wrap
 from autotrace.record import faults, flusher, record_writer
 
@@ -74,7 +74,7 @@ rollout, generate, tool = (wrap(each, f"program.{each.__name__}") for each in (r
 
 def settings(**given: Any) -> None:
     """Start recording."""
-    engine.start(Plan(TARGETS, Settings(**given)), FOLDER, os.path.basename(FOLDER))
+    registry.start(Plan(TARGETS, Settings(**given)), FOLDER, os.path.basename(FOLDER))
 
 
 def calls(count: int, pause: float = 0.0) -> None:

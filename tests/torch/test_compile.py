@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 
+from autotrace.adapters import registry
 from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch import engine
 from autotrace.record import calls, faults
@@ -56,7 +57,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     monkeypatch.syspath_prepend(str(tmp_path))
     faults.counts.clear()
     targets = [Target("all", ("compiled.**",)), Target("forward", ("compiled.Model.forward",))]
-    engine.start(Plan(tuple(targets), Settings(), "digest"), str(tmp_path / "run"), "run-1")
+    registry.start(Plan(tuple(targets), Settings(), "digest"), str(tmp_path / "run"), "run-1")
     torch._dynamo.reset()
     yield importlib.import_module("compiled")
     engine.stop()

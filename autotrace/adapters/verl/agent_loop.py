@@ -19,7 +19,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.adapters import threads
+from autotrace.adapters import concurrent_futures
 from autotrace.adapters.verl import facts, requests, trace
 from autotrace.record import faults, statements
 from autotrace.record.fields import ABSENT, Path
@@ -59,7 +59,7 @@ _CONFIG = {name: Path(text) for name, text in CONFIG.items()}
 
 def install() -> None:
     """Ask to be told about the modules below. Called once, right after ``verl`` was imported."""
-    threads.install()
+    concurrent_futures.install()
     facts.install()
     requests.install()
     trace.install()

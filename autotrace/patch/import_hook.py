@@ -1,9 +1,9 @@
 """Being told when a module was imported, without anybody noticing.
 
-The module's own loader stays in place; it only gets an ``exec_module`` of ours as an instance attribute for that one
-execution, so ``module.__loader__``, ``__spec__`` and ``isinstance`` checks see what they always saw. wrapt's import
-hook is not used: it matches exact names only, puts a proxy loader in place, and an exception in a hook fails the
-import.
+No entry is added to ``sys.meta_path`` (see ``config.import_system``). The module's own loader stays in place; it only
+gets an ``exec_module`` of ours as an instance attribute for that one execution, so ``module.__loader__``, ``__spec__``
+and ``isinstance`` checks see what they always saw. wrapt's import hook is not used: it matches exact names only, puts a
+proxy loader in place, and an exception in a hook fails the import.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
 
+from autotrace.config import import_system
 from autotrace.patch import main_module
 from autotrace.record import faults
 from autotrace.record.frames import transparent
@@ -22,52 +23,77 @@ Imported = Callable[[ModuleType, Sequence[ModuleType]], None]
 """Called with a module that was executed, and those that were imported while it was."""
 
 
-class Finder:
-    """A ``sys.meta_path`` entry that finds nothing itself: it asks the others and hooks the loader they answer with."""
-
-    autotrace = True
+class ImportHook:
+    """Sees every spec that is found, whichever finder found it, and hooks the loader of those that are wanted."""
 
     def __init__(
         self,
         wanted: Callable[[str], bool],
         imported: Imported,
         runs_as_main: Callable[[str], Callable[[str], bool] | None],
+        asked: Callable[[], None],
     ) -> None:
+        """``asked`` is called before each module is looked for."""
         self.wanted: Callable[[str], bool] | None = wanted
-        """None: closed, everything is left to the other finders."""
+        """None: closed, nothing is hooked any more."""
         self.imported = imported
         self.runs_as_main = runs_as_main
+        self.asked = asked
+        self._original: Any = None
+        self._installed: Any = None
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """The spec the other finders give, its loader hooked if the module is wanted."""
-        if self.wanted is None or not self.wanted(name):
-            return None
-        spec = _ask_others(name, path, target)
-        if spec is not None and spec.loader is not None:
-            try:
+    def install(self) -> None:
+        """Stand in for the function that looks for modules."""
+        original = self._original = import_system.current()
+
+        @transparent
+        def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+            self._ask()
+            spec: ModuleSpec | None = original(name, path, target)
+            self.found(name, spec)
+            return spec
+
+        self._installed = find_spec
+        import_system.replace(original, find_spec)
+
+    def remove(self) -> None:
+        """Put back what was there; if somebody else stands in for ours, stay and do nothing."""
+        self.wanted = None
+        import_system.replace(self._installed, self._original)
+
+    def found(self, name: str, spec: ModuleSpec | None) -> None:
+        """``spec`` is what module ``name`` will be made from. Never raises."""
+        if self.wanted is None or spec is None or spec.loader is None:
+            return
+        try:
+            if self.wanted(name):
                 self._hook(name, spec)
-            except Exception as error:
-                faults.failed("finder", error)
-        return spec
+        except Exception as error:
+            faults.failed("import hook", error)
+
+    def _ask(self) -> None:
+        try:
+            if self.wanted is not None:
+                self.asked()
+        except Exception as error:
+            faults.failed("import hook", error)
 
     def _hook(self, name: str, spec: ModuleSpec) -> None:
         loader: Any = spec.loader
         if isinstance(loader, type) or not hasattr(loader, "__dict__") or not hasattr(loader, "exec_module"):
             return  # builtin, frozen, or of the kind that Python 3.12 no longer knows
-        hook = vars(loader).get("exec_module")
-        if isinstance(getattr(hook, "pending", None), set):
-            hook.pending.add(name)
+        execution = vars(loader).get("exec_module")
+        if isinstance(getattr(execution, "pending", None), set):
+            execution.pending.add(name)
             return
-        if hook is None:
+        if execution is None:
             _hook_execution(loader, name, self)
             # zipimport's loader loads many modules, and would take what is meant for runpy when it imports another
             if getattr(loader, "name", None) == name and self.runs_as_main(name) is not None:
                 _hook_code(loader, self)
 
 
-def _hook_execution(loader: Any, name: str, finder: Finder) -> None:
+def _hook_execution(loader: Any, name: str, hook: ImportHook) -> None:
     """Give ``loader`` an ``exec_module`` that takes itself away again after the modules it waits for.
 
     Most loaders load one module; zipimport's and pytest's load many, several of which may be on their way.
@@ -85,7 +111,7 @@ def _hook_execution(loader: Any, name: str, finder: Finder) -> None:
         execute(module)
         try:
             meanwhile = [other for other in list(sys.modules.values())[known:] if isinstance(other, ModuleType)]
-            finder.imported(module, meanwhile)
+            hook.imported(module, meanwhile)
         except Exception as error:
             faults.failed("imported", error)
 
@@ -93,7 +119,7 @@ def _hook_execution(loader: Any, name: str, finder: Finder) -> None:
     loader.exec_module = exec_module
 
 
-def _hook_code(loader: Any, finder: Finder) -> None:
+def _hook_code(loader: Any, hook: ImportHook) -> None:
     """Give ``loader`` a ``get_code`` for ``runpy``, which runs a module without importing it."""
     if not hasattr(loader, "get_source") or not hasattr(loader, "get_code"):
         return
@@ -103,7 +129,7 @@ def _hook_code(loader: Any, finder: Finder) -> None:
         vars(loader).pop("get_code", None)
         vars(loader).pop("exec_module", None)
         try:
-            takes = finder.runs_as_main(module)
+            takes = hook.runs_as_main(module)
             source = loader.get_source(module)
             if takes is not None and source is not None:
                 return main_module.instrumented(module, source, loader.get_filename(module), takes)
@@ -113,14 +139,3 @@ def _hook_code(loader: Any, finder: Finder) -> None:
         return code
 
     loader.get_code = get_code
-
-
-def _ask_others(name: str, path: Any, target: Any) -> ModuleSpec | None:
-    for finder in list(sys.meta_path):
-        if getattr(finder, "autotrace", False):  # this one, or the bootstrap's, which leads here
-            continue
-        find = getattr(finder, "find_spec", None)
-        spec = find(name, path, target) if find is not None else None
-        if spec is not None:
-            return spec  # type: ignore[no-any-return]
-    return None

@@ -3,9 +3,7 @@
 - When a request's tokens came and where it had waited, whatever the kind of output (a request that is not streamed is
   seen by its caller once): from ``OutputProcessor``, which all outputs of the engine pass, those of ``AsyncLLM`` and of
   ``LLM``.
-- Queueing and preemption. The engine core has a vehicle for them, the events of a request, but fills it only with log
-  stats on. With log stats off (veRL's default) the events are added here, in the core, and nothing else is switched on:
-  the front end ignores them.
+- Queueing and preemption: see ``scheduler``.
 - A request of the synchronous engine (``LLM``) begins in ``add_request`` and ends in some later ``step``.
 - If the user switched on vLLM's own OpenTelemetry, its span hangs under ours.
 
@@ -14,7 +12,6 @@ Read in 0.8.5 to 0.33, run with 0.27.1. What is not found as expected is left al
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
@@ -22,7 +19,6 @@ from typing import Any
 
 from autotrace import patch
 from autotrace.adapters.engine_requests import (
-    Hooks,
     InsideATrace,
     WeightUpdate,
     arrived,
@@ -31,6 +27,8 @@ from autotrace.adapters.engine_requests import (
     register,
     traceparent,
 )
+from autotrace.adapters.vllm import scheduler
+from autotrace.adapters.vllm.scheduler import HOOKS, PREEMPTED, QUEUED, SCHEDULED
 from autotrace.record import calls, context, faults
 from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.probe import Follower
@@ -38,35 +36,28 @@ from autotrace.record.timeline import Timeline, Timelines
 
 GENERATE = "vllm.v1.engine.async_llm.AsyncLLM.generate"
 ABORT = "vllm.v1.engine.async_llm.AsyncLLM.abort"
-PREEMPT = "vllm.v1.core.sched.scheduler.Scheduler._preempt_request"
 ADD_REQUEST = "vllm.v1.engine.llm_engine.LLMEngine.add_request"
 UPDATE = "vllm.v1.engine.async_llm.AsyncLLM.update_weights"
 BATCHES = ("vllm.entrypoints.llm.LLM.generate", "vllm.entrypoints.llm.LLM.chat")
 
-HOOKS = Hooks("vllm request timings")
-QUEUED, SCHEDULED, PREEMPTED = 1, 2, 3
-"""``vllm.v1.engine.EngineCoreEventType``"""
 _TIMELINES = "_autotrace_timelines"
 """Attribute of ``OutputProcessor``: ``Timelines``."""
 _REQUESTS = "_autotrace_requests"
 """Attribute of ``LLMEngine``: request id -> open span."""
-_AGAIN = "_autotrace_again"
-"""Attribute of ``Scheduler``: requests that were preempted and not taken up since."""
 _monotonic_ns = time.monotonic_ns
 
 
 def install() -> None:
-    """Attach to the targets and ask to be told about the modules below. Called once, after ``vllm`` was imported."""
+    """Attach to the targets and register the hooks on the modules below. Called once, after ``vllm`` was imported."""
     follow(GENERATE, Request())
     follow(ADD_REQUEST, OfflineRequest())
     follow(ABORT, FromOutside())
-    follow(PREEMPT, Preempted())
     follow(UPDATE, WeightUpdate("request"))
     for key in BATCHES:
         follow(key, InsideATrace())
     patch.when_imported("vllm.v1.engine.output_processor", _hook_outputs)
     patch.when_imported("vllm.v1.engine.llm_engine", _hook_offline)
-    patch.when_imported("vllm.v1.core.sched.scheduler", _hook_scheduler)
+    scheduler.install()
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
@@ -97,17 +88,6 @@ class FromOutside(Follower):
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return not (args[2] if len(args) > 2 else kwargs.get("internal"))
-
-
-class Preempted(Follower):
-    """The scheduler takes a running request out of the batch."""
-
-    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        scheduler, request = args[:2]
-        if not scheduler.log_stats:
-            mark([request], PREEMPTED)
-            scheduler.__dict__.setdefault(_AGAIN, []).append(request)
-        return True
 
 
 def _tokenizer(engine: Any) -> dict[str, Any] | None:
@@ -257,54 +237,3 @@ def _abort_request(original: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return abort_request
-
-
-# -- the scheduler, in the engine core --------------------------------------------------------------------------------
-
-
-def _hook_scheduler(module: ModuleType) -> None:
-    HOOKS.wrap(module, "Scheduler", "add_request", _queued)
-    HOOKS.wrap(module, "Scheduler", "schedule", _scheduled)
-
-
-def _queued(original: Callable[..., Any]) -> Callable[..., Any]:
-    def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            if not self.log_stats:
-                mark([request], QUEUED)
-        except Exception as error:
-            faults.failed("vllm:queued", error)
-        return original(self, request, *args, **kwargs)
-
-    return add_request
-
-
-def _scheduled(original: Callable[..., Any]) -> Callable[..., Any]:
-    def schedule(self: Any, *args: Any, **kwargs: Any) -> Any:
-        output = original(self, *args, **kwargs)
-        try:
-            new = getattr(output, "scheduled_new_reqs", None)
-            if new and not self.log_stats:
-                mark([self.requests.get(request.req_id) for request in new], SCHEDULED)
-            if _AGAIN in self.__dict__:
-                again = self.__dict__.pop(_AGAIN)
-                running = [request for request in again if request.status.name == "RUNNING"]
-                mark(running, SCHEDULED)
-                if rest := [request for request in again if request.status.name == "PREEMPTED"]:
-                    self.__dict__[_AGAIN] = rest
-        except Exception as error:
-            faults.failed("vllm:scheduled", error)
-        return output
-
-    return schedule
-
-
-def mark(requests: Iterable[Any], kind: int) -> None:
-    """Add an event to each request as the scheduler does with log stats on; it leaves with the next output."""
-    try:
-        event = importlib.import_module("vllm.v1.engine").EngineCoreEventType(kind)
-        for request in requests:
-            if request is not None:
-                request.record_event(event)
-    except Exception as error:
-        faults.failed("vllm:mark", error)

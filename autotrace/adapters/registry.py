@@ -1,0 +1,58 @@
+"""Which libraries have an adapter, and what of each is never wrapped. The one list to add to for a new adapter.
+
+An adapter is one module or folder of this package with a function ``install()``, for what a list cannot say.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autotrace.config.plan import Plan
+    from autotrace.patch.engine import Engine
+
+ADAPTERS = {
+    "ray": "autotrace.adapters.ray.cluster",
+    "verl": "autotrace.adapters.verl.agent_loop",
+    "concurrent.futures.thread": "autotrace.adapters.concurrent_futures",
+    "multiprocessing.util": "autotrace.adapters.multiprocessing",
+    "torch": "autotrace.adapters.torch",
+    "vllm": "autotrace.adapters.vllm.requests",
+    "sglang": "autotrace.adapters.sglang",
+}
+"""Module -> adapter, whose ``install()`` runs right after that module was imported."""
+
+ENDLESS = {
+    "vllm": ("run_engine_core", "run_busy_loop", "worker_main", "worker_busy_loop", "event_loop_*"),
+    "sglang": (
+        "run_scheduler_process",
+        "run_detokenizer_process",
+        "run_data_parallel_controller_process",
+        "event_loop_*",
+    ),
+}
+"""Library -> its entry points of processes and endless loops (``*``: any characters), whose span would never end."""
+
+
+def is_endless(module: str, function: str) -> bool:
+    """Whether ``function`` of ``module`` (or of a class in it) is such an entry point or loop."""
+    library = re.split(r"[.:]", module, maxsplit=1)[0]
+    return any(fnmatch.fnmatchcase(function, pattern) for pattern in ENDLESS.get(library, ()))
+
+
+def start(plan: Plan | None = None, run_folder: str | None = None, run_id: str | None = None) -> Engine | None:
+    """Start the patch engine of this process with every adapter; see ``patch.engine.start``."""
+    from autotrace.patch import engine, library_rules
+
+    library_rules.add(refusal=_endless)
+    return engine.start(plan, run_folder, run_id, adapters=ADAPTERS)
+
+
+def _endless(value: Any, owner: Any, attribute: str) -> str | None:
+    from autotrace.patch.library_rules import module_of
+
+    if is_endless(module_of(value, owner), attribute):
+        return "it is the entry point of a process or an endless loop: its span would never end"
+    return None
