@@ -17,6 +17,7 @@ from autotrace.cli import runs, terminal
 from autotrace.cli.divergence import UNKNOWN, Call, Divergence, calls, group
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.ship.run_reader import Index
+from autotrace.sinks.protocol import SinkError
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import answered
 
@@ -51,7 +52,7 @@ def compare(
             found = read(tracking_uri, traces, step, sample, validate, project)
         else:
             found = _of_run(runs.locate(run), traces, step, sample, validate)
-    except KeyError as error:
+    except (KeyError, SinkError) as error:
         raise terminal.fail(error.args[0]) from None
     if len(found) < 2:
         what = "no trajectory" if not found else "only one trajectory"

@@ -19,6 +19,8 @@ from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.sinks.waiting import retry_after
 
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
+ANSWER_TIMEOUT = 10.0
+"""Seconds, where a person waits for the answer."""
 _TRUE = ("1", "true", "yes")
 
 
@@ -41,6 +43,12 @@ class ServerStore:
             found = re.match(r"(\d+)\.(\d+)", self._ask("GET", "/version").text)
             self._version = tuple(map(int, found.groups())) if found else (0,)
         return self._version
+
+    def check_answers(self) -> None:
+        """Ask for the release. Raises ``Unavailable`` or ``Refused``."""
+        answer = self._ask("GET", "/version", timeout=ANSWER_TIMEOUT)
+        if not answer.is_success:
+            raise Refused(f"{self.place} is not an MLflow server: it answers {answer.status_code} to /version")
 
     def experiment_id(self, name: str) -> str:
         """See ``Store``. Two processes that create it at once both get the same."""
@@ -104,7 +112,7 @@ class ServerStore:
             raise Refused(self._forbidden(answer))
         if code in (408, 425, 429, 502, 503, 504):
             raise Unavailable(
-                f"MLflow at {self.place} asks to wait (HTTP {code})", retry_after(answer.headers.get("retry-after"))
+                f"MLflow at {self.place} asked to wait (HTTP {code})", retry_after(answer.headers.get("retry-after"))
             )
         return answer
 
@@ -113,8 +121,8 @@ class ServerStore:
             host = urlsplit(self.place).netloc
             return f"MLflow at {self.place} does not serve this name; start it with --allowed-hosts '{host}'"
         return (
-            f"MLflow at {self.place} does not let us in (HTTP {answer.status_code}); set MLFLOW_TRACKING_USERNAME and "
-            "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, and run autotrace ship"
+            f"MLflow at {self.place} rejected the credentials (HTTP {answer.status_code}); set "
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, and run autotrace ship"
         )
 
     def _json(self, answer: httpx.Response) -> Any:
@@ -122,7 +130,7 @@ class ServerStore:
         try:
             return answer.json()
         except ValueError as error:
-            raise Refused(f"{self.place} is no MLflow server: it answers with something else than JSON") from error
+            raise Refused(f"{self.place} is not an MLflow server: its answer is not JSON") from error
 
     def _check(self, answer: httpx.Response) -> None:
         if not answer.is_success:
