@@ -14,7 +14,7 @@ from autotrace.config.plan import Target
 from autotrace.patch import library_rules, main_module
 from autotrace.patch.globs import members_of_class, members_of_module
 from autotrace.patch.installer import Places
-from autotrace.patch.plan_index import Entry, Glob, Index
+from autotrace.patch.plan_index import Entry, Glob, Index, excluded
 from autotrace.patch.release import outside
 from autotrace.patch.rewrap import Refused, instance_with_call, recorded_for, rewrap
 from autotrace.record import faults
@@ -167,16 +167,20 @@ class Binder:
             return
         self._ranks[target.key] = entry.rank
         if isinstance(owner, type):
-            table = self.roots if target.subclasses else self.watched
-            known = table.setdefault(owner, [])
-            if (target, attribute) not in known:
-                known.append((target, attribute))
-            for cls in _descendants(owner):
-                if attribute in cls.__dict__:
-                    if target.subclasses:
-                        self._override(target, cls, attribute)
-                    else:
-                        self._shadowed(target, cls, attribute)
+            self._follow_overrides(target, owner, attribute)
+
+    def _follow_overrides(self, target: Target, owner: type, attribute: str) -> None:
+        """Wrap, or report, the overrides of ``owner.attribute`` in present and future subclasses."""
+        table = self.roots if target.subclasses else self.watched
+        followed = table.setdefault(owner, [])
+        if (target, attribute) not in followed:
+            followed.append((target, attribute))
+        for cls in _descendants(owner):
+            if attribute in cls.__dict__:
+                if target.subclasses:
+                    self._override(target, cls, attribute)
+                else:
+                    self._shadowed(target, cls, attribute)
 
     def _shadowed(self, target: Target, cls: type, attribute: str) -> None:
         """Calls of ``cls`` never reach the target; nothing to say where the list names the override itself."""
@@ -186,7 +190,8 @@ class Binder:
             self.report(target.key, where, "shadowed", _SHADOWED)
 
     def _override(self, target: Target, cls: type, attribute: str) -> None:
-        self._install(target, cls, attribute, f"{cls.__module__}:{cls.__qualname__}.{attribute}")
+        if not excluded(target, f"{cls.__module__}.{cls.__qualname__}.{attribute}"):
+            self._install(target, cls, attribute, f"{cls.__module__}:{cls.__qualname__}.{attribute}")
 
     def _install(self, target: Target, owner: Any, attribute: str, place: str) -> bool:
         """Wrap ``owner.attribute``. False: refused or failed (reported)."""
@@ -233,8 +238,11 @@ class Binder:
 
     def _glob_member(self, glob: Glob, owner: Any, name: str, module: str, qualname: str) -> None:
         # what another target records is no news here
-        if glob.takes(f"{module}.{qualname}") and recorded_for(member(owner, name)) is None:
-            self._install(glob.target, owner, name, f"{module}:{qualname}")
+        if not glob.takes(f"{module}.{qualname}") or recorded_for(member(owner, name)) is not None:
+            return
+        bound = self._install(glob.target, owner, name, f"{module}:{qualname}")
+        if bound and glob.target.subclasses and isinstance(owner, type):
+            self._follow_overrides(glob.target, owner, name)
 
     # -- versions ---------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,12 @@ class Glob:
 
     def takes(self, dotted: str) -> bool:
         """Whether ``dotted`` (module and qualified name) is not excluded."""
-        return not any(fnmatch.fnmatchcase(dotted, pattern) for pattern in self.target.without)
+        return not excluded(self.target, dotted)
+
+
+def excluded(target: Target, dotted: str) -> bool:
+    """Whether ``target`` leaves out ``dotted`` (module and qualified name) by its ``exclude``."""
+    return any(fnmatch.fnmatchcase(dotted, pattern) for pattern in target.without)
 
 
 class Index:

@@ -41,6 +41,8 @@ ABORTED = frozenset({"abort", "aborted"})
 
 _ERROR_LIMITS = Limits(2, 16)
 _monotonic_ns = time.monotonic_ns
+_mro, _qualname = type.__dict__["__mro__"].__get__, type.__dict__["__qualname__"].__get__
+"""Of a class; nothing is asked of its metaclass."""
 _append = backlog.append
 
 
@@ -55,7 +57,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     if above is not None:
         if not above.recorded:
             return None
-        if probe.subclasses and above.probe is probe and args and _is_super_call(above, function, args[0]):
+        if probe.subclasses and above.probe is probe and args and _is_super_call(above, probe, function, args[0]):
             return None
     probe.calls += 1
     if probe.counted:
@@ -162,9 +164,17 @@ def _keep(span: Any, probe: Probe, known: Any) -> None:
             span.chosen = sampling.chosen.set(groups)
 
 
-def _is_super_call(above: OpenCall, function: Any, owner: Any) -> bool:
-    """Whether this is the base method that the override being recorded calls through ``super()``."""
-    return above.owner == id(owner) and above.signature is not None and above.signature.identity != id(function)
+def _is_super_call(above: OpenCall, probe: Probe, function: Any, owner: Any) -> bool:
+    """Whether this is the base method that the override being recorded calls through ``super()``: another function for
+    the same object, of the same name, and not of a class that comes before the override's."""
+    signature = above.signature
+    if above.owner != id(owner) or signature is None or signature.identity == id(function):
+        return False
+    if probe.several and signature.name.rpartition(".")[2] != function.__name__:
+        return False
+    order = [_qualname(cls) for cls in _mro(owner if isinstance(owner, type) else type(owner))]
+    here, override = function.__qualname__.rpartition(".")[0], signature.name.rpartition(".")[0]
+    return here not in order or override not in order or order.index(here) > order.index(override)
 
 
 def recording(owner: Any, name: str, key: str) -> bool:

@@ -79,6 +79,7 @@ class Probe:
         "role",
         "root",
         "sampling",
+        "several",
         "signatures",
         "subclasses",
         "whole",
@@ -90,6 +91,8 @@ class Probe:
         self.role = target.role
         self.root = target.role == "trajectory"
         self.subclasses = target.subclasses
+        self.several = any("*" in name for name in target.names)
+        """Stands for several methods, of a module or a class."""
         self.counted = target.mode == "count"
         self.off = False
         self.calls = 0

@@ -72,6 +72,54 @@ class Sibling(Loop):
     assert host.opened()[3:] == ["Sibling.run", "Deeper.run"]
 
 
+GLOB_BASE = """
+class Loop:
+    def run(self, x): return ["base", *self.step(x)]
+    def step(self, x): return [x]
+    def skipped(self): return 1
+"""
+GLOB_MINE = """
+from loops import Loop
+class Mine(Loop):
+    def run(self, x): return ["mine", *super().run(x)]
+    def step(self, x): return [*super().step(x), "mine"]
+    def skipped(self): return super().skipped()
+    def own(self): return 1
+"""
+
+
+@pytest.mark.parametrize("names", [("loops.Loop.*",), ("loops.**",)], ids=["class", "package"])
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after the classes"])
+def test_a_glob_with_subclasses_takes_the_overrides_too(host: Host, names: tuple[str, ...], late: bool) -> None:
+    target = Target("all", names, subclasses=True, without=("*.skipped",))
+    if not late:
+        host.watch(target)
+    host.load("loops", GLOB_BASE)
+    module = host.load("mine", GLOB_MINE)
+    if late:
+        host.watch(target)
+    assert module.Mine().run(1) == ["mine", "base", 1, "mine"] and module.Mine().skipped() == module.Mine().own() == 1
+    assert host.opened() == ["Mine.run", "Mine.step"]
+    assert module.Loop().run(1) == ["base", 1]
+    assert host.opened()[2:] == ["Loop.run", "Loop.step"]
+
+
+def test_an_override_that_the_base_method_calls_is_no_super_call(host: Host) -> None:
+    host.watch(*subclasses("run"))
+    module = host.load(
+        "loops",
+        BASE
+        + """
+class Outer(Loop):
+    def run(self, x): return self.run(x - 1) if x else "end"
+class Inner(Outer):
+    def run(self, x): return Outer.run(self, x) if x > 1 else "end"
+""",
+    )
+    assert module.Outer.run(module.Inner(), 2) == "end"
+    assert host.opened() == ["Outer.run", "Inner.run"]
+
+
 def test_an_override_nobody_asked_for_is_reported(host: Host) -> None:
     host.watch("loops.Loop.run")
     module = host.load("loops", BASE + "class Mine(Loop):\n    def run(self, x): return x\n")
