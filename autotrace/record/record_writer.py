@@ -15,7 +15,7 @@ import msgspec
 from autotrace.config.plan import Settings
 from autotrace.record import faults
 from autotrace.record.backlog import EVENT_BYTES, backlog
-from autotrace.redact import redactor
+from autotrace.redact.scalars import integer
 from autotrace.spool.limit import SpoolLimit
 from autotrace.spool.records import Define, Record
 from autotrace.spool.segment import frame
@@ -188,7 +188,7 @@ def _scrub(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if type(value) is int:
-        return redactor.number(value)
+        return integer(value)
     if isinstance(value, dict):
         return {_scrub(name): _scrub(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

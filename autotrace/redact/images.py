@@ -10,6 +10,8 @@ import binascii
 import re
 import struct
 
+from autotrace.redact.scalars import cut
+
 LONG = 400
 """Characters from which a string is looked at."""
 _HEAD = 65_536
@@ -27,27 +29,34 @@ def without_images(text: str) -> str:
     if len(text) < LONG:
         return text
     if ";base64," in text:
-        return _URI.sub(lambda found: _shown(found["data"], found["kind"]), text)
-    if text.startswith(_BARE) and _WORD.fullmatch(text) is not None:
-        return _shown(text, None)
+        end, more = cut(text)
+        shown = _URI.sub(
+            lambda match: _shown(match["data"], match["kind"], more if match.end() == end else 0), text[:end]
+        )
+        return shown if not more or shown.endswith(">") else shown + text[end:]
+    if text.startswith(_BARE):
+        end, more = cut(text)
+        if _WORD.fullmatch(text, 0, end) is not None:
+            return _shown(text[:end], None, more)
     return text
 
 
 def described(data: bytes) -> str:
-    """``image/png 640x480, 123 kB``, or ``123 bytes`` for what is no image."""
+    """``image/png 640x480, 123 kB``, or ``123 bytes`` for anything else."""
     kind, size = _looked_at(data[:_HEAD])
     if kind is None:
         return f"{len(data)} bytes"
     return f"{kind}{size}, {_amount(len(data))}"
 
 
-def _shown(words: str, kind: str | None) -> str:
+def _shown(words: str, kind: str | None, more: int) -> str:
+    """``more``: characters that were cut off behind ``words``."""
     head = "".join(words[:_HEAD].split()).replace("-", "+").replace("_", "/")
     try:
-        found, size = _looked_at(base64.b64decode(head[: len(head) // 4 * 4]))
+        media_type, size = _looked_at(base64.b64decode(head[: len(head) // 4 * 4]))
     except (binascii.Error, ValueError):
-        found, size = None, ""
-    return f"<{found or kind or 'data'}{size}, {_amount(len(words) * 3 // 4)}>"
+        media_type, size = None, ""
+    return f"<{media_type or kind or 'data'}{size}, {_amount((len(words) + more) * 3 // 4)}>"
 
 
 def _amount(count: int) -> str:

@@ -10,46 +10,19 @@ from typing import Any
 
 from autotrace.config.plan import Settings
 from autotrace.redact import secret_names
+from autotrace.redact.credentials import REDACTED as REDACTED
+from autotrace.redact.credentials import without_credentials
 from autotrace.redact.images import LONG, described, without_images
+from autotrace.redact.scalars import MAX_INTEGER, integer, readable, shortened
 
-REDACTED = "<redacted>"
-BUILTIN_PATTERNS = (
-    r"\bsk-[A-Za-z0-9_\-]{20,}",
-    r"\bhf_[A-Za-z0-9]{20,}",
-    r"\b(?:ghp|gho|ghs|github_pat)_[A-Za-z0-9_]{20,}",
-    r"\bAKIA[0-9A-Z]{16}\b",
-    r"\b(?i:bearer)\s+[A-Za-z0-9._~+/\-]{16,}=*",
-    r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
-)
-"""Well-known shapes of credentials, replaced inside strings."""
-_SUSPECT = {
-    "_": ("hf_", "ghp_", "gho_", "ghs_", "github_pat_"),
-    "-": ("sk-",),
-    ":": ("://",),
-    "K": ("AKIA",),
-    "r": ("earer",),
-    "R": ("EARER",),
-}
-"""What each of them contains, by its rarest character: one character is looked for in 30 ns a kB, a word in 600."""
 MAX_NAMES = 10_000
 NUMBERS = frozenset({int, float})
 """Lists of nothing else are left alone."""
-LONGEST_NUMBER = 4096
-"""Bits of a number that is still written out."""
-
-_WORDS = (
-    "api_key", "apikey", "api-key", "access_key", "private_key", "secret", "passw", "authoriz", "credential", "_token",
-    "-token", "token\"", "token'", "token=", "token\\", "cookie",
-)  # fmt: skip
-_NAMED = re.compile(
-    r"(?P<name>(?i:api[_-]?key|access_key|private_key|secret|passw(?:or)?d|token|authorization|credential|cookie)"
-    r"[\w.\-]{0,20})"
-    r"(?:(?P<equals>=)[^&\s#\"']+|(?P<quote>\\?[\"'])(?P<colon>\s{0,9}:\s{0,9})(?P=quote)(?s:.{0,4096}?)(?:(?P=quote)|\Z))"
-)
-"""A credential under its name within a text: parameter of a URL, member of JSON (a tool's arguments arrive as text).
-Begins with the name, for speed; what stands before it is looked at by ``_without_value``. The end of a text (it may
-have been cut) ends a value, too."""
-_BEFORE = re.compile(r"[?&\"'][\w.\-]{0,40}\Z")
+LONGEST_NAME = 200
+"""Characters of a text that may be a name."""
+MEMBER_NAMES = ("name", "key", "header", "field", "variable")
+MEMBER_VALUES = ("value", "val", "content", "default")
+"""``{"name": "api_key", "value": "..."}``: how environments and headers are listed."""
 
 
 class Redactor:
@@ -58,7 +31,6 @@ class Redactor:
     def __init__(self, settings: Settings) -> None:
         globs = [re.compile(fnmatch.translate(glob.lower())) for glob in settings.redact_keys]
         self._globs = globs
-        self._builtin = re.compile("|".join(f"(?:{pattern})" for pattern in BUILTIN_PATTERNS))
         self._patterns = [re.compile(pattern) for pattern in settings.redact_patterns]
         self._max_string = settings.max_string
         self._names: dict[str, tuple[str, int]] = {}
@@ -79,19 +51,12 @@ class Redactor:
         """A string without credentials, cut to the limit."""
         if len(value) > LONG:
             value = without_images(value)
-        if len(value) > self._max_string:
-            value = f"{value[: self._max_string]}… ({len(value) - self._max_string} characters more)"
-        for character, words in _SUSPECT.items():
-            if character in value and any(word in value for word in words):
-                value = self._builtin.sub(REDACTED, value)
-                break
-        if '"' in value or "=" in value or "'" in value:
-            lower = value.lower()
-            if any(word in lower for word in _WORDS):
-                value = _NAMED.sub(_without_value, value)
+        value = without_credentials(value)
         for pattern in self._patterns:
             value = pattern.sub(REDACTED, value)
-        return value
+        if len(value) > self._max_string:
+            value = shortened(value, self._max_string)
+        return value if value.isascii() else readable(value)
 
     def _key(self, key: Any) -> tuple[str, int]:
         """A dict key as it is written, and which of its values are secret (``secret_names.kind``)."""
@@ -111,20 +76,42 @@ class Redactor:
         if kind is str:
             return self.text(value)
         if kind is dict:
-            cleaned = {}
-            for key, item in value.items():
-                name, secret = self._key(key)
-                cleaned[name] = REDACTED if secret and _hidden(secret, item, value) else self._walk(item)
-            return cleaned
+            return self._mapping(value)
         if kind is list:
             if NUMBERS.issuperset(map(type, value)):
-                return value
-            return [self._walk(item) for item in value]
+                return value if all(map(_fits, value)) else [integer(item) for item in value]
+            return self._sequence(value)
         if kind is int:
-            return number(value)
+            return integer(value)
         if kind is bytes:
             return {"…": described(value)}
         return value
+
+    def _mapping(self, value: dict[Any, Any]) -> dict[str, Any]:
+        cleaned = {}
+        for key, item in value.items():
+            name, secret = self._key(key)
+            cleaned[name] = REDACTED if secret and _hidden(secret, item, value) else self._walk(item)
+        if len(value) > 1:
+            for member in MEMBER_NAMES:
+                named = value.get(member)
+                if type(named) is str and (secret := self._key(named)[1]):
+                    for other in MEMBER_VALUES:
+                        if other in value and _hidden(secret, value[other], value):
+                            cleaned[other] = REDACTED
+        return cleaned
+
+    def _sequence(self, value: list[Any]) -> list[Any]:
+        """Items; hidden are the second of a pair whose first is a secret's name (a header), and what follows an option
+        such as ``--password``."""
+        cleaned = [self._walk(item) for item in value]
+        pair = len(value) == 2
+        for at, item in enumerate(value[:-1]):
+            if type(item) is str and (pair or item.startswith("-")) and len(item) <= LONGEST_NAME:
+                secret = self._key(item.lstrip("-"))[1]
+                if secret and _hidden(secret, value[at + 1], value):
+                    cleaned[at + 1] = REDACTED
+        return cleaned
 
 
 def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
@@ -133,20 +120,5 @@ def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
     return kind == secret_names.SECRET or (type(value) in (str, bytes) and "logprob" not in beside)
 
 
-def number(value: int) -> Any:
-    """``value`` for an encoder that knows 64 bits: as it is, as text, or as its size."""
-    if value.bit_length() < 64:
-        return value
-    return str(value) if value.bit_length() < LONGEST_NUMBER else {"…": f"int of {value.bit_length()} bits"}
-
-
-def _without_value(found: re.Match[str]) -> str:
-    """What a name and its value become; a name neither in a URL nor quoted stays as it is (code, for example)."""
-    before = _BEFORE.search(found.string[max(0, found.start() - 41) : found.start()])
-    if before is None or (before[0][0] in "?&") is not bool(found["equals"]):
-        return found[0]
-    if not secret_names.kind(before[0][1:] + found["name"]):
-        return found[0]
-    if found["equals"]:
-        return f"{found['name']}={REDACTED}"
-    return f"{found['name']}{found['quote']}{found['colon']}{found['quote']}{REDACTED}{found['quote']}"
+def _fits(value: int | float) -> bool:
+    return type(value) is float or -MAX_INTEGER <= value <= MAX_INTEGER

@@ -9,8 +9,21 @@ NOT, TEXT, SECRET = 0, 1, 2
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ANYWHERE = re.compile(r"api_?key|access_?key|private_?key|secret|password|passwd|passphrase")
-_AT_THE_END = re.compile(r"(?:^|_)(?:credentials?|authorization|cookies?|pwd)$")
+_KEY = re.compile(
+    r"(?:account|auth|signing|encryption|master|storage|shared|subscription|consumer|webhook|license|deploy|service|ssh|"
+    r"hmac)_?key$"
+)
+_AT_THE_END = re.compile(r"(?:^|_)(?:credentials?|authorization|cookies?|pwd|pw)$")
 _WHOLE = frozenset({"auth", "bearer", "jwt"})
+_PASS = re.compile(r"(?:^|db_|user_|login_|root_|admin_|smtp_|ftp_|ssh_|mysql_|redis_|proxy_)pass$")
+_TEXT_AT_THE_END = re.compile(r"_(?:auth|jwt|bearer)$")
+_KEY_OF_A_SHELL = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY")
+_NO_SECRET_KEYS = frozenset(
+    {
+        "PUBLIC", "PRIMARY", "FOREIGN", "SORT", "CACHE", "GROUP", "PARTITION", "UNIQUE", "INDEX", "ROUTING", "SHARD",
+        "HOT", "PRESS", "ID", "TYPE", "NAME", "DICT", "INFO", "LIB",
+    }
+)  # fmt: skip
 _OF_A_TEXT = frozenset(
     {
         "pad", "eos", "bos", "unk", "sep", "cls", "mask", "eot", "eom", "eod", "stop", "start", "begin", "end", "image",
@@ -26,8 +39,12 @@ def kind(name: str) -> int:
     """``NOT``, ``TEXT`` or ``SECRET``. ``x-auth-token``, ``accessToken`` and ``HF_TOKEN`` are read alike; ``tokens``,
     ``token_ids`` and ``max_tokens`` are no secrets."""
     words = re.sub(r"[\W_]+", "_", _CAMEL.sub("_", name)).strip("_").lower()
-    if _ANYWHERE.search(words) or _AT_THE_END.search(words) or words in _WHOLE:
+    if _ANYWHERE.search(words) or _AT_THE_END.search(words) or _KEY.search(words) or words in _WHOLE:
         return SECRET
+    if _PASS.search(words) or _TEXT_AT_THE_END.search(words):
+        return TEXT
+    if _KEY_OF_A_SHELL.fullmatch(name) and name.split("_")[-2] not in _NO_SECRET_KEYS:
+        return TEXT
     if words != "token" and not words.endswith("_token"):
         return NOT
     return NOT if words.removesuffix("token").strip("_").rpartition("_")[2] in _OF_A_TEXT else TEXT

@@ -151,7 +151,7 @@ def test_own_keys_patterns_and_long_strings() -> None:
         ('{"query": "q", "access_token": "abc/+"}', '{"query": "q", "access_token": "<redacted>"}'),
         (r'"{\"my_secret\": \"a b\", \"q\": 1}"', r'"{\"my_secret\": \"<redacted>\", \"q\": 1}"'),
         ("https://h/v1?a=1&api_key=K/1+2&z=3", "https://h/v1?a=1&api_key=<redacted>&z=3"),
-        ('{"password": "cut off in the mid', '{"password": "<redacted>"'),
+        ('{"password": "cut off in the mid', '{"password": "<redacted>'),
         ("connect(api_key=settings.api_key)", "connect(api_key=settings.api_key)"),
         ('{"max_tokens": "5", "token_ids": "7"}', '{"max_tokens": "5", "token_ids": "7"}'),
         ('{"token": "abc", "X-Auth-Token": "d"}', '{"token": "<redacted>", "X-Auth-Token": "<redacted>"}'),

@@ -1,0 +1,73 @@
+"""Credentials that can be recognised by their shape: data, one rule each. ``tests/redact/test_rules.py`` has examples.
+
+Shapes follow what the issuers document; lengths are lower bounds, because issuers change them. Each shape begins with a
+prefix of its own and holds a run of at least ``SHORTEST`` characters of ``[A-Za-z0-9_-]``, so a text without such a run
+needs no further look (``redact.credentials``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SHORTEST = 18
+"""Characters of the shortest run of ``[A-Za-z0-9_-]`` in any credential below."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A kind of credential. ``pattern`` matches all of it and never begins in the middle of a word."""
+
+    name: str
+    pattern: str
+
+
+TOKENS = (
+    Rule("openai, anthropic, deepseek, langfuse", r"sk-(?=[A-Za-z0-9]{16}|[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{16,}"),
+    Rule("stripe", r"[srp]k_(?:live|test)_[A-Za-z0-9]{10,}"),
+    Rule("hugging face", r"(?:hf|api_org)_[A-Za-z0-9]{16,}"),
+    Rule("github", r"gh[opsur]_[A-Za-z0-9]{16,}"),
+    Rule("github, fine-grained", r"github_pat_[A-Za-z0-9_]{20,}"),
+    Rule("gitlab", r"gl(?:pat|ptt|rt|dt|oas|cbt|ft|soat|imt|agent)-[A-Za-z0-9_-]{14,}(?:\.[A-Za-z0-9_-]+)*"),
+    Rule("slack", r"xox[abeoprs]-[A-Za-z0-9-]{13,}"),
+    Rule("slack, app level", r"xapp-[A-Za-z0-9-]{14,}"),
+    Rule("google api", r"AIza[A-Za-z0-9_-]{30,}"),
+    Rule("google oauth", r"ya29\.[A-Za-z0-9_-]{18,}"),
+    Rule("google oauth client", r"GOCSPX-[A-Za-z0-9_-]{20,}"),
+    Rule("groq", r"gsk_[A-Za-z0-9]{16,}"),
+    Rule("npm", r"npm_[A-Za-z0-9]{16,}"),
+    Rule("pypi", r"pypi-[A-Za-z0-9_-]{30,}"),
+    Rule("aws", r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    Rule("nvidia", r"nvapi-[A-Za-z0-9_-]{20,}"),
+    Rule("x.ai", r"xai-[A-Za-z0-9]{20,}"),
+    Rule("perplexity", r"pplx-[A-Za-z0-9]{20,}"),
+    Rule("replicate", r"r8_[A-Za-z0-9]{20,}"),
+    Rule("together", r"tgp_v1_[A-Za-z0-9_-]{20,}"),
+    Rule("fireworks", r"fw_[A-Za-z0-9]{20,}"),
+    Rule("langsmith", r"lsv2_(?:pt|sk)_[A-Za-z0-9_]{20,}"),
+    Rule("tavily", r"tvly-[A-Za-z0-9-]{16,}"),
+    Rule("weights and biases", r"wandb_v\d_[A-Za-z0-9_]{20,}"),
+    Rule("digital ocean", r"do[opr]_v1_[a-f0-9]{20,}"),
+    Rule("docker", r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{16,}"),
+    Rule("databricks", r"dapi[a-f0-9]{32}"),
+    Rule("hashicorp vault", r"hv[sbr]\.[A-Za-z0-9_-]{20,}"),
+    Rule("sendgrid", r"SG\.[A-Za-z0-9_-]{18,}\.[A-Za-z0-9_-]{18,}"),
+    Rule("shopify", r"shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{20,}"),
+    Rule("webhook signing secret", r"whsec_[A-Za-z0-9]{12,}[A-Za-z0-9+/=]*"),
+    Rule("age", r"AGE-SECRET-KEY-1[A-Z0-9]{40,}"),
+    Rule("json web token", r"eyJ[A-Za-z0-9_-]{15,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)*"),
+)
+"""Found anywhere in a text. A rule's prefix may follow ``_`` or ``-``, never a letter or digit."""
+
+PRIVATE_KEY = Rule(
+    "private key",
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:[A-Za-z0-9+/=\s\\:,.()-]{0,20000}?-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\:,-]{16,})",
+)
+"""PEM, also with its line ends escaped, or cut off."""
+SLACK_HOOK = Rule("slack webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/]{16,}")
+SCHEME = Rule(
+    "authorization scheme",
+    r"(?<![A-Za-z0-9])(?P<scheme>(?i:bearer)\s+(?=[A-Za-z0-9._~+/-]{16})|Basic\s+(?=[A-Za-z0-9+/]*[0-9+/=][A-Za-z0-9+/=]*))"
+    r"[A-Za-z0-9._~+/-]{8,}=*",
+)
+"""``Bearer X`` and ``Basic X`` where no name of a header stands before them."""

@@ -1,0 +1,102 @@
+"""A secret under its name or in its place within a text is taken out; what surrounds it, and ordinary code, stays."""
+
+from __future__ import annotations
+
+import ast
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from autotrace.redact.credentials import REDACTED, without_credentials
+
+SECRET = "cAnArY/0123456789+abcdefXYZ"
+TOKEN = "Zx9aB7" * 6
+R = REDACTED
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("redis://:§@h:6379/0", f"redis://:{R}@h:6379/0"),
+        ("https://§@github.com/a", f"https://{R}@github.com/a"),
+        ("https://§:x-oauth-basic@github.com/a", f"https://{R}@github.com/a"),
+        ("postgresql+psycopg://bob:§@h/db", f"postgresql+psycopg://bob:{R}@h/db"),
+        ("cannot reach amqp://bob:p@ss@h, giving up", f"cannot reach amqp://bob:{R}@h, giving up"),
+        ("Authorization: Basic §=", f"Authorization: {R}"),
+        ("Authorization: Bearer §", f"Authorization: {R}"),
+        ("authorization: token §", f"authorization: {R}"),
+        ("Authorization: AWS4-HMAC-SHA256 Credential=a/b, Signature=§\nX: 1", f"Authorization: {R}\nX: 1"),
+        ("curl -H 'x-api-key: §' x", f"curl -H 'x-api-key: {R}' x"),
+        ("Cookie: a=1; session=§\r\nAccept: */*", f"Cookie: {R}\r\nAccept: */*"),
+        ("curl -u bob:§ http://x", f"curl -u bob:{R} http://x"),
+        ("export X_KEY=§", f"export X_KEY={R}"),
+        ("export X_KEY=hunter; run", f"export X_KEY={R}; run"),
+        ("AWS_SECRET_ACCESS_KEY=§\nHOME=/root", f"AWS_SECRET_ACCESS_KEY={R}\nHOME=/root"),
+        ("password: hunter", f"password: {R}"),
+        ("db:\n  password: hunter2\n  user: bob", f"db:\n  password: {R}\n  user: bob"),
+        ("host=h user=bob password=hunter port=1", f"host=h user=bob password={R} port=1"),
+        ("mysql --password § -h x", f"mysql --password {R} -h x"),
+        ("login --api-key=§ now", f"login --api-key={R} now"),
+        ("Client(api_key='§', timeout=3)", f"Client(api_key='{R}', timeout=3)"),
+        ("{'Authorization': b'Basic §'}", f"{{'Authorization': b'{R}'}}"),
+        ("[('x-api-key', '§'), ('accept', '*/*')]", f"[('x-api-key', '{R}'), ('accept', '*/*')]"),
+        ('["run", "--password", "§"]', f'["run", "--password", "{R}"]'),
+        ('{"name": "api_key", "value": "§"}', f'{{"name": "api_key", "value": "{R}"}}'),
+        ('{"value": "§", "name": "api_key"}', f'{{"value": "{R}", "name": "api_key"}}'),
+        ('{"pass": "§", "pw": "§"}', f'{{"pass": "{R}", "pw": "{R}"}}'),
+        ('{"password": "a\\"§", "x": 1}', f'{{"password": "{R}", "x": 1}}'),
+        ('"{\\"a_secret\\": \\"a §\\", \\"q\\": 1}"', f'"{{\\"a_secret\\": \\"{R}\\", \\"q\\": 1}}"'),
+        ('{"password": "§, cut of', f'{{"password": "{R}'),
+        ("https://h/v1?a=1&api_key=§&z=3", f"https://h/v1?a=1&api_key={R}&z=3"),
+        ("é ü password: §\nü", f"é ü password: {R}\nü"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("before", ["", "word " * 300])
+def test_secrets(text: str, expected: str, before: str) -> None:
+    text = text.replace("§", TOKEN if "://" in text else SECRET)
+    before = before and before + "\n"
+    assert without_credentials(before + text) == before + expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see https://medium.com/@user or write to a@b.c",
+        "http://localhost:8000?email=a@b.c",
+        "git clone ssh://git@github.com/a/b",
+        "connect(api_key=settings.api_key, token=token)",
+        "def f(password: str, token: Optional[str] = None) -> None:",
+        "password = getpass()\nself.token = token",
+        "if cookie == 0 and secret != b'':",
+        "token: hello, next_token=5, max_tokens=100, token_ids: [1, 2]",
+        'api_key = os.environ["OPENAI_API_KEY"]',
+        "export OPENAI_API_KEY=$KEY",
+        'headers = {"Authorization": f"Bearer {key}"}',
+        "the key: value store passes; all tests pass: 3",
+        "Enter your password:\n",
+        "a basic understanding of bearer bonds, the author, a monkey and a passenger",
+        '{"primary_key": "id", "keyboard": "us", "pass@1": 0.5, "author": "x"}',
+    ],
+)
+def test_what_is_ordinary_stays(text: str) -> None:
+    assert without_credentials(text) == text
+
+
+def test_few_strings_of_ordinary_code_are_touched() -> None:
+    """The standard library: docstrings, constants and the text of modules."""
+    folder = Path(sysconfig.get_path("stdlib"))
+    texts: list[str] = []
+    for path in sorted(folder.glob("*.py")) + sorted(folder.glob("[a-s]*/*.py")):
+        if "site-packages" in path.parts or "test" in path.parts:
+            continue
+        source = path.read_text(encoding="utf-8", errors="replace")
+        texts += [source[at : at + 2000] for at in range(0, len(source), 2000)]
+        texts += [
+            node.value
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+    touched = [text for text in texts if without_credentials(text) != text]
+    assert sum(map(len, texts)) > 5_000_000
+    assert len(touched) < len(texts) / 1000
