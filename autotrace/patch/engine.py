@@ -19,7 +19,7 @@ from autotrace.patch.binder import Binder
 from autotrace.patch.classes import ClassHook
 from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import Index
-from autotrace.record import calls, faults, flusher, ids, sampling
+from autotrace.record import calls, context, faults, flusher, ids, sampling
 from autotrace.record.backlog import backlog
 from autotrace.record.probe import Probe
 from autotrace.run import remote_node
@@ -227,7 +227,7 @@ def _register_at_fork() -> None:
 def _after_fork_in_child() -> None:
     try:
         ids.reseed()
-        calls.epoch += 1
+        context.forked()
         flusher.after_fork_in_child()
     except Exception as error:
         faults.failed("fork", error)

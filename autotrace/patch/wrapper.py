@@ -16,8 +16,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 from weakref import WeakValueDictionary
 
-from autotrace.patch import template
-from autotrace.record import frames
+from autotrace.record import template
 
 Function = Callable[..., Any]
 
@@ -61,4 +60,4 @@ def key_of(function: Any) -> str | None:
 
 def is_wrapper(function: Any) -> bool:
     """Whether ``function`` is a wrapper itself (a decorator above one copies its ``__dict__``, but not its code)."""
-    return type(function) is FunctionType and function.__code__.co_filename == frames.FILE
+    return type(function) is FunctionType and template.KEY in function.__code__.co_freevars

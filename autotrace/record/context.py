@@ -22,7 +22,7 @@ _RECORDED, _TOKENS = 1, 2
 
 
 class Trace:
-    """What the spans of one trace share in this process."""
+    """What the calls of one trace share in this process."""
 
     __slots__ = ("elsewhere", "id", "tokens")
 
@@ -35,7 +35,7 @@ class Trace:
 
 
 class OpenCall(msgspec.Struct, eq=False, gc=False):
-    """An open call, and the event that says so. Only the process that opened a span closes it (``epoch`` changes in a
+    """An open call, and the event that says so. Only the process that opened a call closes it (``epoch`` changes in a
     forked child).
 
     A struct the garbage collector does not see: made in 90 ns instead of 350, and a full queue does not slow the host's
@@ -71,13 +71,15 @@ class OpenCall(msgspec.Struct, eq=False, gc=False):
 
 
 class RetainingCall(OpenCall, eq=False, gc=True):
-    """A span that keeps the host's objects until the call ends: visible to the garbage collector, or an abandoned
+    """A call that keeps the host's objects until it ends: visible to the garbage collector, or an abandoned
     coroutine could not be collected."""
 
     known: dict[str, Any] | None = None
     """Bound arguments that some path reads when the call ends."""
     chosen: Token[frozenset[str] | None] | None = None
     """This call chose samples of its batch (``sampling.chosen``)."""
+    followed: bool = False
+    """The target's follower knows of the call, and is asked when it ends."""
     timeline: Timeline | None = None
     """What the adapter of an engine learns about this request while it runs."""
 
@@ -101,7 +103,16 @@ class Ended(msgspec.Struct, eq=False, gc=False):
     """Bytes of what it holds while it waits in the backlog."""
 
 
+epoch = 0
+"""Counts forks; a call of another epoch belongs to the parent process."""
+
 current: ContextVar[OpenCall | None] = ContextVar("autotrace_span", default=None)
+
+
+def forked() -> None:
+    """This is a forked child: what is open belongs to its parent."""
+    global epoch
+    epoch += 1
 
 
 def current_carrier() -> bytes | None:

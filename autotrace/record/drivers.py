@@ -1,42 +1,105 @@
 """What a plain function returned to be run later: a coroutine, a generator, an asynchronous generator.
 
-The call is over when that is over, so it comes back driven by one of its own kind. Not everything of that type is the
-call's, though: a function may return a generator that others hold too (an accessor), and then a driver that is dropped
-would close it under their hands. Whether anybody else holds it is asked of the reference counter.
+The call is over when that is over, so it comes back driven by one of its own kind: a wrapper of the same text as those
+of functions (``template``), of a function that hands out what was returned. Not everything of that type is the call's,
+though: a function may return a generator that others hold too (an accessor), and then a driver that is dropped would
+close it under their hands. Whether anybody else holds it is asked of the reference counter. And it may have been
+advanced already: what was sent into a driver that is not started yet would be an error.
 """
 
 from __future__ import annotations
 
 import inspect
+import opcode
 import sys
 import types
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from autotrace.record import calls
-from autotrace.record.frames import transparent
-
-if TYPE_CHECKING:
-    from autotrace.record.context import OpenCall
+from autotrace.record import closing, template
+from autotrace.record.context import OpenCall, RetainingCall
 
 KINDS = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
 
 
-def drive(span: OpenCall, result: Any) -> Any:
-    """``result`` (of one of ``KINDS``), which ends ``span`` when it ends; as it is if somebody else holds it too."""
-    if sys.getrefcount(result) > _FRESH:
-        calls.close(span, None)
+def drive(call: OpenCall, result: Any) -> Any:
+    """``result`` (of one of ``KINDS``), which ends ``call`` when it ends; as it is if somebody else holds it too, or
+    advanced it."""
+    if sys.getrefcount(result) > _FRESH or not is_unstarted(result):
+        closing.close(call, None)
         return result
-    driver = _driver(result)(_Pending(span, result))
+    driver = _driver(result)(_Pending(call, result))
     driver.__name__, driver.__qualname__ = result.__name__, result.__qualname__
     return driver
 
 
-def stream(span: OpenCall, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
-    """``inner``, whose end is the end of ``span``: for an adapter that puts it where the host kept ``inner``."""
-    driven: AsyncGenerator[Any, Any] = _async_generator(_Pending(span, inner))
+def stream(call: OpenCall, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+    """``inner`` (not started yet), whose end is the end of ``call``: for an adapter that puts it where the host kept
+    ``inner``."""
+    driven: AsyncGenerator[Any, Any] = _async_generator(_Pending(call, inner))
     return driven
+
+
+def is_unstarted(result: Any) -> bool:
+    """Whether a coroutine or generator was never advanced, nor closed."""
+    prefix = "cr" if type(result) is CoroutineType else "ag" if type(result) is AsyncGeneratorType else "gi"
+    frame = getattr(result, f"{prefix}_frame")
+    if frame is None or getattr(result, f"{prefix}_running"):
+        return False
+    if _RETURN_GENERATOR is None:
+        return bool(frame.f_lasti < 0)
+    suspended = getattr(result, f"{prefix}_suspended", None)
+    if suspended is None:  # asynchronous generators have it from Python 3.12
+        suspended = frame.f_code.co_code[frame.f_lasti] != _RETURN_GENERATOR
+    return not suspended
+
+
+_RETURN_GENERATOR = opcode.opmap.get("RETURN_GENERATOR")
+"""The instruction at which an unstarted one stands, from Python 3.11."""
+
+
+class _Pending:
+    """A call and what it returned, until that is started. Dropped before: the call ends, and Python says only once, of
+    the driver, that a coroutine was never awaited."""
+
+    __slots__ = ("call", "inner")
+
+    def __init__(self, call: OpenCall, inner: Any) -> None:
+        self.call = call
+        self.inner = inner
+
+    def resume(self) -> OpenCall:
+        """The driver begins: make the call current again."""
+        call = self.call
+        if type(call) is RetainingCall:
+            call.followed = False  # the follower was asked already
+        closing.enter(call)
+        return call
+
+    def take(self) -> Any:
+        """What the call returned, once."""
+        inner, self.inner = self.inner, None
+        return inner
+
+    def __del__(self) -> None:
+        if self.inner is not None:
+            if type(self.inner) is CoroutineType:
+                self.inner.close()
+            closing.ended(self.call, GeneratorExit())
+
+
+def resume(args: tuple[Any, ...]) -> OpenCall | None:
+    """``begin`` of a driver: its only argument is what it drives."""
+    return args[0].resume() if args and type(args[0]) is _Pending else None
+
+
+_coroutine = template.function_for(template.COROUTINE, _Pending.take, "_coroutine")
+_generator = template.function_for(template.GENERATOR, _Pending.take, "_generator")
+_awaitable: Callable[[_Pending], Any] = types.coroutine(
+    template.function_for(template.GENERATOR, _Pending.take, "_awaitable")
+)
+_async_generator = template.function_for(template.ASYNC_GENERATOR, _Pending.take, "_async_generator")
 
 
 def _driver(result: Any) -> Callable[[_Pending], Any]:
@@ -45,136 +108,6 @@ def _driver(result: Any) -> Callable[[_Pending], Any]:
     if type(result) is AsyncGeneratorType:
         return _async_generator
     return _awaitable if result.gi_code.co_flags & inspect.CO_ITERABLE_COROUTINE else _generator
-
-
-class _Pending:
-    """A call and what it returned, until that is started. Dropped before: the call ends, and Python says only once, of
-    the driver, that a coroutine was never awaited."""
-
-    __slots__ = ("inner", "span")
-
-    def __init__(self, span: OpenCall, inner: Any) -> None:
-        self.span = span
-        self.inner = inner
-
-    def started(self) -> tuple[OpenCall, Any]:
-        inner, self.inner = self.inner, None
-        return self.span, inner
-
-    def __del__(self) -> None:
-        if self.inner is not None:
-            if type(self.inner) is CoroutineType:
-                self.inner.close()
-            calls.ended(self.span, GeneratorExit())
-
-
-@transparent
-async def _coroutine(pending: _Pending) -> Any:
-    span, inner = pending.started()
-    calls.enter(span)
-    coroutine: Coroutine[Any, Any, Any] = inner
-    del inner
-    try:
-        result = await coroutine
-    except BaseException as error:
-        calls.fail(span, error)
-        raise
-    calls.exhausted(span, result)
-    return result
-
-
-@transparent
-def _generator(pending: _Pending) -> Generator[Any, Any, Any]:
-    # the same in the wrappers of generator functions: see patch.template for why it is written like this
-    watched: OpenCall | None
-    watched, inner = pending.started()
-    final: Callable[[Any], Any] | None = None
-    sent: Any = None
-    thrown: list[BaseException] = []
-    item: list[Any] = []
-    calls.enter(watched)
-    try:
-        while True:
-            if thrown:
-                item.append(inner.throw(thrown.pop()))
-            else:
-                item.append(inner.send(sent))
-                sent = None
-            if watched is not None:
-                watched, final = _seen(watched, final, item[0])
-            try:
-                sent = yield item.pop()
-            except BaseException as error:
-                thrown.append(error)
-            if final is None and watched is not None:
-                calls.enter(watched)
-    except StopIteration as stop:
-        if watched is not None:
-            calls.exhausted(watched, stop.value)
-        return stop.value
-    except BaseException as error:
-        if watched is not None:
-            calls.ended(watched, error)
-        raise
-
-
-_awaitable: Callable[[_Pending], Any] = types.coroutine(
-    types.FunctionType(_generator.__code__, globals(), "_awaitable")
-)
-
-
-@transparent
-async def _async_generator(pending: _Pending) -> AsyncGenerator[Any, Any]:
-    watched: OpenCall | None
-    watched, inner = pending.started()
-    final: Callable[[Any], Any] | None = None
-    sent: Any = None
-    thrown: list[BaseException] = []
-    item: list[Any] = []
-    calls.enter(watched)
-    hooks = sys.get_asyncgen_hooks()
-    sys.set_asyncgen_hooks(None, None)
-    step = inner.__anext__()
-    sys.set_asyncgen_hooks(*hooks)
-    try:
-        while True:
-            if step is not None:
-                item.append(await step)
-                step = None
-            elif thrown:
-                item.append(await inner.athrow(thrown.pop()))
-            else:
-                item.append(await inner.asend(sent))
-                sent = None
-            if watched is not None:
-                watched, final = _seen(watched, final, item[0])
-            try:
-                sent = yield item.pop()
-            except BaseException as error:
-                thrown.append(error)
-            if final is None and watched is not None:
-                calls.enter(watched)
-    except StopAsyncIteration:
-        if watched is not None:
-            calls.exhausted(watched, None)
-    except BaseException as error:
-        if watched is not None:
-            calls.ended(watched, error)
-        raise
-
-
-def _seen(span: OpenCall, final: Any, value: Any) -> tuple[OpenCall | None, Any]:
-    if final is None:
-        return calls.item(span, value)
-    span.items += 1
-    try:
-        last = final(value)
-    except Exception:
-        last = False
-    if last:
-        calls.finish(span, value)
-        return None, final
-    return span, final
 
 
 def _references() -> int:

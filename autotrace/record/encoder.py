@@ -70,6 +70,8 @@ class RecordEncoder:
 
     def _ended(self, event: Ended) -> None:
         span = event.span
+        if span.args is not None:  # its opening was never queued: an exception of the host's came in between
+            return
         if type(span) is RetainingCall and span.timeline is not None:
             self._request(span, span.timeline, event)
             span.timeline = None

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from autotrace.record.origin import is_hosts
+
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
 
 
@@ -35,7 +37,9 @@ class Path:
                     value = _step(value, step, index)
                 if value is ABSENT:
                     return ABSENT
-        except Exception:
+        except Exception as error:
+            if is_hosts(error):
+                raise
             return ABSENT
         return value
 
@@ -107,7 +111,9 @@ def reader(paths: Sequence[Path], sample: Any) -> Callable[[Any], Any]:
         for found in quick:
             try:
                 found(sample)
-            except Exception:
+            except Exception as error:
+                if is_hosts(error):
+                    raise
                 continue
             return found
 

@@ -216,7 +216,7 @@ class Probe:
         self.is_final = fields.reader(self.final, item)
         return self.is_final
 
-    def trouble(self, place: str, error: BaseException) -> None:
+    def trouble(self, place: str, error: Exception) -> None:
         """A failure of ours while recording this target: count it, and give up on the target after ``MAX_FAULTS``
         in a row: a call in between that was recorded begins the row anew."""
         faults.failed(f"{place}:{self.key}", error)

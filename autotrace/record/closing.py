@@ -1,0 +1,215 @@
+"""How an open call ends: what is recorded then, and what becomes current again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from autotrace.record import context, errors, origin, sampling
+from autotrace.record.backlog import NUMBER_BYTES, backlog
+from autotrace.record.context import Ended, OpenCall, RetainingCall, current
+from autotrace.record.fields import first
+from autotrace.record.probe import Probe
+from autotrace.record.snapshot import ATOMS
+from autotrace.record.token_copy import copy_tokens
+from autotrace.spool.records import Fact
+
+CLOSED = -1
+"""Epoch of a call that is closed: closing it again does nothing. (The adapter of an engine may have been told that the
+request was aborted; an exception of the host's may arrive when the call was closed already.)"""
+
+ABORTED = frozenset({"abort", "aborted"})
+"""Values of the attribute ``finish_reason`` that mean: somebody else ended the request (the engines say ``abort``)."""
+
+_monotonic_ns = time.monotonic_ns
+_append = backlog.append
+
+
+def close(call: OpenCall, result: Any) -> None:
+    """Record that the call ended well."""
+    probe = call.probe
+    if probe is None or call.epoch != context.epoch:
+        return
+    at = call.at
+    try:
+        at = _monotonic_ns()
+        if probe.reads_result:
+            event = _with_result(call, probe, result, at)
+        elif probe.result:
+            event = Ended(call, at, result if type(result) in ATOMS else probe.output(result))
+        else:
+            event = Ended(call, at)
+    except Exception as error:
+        probe.trouble("end", error)
+        event = Ended(call, at)
+    if event.weight:
+        backlog.charge(event.weight)
+    call.epoch = CLOSED
+    _append(event)
+
+
+def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
+    """What the target's paths find in the result, and in the arguments now that the call is over."""
+    values = _release(call)
+    values["result"] = result
+    response = None
+    skip = 0
+    if probe.response:
+        response = copy_tokens(first(probe.response, values))
+        if probe.late_prompt and response is not None:
+            head = copy_tokens(first(probe.late_prompt, values)) or ()
+            response, skip = head + response, len(head)
+    if probe.facts:
+        _facts(call, probe, values, at)
+    attributes = probe.read(probe.late, values) if probe.late else None
+    status = "OK"
+    if attributes is not None and attributes.get("finish_reason") in ABORTED:
+        status, attributes["outcome"] = "CANCELLED", "aborted"
+    logprobs = copy_tokens(first(probe.logprobs, values)) if probe.logprobs else None
+    mask = copy_tokens(first(probe.mask, values)) if probe.mask else None
+    output = probe.output(result)
+    weight = NUMBER_BYTES * sum([len(numbers) for numbers in (response, logprobs, mask) if numbers is not None])
+    return Ended(call, at, output, status, attributes, None, response, skip, logprobs, mask, weight)
+
+
+def _release(call: OpenCall) -> dict[str, Any]:
+    """The arguments the call kept, which it holds no longer."""
+    if not isinstance(call, RetainingCall):
+        return {}
+    arguments, call.known = call.known, None
+    return arguments or {}
+
+
+def _facts(call: OpenCall, probe: Probe, values: dict[str, Any], at: int) -> None:
+    for name, value in (probe.read(probe.facts, values) or {}).items():
+        _append(Fact(call.trace.id, None, name, value, at))
+
+
+def aborted(call: OpenCall) -> None:
+    """Record that somebody else ended the request before it gave a result."""
+    _cancel(call, "aborted")
+
+
+def _cancel(call: OpenCall, outcome: str) -> None:
+    probe = call.probe
+    if probe is None or call.epoch != context.epoch:
+        return
+    event = Ended(call, call.at, None, "CANCELLED", {"outcome": outcome})
+    try:
+        event.at = _monotonic_ns()
+    except Exception as error:
+        probe.trouble("cancel", error)
+    finally:
+        call.epoch = CLOSED
+        _append(event)
+
+
+def fail(call: OpenCall, error: BaseException) -> None:
+    """Record that the call ended with ``error``; the caller raises it."""
+    leave(call)
+    probe = call.probe
+    if probe is None or call.epoch != context.epoch:
+        return
+    event = Ended(call, call.at, None, "ERROR")
+    try:
+        event.at = at = _monotonic_ns()
+        event.status = status = errors.status_of(error)
+        event.error = errors.described(error)
+        event.attributes = {"outcome": "cancelled"} if status == "CANCELLED" else None
+        arguments = _release(call)
+        if probe.facts:
+            _facts(call, probe, arguments, at)
+    except Exception as again:
+        probe.trouble("fail", again)
+    finally:
+        call.epoch = CLOSED
+        _append(event)
+
+
+def item(call: OpenCall, value: Any) -> tuple[OpenCall | None, Callable[[Any], Any] | Literal[False] | None]:
+    """A generator yielded ``value``; ``call`` is current no longer.
+
+    Returns what to go on with: the call, None when that was the final item (``final`` of the target); and for targets
+    that have one, what tells of each further item whether it is the final one, False for the others. None: that is not
+    known yet.
+    """
+    leave(call)
+    probe = call.probe
+    call.items += 1
+    if probe is None:
+        return call, None
+    final = None
+    try:
+        if call.items == 1:
+            call.first_item_at = _monotonic_ns()
+        if not probe.final:
+            return call, False
+        final = probe.is_final or probe.final_reader(value)
+        if final(value):
+            finish(call, value)
+            return None, final
+    except Exception as error:
+        probe.trouble("item", error)
+    return call, final
+
+
+def unread(error: Exception) -> bool:
+    """An item could not be read, so it is not the final one. What is the host's is raised again."""
+    if origin.is_hosts(error):
+        raise error
+    return False
+
+
+def finish(call: OpenCall, value: Any) -> None:
+    """``value`` was the final item: the call is over, whatever its caller does with the generator."""
+    close(call, value)
+
+
+def exhausted(call: OpenCall, result: Any) -> None:
+    """A generator came to its end."""
+    leave(call)
+    close(call, result)
+
+
+def ended(call: OpenCall, error: BaseException) -> None:
+    """A generator was left by ``error``: closing it early is the caller's right, not an error."""
+    leave(call)
+    if isinstance(error, GeneratorExit):
+        _cancel(call, "dropped")
+    else:
+        fail(call, error)
+
+
+def enter(call: OpenCall) -> None:
+    """What was returned to be run later begins to run: make its call current."""
+    above = current.get()
+    if above is not call:
+        call.above = above
+        current.set(call)
+
+
+def leave(call: OpenCall) -> None:
+    """Make current again what was before ``call``.
+
+    Not by the token that ``set`` returns: it refers to the whole context, and through a call that nobody closed would
+    keep it alive. Where ``call`` is not current, it is found above the current one (a call below was never left), or
+    the host drives this coroutine in several contexts and there is nothing to restore in this one.
+    """
+    now = current.get()
+    while now is not call and now is not None:
+        now = now.above
+    if now is call:
+        current.set(call.above)
+        call.above = None
+        if type(call) is RetainingCall and call.chosen is not None:
+            _unchoose(call)
+
+
+def _unchoose(call: RetainingCall) -> None:
+    token, call.chosen = call.chosen, None
+    try:
+        if token is not None:
+            sampling.chosen.reset(token)
+    except ValueError:  # chosen in another context, which is over
+        pass

@@ -1,0 +1,196 @@
+"""The wrappers, one a kind of function: read as text by ``template``, which gives each wrapper its original's
+parameters, and never imported.
+
+The drivers of what a plain function returns to be run later (``drivers``) are compiled from the same text: there
+``function`` hands out the coroutine or generator, and ``begin`` makes its open call current again.
+
+The name of this file is in the code of the wrappers. It contains ``importlib`` and ``_bootstrap``, so ``warnings``
+(``stacklevel``) and ``logging`` (``findCaller``, from Python 3.11) pass over their frames as they pass over the import
+system's own, and both name the line that they named before.
+
+A wrapper may hold nothing of autotrace but while it runs. Whatever the host raises while code of ours runs (a signal
+handler, another thread) has to close the open call and to reach the host: all that follows ``begin`` is inside ``try``.
+``template`` puts ``_autotrace_`` before each name, and ``__class__`` in the place of the comment ``cell``.
+"""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import sys
+
+function = key = None
+
+
+def plain(*args, **kwargs):
+    # cell
+    calls = sys.modules.get("autotrace.record.calls")
+    call = None
+    try:
+        if calls is not None:
+            call = calls.begin(function, key, args, kwargs)
+        if call is None:
+            return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        return calls.end(call, result)
+    except BaseException as error:
+        if call is not None:
+            calls.fail(call, error)
+        raise
+
+
+async def coroutine(*args, **kwargs):
+    # cell
+    calls = sys.modules.get("autotrace.record.calls")
+    call = None
+    try:
+        if calls is not None:
+            call = calls.begin(function, key, args, kwargs)
+        if call is None:
+            return await function(*args, **kwargs)
+        result = await function(*args, **kwargs)
+        return calls.end(call, result)
+    except BaseException as error:
+        if call is not None:
+            calls.fail(call, error)
+        raise
+
+
+# What is yielded is popped from a list and what is sent is dropped at once, so a suspended wrapper keeps neither alive.
+# What is thrown in is passed on outside of the ``except``, or it would become the ``__context__`` of whatever the
+# original raises later; GeneratorExit too: the original may answer it with a value or an error. What the host raises
+# while an item passes through here is thrown in as well.
+# ``final`` is None until the first item was seen; then False, or what tells whether an item is the final one: then the
+# call is one of an engine's, with many chunks, and is not made current again for each.
+def generator(*args, **kwargs):
+    # cell
+    calls = sys.modules.get("autotrace.record.calls")
+    call = None
+    if calls is not None:
+        call = calls.begin_stream(function, key, args, kwargs)
+    if call is None:
+        return (yield from function(*args, **kwargs))
+    final = sent = None
+    thrown = []
+    item = []
+    try:
+        current = calls.current
+        inner = function(*args, **kwargs)
+        try:
+            while True:
+                if thrown:
+                    item.append(inner.throw(thrown.pop()))
+                else:
+                    item.append(inner.send(sent))
+                    sent = None
+                try:
+                    if final is False and current.get() is call:
+                        current.set(call.above)
+                        call.above = None
+                        call.items += 1
+                    elif call is not None:
+                        if final:  # one of many chunks: nothing is looked at but whether it is the last
+                            call.items += 1
+                            try:
+                                last = final(item[0])
+                            except Exception as error:
+                                last = calls.unread(error)
+                            if last:
+                                calls.finish(call, item[0])
+                                call = None
+                        else:
+                            call, final = calls.item(call, item[0])
+                    sent = yield item.pop()
+                except BaseException as error:
+                    thrown.append(error)
+                    item.clear()
+                if not final and call is not None:
+                    above = current.get()
+                    if above is not call:
+                        call.above = above
+                        current.set(call)
+                    above = None
+        except StopIteration as stop:
+            if call is not None:
+                calls.exhausted(call, stop.value)
+            return stop.value
+    except BaseException as error:
+        if call is not None:
+            calls.ended(call, error)
+        raise
+
+
+# No reference to the inner generator but this frame's own: SGLang's holds its weight-update lock while suspended, and
+# whoever keeps it blocks weight sync for ever. The event loop must not know it either (its hooks are off for the first
+# step): ``loop.shutdown_asyncgens`` would close both at once, and one of them would be "already running".
+async def async_generator(*args, **kwargs):
+    # cell
+    calls = sys.modules.get("autotrace.record.calls")
+    call = current = None
+    if calls is not None:
+        call = calls.begin_stream(function, key, args, kwargs)
+    final = sent = None
+    thrown = []
+    item = []
+    try:
+        if call is not None:
+            current = calls.current
+        inner = function(*args, **kwargs)
+        hooks = sys.get_asyncgen_hooks()
+        try:
+            sys.set_asyncgen_hooks(None, None)
+            step = inner.__anext__()
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+        try:
+            while True:
+                if thrown:
+                    item.append(await inner.athrow(thrown.pop()))
+                elif sent is not None:
+                    item.append(await inner.asend(sent))
+                    sent = None
+                elif step is not None:
+                    item.append(await step)
+                    step = None
+                else:  # ``async for`` is the cheapest way to take a step
+                    async for value in inner:
+                        item.append(value)
+                        value = None
+                        break
+                    else:
+                        break
+                try:
+                    if final is False and current.get() is call:
+                        current.set(call.above)
+                        call.above = None
+                        call.items += 1
+                    elif call is not None:
+                        if final:  # one of many chunks: nothing is looked at but whether it is the last
+                            call.items += 1
+                            try:
+                                last = final(item[0])
+                            except Exception as error:
+                                last = calls.unread(error)
+                            if last:
+                                calls.finish(call, item[0])
+                                call = None
+                        else:
+                            call, final = calls.item(call, item[0])
+                    sent = yield item.pop()
+                except BaseException as error:
+                    thrown.append(error)
+                    item.clear()
+                if not final and call is not None:
+                    above = current.get()
+                    if above is not call:
+                        call.above = above
+                        current.set(call)
+                    above = None
+        except StopAsyncIteration:
+            pass
+        if call is not None:
+            calls.exhausted(call, None)
+    except BaseException as error:
+        if call is not None:
+            calls.ended(call, error)
+        raise

@@ -1,0 +1,81 @@
+"""Whose an exception is that arrives while code of ours runs: a failure of ours, or the host's.
+
+A handler of the host's (``signal.alarm`` in reward code) may raise between any two instructions of the main thread, and
+``PyThreadState_SetAsyncExc`` makes any thread raise: where we happen to be running, that passes through. All who catch
+``Exception`` ask here, by way of ``faults.failed``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import opcode
+from _thread import get_ident
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from autotrace.record.template import FILE
+
+_HERE = str(Path(__file__).parent)
+_OURS = {kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)} - {
+    Exception,
+    TimeoutError,
+    InterruptedError,
+}
+"""What statements of ours can raise: exactly one of the types that Python itself has, but for those that say that time
+is over. A type of the host's matches none, whatever it derives from."""
+_OUR_LIBRARIES = frozenset({"msgspec", "struct", "_struct"})
+_RAISES = frozenset({opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]})
+
+_own_threads: set[int] = set()
+
+
+def own_thread() -> None:
+    """The calling thread runs nothing of the host's: whatever is raised in it is ours."""
+    _own_threads.add(get_ident())
+
+
+def is_hosts(error: BaseException) -> bool:
+    """Whether ``error``, just caught by the caller, was raised by the host into code of ours.
+
+    It was if a signal handler is among its frames, or if no statement raised it (it was set from another thread) and
+    its type is the host's. What is raised by a property, a hook or an iterator of the host's that we called is a
+    failure of ours: we should not have been there.
+    """
+    if get_ident() in _own_threads:
+        return False
+    if not isinstance(error, Exception):
+        return True
+    trace = error.__traceback__
+    if trace is None:
+        return False
+    while trace.tb_next is not None:
+        outer, trace = trace.tb_frame, trace.tb_next
+        if _is_signal_handler(trace.tb_frame, outer):
+            return True
+    kind = type(error)
+    if kind in _OURS or kind.__module__ in _OUR_LIBRARIES:
+        return False
+    return not _is_raised_there(trace) and (_is_of_record(trace.tb_frame) or not _arguments(error))
+
+
+def _is_signal_handler(frame: FrameType, interrupted: FrameType) -> bool:
+    """A handler is called with the frame it interrupts."""
+    for value in frame.f_locals.values():
+        if value is interrupted or (type(value) is tuple and any(item is interrupted for item in value)):
+            return True
+    return False
+
+
+def _is_raised_there(trace: TracebackType) -> bool:
+    """Whether a ``raise`` statement raised what was raised there."""
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] in _RAISES
+
+
+def _is_of_record(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    return name.startswith(_HERE) or name == FILE
+
+
+def _arguments(error: BaseException) -> Any:
+    return BaseException.__dict__["args"].__get__(error)

@@ -1,0 +1,129 @@
+"""The code of a wrapper: the text of its kind (``importlib_bootstrap_wrappers``) with the parameters of its original.
+
+A wrapper has exactly the parameters of its original, so a wrong call fails where it always failed: at the call, in the
+caller's frame, with the same message, also for coroutine and generator functions (a ``*args, **kwargs`` wrapper would
+fail at the first ``await``). It also costs less: no keyword dictionary is built and taken apart.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import keyword
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CellType, CodeType, FunctionType
+from typing import Any, NamedTuple
+
+FUNCTION, KEY, SYS = "_autotrace_function", "_autotrace_key", "_autotrace_sys"
+"""Names of the closure: the original, its target's key, and the module ``sys``, which is pickled by name."""
+
+CLASS = "__class__"
+"""A fourth cell, shared with the original, where that uses ``super()``: attrs and dataclasses with slots make a second
+class and put it into the cells of its methods' closures, and would not find the original's."""
+
+PLAIN, COROUTINE, GENERATOR, ASYNC_GENERATOR = "plain", "coroutine", "generator", "async generator"
+
+
+class Shape(NamedTuple):
+    """A function's parameters as source text."""
+
+    declared: str
+    """Between the parentheses of ``def``; defaults are no part of the code."""
+    call: str
+    """What passes them on."""
+    args: str
+    """The positional ones as a tuple."""
+    kwargs: str
+    """The others as a dict."""
+
+
+_ANY = Shape(*("*_autotrace_args, **_autotrace_kwargs",) * 2, "_autotrace_args", "_autotrace_kwargs")
+"""For parameters that no source text can name."""
+
+_TEXT = Path(__file__).with_name("importlib_bootstrap_wrappers.py")
+FILE = str(_TEXT)
+"""``co_filename`` of every wrapper: tracebacks, debuggers and coverage find the lines there."""
+
+_BODIES = {PLAIN: "plain", COROUTINE: "coroutine", GENERATOR: "generator", ASYNC_GENERATOR: "async_generator"}
+"""Names of the functions there."""
+_NAMES = re.compile(
+    r"(?<![\w.])(above|call|calls|current|error|final|function|hooks|inner|item|key|last|result|sent|step|stop|sys"
+    r"|thrown|value)\b"
+)
+"""What the text calls its variables: no name that a parameter of the original may have."""
+_PASSED = re.compile(r"\(\*args, \*\*kwargs\)")
+_BEGIN = re.compile(r"\bargs, kwargs\)")
+
+
+def kind_of(code: CodeType) -> str:
+    """Which of the four kinds of function ``code`` belongs to."""
+    if code.co_flags & inspect.CO_ASYNC_GENERATOR:
+        return ASYNC_GENERATOR
+    if code.co_flags & inspect.CO_COROUTINE:
+        return COROUTINE
+    return GENERATOR if code.co_flags & inspect.CO_GENERATOR else PLAIN
+
+
+def code_for(original: CodeType) -> CodeType:
+    """Code of a wrapper for a function with code ``original``; its free variables are named above."""
+    kind = kind_of(original)
+    code = _compiled(kind, _shape(original), CLASS in original.co_freevars)
+    # CO_ITERABLE_COROUTINE: types.coroutine made this generator awaitable
+    flags = code.co_flags | (original.co_flags & inspect.CO_ITERABLE_COROUTINE)
+    # code of its own for every wrapper: the interpreter specialises code, and a shared one would fit nobody
+    return code.replace(co_name=original.co_name, co_flags=flags)
+
+
+def _shape(code: CodeType) -> Shape:
+    count, last = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    positional, named = list(code.co_varnames[:count]), code.co_varnames[count:last]
+    rest = [code.co_varnames[last]] if code.co_flags & inspect.CO_VARARGS else []
+    others = [code.co_varnames[last + len(rest)]] if code.co_flags & inspect.CO_VARKEYWORDS else []
+    if not all(_usable(name) for name in (*positional, *named, *rest, *others)):
+        return _ANY
+    starred = [f"*{name}" for name in rest]
+    declared = [*positional, *(starred or (["*"] if named else [])), *named]
+    if code.co_posonlyargcount:
+        declared.insert(code.co_posonlyargcount, "/")
+    double = [f"**{name}" for name in others]
+    call = [*positional, *starred, *(f"{name}={name}" for name in named), *double]
+    members = [*positional, *starred]
+    args = rest[0] if members == starred and rest else f"({', '.join(members)}{',' if members else ''})"
+    kwargs = others[0] if others and not named else f"{{{', '.join([*(f'{n!r}: {n}' for n in named), *double])}}}"
+    return Shape(", ".join([*declared, *double]), ", ".join(call), args, kwargs)
+
+
+def _usable(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_autotrace") and name != CLASS
+
+
+@functools.lru_cache(maxsize=4)
+def _body(kind: str) -> tuple[str, str]:
+    """Lines up to the body of the wrapper of this kind, blank, so that it keeps its line numbers; and the body."""
+    lines = _TEXT.read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if re.match(rf"(async )?def {_BODIES[kind]}\(", line))
+    end = next(n for n in range(start + 1, len(lines) + 1) if n == len(lines) or lines[n][:1] not in ("", " "))
+    body = "\n".join(lines[start + 1 : end])
+    return "\n" * (start - 1), _NAMES.sub(r"_autotrace_\1", body)
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(kind: str, shape: Shape, with_class: bool) -> CodeType:
+    blank, body = _body(kind)
+    body = body.replace("# cell", f"if 0: {CLASS}" if with_class else "", 1)
+    body = _BEGIN.sub(lambda _: f"{shape.args}, {shape.kwargs})", body)
+    body = _PASSED.sub(lambda _: f"({shape.call})", body)
+    prefix = "async " if kind in (COROUTINE, ASYNC_GENERATOR) else ""
+    source = f"def outer({FUNCTION}, {KEY}, {SYS}, {CLASS}):\n{blank} {prefix}def wrapper({shape.declared}):\n{body}\n"
+    outer = next(const for const in compile(source, FILE, "exec").co_consts if isinstance(const, CodeType))
+    return next(const for const in outer.co_consts if isinstance(const, CodeType))
+
+
+def function_for(kind: str, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A wrapper of ``function`` for the target without a key, whose one parameter it passes on."""
+    code = _compiled(kind, Shape("value", "value", "(value,)", "{}"), False).replace(co_name=name)
+    cells = {FUNCTION: CellType(function), KEY: CellType(""), SYS: CellType(sys)}
+    return FunctionType(code, {}, name, None, tuple(cells[variable] for variable in code.co_freevars))

@@ -1,0 +1,33 @@
+"""Copies of token lists, made on the caller's thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotrace.record import faults
+from autotrace.record.backlog import backlog
+from autotrace.record.fields import ABSENT
+
+
+def copy_tokens(value: Any) -> Any:
+    """A copy of a list of numbers that nobody else changes; None for what cannot be copied without waiting, and while
+    too much is waiting to be written."""
+    if backlog.watchful and backlog.overloaded():
+        return None
+    if type(value) is list:
+        return tuple(value)  # the garbage collector looks through a tuple of numbers once, through a list every time
+    if value is ABSENT or value is None:
+        return None
+    if type(value) is tuple:
+        return value
+    try:
+        tolist = getattr(value, "tolist", None)
+        if tolist is None:
+            return tuple(value) if issubclass(type(value), (list, tuple)) else None
+        device = getattr(value, "device", None)
+        if device is not None and str(device) != "cpu":
+            return None
+        return tuple(tolist())
+    except Exception as error:
+        faults.failed("tokens", error)
+        return None
