@@ -10,6 +10,7 @@ import os
 import sys
 
 from autotrace.config import environment as env
+from autotrace.config import stderr
 
 DRAIN_TIMEOUT = 60.0
 _installed_in: set[int] = set()
@@ -23,6 +24,7 @@ def install() -> None:
     pid = os.getpid()
     if pid not in _installed_in and os.environ.get(env.MAIN_PID) == f"{pid}:{os.uname().nodename}":
         _installed_in.add(pid)
+        stderr.remember()
         atexit.register(_at_exit, pid)
 
 
@@ -35,13 +37,10 @@ def _at_exit(pid: int) -> None:
     except (KeyboardInterrupt, SystemExit):
         return
     except Exception as error:  # law 1: the host's exit code and output are its own
-        from autotrace.config.stderr import complain
-
-        complain(f"delivery was not awaited ({type(error).__name__})")
+        stderr.complain(f"delivery was not awaited ({type(error).__name__})")
 
 
 def _finish(run_folder: str, quiet: bool) -> None:
-    from autotrace.config.stderr import say
     from autotrace.run.drain import summary, wait_for_delivery
 
     flusher = sys.modules.get("autotrace.record.flusher")
@@ -49,7 +48,7 @@ def _finish(run_folder: str, quiet: bool) -> None:
         flusher.shutdown()
     outcome = wait_for_delivery(run_folder, _timeout(run_folder), quiet=quiet)
     if not quiet or outcome.reason != "done":
-        say(summary(run_folder, outcome))
+        stderr.say(summary(run_folder, outcome))
 
 
 def _timeout(run_folder: str) -> float:

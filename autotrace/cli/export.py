@@ -18,6 +18,7 @@ from typing import IO, Any
 import click
 
 from autotrace.cli import runs, terminal
+from autotrace.run import files
 from autotrace.ship.run_reader import Gone, Index
 from autotrace.trajectory.jsonable import plain
 from autotrace.trajectory.model import Trajectory
@@ -114,6 +115,5 @@ def _verl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:
 
 
 def _created(path: Path) -> IO[str]:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    return os.fdopen(fd, "w", encoding="utf-8")
+    files.folder(path.parent)
+    return os.fdopen(files.overwrite(path, follow=True), "w", encoding="utf-8")

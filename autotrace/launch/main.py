@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -23,7 +22,7 @@ from autotrace.config.stderr import complain
 from autotrace.launch.command import Command, CommandError, find, refuse_dead_keys
 from autotrace.launch.options import OptionError, Options
 from autotrace.launch.recording import KNOBS
-from autotrace.run import layout
+from autotrace.run import files, layout
 
 EPILOG = """
 \b
@@ -118,7 +117,7 @@ def _become(program: Command, environ: dict[str, str], run_folder: str | None = 
         program.execute(environ)
     except OSError as error:
         if run_folder is not None:
-            Path(run_folder, layout.DRAIN).touch()  # the shipper has nothing to wait for
+            files.touch(os.path.join(run_folder, layout.DRAIN))  # the shipper has nothing to wait for
         _fail(f"{program.path}: {error.strerror}", exit_codes.NOT_EXECUTABLE)
 
 

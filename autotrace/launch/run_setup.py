@@ -11,14 +11,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import autotrace
 from autotrace.config import environment as env
+from autotrace.config.stderr import complain
 from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_command, masked_uri
-from autotrace.run import layout, shipper_process
+from autotrace.run import files, layout, shipper_process
 from autotrace.sinks import registry
 from autotrace.sinks.backend import Backend, Destination
 
@@ -133,12 +133,14 @@ def _folder(options: Options) -> str:
     parent = os.path.abspath(options.run_dir)
     name = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     folder = os.path.join(parent, name)
+    if not options.quiet and (mode := files.readable_by_others(parent)):
+        complain(
+            f"{parent} can be read by other users (mode {mode:o}); the runs in it cannot, but their names can be seen: "
+            f"chmod 700 {parent}"
+        )
     try:
-        if not os.path.isdir(parent):
-            os.makedirs(parent, mode=layout.DIR_MODE)
-        os.mkdir(folder, layout.DIR_MODE)
-        os.mkdir(layout.spool_of(folder), layout.DIR_MODE)
-        os.mkdir(os.path.join(folder, layout.BLOBS), layout.DIR_MODE)
+        files.folder(layout.spool_of(folder))
+        files.folder(os.path.join(folder, layout.BLOBS))
     except OSError as error:
         raise Unusable(f"cannot make a run folder in {parent} ({error.strerror}); {_ELSEWHERE}") from error
     return folder
@@ -147,9 +149,7 @@ def _folder(options: Options) -> str:
 def _write(folder: str, options: Options, plan: Plan, command: Sequence[str], main_pid: int, uri: str | None) -> None:
     from autotrace.run.info import RunInfo
 
-    path = Path(folder, layout.PLAN_JSON)
-    path.touch(layout.FILE_MODE)
-    path.write_text(plan.dumps(), encoding="utf-8")
+    files.replace(os.path.join(folder, layout.PLAN_JSON), plan.dumps().encode())
     RunInfo(
         run_id=os.path.basename(folder),
         created=datetime.now().astimezone().isoformat(timespec="seconds"),

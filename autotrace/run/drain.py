@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from autotrace.config.stderr import say
-from autotrace.run import layout
+from autotrace.config.stderr import put, say
+from autotrace.run import files, layout
 
 POLL = 0.05
 """Seconds between two looks at ``status.json``."""
@@ -162,10 +162,7 @@ def _place(name: str, known: dict[str, Any]) -> str:
 
 def _ask(run_folder: str) -> int:
     """Create ``drain``; its time in ns."""
-    path = os.path.join(run_folder, layout.DRAIN)
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, layout.FILE_MODE))
-    os.utime(path)
-    return os.stat(path).st_mtime_ns
+    return files.touch(os.path.join(run_folder, layout.DRAIN))
 
 
 class _Progress:
@@ -180,11 +177,11 @@ class _Progress:
         if not self.wanted or text == self.text:
             return
         if self.tty:
-            os.write(2, f"\r\x1b[K{text}".encode())
+            put(f"\r\x1b[K{text}".encode())
         elif not self.text:
             say(text)
         self.text = text
 
     def clear(self) -> None:
         if self.tty and self.text:
-            os.write(2, b"\r\x1b[K")
+            put(b"\r\x1b[K")

@@ -15,7 +15,7 @@ import sys
 import time
 
 from autotrace.config import exit_codes
-from autotrace.run import layout
+from autotrace.run import files, layout
 
 FIRST_DELAY = 0.2
 """Seconds before the first new start; doubled each time, up to ``LONGEST_DELAY``."""
@@ -64,9 +64,8 @@ def guard(words: list[str], run_folder: str) -> int:
 
 def _let_go(run_folder: str) -> None:
     """Hold no stream of whoever started us: a pipe into ``tee`` would wait for us."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     try:
-        log = os.open(os.path.join(run_folder, layout.SHIPPER_LOG), flags, layout.FILE_MODE)
+        log = files.append(os.path.join(run_folder, layout.SHIPPER_LOG))
     except OSError:
         log = os.open(os.devnull, os.O_WRONLY)
     os.dup2(log, 1)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
-from autotrace.run import layout
+from autotrace.run import files, layout
 
 
 class RunInfo(msgspec.Struct):
@@ -41,11 +40,7 @@ class RunInfo(msgspec.Struct):
 
     def write(self, run_folder: str | Path) -> None:
         """Write ``run.json`` atomically."""
-        path = Path(run_folder, layout.RUN_JSON)
-        part = path.with_suffix(".part")
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2))
-        os.chmod(part, layout.FILE_MODE)
-        os.replace(part, path)
+        files.replace(Path(run_folder, layout.RUN_JSON), msgspec.json.format(msgspec.json.encode(self), indent=2))
 
     @classmethod
     def read(cls, run_folder: str | Path) -> RunInfo:

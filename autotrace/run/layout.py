@@ -39,9 +39,6 @@ DEFAULT_RUN_DIR = "autotrace-runs"
 DEFAULT_MLFLOW_DB = "mlflow.db"
 SENT_DB = "sent.db"
 
-DIR_MODE = 0o700
-FILE_MODE = 0o600
-
 
 def spool_of(run_folder: str) -> str:
     """Folder of the segments of ``run_folder``."""

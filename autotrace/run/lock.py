@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from autotrace.run import layout
+from autotrace.run import files, layout
 
 _PATIENCE = 0.5
 """Seconds to try: who only asks whether a shipper lives holds the lock for microseconds."""
@@ -30,8 +30,7 @@ class ShipperLock:
         self.held = False
 
     def __enter__(self) -> ShipperLock:
-        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = os.open(self._path, flags, layout.FILE_MODE)
+        self._fd = files.shared(self._path)
         deadline = time.monotonic() + _PATIENCE
         while not self.held:
             try:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from autotrace.config import environment as env
 from autotrace.config.stderr import complain
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.run.drain import shipper_alive
 
 
@@ -48,9 +48,7 @@ def run_folder(environ: Mapping[str, str]) -> str:
     private = _private()
     for candidate in (folder, os.path.join(private, os.path.basename(folder))):
         try:
-            os.makedirs(os.path.dirname(candidate), mode=layout.DIR_MODE, exist_ok=True)
-            for place in (candidate, layout.spool_of(candidate)):
-                os.makedirs(place, mode=layout.DIR_MODE, exist_ok=True)
+            files.folder(layout.spool_of(candidate))
             if os.stat(candidate).st_uid == os.getuid() and os.access(layout.spool_of(candidate), os.W_OK):
                 return candidate
         except OSError:
@@ -93,7 +91,7 @@ def invite(environ: Mapping[str, str], towards: str = "", patience: float = 5.0)
 def _ask_to_listen(folder: str, towards: str) -> None:
     path = os.path.join(folder, layout.LISTEN)
     try:
-        fd = os.open(path + ".part", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, layout.FILE_MODE)
+        fd = files.new(path + ".part")
     except FileExistsError:
         return
     with os.fdopen(fd, "w") as file:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from autotrace.config import environment as env
 from autotrace.config.installation import with_package
-from autotrace.run import layout
+from autotrace.run import files, layout
 
 NICENESS = 10
 """The cores belong to the training; at the end of the run, when delivery matters, they are idle."""
@@ -49,9 +49,7 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _become(run_folder: str, environ: Mapping[str, str]) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
-    log = os.open(
-        os.path.join(run_folder, layout.SHIPPER_LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND, layout.FILE_MODE
-    )
+    log = files.append(os.path.join(run_folder, layout.SHIPPER_LOG))
     for target, source in ((0, nothing), (1, log), (2, log)):
         os.dup2(source, target)
     # Inherited descriptors (a pipe into `tee`, make's job server) would keep their other ends waiting for us.

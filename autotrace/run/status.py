@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
-from autotrace.run import layout
+from autotrace.run import files, layout
 
 
 class TargetStatus(msgspec.Struct):
@@ -99,12 +98,7 @@ class Status(msgspec.Struct):
 
     def write(self, run_folder: str | Path) -> None:
         """Write ``status.json`` atomically."""
-        path = Path(run_folder, layout.STATUS_JSON)
-        part = path.with_name(f"{layout.STATUS_JSON}.{os.getpid()}.part")
-        fd = os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(self))
-        os.replace(part, path)
+        files.replace(Path(run_folder, layout.STATUS_JSON), msgspec.json.encode(self))
 
     @classmethod
     def read(cls, run_folder: str | Path) -> Status:

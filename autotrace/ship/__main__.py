@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.run.lock import ShipperLock
 from autotrace.ship.shipper import Shipper
 
@@ -23,7 +23,7 @@ def main(run_folder: str) -> int:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     folder = Path(run_folder)
     path = folder / layout.SHIPPER_LOG
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE))
+    files.ensure(path)
     logging.basicConfig(
         filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
     )

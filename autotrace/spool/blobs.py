@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from autotrace.run import layout
+from autotrace.run import files, layout
 
 PATTERNS = (
     "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*",
@@ -27,10 +27,10 @@ def claim_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
         return None
     place = hashlib.blake2b(os.path.abspath(folder).encode(), digest_size=16).hexdigest()
     blobs = os.path.join(run_folder, layout.BLOBS)
-    os.makedirs(blobs, layout.DIR_MODE, exist_ok=True)
+    files.folder(blobs)
     claim = os.path.join(blobs, f"claim-{place}")
     try:
-        os.close(os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, layout.FILE_MODE))
+        os.close(files.new(claim))
     except FileExistsError:
         return None
     return keep_tokenizer(run_folder, folder)
@@ -41,11 +41,11 @@ def keep_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
     content. None when ``folder`` is no local folder with a tokenizer, or too large. Raises ``OSError``."""
     if not os.path.isdir(folder):
         return None
-    files = sorted(_files(Path(folder)))
-    if not files or sum(file.stat().st_size for file in files) > MAX_BYTES:
+    sources = sorted(_files(Path(folder)))
+    if not sources or sum(file.stat().st_size for file in sources) > MAX_BYTES:
         return None
     digest = hashlib.blake2b(digest_size=16)
-    for file in files:
+    for file in sources:
         digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
         digest.update(file.read_bytes())
     name = f"tokenizer-{digest.hexdigest()}"
@@ -53,10 +53,10 @@ def keep_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
     if kept.is_dir():
         return name
     part = kept.with_name(f"{name}.{os.getpid()}.part")
-    part.mkdir(mode=layout.DIR_MODE, parents=True, exist_ok=True)
-    for file in files:
-        shutil.copyfile(file, part / file.name)
-        os.chmod(part / file.name, layout.FILE_MODE)
+    files.folder(part)
+    for file in sources:
+        with file.open("rb") as source, os.fdopen(files.overwrite(part / file.name), "wb") as copy:
+            shutil.copyfileobj(source, copy)
     try:
         os.replace(part, kept)
     except OSError:

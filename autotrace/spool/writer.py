@@ -1,7 +1,8 @@
 """The segment files of this process: append-only, one ``os.write`` a batch, held by a file lock for life.
 
 ``os.write`` rather than mmap (on a full disk mmap is SIGBUS); the page cache survives SIGKILL of the process. The lock
-says that the writer lives: pids mean nothing across containers.
+says that the writer lives: pids mean nothing across containers. The descriptor lives in the host's process, which may
+close it and get its number for a file of its own, so it is looked at before each use (``run.files.Descriptor``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from autotrace import __version__
-from autotrace.run import layout, process
+from autotrace.run import files, layout, process
 from autotrace.spool.records import FORMAT, MAGIC, Header, Record, Seal
 from autotrace.spool.segment import frame
 
@@ -27,7 +28,7 @@ _encode: Callable[[Record], bytes] = msgspec.msgpack.Encoder().encode
 
 
 class SpoolWriter:
-    """Segments of one process. No file exists before the first ``write``. Not thread-safe: the flusher alone calls
+    """Segments of one process. No file exists before the first ``open``. Not thread-safe: the flusher alone calls
     it."""
 
     def __init__(self, run_folder: str, run_id: str, plan_digest: str) -> None:
@@ -36,20 +37,24 @@ class SpoolWriter:
         self._plan_digest = plan_digest
         self._stem = f"{_file_name(socket.gethostname())}-{os.getpid()}-{os.urandom(4).hex()}"
         self._sequence = 0
-        self._fd = -1
+        self._file: files.Descriptor | None = None
         self._size = 0
 
     @property
     def opened(self) -> bool:
-        """A segment is open: names defined in it may be referred to."""
-        return self._fd >= 0
+        """A segment is open: names defined in it may be referred to. Looks at the descriptor."""
+        if self._file is None:
+            return False
+        try:
+            self._file.number(self._size)
+        except files.Taken:
+            self._file = None
+        return self._file is not None
 
     def open(self) -> None:
         """Begin a segment. Raises ``OSError``."""
-        os.makedirs(self._folder, mode=layout.DIR_MODE, exist_ok=True)
-        name = f"{self._stem}-{self._sequence}{layout.SEGMENT_SUFFIX}"
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(os.path.join(self._folder, name), flags, layout.FILE_MODE)
+        files.folder(self._folder)
+        fd = files.new(os.path.join(self._folder, f"{self._stem}-{self._sequence}{layout.SEGMENT_SUFFIX}"))
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             header = Header(
@@ -72,16 +77,22 @@ class SpoolWriter:
             os.close(fd)
             raise
         self._sequence += 1
-        self._fd, self._size = fd, len(head)
+        self._file, self._size = files.Descriptor(fd), len(head)
 
     def write(self, frames: Sequence[bytes]) -> int:
         """Append ``frames`` with one system call; how many of them stand in the file now, each of them whole: on a disk
-        that fills up not all. Raises ``OSError`` when none does."""
+        that fills up not all. Raises ``OSError`` when none does, ``files.Taken`` where the segment is gone."""
         data = b"".join(frames)
         written = 0
         try:
             while written < len(data):
-                written += os.write(self._fd, data[written:] if written else data)
+                written += os.write(self._number(self._size + written), data[written:] if written else data)
+        except files.Taken:
+            self._file = None
+            whole, count = _fitting(frames, written)
+            if not count:
+                raise
+            return count
         except OSError:
             whole, count = _fitting(frames, written)
             self._cut(self._size + whole)
@@ -92,17 +103,22 @@ class SpoolWriter:
         self._size += len(data)
         return len(frames)
 
+    def _number(self, size: int | None = None) -> int:
+        if self._file is None:
+            raise files.Taken("no segment is open")
+        return self._file.number(size)
+
     def _cut(self, size: int) -> None:
         """Take a half-written frame back; a segment that cannot be cut is given up, the next one begins clean."""
         try:
-            os.ftruncate(self._fd, size)
+            os.ftruncate(self._number(), size)
         except OSError:
             self.abandon()
 
     @property
     def size(self) -> int:
         """Bytes in the open segment."""
-        return self._size if self._fd >= 0 else 0
+        return self._size if self._file is not None else 0
 
     @property
     def full(self) -> bool:
@@ -111,7 +127,7 @@ class SpoolWriter:
 
     def seal(self, reason: str) -> None:
         """Close the segment on purpose (``exit``, ``rotate``). Never raises."""
-        if self._fd < 0:
+        if self._file is None:
             return
         with contextlib.suppress(OSError):
             self.write([frame(_encode(Seal(reason, time.monotonic_ns())))])
@@ -119,10 +135,9 @@ class SpoolWriter:
 
     def abandon(self) -> None:
         """Close the file without a word: what a forked child does with its parent's segment."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            with contextlib.suppress(OSError):
-                os.close(fd)
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
 
 def _fitting(frames: Sequence[bytes], written: int) -> tuple[int, int]:

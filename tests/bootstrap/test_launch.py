@@ -168,6 +168,23 @@ def test_one_line_at_the_start_and_one_at_the_end_on_stderr(place: Place) -> Non
     assert quiet.stderr == ""
 
 
+def test_a_run_directory_that_others_can_read_is_said_once(place: Place) -> None:
+    directory = place.cwd / "autotrace-runs"
+    directory.mkdir()
+    directory.chmod(0o755)
+    loud = place.launch(["python", "-c", ""])
+    quiet = place.launch(["python", "-c", ""], ["--quiet"])
+    directory.chmod(0o700)
+    private = place.launch(["python", "-c", ""])
+
+    assert loud.stderr.count("\n") == 3 and loud.stderr.startswith(
+        f"autotrace: {directory} can be read by other users (mode 755); the runs in it cannot"
+    )
+    assert quiet.stderr == "" and "other users" not in private.stderr
+    assert all(run.stat().st_mode & 0o777 == 0o700 for run in place.runs())
+    assert {path.stat().st_mode & 0o777 for path in directory.rglob("*") if path.is_file()} == {0o600}
+
+
 class TestRefusals:
     """Nothing is started and nothing is left behind."""
 

@@ -14,6 +14,7 @@ import pytest
 from autotrace.config.plan import Settings, Target
 from autotrace.patch import engine
 from autotrace.record import calls, faults, flusher
+from autotrace.run import files
 
 from .conftest import Host
 
@@ -267,10 +268,7 @@ def test_a_full_disk_loses_records_not_calls(host: Host, targets: list[Target]) 
     host.records()
     assert flusher._flusher is not None
     writer = flusher._flusher._writer._segments
-    writer.open()
-    full = os.open("/dev/full", os.O_WRONLY)
-    os.dup2(full, writer._fd)
-    os.close(full)
+    writer._file, writer._size = files.Descriptor(os.open("/dev/full", os.O_WRONLY)), 0
     for x in (1, -1):
         assert everything(traced, x) == everything(bare, x)
     flusher.flush()

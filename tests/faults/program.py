@@ -205,6 +205,31 @@ def clock() -> None:
     calls(10)
 
 
+def closed_descriptors() -> None:
+    """The host closes every descriptor it has, as a daemon or sandbox does, and opens a database, which gets the number
+    of our segment; then it goes on."""
+    import sqlite3
+
+    global _ledger
+    settings(flush_interval=0.01)
+    calls(20)
+    flusher.flush()
+    paths = {fd: os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
+    ours = [fd for fd, path in paths.items() if path.endswith(".seg")]
+    os.closerange(3, 4096)
+    _ledger = -1
+    database = sqlite3.connect(ARGUMENTS[0], isolation_level=None)
+    database.execute("CREATE TABLE answers (text)")
+    log = os.open(ARGUMENTS[1], os.O_CREAT | os.O_RDWR, 0o600)
+    print(*[os.path.realpath(f"/proc/self/fd/{fd}") for fd in ours])
+    for number in range(20):
+        database.execute("INSERT INTO answers VALUES (?)", (f"answer {number}",))
+        os.write(log, b"line\n")
+        calls(1)
+        flusher.flush()
+    os.write(log, b"end\n")
+
+
 def slow_writes() -> None:
     """Each write to the spool takes a while, as on a network file system in trouble."""
     from autotrace.spool import writer
@@ -250,6 +275,7 @@ if __name__ == "__main__":
         "file_size": file_size,
         "read_only": read_only,
         "clock": clock,
+        "closed_descriptors": closed_descriptors,
         "slow_writes": slow_writes,
         "from_environment": from_environment,
     }[SCENARIO]()

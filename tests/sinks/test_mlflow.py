@@ -344,6 +344,9 @@ def test_eight_processes_make_one_fresh_store_at_once(tmp_path: Path) -> None:
     assert len(traces("p")) == 24
     with sqlite3.connect(tmp_path / "fresh.db") as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        db.execute("CREATE TABLE another (n)")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("fresh.db*")}
+    assert modes == dict.fromkeys(["fresh.db", "fresh.db-wal", "fresh.db-shm", "fresh.db.lock"], 0o600)
 
 
 def test_a_store_of_another_release_is_not_migrated(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from autotrace.run import layout
+from autotrace.run import files, layout
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -44,8 +44,7 @@ class _Incoming:
     """One segment of another node; its file is open as long as its writer lives there."""
 
     def __init__(self, path: str) -> None:
-        flags = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self.fd = os.open(path, flags, layout.FILE_MODE)
+        self.fd = files.shared(path, os.O_APPEND)
         self.size = os.fstat(self.fd).st_size
         self.heard = time.monotonic()
         self.locked = False
@@ -90,12 +89,8 @@ class Receiver:
 
     def publish(self, run_folder: str | Path) -> None:
         """Write ``collector.json`` (0600), where the launcher and the driver look for the address."""
-        path = Path(run_folder, layout.COLLECTOR_JSON)
-        part = path.with_suffix(".part")
-        fd = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, layout.FILE_MODE)
-        with os.fdopen(fd, "w") as file:
-            json.dump({"url": self.url, "token": self.token}, file)
-        os.replace(part, path)
+        text = json.dumps({"url": self.url, "token": self.token})
+        files.replace(Path(run_folder, layout.COLLECTOR_JSON), text.encode())
 
     def append(self, name: str, offset: int, alive: bool, data: bytes) -> tuple[int, int]:
         """(HTTP status, size of the segment here). Raises ``OSError`` when the disk does not take it."""

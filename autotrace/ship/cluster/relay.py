@@ -24,7 +24,7 @@ from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.config.plan import Plan
 from autotrace.config.stderr import say
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.run.lock import ShipperLock
 from autotrace.run.process import boot_id
 from autotrace.run.remote_node import plan_text
@@ -210,7 +210,7 @@ def main(run_folder: str) -> int:
     os.environ[env.AUTOTRACE] = "0"
     url, token = os.environ.get(env.COLLECTOR), os.environ.get(env.TOKEN)
     log = os.path.join(run_folder, layout.SHIPPER_LOG)
-    os.close(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE))
+    files.ensure(log)
     logging.basicConfig(
         filename=log,
         level=logging.INFO,

@@ -7,14 +7,13 @@ is never half delivered, and a budget is exceeded only by rollouts that join a g
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.ship.store.state import State
 
 _log = logging.getLogger("autotrace.ship")
@@ -74,7 +73,7 @@ class MonthBook:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE))
+        files.ensure(self._path)
         db = sqlite3.connect(self._path, timeout=5.0, isolation_level=None)
         try:
             db.execute(_MONTHS)

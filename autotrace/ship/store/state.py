@@ -9,7 +9,6 @@ segments; here is where its records lie (``places``), one line about it (``trace
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from array import array
@@ -19,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.ship.store.row import COLUMNS, Row
 from autotrace.spool.records import Define, Header
 
@@ -85,7 +84,7 @@ class State:
     def of_run(cls, run_folder: str | Path) -> State:
         """Open or create the state of ``run_folder``. Raises ``sqlite3.Error`` when the folder cannot be written."""
         path = Path(run_folder, layout.STATE_DB)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, layout.FILE_MODE))
+        files.ensure(path)
         return cls(str(path))
 
     def close(self) -> None:

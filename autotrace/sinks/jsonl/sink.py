@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.run import layout
+from autotrace.run import files
 from autotrace.sinks.protocol import Unavailable
 from autotrace.trajectory.jsonable import plain
 from autotrace.trajectory.model import Span, Trajectory
@@ -65,7 +65,7 @@ class JsonlSink:
     def _drop(self, trace_ids: set[str]) -> None:
         part = self._path.with_suffix(".part")
         kept = {}
-        with self._path.open("rb") as old, _created(part) as new:
+        with self._path.open("rb") as old, os.fdopen(files.overwrite(part), "wb") as new:
             for trace_id, (at, length) in self._known().items():
                 if trace_id not in trace_ids:
                     old.seek(at)
@@ -75,7 +75,7 @@ class JsonlSink:
 
     def _append(self, trajectories: Sequence[Trajectory]) -> None:
         known = self._known()
-        with _created(self._path, os.O_APPEND) as file:
+        with os.fdopen(files.append(self._path), "wb") as file:
             at = file.seek(0, os.SEEK_END)
             for trajectory in trajectories:
                 line = msgspec.json.encode(line_of(trajectory)) + b"\n"
@@ -103,11 +103,6 @@ class JsonlSink:
 
 class _Id(msgspec.Struct):
     trace_id: str
-
-
-def _created(path: Path, flags: int = os.O_TRUNC) -> Any:
-    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, layout.FILE_MODE)
-    return os.fdopen(fd, "wb")
 
 
 def line_of(trajectory: Trajectory) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from autotrace.redact.masking import masked_uri
+from autotrace.run import files
 
 SQL_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql")
 _SQLITE = "sqlite:///"
@@ -91,13 +92,15 @@ def initialise(uri: str) -> None:
     if path is None:
         return
     check_uri(uri)
-    lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    lock = files.shared(f"{path}.lock")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if _tables(path):
             _check_revision(uri, path)
             return
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        files.ensure(path)  # the files that SQLite puts beside it get the same mode
 
         store_class: Any = SqlAlchemyStore
         store_class(uri, artifact_root(path)).engine.dispose()

@@ -1,0 +1,133 @@
+"""Every file and folder that autotrace makes is made here: readable by its owner alone, through no symbolic link.
+
+Standard library only: traced processes import it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+FILE_MODE = 0o600
+DIR_MODE = 0o700
+_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW
+
+AnyPath = str | Path
+
+
+def new(path: AnyPath) -> int:
+    """A descriptor that appends to a file which was not there before. Raises ``FileExistsError``, ``OSError``."""
+    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | _SAFE, FILE_MODE)
+
+
+def append(path: AnyPath) -> int:
+    """A descriptor that appends to ``path``, which is made if it is not there. Raises ``OSError``."""
+    return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | _SAFE, FILE_MODE)
+
+
+def overwrite(path: AnyPath, *, follow: bool = False) -> int:
+    """A descriptor of ``path``, emptied or made. ``follow``: a person named the file, perhaps ``/dev/stdout``, so a
+    link is what was meant. Raises ``OSError``."""
+    links = os.O_CLOEXEC if follow else _SAFE
+    return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | links, FILE_MODE)
+
+
+def shared(path: AnyPath, flags: int = 0) -> int:
+    """A descriptor to read, write and lock ``path``, which is made if it is not there. Raises ``OSError``."""
+    return os.open(path, os.O_CREAT | os.O_RDWR | _SAFE | flags, FILE_MODE)
+
+
+def ensure(path: AnyPath) -> None:
+    """See that ``path`` is there: before a library opens it, which would make it readable by everybody. Raises
+    ``OSError``."""
+    os.close(shared(path))
+
+
+def touch(path: AnyPath) -> int:
+    """See that ``path`` is there and was changed just now; when that was, in ns of the file system's clock. Raises
+    ``OSError``."""
+    fd = append(path)
+    try:
+        os.utime(fd)
+        return os.fstat(fd).st_mtime_ns
+    finally:
+        os.close(fd)
+
+
+def replace(path: AnyPath, data: bytes) -> None:
+    """Write ``path`` so that a reader finds it as it was before or whole. Raises ``OSError``."""
+    part = f"{path}.{os.getpid()}.part"
+    with os.fdopen(overwrite(part), "wb") as file:
+        file.write(data)
+    os.replace(part, path)
+
+
+def folder(path: AnyPath) -> None:
+    """See that the folder is there; it and those above it that are made have our mode. Raises ``OSError``."""
+    path = os.path.abspath(path)
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for each in reversed(missing):
+        try:
+            os.mkdir(each, DIR_MODE)
+        except FileExistsError:  # another process made it, or something else has that name
+            if not os.path.isdir(each):
+                raise
+
+
+def readable_by_others(path: AnyPath) -> int:
+    """The mode of a folder whose names others than its owner can list; 0: nobody can, or it is not there."""
+    try:
+        mode = os.stat(path).st_mode & 0o7777
+    except OSError:
+        return 0
+    return mode if mode & 0o044 else 0
+
+
+class Descriptor:
+    """A descriptor that stays open in a process of somebody else's.
+
+    The host may close it behind our back (``os.closerange`` in daemons and sandboxes), and get its number for a file of
+    its own. So it is asked for by ``number`` before each use, which raises ``Taken`` once it is not the file any more;
+    then it is let go, not closed: it is the host's.
+    """
+
+    __slots__ = ("_fd", "_identity")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        info = os.fstat(fd)
+        self._identity = info.st_dev, info.st_ino
+
+    @property
+    def open(self) -> bool:
+        """It was neither closed nor let go, as far as is known."""
+        return self._fd >= 0
+
+    def number(self, size: int | None = None) -> int:
+        """The descriptor's number. ``size``: of a file that nobody else changes; a removed file's inode may be given to
+        another one. Raises ``Taken``."""
+        if self._fd >= 0:
+            try:
+                info = os.fstat(self._fd)
+            except OSError:  # closed
+                pass
+            else:
+                if (info.st_dev, info.st_ino) == self._identity and size in (None, info.st_size):
+                    return self._fd
+            self._fd = -1
+        raise Taken("the host closed our descriptor")
+
+    def close(self) -> None:
+        """Close it if it is still ours. Never raises."""
+        try:
+            fd, self._fd = self.number(), -1
+            os.close(fd)
+        except OSError:
+            return
+
+
+class Taken(OSError):
+    """The descriptor is no longer the file that it was opened for."""
