@@ -21,7 +21,10 @@ from autotrace.spec.compiler import compile_plan
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-TEXTS = {page.name: page.read_text() for page in [*PAGES, ROOT / "README.md"]}
+FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+TEXTS = {page.name: page.read_text() for page in [*PAGES, *FRONT]}
+PLACEHOLDERS = ("NAME", "LIBRARY", "ROOM")
+"""In paths of files that a reader is to write."""
 
 
 def blocks(text: str) -> list[str]:
@@ -90,12 +93,45 @@ def test_variables_exist(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", TEXTS)
-def test_links_and_files_exist(page: str) -> None:
-    here = ROOT if page == "README.md" else DOCS
+def test_links_exist(page: str) -> None:
+    here = DOCS if (DOCS / page).exists() else ROOT
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", TEXTS[page]) if "://" not in link]
     assert not [link for link in links if link and not (here / link).exists()]
-    files = re.findall(r"`((?:autotrace|examples|benchmarks|tests|tools|patch_specs)/[\w/.-]*)`", TEXTS[page])
-    assert not [file for file in files if not (ROOT / file).exists()]
+
+
+@pytest.mark.parametrize("page", [*TEXTS, "Makefile"])
+def test_files_exist(page: str) -> None:
+    text = TEXTS.get(page) or (ROOT / page).read_text()
+    folders = "autotrace|examples|benchmarks|tests|tools|patch_specs|docs|\\.ci|\\.github"
+    paths = re.findall(rf"(?<![\w/.-])((?:{folders})/[\w/.-]*[\w/])", text)
+    missing = [path for path in paths if not (ROOT / path).exists() and not any(word in path for word in PLACEHOLDERS)]
+    assert not missing
+
+
+def test_the_table_of_the_backends_names_tests_that_exist() -> None:
+    (table,) = re.findall(r"^TABLE = \$\(addprefix tests/,(.*?)\)$", (ROOT / "Makefile").read_text(), re.M | re.S)
+    assert not [path for path in table.replace("\\\n", " ").split() if not (ROOT / "tests" / path).exists()]
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_make_targets_exist(page: str) -> None:
+    lines = re.findall(r"^([a-z][a-z0-9 -]*):", (ROOT / "Makefile").read_text(), re.M)
+    targets = {target for line in lines for target in line.split()}
+    code = re.findall(r"`([^`\n]+)`", TEXTS[page]) + [
+        line for block in blocks(TEXTS[page]) for line in block.splitlines()
+    ]
+    named = {name for line in code for name in re.findall(r"(?:^|\s)make ([a-z][a-z0-9-]*)", line.partition("#")[0])}
+    assert named <= targets
+
+
+def test_the_rooms_are_those_of_the_import_contract() -> None:
+    contract = (ROOT / "pyproject.toml").read_text().partition('name = "The rooms, highest first"')[2]
+    layers = re.findall(r'^    "([a-z_ |]+)",$', contract.partition("\n]")[0], re.M)
+    table = re.findall(r"^\| `([a-z_]+)` \|", TEXTS["architecture.md"], re.M)
+    order = {room: rank for rank, layer in enumerate(layers) for room in layer.split(" | ")}
+    del order["__main__"]  # `python -m autotrace`
+    assert set(table) == set(order)
+    assert [order[room] for room in table] == sorted(order[room] for room in table)
 
 
 def test_every_page_is_in_the_contents() -> None:
