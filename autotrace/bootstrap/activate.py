@@ -10,6 +10,7 @@ import os
 import sys
 
 from autotrace.config import environment, import_system
+from autotrace.run.inherited import is_over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def main() -> None:
         return
     if switch != "1":
         os.environ[environment.AUTOTRACE] = "1"
-    if environment.PLAN not in os.environ:
+    if environment.PLAN not in os.environ or is_over(os.environ):
         from autotrace.bootstrap import prepare
 
         if not prepare.ensure():

@@ -12,6 +12,7 @@ import sys
 
 from autotrace.config import environment as env
 from autotrace.config.stderr import complain
+from autotrace.run.inherited import is_over
 from autotrace.run.process import program
 
 TIMEOUT = 60.0
@@ -43,12 +44,12 @@ NEVER_CODE = ("from multiprocessing", "import sys; from multiprocessing", "impor
 
 
 def ensure() -> bool:
-    """True when this process belongs to a run (afterwards ``AUTOTRACE_PLAN`` is set). Never raises.
+    """True when this process belongs to a run that goes on (afterwards ``AUTOTRACE_PLAN`` is set). Never raises.
 
     In the first process of an environment-only activation this makes the run; when that fails, the reason was
     printed once and ``AUTOTRACE=0`` is set, so that no child tries again.
     """
-    if os.environ.get(env.PLAN):
+    if os.environ.get(env.PLAN) and not is_over(os.environ):
         return True
     if not sys.executable or not is_host_program(sys.orig_argv):
         return False
@@ -56,6 +57,8 @@ def ensure() -> bool:
     if variables is None:
         os.environ[env.AUTOTRACE] = "0"
         return False
+    for name in env.OF_A_RUN:
+        os.environ.pop(name, None)
     os.environ.update(variables)
     return True
 

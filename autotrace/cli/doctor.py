@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,7 +19,9 @@ from autotrace.cli.terminal import line
 from autotrace.config import environment as env
 from autotrace.config import exit_codes, installation
 from autotrace.launch import run_setup
-from autotrace.launch.options import OptionError, Options
+from autotrace.launch.interpreter import activates
+from autotrace.launch.option_types import OptionError
+from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_variable
 from autotrace.run import layout
 from autotrace.sinks.backend import Destination
@@ -71,7 +72,7 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
     ]
     yield Finding("ok", "environment", ", ".join(given) or "no AUTOTRACE_* variable is set")
     try:
-        options = Options.resolve({}, os.environ)
+        options = Options.from_environment()
     except OptionError as error:
         yield Finding("fail", "options", str(error))
         return
@@ -87,21 +88,10 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
         yield Finding("ok" if health.ok else "fail", backend.name, health.text)
 
 
-def activates(interpreter: str) -> bool | None:
-    """Whether ``interpreter`` would load the agent; None: it cannot be started."""
-    environ = {**os.environ, env.AUTOTRACE: "1", env.PLAN: os.devnull, env.MODULES: "", env.MAIN_PID: ""}
-    code = "import sys; print('autotrace.bootstrap.activate' in sys.modules)"
-    try:
-        done = subprocess.run([interpreter, "-c", code], env=environ, capture_output=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return None if done.returncode else done.stdout.strip() == b"True"
-
-
 def _activation(interpreter: str) -> Iterator[Finding]:
     if os.environ.get(env.AUTOTRACE, "").lower() in env.OFF:
         yield Finding("warn", "activation", f"AUTOTRACE={os.environ[env.AUTOTRACE]} switches everything off here")
-    active = activates(interpreter)
+    active = activates(interpreter, os.environ, timeout=60)
     if active:
         yield Finding("ok", "activation", f"{interpreter} loads the agent when AUTOTRACE=1")
     elif active is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,8 +13,8 @@ import msgspec
 from autotrace.cli import runs, terminal
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
-from autotrace.launch import run_setup
-from autotrace.launch.options import OptionError, Options
+from autotrace.launch import option_types, run_setup
+from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
@@ -23,8 +22,8 @@ from autotrace.run.status import Status
 
 @click.command(no_args_is_help=True, short_help="Deliver what a run left on disk.")
 @click.argument("run", metavar="DIR")
-@click.option("--backend", "backends", multiple=True, metavar="NAME",
-              help="Deliver to this backend too, for good (mlflow, weave, otlp, jsonl); repeatable.")  # fmt: skip
+@click.option("--backend", "backends", multiple=True, metavar="NAME", callback=option_types.backends,
+              cls=option_types.BackendOption, help="Deliver to this backend too, for good; repeatable.")  # fmt: skip
 @click.option("--tracking-uri", metavar="URI", help="Deliver to this MLflow store or server instead, for good.")
 @click.option("--all", "everything", is_flag=True, help="Also what the keep-rules of the run left on disk.")
 def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everything: bool) -> None:
@@ -37,7 +36,7 @@ def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everythi
 
         progress = _progress if sys.stderr.isatty() else None
         status = deliver(folder, once=True, everything=everything, progress=progress)
-    except (OptionError, run_setup.Unusable) as error:
+    except run_setup.Unusable as error:
         raise terminal.fail(error) from None
     except (OSError, msgspec.MsgspecError, sqlite3.Error) as error:
         raise terminal.fail(f"{folder} cannot be used: {error}") from None
@@ -51,9 +50,11 @@ def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everythi
 def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None) -> None:
     """Write other backends or another place into ``run.json``, after a look whether they can be used."""
     info = RunInfo.read(folder)
-    given = Options.resolve({"backends": backends, "tracking_uri": tracking_uri}, {})
-    wanted = tuple(dict.fromkeys([*info.backends, *(given.backends if backends else ())]))
-    uri = run_setup.absolute_uri(tracking_uri, run_setup.checked_backends(replace(given, backends=wanted)))
+    wanted = tuple(dict.fromkeys([*info.backends, *backends]))
+    origins = {"backends": "option --backend", "tracking_uri": "option --tracking-uri"}
+    uri = run_setup.absolute_uri(
+        tracking_uri, run_setup.checked_backends(Options(wanted, tracking_uri, origins=origins))
+    )
     if uri is not None:
         os.environ[env.TRACKING_URI] = uri
         info.tracking_uri = masked_uri(uri)

@@ -179,7 +179,7 @@ def _days(days: float) -> str:
 
 
 def chosen(info: RunInfo, plan: Plan | None) -> dict[str, Any]:
-    """What somebody decided about recording and delivery (``launch.recording``), by the name of its origin."""
+    """What somebody decided about recording and delivery (``launch.options``), by the name of its origin."""
     settings = plan.settings if plan is not None else None
     sampling = {"sample_rate" if name == "rate" else name: value for name, value in own_sampling(settings).items()}
     found = {}

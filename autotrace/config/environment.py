@@ -1,5 +1,5 @@
 """The environment variables autotrace reads or sets: one documented constant each. Imports nothing. Those that decide
-what is recorded and delivered (``AUTOTRACE_SAMPLE_RATE``, ...) are made from their options: ``recording.KNOBS``.
+what is recorded and delivered (``AUTOTRACE_SAMPLE_RATE``, ...) are declared with their options in ``launch.options``.
 
 The first group is for people (each is also an option of ``autotrace-run``); the second is set by the launcher, or
 by the first process of an environment-only activation, and inherited by every process below it.
@@ -74,3 +74,6 @@ COLLECTOR = "AUTOTRACE_COLLECTOR"
 
 TOKEN = "AUTOTRACE_TOKEN"
 """What a relay shows to the collector; made for one run."""
+
+OF_A_RUN = (RUN_ID, RUN_FOLDER, PLAN, MODULES, MAIN_PID, PLAN_DATA, COLLECTOR, TOKEN)
+"""What a new run does not take over from an earlier one."""

@@ -38,7 +38,7 @@ class KeepRules:
             elif name in ("slowest", "extremes", "random") and equals:
                 given[name] = _number(name, text)
             else:
-                raise ValueError(f"--keep {word}: write one of {WORDS}")
+                raise ValueError(f"there is no keep-rule {word.strip()!r}; write one of {WORDS}")
         return cls(**given) if given else None
 
 
@@ -49,5 +49,5 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number <= top:
-        raise ValueError(f"--keep {name}={text}: write a number between 0 and {top:g}")
+        raise ValueError(f"the keep-rule {name} has no value {text!r}; write a number between 0 and {top:g}")
     return number

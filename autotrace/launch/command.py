@@ -35,7 +35,19 @@ class Command:
 
         Such a process waits for delivery at its own exit; anything else (a shell script, ``uv run``) needs a parent.
         """
-        return bool(_PYTHON.match(os.path.basename(self.path))) or _names_python(self.path)
+        return any(_PYTHON.match(os.path.basename(name)) for name in (self.path, _shebang(self.path)))
+
+    def interpreter(self, environ: Mapping[str, str]) -> str | None:
+        """Path of the Python that runs it; None where that cannot be told."""
+        if _PYTHON.match(os.path.basename(self.path)):
+            return self.path
+        word = _shebang(self.path)
+        if not word or not _PYTHON.match(os.path.basename(word)):
+            return None
+        try:
+            return find([word], environ).path
+        except CommandError:
+            return None
 
     def execute(self, environ: Mapping[str, str]) -> NoReturn:
         """Become the command. Returns never; raises ``OSError``."""
@@ -86,19 +98,19 @@ def refuse_dead_keys(argv: Sequence[str]) -> str | None:
     return None
 
 
-def _names_python(path: str) -> bool:
-    """True when the ``#!`` line runs a Python, also through ``env`` or pip's ``/bin/sh`` detour for long paths."""
+def _shebang(path: str) -> str:
+    """The program of the ``#!`` line, also behind ``env`` or pip's ``/bin/sh`` detour for long paths; "" for none."""
     try:
         with open(path, "rb") as file:
             head = file.read(1024)
     except OSError:
-        return False
+        return ""
     if not head.startswith(b"#!"):
-        return False
+        return ""
     lines = head.decode("latin-1").splitlines()
     words = lines[0][2:].split()
     if words and os.path.basename(words[0]) == "sh" and len(lines) > 1 and lines[1].startswith("'''exec'"):
         words = lines[1].replace('"', " ").split()[1:2]
     elif words and os.path.basename(words[0]) == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word][:1]
-    return bool(words) and bool(_PYTHON.match(os.path.basename(words[0])))
+    return words[0] if words else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import click
@@ -20,9 +20,9 @@ from autotrace.config import exit_codes
 from autotrace.config.installation import with_activation
 from autotrace.config.stderr import complain
 from autotrace.launch.command import Command, CommandError, find, refuse_dead_keys
-from autotrace.launch.options import OptionError, Options
-from autotrace.launch.recording import KNOBS
+from autotrace.launch.options import Options, SettingsCommand
 from autotrace.run import files, layout
+from autotrace.run.inherited import after, is_over, without_run
 
 EPILOG = """
 \b
@@ -40,73 +40,56 @@ AUTOTRACE=0 switches everything off.
 """
 
 
-def _recording_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of ``launch.recording``, in its order."""
-    for knob in reversed(KNOBS):
-        command = click.option(knob.option, knob.field, metavar=knob.metavar, help=f"{knob.help}  [{knob.variable}]")(
-            command
-        )
-    return command
+def _passes_through() -> bool:
+    """Switched off, or inside a living run: the command runs as it is and every setting is the outer launch's."""
+    return os.environ.get(env.AUTOTRACE, "").lower() in env.OFF or _inside_a_run(os.environ)
+
+
+def _inside_a_run(environ: Mapping[str, str]) -> bool:
+    return bool(environ.get(env.RUN_ID)) and os.path.isdir(environ.get(env.RUN_FOLDER, "")) and not is_over(environ)
 
 
 @click.command(
+    cls=SettingsCommand,
+    ignores=_passes_through,
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False, "max_content_width": 110},
     epilog=EPILOG,
     options_metavar="[OPTIONS] [--]",
 )
-@click.option("--backend", "backends", multiple=True, metavar="NAME",
-              help=f"mlflow (default), weave, otlp or jsonl; repeatable.  [{env.BACKEND}]")  # fmt: skip
-@click.option("--tracking-uri", metavar="URI",
-              help=f"MLflow store or server; default: MLFLOW_TRACKING_URI, else SQLite in the run folder's parent.  [{env.TRACKING_URI}]")  # fmt: skip  # noqa: E501
-@click.option("--project", metavar="NAME",
-              help=f"MLflow experiment or Weave project; default: veRL's trainer.project_name.  [{env.PROJECT}]")  # fmt: skip  # noqa: E501
-@click.option("--experiment", metavar="NAME",
-              help=f"Tag experiment_name; default: veRL's trainer.experiment_name.  [{env.EXPERIMENT}]")  # fmt: skip
-@click.option("--spec", "specs", multiple=True, metavar="FILE",
-              help=f"YAML list of your own methods to trace; repeatable.  [{env.SPECS}]")  # fmt: skip
-@click.option("--run-dir", metavar="DIR",
-              help=f"Each run makes a folder of its own in it; default ./autotrace-runs.  [{env.RUN_DIR}]")  # fmt: skip
-@click.option("--drain-timeout", metavar="SECONDS",
-              help=f"Longest wait for delivery at exit; default 60. The rest stays on disk.  [{env.DRAIN_TIMEOUT}]")  # fmt: skip  # noqa: E501
-@click.option("--content", metavar="KIND",
-              help=f"full (default), text (no token ids) or none (no prompts, responses, arguments).  [{env.CONTENT}]")  # fmt: skip  # noqa: E501
-@_recording_options
-@click.option("--supervise", is_flag=True,
-              help=f"Stay as signal-forwarding parent instead of becoming the command.  [{env.SUPERVISE}]")  # fmt: skip
-@click.option("--quiet", is_flag=True, help=f"Print nothing on success.  [{env.QUIET}]")
 @click.version_option(autotrace.__version__, "--version", prog_name="autotrace")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND ...")
-def main(command: tuple[str, ...], **given: Any) -> None:
+@click.pass_context
+def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
     """Run COMMAND as it is and show every trajectory of its agents in MLflow (or Weave, OTLP, JSON lines)."""
     environ = dict(os.environ)
     try:
         program = find(command, environ)
     except CommandError as error:
         _fail(str(error), error.code)
-    if environ.get(env.AUTOTRACE, "").lower() in env.OFF or _inside_a_run(environ):
+    if _passes_through():
         _become(program, environ)
+    earlier, environ = without_run(environ)
 
     # Imported only now: a switched off or nested launch pays for none of it.
     from autotrace.launch import run_setup
+    from autotrace.launch.interpreter import untraced
     from autotrace.launch.supervise import supervise
 
     try:
-        options = Options.resolve(given, environ)
+        options = Options.from_context(ctx)
         if dead := refuse_dead_keys(command):
             raise run_setup.Unusable(dead)
         run = run_setup.make(options, command, os.getpid(), environ)
-    except (OptionError, run_setup.Unusable) as error:
+    except run_setup.Unusable as error:
         _fail(str(error), exit_codes.USAGE)
     environ = {**with_activation(environ), **run.variables}
     if not options.quiet:
-        complain(f"run folder {run.folder}")
+        complain(f"run folder {run.folder}{after(earlier)}")
+    if program.is_python and (warning := untraced(program.interpreter(environ), environ)):
+        complain(warning)
     if options.supervise or os.getpid() == 1 or not program.is_python:
         supervise(program, environ, run.folder, options)
     _become(program, environ, run.folder)
-
-
-def _inside_a_run(environ: dict[str, str]) -> bool:
-    return bool(environ.get(env.RUN_ID)) and os.path.isdir(environ.get(env.RUN_FOLDER, ""))
 
 
 def _become(program: Command, environ: dict[str, str], run_folder: str | None = None) -> NoReturn:

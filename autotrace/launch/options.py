@@ -1,27 +1,156 @@
-"""What a person may decide about a run: each an option of ``autotrace-run`` and an ``AUTOTRACE_*`` variable."""
+"""What a person may decide about a run: each an option of ``autotrace-run`` and an ``AUTOTRACE_*`` variable.
+
+Declared once, as click's options: ``autotrace-run`` parses its command line with them, and a process that is activated
+by the environment alone parses an empty one.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import click
+from click.core import ParameterSource
+
 from autotrace.config import environment as env
+from autotrace.launch import option_types as types
+from autotrace.launch.option_types import BackendOption, OptionError
 from autotrace.run import layout
-from autotrace.sinks import registry
 
-CONTENTS = ("full", "text", "none")
-TRUE, FALSE = env.ON, ("", *env.OFF)
+RUN, RECORDING, SAMPLING, DELIVERY = "run", "recording", "sampling", "delivery"
+"""Where a setting goes: into ``Options`` itself, ``plan.Settings``, ``Settings.sampling``, ``RunInfo``."""
+_IGNORED = "autotrace.settings_ignored"
 
 
-class OptionError(ValueError):
-    """A value that cannot be used; the text names the option or variable and says what to write instead."""
+class Setting(click.Option):
+    """An option that is also a variable. A blank variable counts as not given."""
+
+    def __init__(
+        self,
+        option: str,
+        help: str,
+        *,
+        name: str | None = None,
+        variable: str | None = None,
+        fallback: Sequence[str] = (),
+        goes: str = RUN,
+        separator: str = ",",
+        **more: Any,
+    ) -> None:
+        """``variable``: without it ``AUTOTRACE_`` and the option's name. ``fallback``: variables of others that say the
+        same. ``separator``: between values in the variable of a repeatable option."""
+        plain = option.removeprefix("--").replace("-", "_")
+        self.variables = (variable or f"AUTOTRACE_{plain.upper()}", *fallback)
+        self.goes, self.separator = goes, separator
+        super().__init__([option, name or plain], help=help, envvar=list(self.variables), show_envvar=True, **more)
+
+    def variable_given(self) -> str | None:
+        """The variable that says something."""
+        return next((name for name in self.variables if os.environ.get(name, "").strip()), None)
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """The variable's text."""
+        variable = self.variable_given()
+        return None if variable is None else os.environ[variable].strip()
+
+    def value_from_envvar(self, ctx: click.Context) -> Any:
+        """The variable's text, or the texts in it."""
+        text = self.resolve_envvar_value(ctx)
+        return text.split(self.separator) if text is not None and self.multiple else text
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """The value. Raises ``OptionError``, unless this launch ignores its settings."""
+        try:
+            if self.is_flag and isinstance(value, str):  # a variable; click's own words for this differ by release
+                value = types.flag(value)
+            return super().process_value(ctx, value)
+        except OptionError as error:
+            if ctx.meta.get(_IGNORED):
+                return None
+            error.origin = self.origin(ctx)
+            raise
+
+    def origin(self, ctx: click.Context) -> str:
+        """``option --backend`` | ``environment AUTOTRACE_BACKEND`` | ``default``."""
+        source = ctx.get_parameter_source(self.name or "")
+        if source is ParameterSource.COMMANDLINE:
+            return f"option {self.opts[0]}"
+        return f"environment {self.variable_given()}" if source is ParameterSource.ENVIRONMENT else "default"
+
+
+class _BackendSetting(BackendOption, Setting):
+    """``--backend`` with its variable."""
+
+
+SETTINGS = (
+    _BackendSetting("--backend", "Where trajectories go; repeatable.",
+            name="backends", multiple=True, metavar="NAME", callback=types.backends),
+    Setting("--tracking-uri", "MLflow store or server; default: SQLite in the run folder's parent.",
+            variable=env.TRACKING_URI, fallback=["MLFLOW_TRACKING_URI"], metavar="URI"),
+    Setting("--project", "MLflow experiment or Weave project; default: veRL's trainer.project_name.", metavar="NAME"),
+    Setting("--experiment", "Tag experiment_name; default: veRL's trainer.experiment_name.", metavar="NAME"),
+    Setting("--spec", "YAML list of your own methods to trace; repeatable.",
+            name="specs", variable=env.SPECS, multiple=True, separator=os.pathsep, metavar="FILE"),
+    Setting("--run-dir", "Each run makes a folder of its own in it; default ./autotrace-runs.", metavar="DIR"),
+    Setting("--drain-timeout", "Longest wait for delivery at exit; default 60. The rest stays on disk.",
+            type=types.seconds, metavar="SECONDS"),
+    Setting("--content", "full (default), text (no token ids) or none (no prompts, responses, arguments).",
+            type=types.content, metavar="KIND"),
+    Setting("--sample-rate", "Share of prompts recorded, 0 to 1; whole groups.",
+            goes=SAMPLING, type=types.share, metavar="SHARE"),
+    Setting("--validate-rate", "The same for validation; default: as --sample-rate.",
+            goes=SAMPLING, type=types.share, metavar="SHARE"),
+    Setting("--every-n-steps", "Record training steps divisible by N only.",
+            goes=SAMPLING, type=types.count, metavar="N"),
+    Setting("--samples", "Record these samples only (sample_index or uid).",
+            goes=SAMPLING, type=types.words, metavar="INDEX,..."),
+    Setting("--max-samples-per-step-per-worker", "Record this many prompts of each worker's batch.",
+            goes=SAMPLING, type=types.count, metavar="N"),
+    Setting("--seed", "Another choice of prompts for the options above.", goes=SAMPLING, metavar="TEXT"),
+    Setting("--logprobs", "Record log-probabilities of response tokens.",
+            goes=RECORDING, type=types.flag, metavar="1"),
+    Setting("--redact-keys", "Never write values under these names (credentials never are).",
+            goes=RECORDING, type=types.words, metavar="GLOB,..."),
+    Setting("--redact-patterns", "Replace what matches in every text.",
+            goes=RECORDING, type=types.pattern, metavar="REGEX"),
+    Setting("--redact-hook", "Called with (name, value) of everything before it is written.",
+            goes=RECORDING, type=types.hook, metavar="MODULE:FUNCTION"),
+    Setting("--max-string", "Longest captured text; default 65536.",
+            goes=RECORDING, type=types.count, metavar="CHARACTERS"),
+    Setting("--spool-limit", "Most bytes of the spool: delivered data is removed, then no new trajectory is recorded.",
+            goes=RECORDING, type=types.size, metavar="SIZE"),
+    Setting("--keep", "Deliver only: errors, spread, slowest=5, extremes=5, random=0.1.",
+            goes=DELIVERY, type=types.keep, metavar="RULE,..."),
+    Setting("--step-budget", "Most bytes delivered per training step and backend.",
+            goes=DELIVERY, type=types.size, metavar="SIZE"),
+    Setting("--month-budget", "Most bytes delivered per month and backend.",
+            goes=DELIVERY, type=types.size, metavar="SIZE"),
+    Setting("--supervise", "Stay as signal-forwarding parent instead of becoming the command.", is_flag=True),
+    Setting("--quiet", "Print nothing on success.", is_flag=True),
+)  # fmt: skip
+"""In the order of ``--help``."""
+
+
+class SettingsCommand(click.Command):
+    """A command with ``SETTINGS`` in front of its own options."""
+
+    def __init__(self, *arguments: Any, ignores: Callable[[], bool] = lambda: False, **more: Any) -> None:
+        """``ignores``: whether this launch uses no setting, so that a wrong one is nobody's business."""
+        super().__init__(*arguments, **more)
+        self.params[:0] = SETTINGS
+        self.ignores = ignores
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does. Raises ``OptionError``."""
+        ctx.meta[_IGNORED] = self.ignores()
+        return super().parse_args(ctx, args)
 
 
 @dataclass(frozen=True)
 class Options:
-    """The settings of one run and where each came from."""
+    """The settings of one run, and where each is from: an option wins over a variable, a variable over the default."""
 
     backends: tuple[str, ...] = ("mlflow",)
     tracking_uri: str | None = None
@@ -42,96 +171,23 @@ class Options:
     """Setting -> ``option --backend`` | ``environment AUTOTRACE_BACKEND`` | ``default``."""
 
     @classmethod
-    def resolve(cls, given: Mapping[str, Any], environ: Mapping[str, str]) -> Options:
-        """An option wins over its variable, which wins over the default. Raises ``OptionError``.
+    def from_context(cls, ctx: click.Context) -> Options:
+        """Of a ``SettingsCommand`` that was parsed."""
+        values: dict[str, dict[str, Any]] = {RUN: {}, RECORDING: {}, SAMPLING: {}, DELIVERY: {}}
+        origins: dict[str, str] = {}
+        for setting in SETTINGS:
+            name, origin = str(setting.name), setting.origin(ctx)
+            value = ctx.params[name]
+            if origin != "default" and value not in (None, ()):
+                values[setting.goes][name], origins[name] = value, origin
+            elif setting.goes == RUN:
+                origins[name] = "default"
+        sampling = {"rate" if name == "sample_rate" else name: value for name, value in values[SAMPLING].items()}
+        settings = {**values[RECORDING], **({"sampling": sampling} if sampling else {})}
+        return cls(**values[RUN], settings=settings, delivery=values[DELIVERY], origins=origins)
 
-        ``given``: options by field name; None, ``()`` and False mean "not given".
-        """
-        from autotrace.launch.recording import Recording
-
-        reader = _Reader(given, environ)
-        recording = Recording.resolve(given, environ)
-        return cls(
-            backends=_backends(*reader.words("backends", "--backend", env.BACKEND, ",", ("mlflow",))),
-            tracking_uri=reader.text("tracking_uri", "--tracking-uri", env.TRACKING_URI, "MLFLOW_TRACKING_URI"),
-            project=reader.text("project", "--project", env.PROJECT),
-            experiment=reader.text("experiment", "--experiment", env.EXPERIMENT),
-            specs=reader.words("specs", "--spec", env.SPECS, os.pathsep, ())[0],
-            run_dir=reader.text("run_dir", "--run-dir", env.RUN_DIR) or layout.DEFAULT_RUN_DIR,
-            drain_timeout=_seconds(*reader.value("drain_timeout", "--drain-timeout", env.DRAIN_TIMEOUT)),
-            content=_choice(*reader.value("content", "--content", env.CONTENT)),
-            supervise=_flag(*reader.value("supervise", "--supervise", env.SUPERVISE)),
-            quiet=_flag(*reader.value("quiet", "--quiet", env.QUIET)),
-            settings=recording.settings,
-            delivery=recording.delivery,
-            origins={**reader.origins, **recording.origins},
-        )
-
-
-class _Reader:
-    """Finds each setting and notes where it was found."""
-
-    def __init__(self, given: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-        self.given, self.environ = given, environ
-        self.origins: dict[str, str] = {}
-
-    def value(self, name: str, option: str, *variables: str) -> tuple[Any, str]:
-        """The value, None when nobody gave one, and where it came from."""
-        value, origin = self.given.get(name), f"option {option}"
-        if value in (None, (), False):
-            found = next((variable for variable in variables if self.environ.get(variable, "").strip()), None)
-            value, origin = (self.environ[found].strip(), f"environment {found}") if found else (None, "default")
-        self.origins[name] = origin
-        return value, origin
-
-    def text(self, name: str, option: str, *variables: str) -> str | None:
-        value, _ = self.value(name, option, *variables)
-        return None if value is None else str(value)
-
-    def words(
-        self, name: str, option: str, variable: str, separator: str, default: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], str]:
-        value, origin = self.value(name, option, variable)
-        if value is None:
-            return default, origin
-        # An option may be repeated; `--backend mlflow,jsonl` means the same as giving it twice.
-        parts: Sequence[str] = [value] if isinstance(value, str) else value
-        if separator == "," or isinstance(value, str):
-            parts = [word.strip() for part in parts for word in part.split(separator)]
-        return tuple(dict.fromkeys(word for word in parts if word)), origin
-
-
-def _backends(names: tuple[str, ...], origin: str) -> tuple[str, ...]:
-    for name in names:
-        if name not in registry.names():
-            raise OptionError(f"{origin}: there is no backend {name!r}; choose from {', '.join(registry.names())}")
-    return names
-
-
-def _seconds(value: Any, origin: str) -> float:
-    if value is None:
-        return Options.drain_timeout
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise OptionError(f"{origin}: {value!r} is no number of seconds; write for example 60, or 0 for not waiting")
-    return seconds
-
-
-def _choice(value: Any, origin: str) -> str:
-    if value is None:
-        return Options.content
-    if value not in CONTENTS:
-        raise OptionError(f"{origin}: content is one of {', '.join(CONTENTS)}, not {value!r}")
-    return str(value)
-
-
-def _flag(value: Any, origin: str) -> bool:
-    if value is None or value is True:
-        return bool(value)
-    word = str(value).lower()
-    if word not in TRUE + FALSE:
-        raise OptionError(f"{origin}: {value!r} is neither 1 nor 0")
-    return word in TRUE
+    @classmethod
+    def from_environment(cls) -> Options:
+        """Of the variables alone. Raises ``OptionError``."""
+        with SettingsCommand("autotrace-run").make_context("autotrace-run", []) as ctx:
+            return cls.from_context(ctx)

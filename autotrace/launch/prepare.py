@@ -12,7 +12,9 @@ import sys
 from autotrace.config import exit_codes
 from autotrace.config.stderr import complain
 from autotrace.launch import run_setup
-from autotrace.launch.options import OptionError, Options
+from autotrace.launch.option_types import OptionError
+from autotrace.launch.options import Options
+from autotrace.run.inherited import after, without_run
 
 
 def main() -> int:
@@ -23,14 +25,15 @@ def main() -> int:
         environ.pop("PYTHONPATH", None)
     else:
         environ["PYTHONPATH"] = request["path"]
+    earlier, environ = without_run(environ)
     try:
-        options = Options.resolve({}, environ)
+        options = Options.from_environment()
         run = run_setup.make(options, request["command"], request["pid"], environ)
     except (OptionError, run_setup.Unusable) as error:
         complain(f"{error}\nautotrace: the program runs without tracing")
         return exit_codes.USAGE
     if not options.quiet:
-        complain(f"run folder {run.folder}")
+        complain(f"run folder {run.folder}{after(earlier)}")
     json.dump(dict(run.variables), sys.stdout)
     return exit_codes.OK
 

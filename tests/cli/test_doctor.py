@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from autotrace.cli.doctor import activates
+from autotrace.launch.interpreter import activates
 from tests.bootstrap.conftest import Place, installation, place  # noqa: F401 - fixtures
 from tests.cli.conftest import Call
 
@@ -32,9 +33,9 @@ def test_a_healthy_place(call: Call, run: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_installed_interpreter_activates_and_a_bare_one_does_not(place: Place) -> None:  # noqa: F811
-    assert activates(place.python) is True
-    assert activates(f"{sys.base_prefix}/bin/python3") is False
-    assert activates("/no/such/python") is None
+    assert activates(place.python, os.environ) is True
+    assert activates(f"{sys.base_prefix}/bin/python3", os.environ) is False
+    assert activates("/no/such/python", os.environ) is None
 
 
 def test_the_other_project_of_our_name_is_a_failure(

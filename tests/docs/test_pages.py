@@ -12,8 +12,8 @@ import yaml
 
 from autotrace.cli.main import main
 from autotrace.config import environment
-from autotrace.launch import recording
 from autotrace.launch.main import main as launch
+from autotrace.launch.options import SETTINGS
 from autotrace.patch.plan_index import Index
 from autotrace.spec import schema
 from autotrace.spec.compiler import compile_plan
@@ -86,7 +86,7 @@ def test_there_are_lists_and_commands_to_check() -> None:
 @pytest.mark.parametrize("page", TEXTS)
 def test_variables_exist(page: str) -> None:
     known = {value for name, value in vars(environment).items() if name.isupper() and isinstance(value, str)}
-    known |= {knob.variable for knob in recording.KNOBS}
+    known |= {variable for setting in SETTINGS for variable in setting.variables}
     source = "\n".join(path.read_text() for path in (ROOT / "autotrace").rglob("*.py"))
     named = set(re.findall(r"AUTOTRACE(?:_[A-Z]+)+\b", TEXTS[page]))
     assert not {name for name in named - known if f'"{name}"' not in source}

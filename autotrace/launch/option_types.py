@@ -1,0 +1,148 @@
+"""What may be written after an option of ``autotrace-run``, or into its variable: text in, value out.
+
+Each function raises ``OptionError`` with what is wrong and what to write instead; ``Setting`` adds which option or
+variable the text came from.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from autotrace.config import environment as env
+from autotrace.config.keep_rules import KeepRules
+from autotrace.config.units import parse_bytes
+
+CONTENTS = ("full", "text", "none")
+TRUE, FALSE = env.ON, ("", *env.OFF)
+
+
+class OptionError(click.BadParameter):
+    """A value that cannot be used; its text names the option or variable and says what to write instead."""
+
+    origin: str | None = None
+    """``option --backend`` or ``environment AUTOTRACE_BACKEND``."""
+
+    def format_message(self) -> str:
+        """One sentence, the origin in front."""
+        return f"{self.origin}: {self.message}" if self.origin else self.message
+
+    def __str__(self) -> str:
+        return self.format_message()
+
+    def show(self, file: Any = None) -> None:
+        """One line on stderr, as every other refusal of the launcher; the usage has nothing to do with it."""
+        click.echo(f"autotrace: {self.format_message()}", file=file, err=True)
+
+
+class BackendOption(click.Option):
+    """``--backend``, whose help lists the backends that are installed now."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Looks the backends up when help is printed, and not before."""
+        from autotrace.sinks import registry
+
+        plain = self.help
+        try:
+            self.help = f"{plain} One of {registry.help_text()}."
+            return super().get_help_record(ctx)
+        finally:
+            self.help = plain
+
+
+def share(text: str) -> float:
+    """A number between 0 and 1."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise OptionError(f"{text!r} is not a number between 0 and 1")
+    return number
+
+
+def count(text: str) -> int:
+    """0, 1, 2, ..."""
+    if not text.isdecimal():
+        raise OptionError(f"{text!r} is not a whole number (0, 1, 2, ...)")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A finite number, 0 or more."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise OptionError(f"{text!r} is not a number of seconds; write for example 60, or 0 not to wait")
+    return number
+
+
+def size(text: str) -> int:
+    """``500MB`` as a number of bytes."""
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+
+
+def flag(text: str) -> bool:
+    """``1`` or ``0``, and other ways to say it."""
+    if text.lower() not in TRUE + FALSE:
+        raise OptionError(f"{text!r} is neither 1 nor 0")
+    return text.lower() in TRUE
+
+
+def words(text: str) -> tuple[str, ...]:
+    """What stands between commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def pattern(text: str) -> tuple[str, ...]:
+    """One regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OptionError(f"{text!r} is not a regular expression: {error}") from None
+    return (text,)
+
+
+def hook(text: str) -> str:
+    """``MODULE:FUNCTION``; whether they exist is found out later (``redact_hook``)."""
+    if not re.fullmatch(r"[\w.]+:\w+", text):
+        raise OptionError(
+            f"{text!r} does not name a function; write MODULE:FUNCTION, for example my_project.clean:value"
+        )
+    return text
+
+
+def keep(text: str) -> tuple[str, ...]:
+    """Keep-rules, checked and as they were written."""
+    try:
+        KeepRules.parse(words(text))
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+    return words(text)
+
+
+def content(text: str) -> str:
+    """How much of what is said is recorded."""
+    if text not in CONTENTS:
+        raise OptionError(f"there is no content {text!r}; choose from {', '.join(CONTENTS)}")
+    return text
+
+
+def backends(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Callback of a repeatable ``--backend``: ``--backend mlflow,jsonl`` means the same as giving it twice."""
+    names = tuple(dict.fromkeys(word for text in given or () for word in words(text)))
+    for name in names:
+        from autotrace.sinks import registry
+
+        if name not in registry.names():
+            error = OptionError(f"there is no backend {name!r}; choose from {', '.join(registry.names())}")
+            error.origin = f"option {param.opts[0]}"
+            raise error
+    return names

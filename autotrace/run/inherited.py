@@ -1,0 +1,50 @@
+"""The run that a process inherited in its variables: whether it goes on, and what to leave of it where it does not.
+
+A shell, a terminal multiplexer or a daemon that was started inside a run keeps the run's variables after its end. What
+starts from there would write into a folder that nobody reads any more. Standard library only: traced processes ask.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from autotrace.config import environment as env
+from autotrace.run import layout
+
+
+def is_over(environ: Mapping[str, str]) -> bool:
+    """True when the inherited run has ended for sure: this is its node, its first process is gone (or has got
+    everything delivered) and no shipper holds its lock. Two system calls while the first process lives."""
+    pid, _, host = environ.get(env.MAIN_PID, "").partition(":")
+    folder = environ.get(env.RUN_FOLDER, "")
+    if not pid.isdecimal() or not folder or host != os.uname().nodename:
+        return False
+    main_lives, asked = _exists(int(pid)), os.path.exists(os.path.join(folder, layout.DRAIN))
+    if main_lives and not asked:
+        return False
+    from autotrace.run.drain import read_status, shipper_alive
+
+    if shipper_alive(folder):
+        return False
+    return not main_lives or read_status(folder)[0].get("state") == "done"
+
+
+def without_run(environ: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:
+    """Id of the run named in ``environ``, None where there is none, and ``environ`` without it."""
+    return environ.get(env.RUN_ID) or None, {name: value for name, value in environ.items() if name not in env.OF_A_RUN}
+
+
+def after(earlier: str | None) -> str:
+    """What the first line of a new run adds where the variables of an ``earlier`` one were inherited."""
+    return f"; the inherited run {earlier} is over or on another machine" if earlier else ""
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
