@@ -17,7 +17,7 @@ from typing import Any
 
 from autotrace.record import flusher, statements
 from autotrace.run.info import RunInfo
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from autotrace.sinks import payload, registry
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.trajectory.model import Trajectory
@@ -36,7 +36,7 @@ def main(folder: Path, turns: int, prompt: int, response: int) -> dict[str, dict
     )  # fmt: skip
     info.write(folder)
     agent = _recorded(folder, turns, prompt, response)
-    index = Index.open(folder)
+    index = RunReader.open(folder)
     (row,) = index.rows()
     trajectory = index.load(row.trace_id)
     ids = agent.longest[: len(agent.prompts[-1]) + response]

@@ -16,7 +16,7 @@ from rich.text import Text
 from autotrace.cli import runs, terminal
 from autotrace.cli.divergence import UNKNOWN, Call, Divergence, calls, group
 from autotrace.cli.terminal import block, line, seconds, status_text
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from autotrace.sinks.protocol import SinkError
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import answered
@@ -69,7 +69,7 @@ def compare(
 def _of_run(
     folder: Any, traces: Sequence[str], step: int | None, sample: str | None, validate: bool
 ) -> list[Trajectory]:
-    index = Index.open(folder)
+    index = RunReader.open(folder)
     wanted = list(traces) or [
         row.trace_id
         for row in sorted(

@@ -19,7 +19,7 @@ import click
 
 from autotrace.cli import runs, terminal
 from autotrace.run import files
-from autotrace.ship.run_reader import Gone, Index
+from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.trajectory.jsonable import plain
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import answered, asked
@@ -34,7 +34,7 @@ NOT_DUMPED = ("score", "input", "output", "gts", "step", "uid")
 @click.option("--step", type=int, help="Only this training step.")
 def export(run: str | None, layout: str, out: Path | None, step: int | None) -> None:
     """Write the trajectories of a run into files. Existing files of the same names are replaced."""
-    index = Index.open(runs.locate(run))
+    index = RunReader.open(runs.locate(run))
     folder = out or index.run_folder / "export" / layout
     files: dict[Path, IO[str]] = {}
     count = gone = 0
@@ -64,7 +64,7 @@ def export(run: str | None, layout: str, out: Path | None, step: int | None) -> 
     )
 
 
-def _trajectories(index: Index, step: int | None) -> Iterator[Trajectory | None]:
+def _trajectories(index: RunReader, step: int | None) -> Iterator[Trajectory | None]:
     """In veRL's order; None for one whose segments are gone."""
     rows = index.rows(step=step, role="trajectory")
     for row in sorted(rows, key=lambda row: (row.step or 0, row.uid or "", row.rollout_n or 0, row.start_ns or 0)):

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import line, seconds, status_text
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from autotrace.ship.store.row import Row
 
 ID_LENGTH = 12
@@ -61,7 +61,7 @@ def ls(
     limit: int | None, everything: bool, as_tree: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List the trajectories of a run, and name the best, worst and longest of them."""
-    index = Index.open(runs.locate(run))
+    index = RunReader.open(runs.locate(run))
     pages = index.pages()
     found = index.rows(step=step, validate=validate)
     everything = everything or all(row.role != "trajectory" for row in found)  # an engine alone, a program without RL
@@ -151,7 +151,7 @@ def remarkable(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Text]:
     return lines
 
 
-def places(index: Index) -> list[Text]:
+def places(index: RunReader) -> list[Text]:
     """Where the backends keep the trajectories, and the command that opens their page."""
     lines = []
     for name, known in index.backends().items():
@@ -161,7 +161,7 @@ def places(index: Index) -> list[Text]:
     return lines
 
 
-def nothing(index: Index, step: int | None) -> Text:
+def nothing(index: RunReader, step: int | None) -> Text:
     """Why the list is empty, as far as it can be told."""
     steps = sorted({row.step for row in index.rows() if row.step is not None})
     if step is not None and steps:

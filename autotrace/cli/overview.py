@@ -8,14 +8,14 @@ from rich.text import Text
 from rich.tree import Tree
 
 from autotrace.cli.terminal import counted, line, seconds, status_text
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from autotrace.ship.store.row import Row
 from autotrace.trajectory.model import Span
 
 SHOWN_ROLES = ("llm", "tool", "env")
 
 
-def overview(rows: Sequence[Row], index: Index) -> Tree:
+def overview(rows: Sequence[Row], index: RunReader) -> Tree:
     """``rows`` in their order, below the step and prompt that they belong to."""
     top = Tree(Text(index.info.run_id, style="bold"), guide_style="dim")
     branches: dict[object, Tree] = {}
@@ -48,7 +48,7 @@ def _rollout(row: Row) -> Text:
     return text if row.status == "OK" else text + Text("  ") + status_text(row.status)
 
 
-def _calls(index: Index, row: Row) -> list[Span]:
+def _calls(index: RunReader, row: Row) -> list[Span]:
     """The LLM and tool calls of a trajectory; of tools inside tools the outer one."""
     try:
         spans = {span.span_id: span for span in index.load(row.trace_id, texts=False).spans}

@@ -14,7 +14,7 @@ from rich.tree import Tree
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.cli.time_breakdown import sentence
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import answered, asked, one_line
@@ -40,7 +40,7 @@ IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source
 @click.option("--json", "as_json", is_flag=True, help="The whole trajectory as one JSON object.")
 def show(trace: str, run: str | None, full: bool, as_json: bool) -> None:
     """Show one trajectory as a tree. TRACE is a trace id or the beginning of one (see autotrace ls)."""
-    index = Index.open(runs.locate(run))
+    index = RunReader.open(runs.locate(run))
     try:
         trajectory = index.load(trace)
     except KeyError as error:

@@ -23,7 +23,7 @@ from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import BackendStatus, Status, TargetStatus
 from autotrace.ship.backend_choice import origin as origin_of
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from autotrace.sinks import DEFAULT_PROJECT
 
 STATE_STYLE = {
@@ -49,7 +49,7 @@ COMMAND = 200
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(run: str | None, everything: bool, as_json: bool) -> None:
     """Say what happened to every target of a run, how far delivery is, and what to change."""
-    index = Index.open(runs.locate(run))
+    index = RunReader.open(runs.locate(run))
     found, plan = index.status(), plan_of(index)
     sentences = advice(index.run_folder, index.info, found, plan, index.rows(), known_of(index.binds()))
     if as_json:
@@ -64,7 +64,7 @@ def status(run: str | None, everything: bool, as_json: bool) -> None:
         out.print(Text("! ", style="yellow") + line(sentence), soft_wrap=not out.is_terminal)
 
 
-def plan_of(index: Index) -> Plan | None:
+def plan_of(index: RunReader) -> Plan | None:
     """The run's plan, None when it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         return Plan.loads((index.run_folder / layout.PLAN_JSON).read_text(encoding="utf-8"))
@@ -121,7 +121,7 @@ def _joined(states: Sequence[str]) -> Text:
     return Text(", ").join(Text(state, style=STATE_STYLE.get(state, "")) for state in states)
 
 
-def _about(out: Console, index: Index, found: Status, plan: Plan | None) -> None:
+def _about(out: Console, index: RunReader, found: Status, plan: Plan | None) -> None:
     info = index.info
     command = " ".join(info.command)
     command = command if len(command) <= COMMAND else command[:COMMAND] + " ..."

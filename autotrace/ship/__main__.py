@@ -15,6 +15,7 @@ from autotrace.config import exit_codes
 from autotrace.run import files, layout
 from autotrace.run.lock import ShipperLock
 from autotrace.ship.shipper import Shipper
+from autotrace.ship.store.migrations import NewerDatabase
 
 
 def main(run_folder: str) -> int:
@@ -45,8 +46,11 @@ def main(run_folder: str) -> int:
                 shipper.follow()
             finally:
                 shipper.close()
+        except NewerDatabase as error:  # nothing that another try would change
+            log.error("cannot deliver this run: %s", error)
+            return exit_codes.FAILED
         except Exception:
-            log.exception("the shipper ended")
+            log.exception("the shipper stopped because of an unexpected error")
             return exit_codes.BROKEN
     return exit_codes.OK
 

@@ -12,17 +12,17 @@ KEY = "actor_rollout_ref.rollout.trace"
 """Where veRL's configuration has its trace settings, unless ``Bind("verl_trace")`` names another ``key``."""
 
 
-def heed(info: RunInfo, settings: Mapping[str, Any]) -> bool:
-    """Let veRL's trace settings (``Bind("verl_trace")``) choose the backend where nobody else did; True: they did.
+def chosen(info: RunInfo, settings: Mapping[str, Any]) -> str | None:
+    """The backend that veRL's trace settings (``Bind("verl_trace")``) name; None where a person chose one, or where
+    there is no backend of that name."""
+    backend = settings.get("backend")
+    return str(backend) if backend in registry.names() and info.origins.get("backends") == "default" else None
 
-    ``info.backends`` stays the same list: whoever holds it sees the choice.
-    """
-    wanted = settings.get("backend")
-    if wanted not in registry.names() or info.origins.get("backends") != "default":
-        return False
-    info.backends[:] = [str(wanted)]
-    info.origins["backends"] = origin(settings, "backend")
-    return True
+
+def remember(info: RunInfo, backend: str, settings: Mapping[str, Any]) -> None:
+    """``backend`` is the run's only one from now on, because veRL's ``settings`` say so."""
+    info.backends = [backend]
+    info.origins = {**info.origins, "backends": origin(settings, "backend")}
 
 
 def origin(settings: Mapping[str, Any], name: str) -> str:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
+from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import BackendStatus, Status, TargetStatus
 from autotrace.ship import retention
-from autotrace.ship.delivery.budgets import MonthBook, forecast, sent_key
+from autotrace.ship.delivery.budgets import OVER_BUDGET, MonthBook, forecast, sent_key
+from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments
 
+_log = logging.getLogger("autotrace.ship")
+
 _SHOWN = 20
-OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship --all delivers it"
-"""Why a trajectory counts as left out, in the state."""
 _MINUTE = 60
 
 
@@ -52,6 +56,45 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
     status.lag_seconds = max(0.0, (status.updated_ns - oldest) / 1e9) if oldest else 0.0
     _processes(state, status)
     return status
+
+
+class StatusFile:
+    """``status.json``: written about once a second and whenever the state changes."""
+
+    def __init__(self, state: State, run_folder: Path) -> None:
+        self._state = state
+        self._run_folder = run_folder
+        self._latest: Status | None = None
+        self._written = 0.0
+
+    def write(
+        self,
+        verdict: str,
+        info: RunInfo,
+        notes: Iterable[str],
+        couriers: Iterable[Courier],
+        progress: Callable[[Status], None] | None,
+    ) -> Status:
+        """Write the status with what the ``couriers`` say; ``progress`` gets it, and gets it more often."""
+        now = time.monotonic()
+        often = progress is not None or verdict in ("done", "blocked")
+        latest = self._latest
+        if latest is not None and verdict == latest.state and now - self._written < (0.25 if often else 1.0):
+            return latest
+        self._written = now
+        status = self._latest = status_of(self._state, info, self._run_folder, verdict)
+        for courier in couriers:
+            backend = status.backends[courier.sink.name]
+            backend.state, backend.error = courier.state, courier.error
+            status.error = status.error or courier.error
+        status.notes.extend(notes)
+        try:
+            status.write(self._run_folder)
+        except OSError as error:
+            _log.error("cannot write %s: %s", layout.STATUS_JSON, error)
+        if progress is not None:
+            progress(status)
+        return status
 
 
 def _backend(state: State, name: str, info: RunInfo, run_folder: str | Path, since: int) -> BackendStatus:

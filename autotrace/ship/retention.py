@@ -1,4 +1,4 @@
-"""Room in the spool of a run with ``--spool-limit``: segments of which nothing is waited for go, the oldest first.
+"""Retention in the spool of a run with ``--spool-limit``: segments of which nothing is waited for go, oldest first.
 
 A segment goes when its writer will not append to it and each trajectory in it is complete, decided on and in no
 backend's queue. What is said of such a trajectory later stays in the state and is not delivered: it could not be
@@ -26,8 +26,8 @@ BYTES = "spool:removed_bytes"
 """Key in the state: bytes removed so far."""
 
 
-class Room:
-    """Of one run; ``make`` is called between two rounds of the collector."""
+class Retention:
+    """Of one run; ``make_room`` is called between two rounds of the shipper."""
 
     def __init__(self, state: State, run_folder: str | Path) -> None:
         self._state = state
@@ -35,7 +35,7 @@ class Room:
         self._limit = _limit(Path(run_folder))
         self._looked = -LOOK_EVERY
 
-    def make(self) -> int:
+    def make_room(self) -> int:
         """Remove what may go, if it is time to; bytes removed."""
         now = time.monotonic()
         if not self._limit or now - self._looked < LOOK_EVERY:
@@ -60,14 +60,14 @@ class Room:
             "OR kept IS NULL OR trace_id IN (SELECT trace_id FROM queue)"
         )}  # fmt: skip
         known = self._state.segments()
-        found = []
+        removable = []
         for file in sorted(files, key=lambda file: file.changed_ns):
             row = known.get(file.name)
             if row is None or row["id"] in awaited or row["header"] is None:
                 continue
             if file.process in ended or (row["sealed"] is not None and row["offset"] >= file.size):
-                found.append((file, row["id"]))
-        return found
+                removable.append((file, row["id"]))
+        return removable
 
     def _remove(self, file: SegmentFile, id: int) -> bool:
         with self._state:  # first: what is remembered as removed is never assembled from the rest

@@ -12,13 +12,16 @@ from typing import Any
 
 import msgspec
 
+from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader, binds_of
+from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.report import status_of
+from autotrace.ship.store.migrations import NewerDatabase
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.trajectory.model import Trajectory
@@ -30,30 +33,39 @@ class Gone(KeyError):
     """A trace whose segments were removed, to make room (``--spool-limit``) or by somebody."""
 
 
-class Index:
+class RunReader:
     """The traces of one run. Use ``open``; delivers nothing."""
 
-    def __init__(self, run_folder: Path, info: RunInfo, state: State, indexer: Indexer | None) -> None:
+    def __init__(
+        self, run_folder: Path, info: RunInfo, state: State, indexer: Indexer | None, problem: str = ""
+    ) -> None:
         self.run_folder = run_folder
         self.info = info
         self._state = state
         self._indexer = indexer
+        self._problem = problem
         self._decoder: Decoder | None = None
 
     @classmethod
-    def open(cls, run_folder: str | Path) -> Index:
-        """The index of ``run_folder``. Raises what ``RunInfo.read`` raises.
+    def open(cls, run_folder: str | Path) -> RunReader:
+        """A reader of ``run_folder``. Raises what ``RunInfo.read`` raises.
 
         With a shipper at work, its state is read. Without one, what it has not read is read now: into the state, or,
         where that cannot be written, into memory.
         """
         folder = Path(run_folder)
         info = RunInfo.read(folder)
-        with contextlib.suppress(OSError, sqlite3.Error), ShipperLock(folder, reading=True) as lock:
-            state = State.of_run(folder)
-            return cls(folder, info, state, _refreshed(state, folder, info) if lock.held else None)
+        problem = ""
+        try:
+            with contextlib.suppress(OSError), ShipperLock(folder, reading=True) as lock:
+                state = State.of_run(folder)
+                return cls(folder, info, state, _refreshed(state, folder, info) if lock.held else None)
+        except NewerDatabase as error:
+            problem = f"what was delivered is not known here, {layout.STATE_DB} cannot be used: {error}"
+        except sqlite3.Error:
+            pass
         state = State(":memory:")
-        return cls(folder, info, state, _refreshed(state, folder, info))
+        return cls(folder, info, state, _refreshed(state, folder, info), problem)
 
     def rows(self, **filters: Any) -> list[Row]:
         """Lines of the traces, by start. ``filters``: any of step, sample_index, rollout_n, validate, uid, data_source,
@@ -67,8 +79,8 @@ class Index:
 
     def deliveries(self, trace_id: str) -> dict[str, tuple[int | None, str | None, str | None]]:
         """Backend -> (acknowledged at, page, why it was rejected) of one trace."""
-        found = self._state.db.execute("SELECT * FROM deliveries WHERE trace_id = ?", (trace_id,))
-        return {row["backend"]: (row["delivered_ns"], row["page"], row["rejected"]) for row in found}
+        rows = self._state.db.execute("SELECT * FROM deliveries WHERE trace_id = ?", (trace_id,))
+        return {row["backend"]: (row["delivered_ns"], row["page"], row["rejected"]) for row in rows}
 
     def pages(self) -> dict[str, str]:
         """Trace id -> URL of its page in a backend, for those that have one."""
@@ -81,7 +93,7 @@ class Index:
     def binds(self) -> list[tuple[str, dict[str, Any]]]:
         """What became known about the run, in order: ``config``, ``dataset``, ``mlflow``, ``tokenizer``, ..."""
         if self._indexer is not None:
-            return list(self._indexer.binds)
+            return self._indexer.binds
         return binds_of(self._state)
 
     def resolve(self, prefix: str) -> str:
@@ -90,12 +102,14 @@ class Index:
         Raises ``KeyError`` with a sentence when there is none or more than one.
         """
         wanted = prefix.removeprefix("tr-").lower()
-        found = self._state.rows("substr(trace_id, 1, ?) = ? ORDER BY trace_id LIMIT 4", (len(wanted), wanted))
-        if not wanted or not found:
+        matches = self._state.rows("substr(trace_id, 1, ?) = ? ORDER BY trace_id LIMIT 4", (len(wanted), wanted))
+        if not wanted or not matches:
             raise KeyError(f"no trace of this run begins with {prefix!r}; autotrace ls shows them")
-        if len(found) > 1:
-            raise KeyError(f"{prefix!r} is the beginning of several traces: {', '.join(row.trace_id for row in found)}")
-        return found[0].trace_id
+        if len(matches) > 1:
+            raise KeyError(
+                f"{prefix!r} is the beginning of several traces: {', '.join(row.trace_id for row in matches)}"
+            )
+        return matches[0].trace_id
 
     def load(self, prefix: str, *, texts: bool = True) -> Trajectory:
         """The trace whose id begins with ``prefix``, open calls included, decoded if ``texts``.
@@ -122,9 +136,12 @@ class Index:
     def status(self) -> Status:
         """The shipper's last word, or, where none ever ran, what the segments tell now."""
         try:
-            return Status.read(self.run_folder)
+            status = Status.read(self.run_folder)
         except (OSError, ValueError, msgspec.MsgspecError):
-            return status_of(self._state, self.info, self.run_folder, "running")
+            status = status_of(self._state, self.info, self.run_folder, "running")
+        if self._problem:
+            status.notes.append(self._problem)
+        return status
 
     def close(self) -> None:
         """Close the state."""
@@ -133,12 +150,14 @@ class Index:
 
 def _refreshed(state: State, folder: Path, info: RunInfo) -> Indexer:
     """Read everything there is and complete what can be told to be complete."""
-    indexer = Indexer(state, folder, info, info.backends)
+    outbox = Outbox(state, info)
+    indexer = Indexer(state, folder, info, outbox)
     while indexer.round():
         pass
-    indexer.processes.probe_all()
+    indexer.look_at_locks()
     indexer.round()
     indexer.hurry()
     while indexer.settle(over=False):
         pass
+    outbox.settle(indexer.open_groups, over=False)
     return indexer

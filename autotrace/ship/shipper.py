@@ -6,26 +6,26 @@ It may be killed at any point: what it knows is in the state, what it has not de
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
 from autotrace.ship.assembly.decoding import Decoder
-from autotrace.ship.backend_choice import heed
-from autotrace.ship.cluster.receiver import Receiver
+from autotrace.ship.backend_choice import chosen, remember
+from autotrace.ship.cluster.listening import Listening
 from autotrace.ship.delivery.budgets import Ledger, MonthBook
 from autotrace.ship.delivery.courier import Courier
+from autotrace.ship.delivery.couriers import Couriers
+from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.packing import Packer
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.main_process import MainProcess
-from autotrace.ship.report import status_of
-from autotrace.ship.retention import Room
+from autotrace.ship.report import StatusFile
+from autotrace.ship.retention import Retention
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
 
@@ -37,10 +37,6 @@ IDLE = 1.0
 """Seconds without a new record after which a living process under ``drain`` is no longer waited for."""
 LAST_TRIES = 600.0
 """Seconds after the end of the run (beyond its drain timeout) for which an unreachable backend is tried again."""
-RELAY_GRACE = 3.0
-"""Seconds after the end of the run, or after a relay's last word, in which other nodes may still send."""
-ONCE_FAILURES = 4
-"""In the foreground: failed tries in a row after which a backend is given up."""
 
 
 class Shipper:
@@ -53,46 +49,26 @@ class Shipper:
         self.stopped = False
         """Set by a signal: commit and end."""
         self._state = State.of_run(self.run_folder)
-        self._indexer = Indexer(self._state, self.run_folder, self.info, self.info.backends)
-        self._decoder = Decoder(self.run_folder)
-        self._room = Room(self._state, self.run_folder)
-        self._packer = Packer(self._state, self._indexer.loader, self._decoder)
         self._unlimited = everything
-        self._couriers = [self._courier(name) for name in self.info.backends]
-        self._receiver: Receiver | None = None
-        """Takes what other nodes record, once there are any."""
-        self._deaf = ""
-        """Why it cannot listen for them."""
-        self._unheeded = ""
+        self._outbox = Outbox(self._state, self.info)
+        self._indexer = Indexer(self._state, self.run_folder, self.info, self._outbox)
+        self._decoder = Decoder(self.run_folder)
+        self._retention = Retention(self._state, self.run_folder)
+        packer = Packer(self._state, self._outbox.queue, self._indexer.loader, self._decoder)
+        self._couriers = Couriers(self._state, self._outbox, packer, self._courier, self.info.backends)
+        self._listening = Listening(self.run_folder)
+        self._unusable_choice = ""
         """Why veRL's choice of a backend could not be followed."""
         self._bound = 0
         self._main = MainProcess(self.info.main_pid, self.info.host)
-        self._written = 0.0
-        self._status = Status("running", self.info.run_id)
+        self._status = StatusFile(self._state, self.run_folder)
         with self._state:
             if everything:
                 self._state.keep_all()
             for name in self.info.backends:
-                self._state.enqueue_missing(name)
+                self._outbox.queue.add_missing(name)
                 if once:  # a person asks for it: what was rejected may be taken by now
-                    self._state.enqueue_rejected(name)
-
-    # -- one round -----------------------------------------------------------------------------------------------------
-
-    def step(self) -> tuple[str, bool]:
-        """Read, decide, deliver; ``(state, something happened)`` with the state as in ``Status``."""
-        gone_for = self._main.gone_for()
-        draining = self.once or gone_for > 0 or (self.run_folder / layout.DRAIN).exists()
-        self._listen()
-        read = self._indexer.round()
-        self._tell_sinks()
-        living = self._indexer.processes.living()
-        over = gone_for > 0 and (not living or gone_for > self.info.drain_timeout) and not read
-        over = over and not self._expects_relays(gone_for)
-        settled = self._indexer.settle(over)
-        moved = self._deliver()
-        self._room.make()
-        return self._verdict(draining, bool(living), over), bool(read or settled or moved)
+                    self._outbox.queue.add_rejected_again(name)
 
     def _courier(self, name: str) -> Courier:
         memory = Memory(self._state, f"backend:{name}:")
@@ -100,98 +76,68 @@ class Shipper:
         ledger = Ledger(self._state, name, MonthBook(self.run_folder, self.info.run_id), *budgets)
         return Courier(registry.make(name, self.info, self.run_folder, memory), ledger)
 
-    def _listen(self) -> None:
-        if self._receiver is None and not self.once and (self.run_folder / layout.LISTEN).exists():
-            host, _, port = os.environ.get(env.LISTEN, "").rpartition(":")
-            try:
-                towards = (self.run_folder / layout.LISTEN).read_text().strip()
-                self._receiver = Receiver(self.run_folder, host or "0.0.0.0", int(port or 0), towards)
-                self._receiver.publish(self.run_folder)
-                self._indexer.clocks = self._receiver.clocks
-            except (OSError, ValueError) as error:
-                if not self._deaf:
-                    _log.error("cannot listen for other nodes: %s", error)
-                self._deaf = str(error)
-        if self._receiver is not None:
-            self._receiver.forget_the_silent()
+    # -- one round -----------------------------------------------------------------------------------------------------
 
-    def _expects_relays(self, gone_for: float) -> bool:
-        """The run has ended, but what other nodes wrote last may still be under way."""
-        receiver = self._receiver
-        return receiver is not None and min(gone_for, time.monotonic() - receiver.last_heard) < RELAY_GRACE
+    def step(self) -> tuple[str, bool]:
+        """Read, decide, deliver; ``(state, something happened)`` with the state as in ``Status``."""
+        gone_for = self._main.gone_for()
+        draining = self.once or gone_for > 0 or (self.run_folder / layout.DRAIN).exists()
+        if not self.once:
+            self._listening.look()
+            self._indexer.use_clocks(self._listening.clocks)
+        read = self._indexer.round()
+        self._hand_on_binds()
+        living = self._indexer.living
+        over = self._run_is_over(gone_for) and not read
+        settled = self._indexer.settle(over) + self._outbox.settle(self._indexer.open_groups, over)
+        moved = self._couriers.deliver(sending=not self.stopped)
+        self._retention.make_room()
+        return self._verdict(draining, living, over), bool(read or settled or moved)
 
-    def _tell_sinks(self) -> None:
-        new = self._indexer.binds[self._bound :]
-        if any(name == "verl_trace" and heed(self.info, value) for name, value in new):
-            self._redirect()
-            new = self._indexer.binds
+    def _run_is_over(self, gone_for: float) -> bool:
+        """The first process has ended, and so have all others, or they are not waited for any longer."""
+        if gone_for <= 0 or self._listening.expects_more(gone_for):
+            return False
+        return not self._indexer.living or gone_for > self.info.drain_timeout
+
+    def _hand_on_binds(self) -> None:
+        """Tell the backends and the decoder what became known about the run."""
+        binds = self._indexer.binds
+        new, self._bound = binds[self._bound :], len(binds)
+        for name, value in new:
+            backend = chosen(self.info, value) if name == "verl_trace" else None
+            if backend is not None and self._redirect(backend, value):
+                new = binds  # the new backends know nothing yet
         for name, value in new:
             if name == "tokenizer":
                 self._decoder.bind(value)
-            for courier in self._couriers:
-                courier.bind(name, value)
-        self._bound = len(self._indexer.binds)
+            self._couriers.bind(name, value)
 
-    def _redirect(self) -> None:
-        """The backends are others now (before anything was delivered: veRL says so before the first rollout)."""
+    def _redirect(self, backend: str, settings: dict[str, object]) -> bool:
+        """Deliver to ``backend`` from now on (before anything was delivered: veRL says so before the first rollout);
+        False when it cannot be used."""
         try:
-            couriers = [self._courier(name) for name in self.info.backends]
+            self._couriers.replace([backend])
         except registry.BackendError as error:
-            (wanted,) = self.info.backends
-            self.info.backends[:] = [courier.sink.name for courier in self._couriers]
-            self._unheeded = (
-                f"veRL's configuration names the backend {wanted}: {error}, then "
-                f"autotrace ship {self.info.run_id} --backend {wanted}"
+            self._unusable_choice = (
+                f"veRL's configuration names the backend {backend}: {error}, then "
+                f"autotrace ship {self.info.run_id} --backend {backend}"
             )
-            return
-        for courier in self._couriers:
-            courier.close(wait=5.0)
-        self._couriers = couriers
-        self.info.write(self.run_folder)
-        with self._state:
-            self._state.dequeue_others(self.info.backends)
-            for name in self.info.backends:
-                self._state.enqueue_missing(name)
-
-    def _deliver(self) -> bool:
-        moved = False
-        for courier in self._couriers:
-            moved = self._collect(courier) or moved
-            if courier.ready() and not self.stopped:
-                parcel, left_out = self._packer.parcel(courier)
-                if left_out:
-                    with self._state:
-                        self._state.refused(courier.sink.name, left_out)
-                if parcel is not None:
-                    courier.send(parcel)
-                    moved = True
-        return moved
-
-    def _collect(self, courier: Courier) -> bool:
-        receipt = courier.receipt()
-        if receipt is None:
             return False
-        with self._state:
-            self._state.acknowledged(courier.sink.name, receipt.delivered)
-            self._state.refused(courier.sink.name, receipt.rejected)
-            courier.ledger.sent(receipt.sent)
-        for trace_id, _, reason in receipt.rejected:
-            _log.warning("%s will not take trace %s: %s", courier.sink.name, trace_id, reason)
-        return receipt.problem is None
+        remember(self.info, backend, settings)
+        self.info.write(self.run_folder)
+        return True
 
     def _verdict(self, draining: bool, living: bool, over: bool) -> str:
         if not draining:
-            return "blocked" if any(courier.state == "blocked" for courier in self._couriers) else "running"
-        quiet = time.monotonic() - self._indexer.last_progress > IDLE
-        if self._indexer.live or self._indexer.gate.undecided or (living and not over and not quiet and not self.once):
+            return "blocked" if self._couriers.blocked else "running"
+        awaited = living and not over and self._indexer.quiet_for <= IDLE and not self.once
+        if self._indexer.open_traces or self._outbox.undecided or awaited:
             return "draining"
-        unfinished = [courier for courier in self._couriers if courier.busy or self._queued(courier)]
+        unfinished = self._couriers.unfinished()
         if not unfinished:
             return "done"
         return "blocked" if all(courier.state == "blocked" for courier in unfinished) else "draining"
-
-    def _queued(self, courier: Courier) -> bool:
-        return bool(self._state.next_in_queue(courier.sink.name, 1))
 
     # -- the whole life ------------------------------------------------------------------------------------------------
 
@@ -200,80 +146,43 @@ class Shipper:
         while not self.stopped:
             state, moved = self.step()
             gone_for = self._main.gone_for()
-            if gone_for > 0:
-                alone = not self._indexer.processes.living() or gone_for > self.info.drain_timeout
-                alone = alone and not self._expects_relays(gone_for)
-                given_up = gone_for > self.info.drain_timeout + LAST_TRIES
-                if alone and (state == "done" or given_up):
-                    self.write(state if state == "done" else "blocked")
+            if self._run_is_over(gone_for):
+                gave_up = gone_for > self.info.drain_timeout + LAST_TRIES
+                if state == "done" or gave_up:
+                    self.write("done" if state == "done" else "blocked")
                     return
             self.write(state)
             if not moved:
-                time.sleep(POLL / 6 if any(courier.busy for courier in self._couriers) else POLL)
+                time.sleep(POLL / 6 if self._couriers.busy else POLL)
         self.write("running")
 
     def deliver_all(self, progress: Callable[[Status], None] | None = None) -> Status:
         """In the foreground: deliver what is there, give a backend up after a few failed tries in a row."""
-        self._indexer.processes.probe_all()
+        self._indexer.look_at_locks()
         while not self.stopped:
             state, moved = self.step()
-            silent = not moved and time.monotonic() - self._indexer.last_progress > IDLE
-            going_on = silent and self._indexer.live and self._indexer.processes.living()
-            if state == "done" or (going_on and not self._anything_to_send()):
-                return self.write("done" if state == "done" else "running", progress)
-            tried = [courier for courier in self._couriers if courier.busy or self._queued(courier)]
-            if tried and all(not courier.busy and self._gave_up(courier) for courier in tried):
+            unfinished = self._couriers.unfinished()
+            going_on = self._indexer.open_traces and self._indexer.living
+            if not moved and going_on and self._indexer.quiet_for > IDLE and not unfinished:
+                return self.write("running", progress)
+            if state == "done":
+                return self.write("done", progress)
+            if unfinished and all(self._couriers.gave_up(courier) for courier in unfinished):
                 return self.write("blocked", progress)
             self.write(state, progress)
             if not moved:
                 time.sleep(POLL / 6)
         return self.write("blocked", progress)
 
-    def _anything_to_send(self) -> bool:
-        return any(courier.busy or self._queued(courier) for courier in self._couriers)
-
-    def _gave_up(self, courier: Courier) -> bool:
-        return courier.state == "blocked" or courier.failures >= ONCE_FAILURES
-
     def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
         """Write ``status.json``, about once a second and whenever the state changes."""
-        now = time.monotonic()
-        final = state in ("done", "blocked")
-        if state == self._status.state and now - self._written < (0.25 if progress or final else 1.0):
-            return self._status
-        self._written = now
-        status = self._status = status_of(self._state, self.info, self.run_folder, state)
-        for courier in self._couriers:
-            told = status.backends[courier.sink.name]
-            told.state, told.error = courier.state, courier.error
-        status.error = next((courier.error for courier in self._couriers if courier.error), None)
-        if self._decoder.problem:
-            status.notes.append(self._decoder.problem)
-        if self._unheeded:
-            status.notes.append(self._unheeded)
-        if self._deaf and self._receiver is None:
-            status.notes.append(f"other nodes cannot send what they record: {self._deaf}")
-        for node in self._receiver.silent if self._receiver is not None else ():
-            status.notes.append(f"{node} went away, or cannot be reached: what it records stays on its disk")
-        try:
-            status.write(self.run_folder)
-        except OSError as error:
-            _log.error("cannot write %s: %s", layout.STATUS_JSON, error)
-        if progress is not None:
-            progress(status)
-        return status
+        notes = [note for note in (self._decoder.problem, self._unusable_choice) if note]
+        return self._status.write(state, self.info, [*notes, *self._listening.notes()], self._couriers, progress)
 
     def close(self) -> None:
         """Commit what is on its way and let go."""
-        for courier in self._couriers:
-            receipt = courier.close(wait=5.0)
-            if receipt is not None:
-                with self._state:
-                    self._state.acknowledged(courier.sink.name, receipt.delivered)
-                    self._state.refused(courier.sink.name, receipt.rejected)
-                    courier.ledger.sent(receipt.sent)
-        if self._receiver is not None:
-            self._receiver.close()
+        self._couriers.close()
+        self._listening.close()
         self._main.close()
         self._state.close()
 

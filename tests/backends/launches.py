@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from autotrace.trajectory.model import Trajectory
 
 HERE = Path(__file__).resolve().parent
@@ -124,9 +124,9 @@ class Launch:
         return told
 
     @cached_property
-    def index(self) -> Index:
+    def index(self) -> RunReader:
         """What was recorded."""
-        return Index.open(self.run)
+        return RunReader.open(self.run)
 
     @cached_property
     def recorded(self) -> dict[str, Trajectory]:

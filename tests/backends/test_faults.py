@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from proxy import Proxy
 from read import ReadBack, in_mlflow, in_weave
 
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.weave.calls import call_of
 from autotrace.sinks.weave.limits import encoded
@@ -68,7 +68,7 @@ class Live:
 
     def recorded(self, texts: bool = False) -> list[Any]:
         """The step's trajectories in the run folder."""
-        index = Index.open(self.launch.run)
+        index = RunReader.open(self.launch.run)
         try:
             rows = [row for row in index.rows(step=self.step) if row.role == "trajectory"]
             return [index.load(row.trace_id, texts=texts) for row in rows]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.run.drain import shipper_alive
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from tests.bootstrap.conftest import SHOW, Place
 
 HOST = "import os, sys; print('autotrace.bootstrap.activate' in sys.modules, sys.argv[1:]); sys.exit(7)"
@@ -459,7 +459,7 @@ def test_a_class_that_the_program_never_made_is_said(place: Place, way: list[str
     place.write("mine.yaml", "- agents.Agnet.run\n- agents.Agent.rum\n- agents.Agent.run\n")
     place.launch(["python", *way], ["--spec", "mine.yaml"])
     (run,) = place.runs()
-    told = {target.key: target for target in Index.open(run).status().targets}
+    told = {target.key: target for target in RunReader.open(run).status().targets}
     assert told["agents.Agnet.run"].reasons == ["__main__ has no `Agnet` yet; did you mean `Agent`?"]
     assert told["agents.Agent.rum"].reasons == ["__main__.Agent has no `rum` yet; did you mean `run`?"]
     assert told["agents.Agent.run"].states == {"bound": 1} and told["agents.Agent.run"].calls == 1

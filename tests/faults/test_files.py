@@ -23,7 +23,7 @@ from autotrace.cli.show import tree
 from autotrace.run import layout
 from autotrace.run.status import Status
 from autotrace.ship.index import open_traces
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import ship
 from autotrace.sinks import registry
 from autotrace.spool.reader import SegmentReader, decode, segments
@@ -242,7 +242,7 @@ def test_hostile_records_harm_nobody(tmp_path_factory: pytest.TempPathFactory, p
     lines = [msgspec.json.decode(line) for line in (run / "trajectories.jsonl").read_bytes().splitlines()]
     assert trace.hex() in {line["trace_id"] for line in lines}
     assert {path.name for path in folder.iterdir()} == {"run"}
-    index = Index.open(run)
+    index = RunReader.open(run)
     for row in index.rows():
         trajectory_of_theirs = index.load(row.trace_id)
         for backend in registry.names():  # none of them chokes on it

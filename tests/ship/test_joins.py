@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import ship
 from autotrace.spool.records import REQUEST, Fact
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, new_run
@@ -53,7 +53,7 @@ def serve(process: Process, request_id: str, prompt: list[int], answer: list[int
 
 
 def joined(run: Path, agent: Agent) -> None:
-    index = Index.open(run)
+    index = RunReader.open(run)
     assert [row.trace_id for row in index.rows()] == [agent.trace.hex()]
     trajectory = index.load(agent.trace.hex())
     spans = {span.span_id: span for span in trajectory.spans}
@@ -90,7 +90,7 @@ def test_records_that_come_later_and_a_collector_that_starts_anew(run: Path) -> 
     ]
     for step in steps:
         step()
-        list(Index.open(run).rows())
+        list(RunReader.open(run).rows())
     engine.exit()
     agent.end()
     ship(run, once=True)
@@ -106,4 +106,4 @@ def test_what_nobody_asked_for_stays_a_trace_of_its_own(run: Path) -> None:
     engine.exit()
     agent.end()
     ship(run, once=True)
-    assert {row.trace_id for row in Index.open(run).rows()} == {alone.hex(), agent.trace.hex()}
+    assert {row.trace_id for row in RunReader.open(run).rows()} == {alone.hex(), agent.trace.hex()}

@@ -10,7 +10,7 @@ import pytest
 from autotrace.config.keep_rules import KeepRules
 from autotrace.config.units import parse_bytes
 from autotrace.run.info import RunInfo
-from autotrace.ship.delivery.keep import Keeper, Member
+from autotrace.ship.delivery.tail_sampling import Member, TailSampler
 from autotrace.ship.shipper import ship
 from tests.ship.spools import Process, new_run, trajectory
 
@@ -22,23 +22,23 @@ def members(*rewards: float, status: str = "OK", seconds: float = 1.0) -> list[M
 
 
 def test_errors_and_spread_are_kept_the_rest_by_share() -> None:
-    keeper = Keeper(KeepRules(errors=True, spread=True, random=0.2), "seed")
-    assert keeper.decide("a", [*members(1.0), *members(1.0, status="TIMEOUT")]) == "errors"
-    assert keeper.decide("b", members(0.0, 1.0)) == "spread"
-    flat = [keeper.decide(f"group-{number}", members(1.0, 1.0)) for number in range(1000)]
+    sampler = TailSampler(KeepRules(errors=True, spread=True, random=0.2), "seed")
+    assert sampler.decide("a", [*members(1.0), *members(1.0, status="TIMEOUT")]) == "errors"
+    assert sampler.decide("b", members(0.0, 1.0)) == "spread"
+    flat = [sampler.decide(f"group-{number}", members(1.0, 1.0)) for number in range(1000)]
     assert set(flat) == {None, "random"} and 150 < flat.count("random") < 250
-    again = Keeper(KeepRules(errors=True, spread=True, random=0.2), "seed")
+    again = TailSampler(KeepRules(errors=True, spread=True, random=0.2), "seed")
     assert flat == [again.decide(f"group-{number}", members(1.0, 1.0)) for number in range(1000)]
 
 
 def test_the_slowest_and_the_extremes_are_relative_to_what_came_before() -> None:
-    keeper = Keeper(KeepRules(slowest=5, extremes=5))
+    sampler = TailSampler(KeepRules(slowest=5, extremes=5))
     for number in range(500):
-        keeper.decide(str(number), members(float(number % 100), seconds=1 + number % 100))
-    assert keeper.decide("slow", members(50.0, seconds=500)) == "slowest"
-    assert keeper.decide("best", members(101.0, 50.0)) == "extremes"
-    assert keeper.decide("worst", members(-1.0, 50.0)) == "extremes"
-    assert keeper.decide("middle", members(50.0, 50.0, seconds=50)) is None
+        sampler.decide(str(number), members(float(number % 100), seconds=1 + number % 100))
+    assert sampler.decide("slow", members(50.0, seconds=500)) == "slowest"
+    assert sampler.decide("best", members(101.0, 50.0)) == "extremes"
+    assert sampler.decide("worst", members(-1.0, 50.0)) == "extremes"
+    assert sampler.decide("middle", members(50.0, 50.0, seconds=50)) is None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from autotrace.run import layout
 from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
 from autotrace.ship.assembly.tokens import digest_of
-from autotrace.ship.run_reader import Index
+from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
@@ -116,7 +116,7 @@ def test_token_lists_survive_the_change_of_segments(run: Path) -> None:
     process.close(trace, second, FINAL)
     process.close(trace, root)
     process.exit()
-    with_index = Index.open(run)
+    with_index = RunReader.open(run)
     loaded = with_index.load(trace.hex())
     assert [(span.prompt_ids, span.response_ids) for span in loaded.llm_spans] == [
         (PROMPT, ANSWER),
@@ -199,7 +199,7 @@ def test_ends_of_calls_that_were_never_begun_are_no_trajectory(run: Path) -> Non
     trace = trajectory(process)
     process.exit()
     assert set(shipped(run)) == {trace.hex()}
-    index = Index.open(run)
+    index = RunReader.open(run)
     assert [row.trace_id for row in index.rows()] == [trace.hex()]
     index.close()
 
@@ -255,7 +255,9 @@ def test_a_state_from_before_facts_had_scores_goes_on(run: Path) -> None:
     shipped(run)
     with State.of_run(run) as state:
         state.db.execute("ALTER TABLE facts DROP COLUMN score")
+        state.db.execute("ALTER TABLE traces DROP COLUMN late_spans")
         state.put_meta("schema", "1")
+        state.db.execute("PRAGMA user_version = 0")
     state.close()
     late = Process(run, "node-9-dd")
     late.fact("reward", 1.5, key={"uid": "u", "session_id": 0})
@@ -292,7 +294,7 @@ def test_a_killed_process_leaves_its_open_calls_interrupted(run: Path) -> None:
     assert [(span["status"], span["end_ns"]) for span in line["spans"]] == [("INTERRUPTED", last)] * 2
     status = ship(run, once=True)
     assert (status.died, status.torn) == (1, 3)
-    assert tool and Index.open(run).rows()[0].status == "INTERRUPTED"
+    assert tool and RunReader.open(run).rows()[0].status == "INTERRUPTED"
 
 
 def test_an_open_trajectory_of_a_living_process_is_shown_and_not_sent(
@@ -306,7 +308,7 @@ def test_an_open_trajectory_of_a_living_process_is_shown_and_not_sent(
     status = ship(run, once=True)
     assert (status.state, status.open, status.pending) == ("running", 1, 0)
     assert set(delivered(run)) == {done.hex()}
-    index = Index.open(run)
+    index = RunReader.open(run)
     assert index.load(trace.hex()[:6]).status == "OPEN"
     assert [row.status for row in index.rows()] == ["OPEN", "OK"]
     process.close(trace, root)
@@ -424,7 +426,7 @@ def test_sigterm_ends_the_shipper_with_its_state_committed(
     wait(lambda: Status.read(run).pending == 0 and Status.read(run).trajectories == 1)
     shipper.terminate()
     assert shipper.wait(20) == 0
-    assert Index.open(run).deliveries(trace.hex())["jsonl"][0]
+    assert RunReader.open(run).deliveries(trace.hex())["jsonl"][0]
 
 
 def test_targets_and_drops_are_summed_over_processes(run: Path) -> None:
@@ -445,7 +447,7 @@ def test_the_index_reads_a_folder_it_cannot_write(run: Path) -> None:
     process = Process(run)
     trace = trajectory(process, nested_tool=True)
     (run / layout.SHIPPER_LOCK).symlink_to("/nonexistent/lock")
-    index = Index.open(run)
+    index = RunReader.open(run)
     assert [row.trace_id for row in index.rows(step=1, role="trajectory")] == [trace.hex()]
     assert index.rows(step=2) == [] and not (run / layout.STATE_DB).exists()
     assert index.load(f"tr-{trace.hex()[:8]}").turns == 2

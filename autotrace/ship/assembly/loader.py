@@ -12,7 +12,6 @@ import msgspec
 
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.assembler import Assembly, Origin
-from autotrace.ship.index.joins import parents
 from autotrace.ship.store.row import number
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import SegmentFile, opened, records_at
@@ -36,8 +35,8 @@ class Loader:
         living processes.
         """
         assembly = Assembly(trace_id)
-        joined = parents(self._state, trace_id)
-        for id, offsets in self._in_order(self._state.places(trace_id)):
+        joined = self._state.joined_below(trace_id)
+        for id, offsets in self._in_order(self._state.offsets_of(trace_id)):
             name, origin = id
             try:
                 with opened(self._run_folder, name) as fd:
@@ -58,9 +57,9 @@ class Loader:
             trajectory.notes += self._drops(assembly.processes)
         return trajectory
 
-    def _in_order(self, places: dict[int, list[int]]) -> list[tuple[tuple[str, Origin], list[int]]]:
+    def _in_order(self, offsets_of: dict[int, list[int]]) -> list[tuple[tuple[str, Origin], list[int]]]:
         found = []
-        for segment, offsets in places.items():
+        for segment, offsets in offsets_of.items():
             row = self._state.db.execute("SELECT name, header FROM segments WHERE id = ?", (segment,)).fetchone()
             if row is None or row["header"] is None:
                 continue

@@ -14,21 +14,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from autotrace.run import files, layout
+from autotrace.ship.store.migrations import MONTHS, migrate
 from autotrace.ship.store.state import State
 
 _log = logging.getLogger("autotrace.ship")
 
 SECONDS_A_DAY = 86_400
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS admitted (
-    backend TEXT, trace_id TEXT, group_key TEXT, step INTEGER, month TEXT, bytes INTEGER,
-    PRIMARY KEY (backend, trace_id)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS admitted_groups ON admitted (backend, group_key);
-"""
-_MONTHS = """
-CREATE TABLE IF NOT EXISTS sent (
-    run TEXT, backend TEXT, month TEXT, bytes INTEGER NOT NULL, PRIMARY KEY (run, backend, month)) WITHOUT ROWID
-"""
+OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship --all delivers it"
+"""Why a trajectory counts as left out, in the state."""
 
 
 class MonthBook:
@@ -76,7 +69,7 @@ class MonthBook:
         files.ensure(self._path)
         db = sqlite3.connect(self._path, timeout=5.0, isolation_level=None)
         try:
-            db.execute(_MONTHS)
+            migrate(db, MONTHS)
             yield db
         finally:
             db.close()
@@ -93,8 +86,6 @@ class Ledger:
         self._book = book
         self._step_budget = step_budget
         self._month_budget = month_budget
-        if self.limited:
-            state.db.executescript(_SCHEMA)
         if month_budget is not None:
             book.begin()
 

@@ -6,9 +6,9 @@ import logging
 
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
+from autotrace.ship.delivery.budgets import OVER_BUDGET
 from autotrace.ship.delivery.courier import Courier, Parcel
-from autotrace.ship.delivery.tail_sampling import group_of
-from autotrace.ship.report import OVER_BUDGET
+from autotrace.ship.store.delivery_queue import DeliveryQueue
 from autotrace.ship.store.state import State
 from autotrace.trajectory.model import Trajectory
 
@@ -21,15 +21,16 @@ LeftOut = list[tuple[str, int, str]]
 class Packer:
     """Makes parcels of one run. Belongs to the thread of ``state``."""
 
-    def __init__(self, state: State, loader: Loader, decoder: Decoder) -> None:
+    def __init__(self, state: State, queue: DeliveryQueue, loader: Loader, decoder: Decoder) -> None:
         self._state = state
+        self._queue = queue
         self._loader = loader
         self._decoder = decoder
 
     def parcel(self, courier: Courier) -> tuple[Parcel | None, LeftOut]:
         """The oldest of what waits for ``courier``, None when there is nothing, and what is not to be sent."""
         parcel, left_out = Parcel([], {}), LeftOut()
-        for trace_id, version in self._state.next_in_queue(courier.sink.name, courier.batch):
+        for trace_id, version in self._queue.next(courier.sink.name, courier.batch):
             try:
                 trajectory = self._loaded(trace_id)
                 affordable = trajectory is None or self._affordable(courier, trajectory)
@@ -57,7 +58,7 @@ class Packer:
             return True
         own = trajectory.trace_id
         row = self._state.row(own)
-        group = own if row is None else group_of(row)
+        group = own if row is None else row.group
 
         def sizes() -> dict[str, int]:
             found = {own: courier.sink.size(trajectory)}

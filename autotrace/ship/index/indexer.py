@@ -6,24 +6,23 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.loader import Loader, anchor, binds_of
-from autotrace.ship.delivery.tail_sampling import Gate, group_of
-from autotrace.ship.index import processes
 from autotrace.ship.index.facts import FactBook
 from autotrace.ship.index.joins import Joins
-from autotrace.ship.index.open_traces import GRACE, LiveTrace
-from autotrace.ship.index.summary import digests, summarise
-from autotrace.ship.store.row import Row, identity
+from autotrace.ship.index.open_traces import GRACE, MAX_LATE_CALLS, OpenTrace
+from autotrace.ship.index.processes import Processes
+from autotrace.ship.index.segments import Segment, Segments
+from autotrace.ship.index.summary import begin, digests, summarise
+from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
-from autotrace.sinks import registry
-from autotrace.spool.reader import Located, SegmentFile, SegmentReader, opened, records_at, segments
+from autotrace.spool.reader import Located, segments
 from autotrace.spool.records import REQUEST, Bind, Close, Counters, Define, Fact, Header, Open, Report
 from autotrace.trajectory.jsonable import plain, text
 
@@ -33,190 +32,205 @@ ONCE_PER_ROUND = 256
 """Traces completed in one transaction at most."""
 _CONFIG_KEYS = ("project_name", "experiment_name")
 
+Offsets = dict[tuple[str, int], "array[int]"]
+"""(Trace id, segment) -> where the records read in this round lie."""
+
+
+class Subscriber(Protocol):
+    """Who wants to know what the indexer finds out; called inside the transaction that stores it."""
+
+    def completed(self, row: Row) -> None:
+        """Version ``row.version`` of a trace is complete; ``row`` is stored after this."""
+
+    def bound(self, name: str, value: Mapping[str, Any]) -> None:
+        """Something about the run became known."""
+
 
 class Indexer:
     """The picture of one run; ``round`` reads on, ``settle`` decides which traces are complete."""
 
-    def __init__(self, state: State, run_folder: str | Path, info: RunInfo, backends: Sequence[str]) -> None:
+    def __init__(self, state: State, run_folder: str | Path, info: RunInfo, subscriber: Subscriber) -> None:
         self._state = state
         self._run_folder = run_folder
-        self._info = info
-        self._backends = backends  # the run's own list, which veRL's configuration may change (ship.backend_choice)
+        self._subscriber = subscriber
         self.loader = Loader(state, run_folder, info)
-        self.processes = processes.Processes(state, run_folder)
+        self._processes = Processes(state, run_folder)
+        self._segments = Segments(state, run_folder, info.run_id)
         self._facts = FactBook(state)
         self._joins = Joins(state)
-        self.gate = Gate(state, backends, info)
-        self.live: dict[str, LiveTrace] = {}
+        self._open: dict[str, OpenTrace] = {}
         """Traces that are open, or of which something new was read."""
-        self.binds: list[tuple[str, dict[str, Any]]] = []
-        """What became known about the run, in order, those remembered from earlier included."""
-        self.last_progress = time.monotonic()
-        """When a record of a trace was read last."""
-        self.clocks: Mapping[str, int] = {}
-        """Boot -> nanoseconds from its monotonic clock to our wall clock, for nodes that told
-        (``ship.cluster.receiver``)."""
-        self._readers: dict[str, SegmentReader] = {}
-        self._ids: dict[str, int] = {}
-        self._roles: dict[str, dict[int, tuple[str, str]]] = {}
-        self._remember()
+        self._overfull: dict[str, OpenTrace] = {}
+        """Complete ones with too many late calls, as they were when they were completed last."""
+        self._binds = binds_of(state)
+        self._last_progress = time.monotonic()
+        self._clocks: Mapping[str, int] = {}
+        for row in state.rows("complete = 0"):  # continue where the last shipper of this run stopped
+            self._reopen(row)
+            if row.role == "engine":
+                self._joins.wait(row.trace_id, msgspec.json.decode(row.attributes).get("request_id"))
 
-    def _remember(self) -> None:
-        """Continue where the last collector of this run stopped."""
-        for name, row in self._state.segments().items():
-            header = None if row["header"] is None else msgspec.msgpack.decode(row["header"], type=Header)
-            reader = SegmentReader(self._run_folder, name, row["offset"], header)
-            reader.sealed, reader.unusable = row["sealed"], row["unusable"]
-            self._readers[name], self._ids[name] = reader, row["id"]
-            self._roles[name] = {
-                define["id"]: (define["name"], define["role"])
-                for define in self._state.db.execute("SELECT * FROM defines WHERE segment = ?", (row["id"],))
-            }
-        self.binds.extend(binds_of(self._state))
-        names = {id: name for name, id in self._ids.items()}
-        for known in self._state.rows("complete = 0"):
-            live = self.live[known.trace_id] = LiveTrace(known)
-            if known.role == "engine":
-                self._joins.wait(known.trace_id, msgspec.json.decode(known.attributes).get("request_id"))
-            for segment, offsets in self._state.places(known.trace_id).items():
-                process = SegmentFile(names[segment], 0, 0).process
-                try:
-                    with opened(self._run_folder, names[segment]) as fd:
-                        live.replay(process, (self._joins.placed(found.record) for found in records_at(fd, offsets)))
-                except OSError:
-                    continue
+    def _reopen(self, row: Row) -> OpenTrace:
+        """A trace of which records were read before; its open calls are told from them."""
+        trace = self._open[row.trace_id] = OpenTrace(row)
+        for process, records in self._segments.records_of(row.trace_id):
+            trace.replay(process, (self._joins.attached(located.record) for located in records))
+        return trace
+
+    # -- what a shipper asks -------------------------------------------------------------------------------------------
+
+    @property
+    def binds(self) -> list[tuple[str, dict[str, Any]]]:
+        """What became known about the run, in order, that of earlier shippers included."""
+        return list(self._binds)
+
+    @property
+    def living(self) -> bool:
+        """Some process may still write."""
+        return bool(self._processes.living())
+
+    @property
+    def quiet_for(self) -> float:
+        """Seconds since something about a trace was read."""
+        return time.monotonic() - self._last_progress
+
+    @property
+    def open_traces(self) -> int:
+        """How many traces there are of which more is expected."""
+        return len(self._open)
+
+    @property
+    def open_groups(self) -> set[str]:
+        """Groups that have an open trace."""
+        return {trace.row.group for trace in self._open.values()}
+
+    def use_clocks(self, clocks: Mapping[str, int]) -> None:
+        """``clocks``: boot of another node -> nanoseconds from its monotonic clock to our wall clock; it grows
+        (``ship.cluster.receiver``)."""
+        self._clocks = clocks
+
+    def look_at_locks(self) -> None:
+        """Find out at the next ``round`` who still lives, however young the segments are."""
+        self._processes.probe_all()
+
+    def hurry(self) -> None:
+        """Let no trace wait for its grace: for a reader that wants an answer now."""
+        for trace in self._open.values():
+            trace.touched -= GRACE
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def round(self) -> bool:
         """Read what is new in all segments and store it in one transaction; True when there was any."""
         budget, read = ROUND_BYTES, False
-        places: dict[tuple[str, int], array[int]] = {}
+        offsets: Offsets = {}
         files = segments(self._run_folder)
         with self._state:
             for file in files:
-                reader = self._reader(file)
-                before = reader.offset
-                # An incomplete tail is looked at again only when the file has changed.
-                if (
-                    budget > 0
-                    and file.size != before
-                    and not reader.finished
-                    and (reader.incomplete is None or file.size != reader.tried)
-                ):
-                    self._take(file, reader, places, budget)
-                    budget -= max(0, reader.offset - before)
-                    read = read or reader.offset != before
-            for live in self.live.values():
-                if live.dirty:
-                    self._state.put_row(live.row)
-                    live.dirty = False
-            self._state.put_places(places)
-            self.processes.watch(files, self._readers)
+                segment = self._segments.of(file)
+                before = segment.reader.offset
+                if budget > 0 and segment.has_news(file):
+                    located = self._segments.read(segment, budget, self._processes)
+                    if located and segment.reader.header is not None:
+                        self._apply(segment, segment.reader.header, located, offsets)
+                    self._segments.remember(segment)
+                    budget -= max(0, segment.reader.offset - before)
+                    read = read or segment.reader.offset != before
+            for trace in self._open.values():
+                if trace.dirty:
+                    self._state.put_row(trace.row)
+                    trace.dirty = False
+            self._state.put_offsets(offsets)
+            self._processes.watch(files, self._segments.readers)
         return read
 
-    def _reader(self, file: SegmentFile) -> SegmentReader:
-        reader = self._readers.get(file.name)
-        if reader is None:
-            reader = self._readers[file.name] = SegmentReader(self._run_folder, file.name)
-            self._ids[file.name] = self._state.add_segment(file.name)
-            self._roles[file.name] = {}
-        return reader
-
-    def _take(
-        self, file: SegmentFile, reader: SegmentReader, places: dict[tuple[str, int], array[int]], budget: int
-    ) -> None:
-        try:
-            located = reader.read(budget)
-        except OSError:
-            return
-        if reader.header is not None and reader.header.run_id != self._info.run_id:
-            reader.unusable, located = f"it belongs to the run {text(reader.header.run_id)}", []
-        self.processes.skipped(file.process, reader)
-        if located and reader.header is not None:
-            self._apply(file, reader.header, located, places)
-        self._state.put_segment(self._ids[file.name], reader.offset, reader.header, reader.sealed, reader.unusable)
-
-    def _apply(
-        self, file: SegmentFile, header: Header, found: Iterable[Located], places: dict[tuple[str, int], array[int]]
-    ) -> None:
-        segment, process, roles = self._ids[file.name], file.process, self._roles[file.name]
+    def _apply(self, segment: Segment, header: Header, records: Iterable[Located], offsets: Offsets) -> None:
+        process = segment.process
         clock = f"anchor:{header.boot_id or process}"
         if self._state.meta(clock) is None:
-            self._state.put_meta(clock, str(self.clocks.get(header.boot_id, header.wall_ns - header.mono_ns)))
+            self._state.put_meta(clock, str(self._clocks.get(header.boot_id, header.wall_ns - header.mono_ns)))
         shift = anchor(self._state, process, header)
-        for located in found:
+        for located in records:
             record = located.record
             at = getattr(record, "at", None)
             if at is not None:
-                self.processes.heard(process, at + shift)
+                self._processes.heard(process, at + shift)
             if isinstance(record, (Open, Close)):
-                if len(record.trace) != 16:
-                    self.processes.skip(process, "invalid record")
-                    continue
-                trace_id, record = self._placed(record, roles)
-                places.setdefault((trace_id, segment), array("q")).append(located.offset)
-                self._follow(trace_id, process, record, roles, shift)
+                self._call(segment, located.offset, record, shift, offsets)
             elif isinstance(record, Define):
-                roles[record.id] = (record.name, record.role)
-                self._state.put_define(segment, record)
+                self._segments.define(segment, record)
             elif isinstance(record, Fact) and record.name == REQUEST:
-                self._requested(record, places)
+                self._requested(record, offsets)
             elif isinstance(record, Fact):
-                self._touch(self._facts.add(segment, located.offset, record, record.at + shift))
+                for trace in self._touch(self._facts.add(segment.id, located.offset, record, record.at + shift)):
+                    trace.fact()
             elif isinstance(record, Bind):
                 self._bind(record)
             elif isinstance(record, Report):
-                self.processes.report(process, record)
+                self._processes.report(process, record)
             elif isinstance(record, Counters):
-                self.processes.count(process, record)
+                self._processes.count(process, record)
 
-    def _placed(self, record: Open | Close, roles: dict[int, tuple[str, str]]) -> tuple[str, Open | Close]:
+    def _call(self, segment: Segment, offset: int, record: Open | Close, shift: int, offsets: Offsets) -> None:
+        """A call began or ended."""
+        if len(record.trace) != 16:
+            self._processes.skip(segment.process, "invalid record")
+            return
+        trace_id, record = self._attached(segment, record)
+        if self._too_late(trace_id, record):
+            self._processes.skip(segment.process, f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory")
+            return
+        offsets.setdefault((trace_id, segment.id), array("q")).append(offset)
+        touched = self._touch([trace_id], create=True)
+        if not touched:
+            self._processes.skip(segment.process, "of a removed trace")
+            return
+        trace = touched[0]
+        if isinstance(record, Close):
+            trace.closed(record.span)
+            return
+        name, role = segment.target(record.target)
+        trace.opened(record.span, record.parent, segment.process, role)
+        if record.parent == 0 and not trace.row.name:
+            self._root(trace, text(name) or "?", text(role), record, record.at + shift)
+
+    def _attached(self, segment: Segment, record: Open | Close) -> tuple[str, Open | Close]:
         """The trace a record belongs to, which is not its own if that was joined to another."""
         trace_id = record.trace.hex()
         join = self._joins.of(trace_id)
         if join is None and isinstance(record, Open) and record.parent == 0:
-            join = self._joins.root(trace_id, record, roles.get(record.target, ("?", "span"))[1])
-        return (trace_id, record) if join is None else (join.trace_id, self._joins.placed(record))
+            join = self._joins.root(trace_id, record, segment.target(record.target)[1])
+        return (trace_id, record) if join is None else (join.trace_id, self._joins.attached(record))
 
-    def _requested(self, fact: Fact, places: dict[tuple[str, int], array[int]]) -> None:
-        found = self._joins.request(fact)
-        if found is None:
+    def _too_late(self, trace_id: str, record: Open | Close) -> bool:
+        """The record is of a call that is one late call too many of its trace."""
+        trace = self._open.get(trace_id) or self._overfull.get(trace_id)
+        if trace is None:
+            row = self._state.row(trace_id)
+            if row is None or row.late_spans < MAX_LATE_CALLS:
+                return False
+            self._reopen(row)
+            trace = self._overfull[trace_id] = self._open.pop(trace_id)
+        return trace.too_late(record)
+
+    def _requested(self, fact: Fact, offsets: Offsets) -> None:
+        request = self._joins.request(fact)
+        if request is None:
             return
-        orphan, join = found
-        if orphan in self.live:
+        orphan, join = request
+        if orphan in self._open:
             self._touch([join.trace_id], create=True)
-            self._joins.move(orphan, join, self.live, places)
-            del self.live[orphan]
+            self._joins.move(orphan, join, self._open, offsets)
+            del self._open[orphan]
         else:  # delivered already: it stays a trace of its own
             self._joins.forget(orphan)
 
-    def _follow(
-        self, trace_id: str, process: str, record: Open | Close, roles: dict[int, tuple[str, str]], shift: int
-    ) -> None:
-        touched = self._touch([trace_id], create=True)
-        if not touched:
-            self.processes.skip(process, "of a removed trace")
-            return
-        live = touched[0]
-        if isinstance(record, Close):
-            live.closed(record.span)
-            return
-        name, role = roles.get(record.target, ("?", "span"))
-        live.opened(record.span, record.parent, process, role)
-        if record.parent == 0 and not live.row.name:
-            self._root(live, text(name) or "?", text(role), record, record.at + shift)
-
-    def _root(self, live: LiveTrace, name: str, role: str, record: Open, at: int) -> None:
+    def _root(self, trace: OpenTrace, name: str, role: str, record: Open, at: int) -> None:
         """The trace has a name now: who it is, and which facts had been waiting for it."""
-        row = live.row
-        row.name, row.role, row.start_ns = name, role, at
-        live.root = record.span
+        row = trace.row
+        trace.root = record.span
         attributes = plain(record.attributes or {})
-        for column, value in identity(attributes).items():
-            setattr(row, column, value)
-        row.attributes = msgspec.json.encode(attributes).decode()
-        row.group_key = group_of(row)
+        begin(row, name, role, at, attributes)
         if row.uid is not None and row.session is not None and role == "trajectory":
             row.attempt = 1 + self._state.count(
                 # Before V1, veRL numbers the rollouts of a group anew on each worker that got a part of it: two of one
@@ -238,64 +252,64 @@ class Indexer:
         )
         if cursor.rowcount < 1:
             return
-        self.binds.append((record.name, value))
+        self._binds.append((record.name, value))
         if record.name == "config":
             for key in _CONFIG_KEYS:
                 if isinstance(value.get(key), str):
                     self._state.put_meta(f"config:{key}", value[key])
-        for backend in registry.linked_by(record.name, self._backends):  # with the link to the trainer's run
-            self._state.enqueue_again(backend)
+        self._subscriber.bound(record.name, value)
 
-    def _touch(self, trace_ids: Iterable[str], create: bool = False) -> list[LiveTrace]:
+    def _touch(self, trace_ids: Iterable[str], create: bool = False) -> list[OpenTrace]:
         """Something new was read about these traces."""
         touched = []
         for trace_id in trace_ids:
-            live = self.live.get(trace_id)
-            if live is None:
+            trace = self._open.get(trace_id)
+            if trace is None:
                 row = self._state.row(trace_id)
                 if row is None and not create:
                     continue
                 if row is not None and self._state.removed(trace_id):
                     continue
-                live = self.live[trace_id] = LiveTrace(row or Row(trace_id))
-                live.row.complete = False
-            live.touch()
-            self.last_progress = live.touched
-            touched.append(live)
+                overfull = self._overfull.pop(trace_id, None)
+                trace = self._open[trace_id] = OpenTrace(row or Row(trace_id))
+                if overfull is not None:
+                    trace.open = overfull.open
+                trace.row.complete = False
+            trace.touch()
+            self._last_progress = trace.touched
+            touched.append(trace)
         return touched
-
-    def hurry(self) -> None:
-        """Let no trace wait for its grace: for a reader that wants an answer now."""
-        for live in self.live.values():
-            live.touched -= GRACE
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
     def settle(self, over: bool) -> int:
-        """Complete the traces of which nothing more is to be expected and queue them; how many there were.
+        """Complete the traces of which nothing more is to be expected, and tell the subscriber; how many there were.
 
         ``over``: the run is, so nobody waits for anything any more.
         """
         now = time.monotonic()
-        ended = self.processes.has_ended
-        ready = [(id, verdict) for id, live in self.live.items() if (verdict := live.verdict(now, ended, over))]
-        with self._state:
-            for trace_id, verdict in ready[:ONCE_PER_ROUND]:
-                self._complete(self.live.pop(trace_id), final=verdict == "final")
-            decided = self.gate.settle([live.row for live in self.live.values()], over)
-        return min(len(ready), ONCE_PER_ROUND) + decided
+        ended = self._processes.has_ended
+        verdicts = {id: verdict for id, trace in self._open.items() if (verdict := trace.verdict(now, ended, over))}
+        ready = list(verdicts)[:ONCE_PER_ROUND]
+        if ready:
+            with self._state:
+                for trace_id in ready:
+                    self._complete(self._open.pop(trace_id), final=verdicts[trace_id] == "final")
+        return len(ready)
 
-    def _complete(self, live: LiveTrace, final: bool) -> None:
-        row = live.row
+    def _complete(self, trace: OpenTrace, final: bool) -> None:
+        row = trace.row
         try:
             trajectory = self.loader.load(row.trace_id, final=final)
         except OSError:  # a file system in trouble: later
-            self.live[row.trace_id] = live
-            live.touch()
+            self._open[row.trace_id] = trace
+            trace.touch()
             return
         if trajectory is None and not row.name:  # ends of calls whose beginnings nobody recorded: there is no trace
             self._state.remove_row(row.trace_id)
             return
+        row.version += 1
+        row.complete = True
         if trajectory is not None:
             summarise(row, trajectory)
             for digest in digests(trajectory):
@@ -303,7 +317,7 @@ class Indexer:
             if self._facts.digested(row):
                 trajectory = self.loader.load(row.trace_id, final=final) or trajectory
                 summarise(row, trajectory)
-            self.gate.completed(row)
-        row.version += 1
-        row.complete = True
+            self._subscriber.completed(row)
+        if row.late_spans >= MAX_LATE_CALLS:
+            self._overfull[row.trace_id] = trace
         self._state.put_row(row)

@@ -15,17 +15,12 @@ from typing import Any
 
 import msgspec
 
-from autotrace.ship.index.open_traces import LiveTrace
+from autotrace.ship.index.open_traces import OpenTrace
 from autotrace.ship.store.state import State
 from autotrace.spool.records import Fact, Open
 
 _APPENDED = re.compile(r"(_[PD]|-[0-9a-f]{8})\Z")
 """What is behind an id: ``_P``/``_D`` of disaggregated prefill and decode, eight digits of vLLM's engine core."""
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS requests (request TEXT PRIMARY KEY, trace_id TEXT, span INTEGER) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS joins (orphan TEXT PRIMARY KEY, trace_id TEXT, span INTEGER) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS joins_of ON joins (trace_id);
-"""
 MAX_WAITING = 65_536
 """Orphans that are waited for; the oldest is forgotten then."""
 
@@ -53,7 +48,6 @@ class Joins:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        state.db.executescript(_SCHEMA)
         self._joined: dict[str, Join] = {
             row["orphan"]: Join(row["trace_id"], row["span"]) for row in state.db.execute("SELECT * FROM joins")
         }
@@ -64,7 +58,7 @@ class Joins:
         """Where the records of ``trace_id`` belong, if it is a joined orphan."""
         return self._joined.get(trace_id)
 
-    def placed(self, record: Any) -> Any:
+    def attached(self, record: Any) -> Any:
         """``record``, an orphan's root hung where it belongs."""
         if isinstance(record, Open) and record.parent == 0 and record.trace.hex() in self._joined:
             return msgspec.structs.replace(record, parent=self._joined[record.trace.hex()].span)
@@ -114,27 +108,18 @@ class Joins:
         self._state.db.execute("DELETE FROM joins WHERE orphan = ?", (orphan,))
 
     def move(
-        self, orphan: str, join: Join, live: Mapping[str, LiveTrace], places: dict[tuple[str, int], array[int]]
+        self, orphan: str, join: Join, traces: Mapping[str, OpenTrace], offsets: dict[tuple[str, int], array[int]]
     ) -> None:
         """What was already read of ``orphan`` belongs to the other trace from now on."""
-        for trace_id, segment in [key for key in places if key[0] == orphan]:
-            places.setdefault((join.trace_id, segment), array("q")).extend(places.pop((trace_id, segment)))
+        for trace_id, segment in [key for key in offsets if key[0] == orphan]:
+            offsets.setdefault((join.trace_id, segment), array("q")).extend(offsets.pop((trace_id, segment)))
         for table in ("places", "facts"):
             self._state.db.execute(f"UPDATE {table} SET trace_id = ? WHERE trace_id = ?", (join.trace_id, orphan))
         self._state.db.execute("DELETE FROM traces WHERE trace_id = ?", (orphan,))
-        source, target = live.get(orphan), live.get(join.trace_id)
+        source, target = traces.get(orphan), traces.get(join.trace_id)
         if source is not None and target is not None:
             target.open.update(source.open)
             target.row.spans += source.row.spans
-
-
-def parents(state: State, trace_id: str) -> dict[str, int]:
-    """Orphans that were joined to ``trace_id``, and the span below which each one's root belongs."""
-    try:
-        rows = state.db.execute("SELECT orphan, span FROM joins WHERE trace_id = ?", (trace_id,)).fetchall()
-    except Exception:  # a state from before there were joins, opened for reading only
-        return {}
-    return {row["orphan"]: row["span"] for row in rows}
 
 
 def _signed(span: int) -> int:

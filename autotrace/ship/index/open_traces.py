@@ -1,4 +1,10 @@
-"""A trace of which more may come: which of its calls are open, and when it is complete."""
+"""A trace of which more may come: which of its calls are open, and when it is complete.
+
+The end of the root ends a trajectory. Calls below it that are still running then are waited for, but not for long; what
+comes later makes a new version of the same trace. Workers that outlive the trajectory that happened to start them
+(thread pools, tasks) go on recording into it for as long as they live, so such late calls are bounded: in number, and
+in how often they make a new version.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +17,29 @@ from autotrace.spool.records import Close, Open, Record
 GRACE = 0.5
 """Seconds of silence before a closed trace counts as complete: processes write every 0.2 s, the engine's side of a call
 and the reward may arrive a little after the root's end."""
-STRAGGLER_GRACE = 60.0
-"""Seconds after which a trace whose root has ended is delivered although a call below it still runs."""
+ROOT_GRACE = 5.0
+"""Seconds after the end of its root after which a trace is delivered although calls below it still run."""
+MAX_LATE_CALLS = 1000
+"""Calls that began after the root's end and still belong to its trace; more are counted and not delivered."""
+LATE_CALLS_PER_GRACE = 10
+"""So many late calls make the next version wait for ``GRACE`` longer: the whole trace is sent again each time."""
 
 
-class LiveTrace:
+class OpenTrace:
     """What must be in memory about a trace: a few hundred bytes."""
 
-    __slots__ = ("dirty", "open", "root", "root_ended", "row", "tools", "touched")
+    __slots__ = (
+        "dirty",
+        "late_writers",
+        "news_at",
+        "open",
+        "opened_at",
+        "root",
+        "root_ended_at",
+        "row",
+        "tools",
+        "touched",
+    )
 
     def __init__(self, row: Row) -> None:
         self.row = row
@@ -28,8 +49,13 @@ class LiveTrace:
         """Tool calls among them."""
         self.root: int | None = None
         """The root span while it is open."""
-        self.root_ended = row.status != "OPEN"
-        self.touched = time.monotonic()
+        self.touched = self.opened_at = time.monotonic()
+        self.root_ended_at: float | None = None if row.status == "OPEN" else self.opened_at
+        """When the root's end was read (of a trace that was delivered before: when there was more of it)."""
+        self.late_writers: set[str] = set()
+        """Processes that began late calls since this version was opened."""
+        self.news_at: float | None = None
+        """When something else than a late call was last read of a trace that was delivered before."""
         self.dirty = True
 
     def touch(self) -> None:
@@ -37,9 +63,16 @@ class LiveTrace:
         self.touched = time.monotonic()
         self.dirty = True
 
+    def fact(self) -> None:
+        """A fact about it was read."""
+        self.news_at = self.touched
+
     def opened(self, span: int, parent: int, process: str, role: str) -> None:
         """A call began."""
         self.open[span] = process
+        if self.root_ended_at is not None:
+            self.row.late_spans += 1
+            self.late_writers.add(process)
         self.row.spans += 1
         if role == "llm":
             self.row.turns += 1
@@ -52,10 +85,16 @@ class LiveTrace:
         self.open.pop(span, None)
         self.tools.discard(span)
         if span == self.root:
-            self.root_ended = True
+            self.root_ended_at = time.monotonic()
+
+    def too_late(self, record: Open | Close) -> bool:
+        """The record belongs to a late call, or to one of those that are too many."""
+        if self.row.late_spans < MAX_LATE_CALLS or self.root_ended_at is None:
+            return False
+        return isinstance(record, Open) or record.span not in self.open
 
     def replay(self, process: str, records: Iterable[Record]) -> None:
-        """Take records that were counted already (the collector was started anew)."""
+        """Take records that were counted already (the shipper was started anew)."""
         ended = []
         for record in records:
             if isinstance(record, Open):
@@ -69,12 +108,25 @@ class LiveTrace:
 
     def verdict(self, now: float, ended: Callable[[str], bool], over: bool) -> str | None:
         """``complete``, ``final`` (complete, because nobody waits any longer), or None: more is to come."""
-        silent = now - self.touched
-        if silent < GRACE:
-            return None
+        silent = now - self.touched > GRACE
         running = any(not ended(process) for process in self.open.values())
-        if self.row.name and not running:
+        if silent and self.row.name and not running and (over or not self._spaced_out(now, ended)):
             return "complete"
-        if over or (self.root_ended and silent > STRAGGLER_GRACE):
+        if over and silent:
             return "final"
-        return None
+        if self.root_ended_at is None or not self.row.name:
+            return None
+        if self.row.version and self.news_at is not None and now - self.news_at > GRACE:
+            return "final"  # a fact does not wait for late calls
+        return "final" if now - self.root_ended_at > max(ROOT_GRACE, self._spacing) else None
+
+    @property
+    def _spacing(self) -> float:
+        """Seconds from one version with late calls to the next."""
+        return GRACE * (1 + self.row.late_spans / LATE_CALLS_PER_GRACE)
+
+    def _spaced_out(self, now: float, ended: Callable[[str], bool]) -> bool:
+        """The next version has to wait: there are more and more late calls, and more may follow."""
+        if not self.row.version or self.news_at is not None or all(ended(process) for process in self.late_writers):
+            return False
+        return now - self.opened_at < self._spacing

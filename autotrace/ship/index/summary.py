@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from autotrace.ship.assembly.tokens import digest_of
 from autotrace.ship.store.row import Row, identity, number
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Trajectory
+
+
+def begin(row: Row, name: str, role: str, start_ns: int, attributes: dict[str, Any]) -> None:
+    """Fill ``row`` from the root's beginning."""
+    row.name, row.role, row.start_ns = name, role, start_ns
+    for column, value in identity(attributes).items():
+        setattr(row, column, value)
+    row.attributes = msgspec.json.encode(attributes).decode()
+    row.group_key = row.group
 
 
 def summarise(row: Row, trajectory: Trajectory) -> None:

@@ -35,6 +35,8 @@ class Row(msgspec.Struct):
     turns: int = 0
     tool_calls: int = 0
     spans: int = 0
+    late_spans: int = 0
+    """Calls that began after the root had ended."""
     prompt_tokens: int | None = None
     """Tokens of the first prompt."""
     response_tokens: int | None = None
@@ -47,15 +49,20 @@ class Row(msgspec.Struct):
     attributes: str = "{}"
     """JSON object of the root's attributes."""
     times: str = "{}"
-    """JSON object: where the time went (``times.Times``), once the trace is complete."""
+    """JSON object: where the time went (``durations.Times``), once the trace is complete."""
     group_key: str | None = None
-    """What the rollouts of one prompt in one step share (``gate.group_of``); set once the root is known."""
+    """What the rollouts of one prompt in one step share (``group``); set once the root is known."""
     kept: str | None = None
     """Why the keep-rules let it be delivered (``all``: there are none); empty: it stays in the spool; None:
     undecided."""
     complete: bool = False
     version: int = 0
     """Counts up whenever something new became known of a complete trace."""
+
+    @property
+    def group(self) -> str:
+        """What the rollouts of one prompt in one step share; a trajectory without a ``uid`` is a group of its own."""
+        return self.trace_id if self.uid is None else f"{self.step}/{self.uid}"
 
     @property
     def duration_ns(self) -> int | None:

@@ -3,67 +3,23 @@ the backends acknowledged.
 
 One transaction per reading round stores how far each segment was read together with what was found there, so a
 collector killed at any point continues without losing or repeating a record. A trajectory's content stays in the
-segments; here is where its records lie (``places``), one line about it (``traces``) and what is to be delivered
-(``queue``: a row disappears only after the backend acknowledged that version).
+segments; here is where its records lie and one line about it. The tables: ``migrations``; delivery: ``delivery_queue``.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import time
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from autotrace.run import files, layout
+from autotrace.ship.store import migrations
 from autotrace.ship.store.row import COLUMNS, Row
 from autotrace.spool.records import Define, Header
-
-SCHEMA_VERSION = "2"
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS segments (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, offset INTEGER NOT NULL,
-    header BLOB, sealed TEXT, unusable TEXT);
-CREATE TABLE IF NOT EXISTS defines (
-    segment INTEGER, id INTEGER, key TEXT, name TEXT, role TEXT, PRIMARY KEY (segment, id)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS processes (
-    process TEXT PRIMARY KEY, last_ns INTEGER NOT NULL DEFAULT 0, ended TEXT, torn INTEGER NOT NULL DEFAULT 0,
-    skipped TEXT NOT NULL DEFAULT '{}', counters BLOB) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS reports (
-    process TEXT, key TEXT, name TEXT, state TEXT, reason TEXT, PRIMARY KEY (process, key, name)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS binds (id INTEGER PRIMARY KEY, name TEXT, value BLOB, UNIQUE (name, value));
-CREATE TABLE IF NOT EXISTS places (trace_id TEXT NOT NULL, segment INTEGER NOT NULL, offsets BLOB NOT NULL);
-CREATE INDEX IF NOT EXISTS places_of ON places (trace_id);
-CREATE TABLE IF NOT EXISTS facts (
-    segment INTEGER, offset INTEGER, trace_id TEXT, uid TEXT, session TEXT, digest TEXT, output TEXT,
-    name TEXT NOT NULL, value BLOB, at_ns INTEGER, score REAL, PRIMARY KEY (segment, offset)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS facts_of ON facts (trace_id);
-CREATE INDEX IF NOT EXISTS facts_waiting ON facts (uid) WHERE trace_id IS NULL;
-CREATE TABLE IF NOT EXISTS digests (digest TEXT, trace_id TEXT, PRIMARY KEY (digest, trace_id)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS queue (
-    backend TEXT, trace_id TEXT, version INTEGER NOT NULL, PRIMARY KEY (backend, trace_id)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS deliveries (
-    backend TEXT, trace_id TEXT, version INTEGER NOT NULL, delivered_ns INTEGER, page TEXT, rejected TEXT,
-    PRIMARY KEY (backend, trace_id)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS deliveries_of ON deliveries (trace_id);
-CREATE TABLE IF NOT EXISTS removed (trace_id TEXT PRIMARY KEY) WITHOUT ROWID;
-"""
-
-
-def _traces_schema() -> str:
-    kinds = {"int": "INTEGER", "float": "REAL", "bool": "INTEGER"}
-    columns = ", ".join(f"{name} {kinds.get(kind, 'TEXT')}" for name, kind in COLUMNS.items() if name != "trace_id")
-    return (
-        f"CREATE TABLE IF NOT EXISTS traces (trace_id TEXT PRIMARY KEY, {columns}) WITHOUT ROWID;"
-        "CREATE INDEX IF NOT EXISTS traces_uid ON traces (uid);"
-        "CREATE INDEX IF NOT EXISTS traces_group ON traces (group_key);"
-        "CREATE INDEX IF NOT EXISTS traces_open ON traces (complete) WHERE complete = 0;"
-    )
 
 
 class State:
@@ -75,14 +31,16 @@ class State:
         self.db.execute("PRAGMA journal_mode=WAL")
         # Killed processes lose nothing with NORMAL; a power cut may lose the last rounds, which are then read again.
         self.db.execute("PRAGMA synchronous=NORMAL")
-        self.db.executescript(_SCHEMA + _traces_schema())
-        if self.meta("schema") == "1":
-            self.db.execute("ALTER TABLE facts ADD COLUMN score REAL")
-        self.put_meta("schema", SCHEMA_VERSION)
+        try:
+            migrations.migrate(self.db, migrations.STATE)
+        except BaseException:
+            self.db.close()
+            raise
 
     @classmethod
     def of_run(cls, run_folder: str | Path) -> State:
-        """Open or create the state of ``run_folder``. Raises ``sqlite3.Error`` when the folder cannot be written."""
+        """Open or create the state of ``run_folder``. Raises ``sqlite3.Error`` when the folder cannot be written, and
+        its subclass ``NewerDatabase``."""
         path = Path(run_folder, layout.STATE_DB)
         files.ensure(path)
         return cls(str(path))
@@ -155,12 +113,12 @@ class State:
 
     def row(self, trace_id: str) -> Row | None:
         """The line about a trace."""
-        found = self.db.execute("SELECT * FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
-        return None if found is None else Row.of(found)
+        row = self.db.execute("SELECT * FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
+        return None if row is None else Row.of(row)
 
     def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[Row]:
         """Lines that satisfy ``where`` (SQL of ours, values bound)."""
-        return [Row.of(found) for found in self.db.execute(f"SELECT * FROM traces WHERE {where}", values)]
+        return [Row.of(row) for row in self.db.execute(f"SELECT * FROM traces WHERE {where}", values)]
 
     def put_row(self, row: Row) -> None:
         """Store the line about a trace."""
@@ -172,29 +130,28 @@ class State:
         """Forget the line about a trace."""
         self.db.execute("DELETE FROM traces WHERE trace_id = ?", (trace_id,))
 
-    def put_places(self, places: Mapping[tuple[str, int], array[int]]) -> None:
+    def put_offsets(self, offsets_of: Mapping[tuple[str, int], array[int]]) -> None:
         """Remember where records lie: (trace id, segment) -> offsets."""
         self.db.executemany(
             "INSERT INTO places VALUES (?, ?, ?)",
-            ((trace_id, segment, offsets.tobytes()) for (trace_id, segment), offsets in places.items()),
+            ((trace_id, segment, offsets.tobytes()) for (trace_id, segment), offsets in offsets_of.items()),
         )
 
-    def places(self, trace_id: str) -> dict[int, list[int]]:
+    def offsets_of(self, trace_id: str) -> dict[int, list[int]]:
         """Where the records of a trace lie: segment -> ascending offsets."""
-        found: dict[int, set[int]] = {}
+        by_segment: dict[int, set[int]] = {}
         for row in self.db.execute("SELECT segment, offsets FROM places WHERE trace_id = ?", (trace_id,)):
             offsets = array("q")
             offsets.frombytes(row["offsets"])
-            found.setdefault(row["segment"], set()).update(offsets)
-        return {segment: sorted(offsets) for segment, offsets in found.items()}
+            by_segment.setdefault(row["segment"], set()).update(offsets)
+        return {segment: sorted(offsets) for segment, offsets in by_segment.items()}
 
-    # -- delivery ------------------------------------------------------------------------------------------------------
+    def joined_below(self, trace_id: str) -> dict[str, int]:
+        """Traces that were joined to ``trace_id``, and the span below which each one's root belongs."""
+        rows = self.db.execute("SELECT orphan, span FROM joins WHERE trace_id = ?", (trace_id,))
+        return {row["orphan"]: row["span"] for row in rows}
 
-    def enqueue(self, backends: Iterable[str], trace_id: str, version: int) -> None:
-        """Version ``version`` of a trace is to be delivered."""
-        self.db.executemany(
-            "INSERT OR REPLACE INTO queue VALUES (?, ?, ?)", ((backend, trace_id, version) for backend in backends)
-        )
+    # -- groups --------------------------------------------------------------------------------------------------------
 
     def kept(self, group: str) -> str | None:
         """What was decided about a group (``Row.kept``)."""
@@ -212,69 +169,6 @@ class State:
     def keep_all(self) -> None:
         """A person asks for everything: what the rules left in the spool is to be delivered too."""
         self.db.execute("UPDATE traces SET kept = 'all' WHERE complete = 1")
-
-    def enqueue_missing(self, backend: str) -> None:
-        """Queue every complete trace that ``backend`` never got (a backend that was added later)."""
-        self.db.execute(
-            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM traces WHERE complete = 1 AND kept != '' "
-            "AND trace_id NOT IN (SELECT trace_id FROM removed) AND NOT EXISTS "
-            "(SELECT 1 FROM deliveries d WHERE d.backend = ? AND d.trace_id = traces.trace_id)",
-            (backend, backend),
-        )
-
-    def dequeue_others(self, backends: Sequence[str]) -> None:
-        """Nothing is to be delivered to any but ``backends``."""
-        marks = ", ".join("?" * len(backends))
-        self.db.execute(f"DELETE FROM queue WHERE backend NOT IN ({marks})", list(backends))
-
-    def enqueue_again(self, backend: str) -> None:
-        """Queue everything that ``backend`` acknowledged once more (the run it belongs to became known)."""
-        self.db.execute(
-            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
-            "WHERE backend = ? AND rejected IS NULL AND trace_id NOT IN (SELECT trace_id FROM removed)",
-            (backend, backend),
-        )
-
-    def enqueue_rejected(self, backend: str) -> None:
-        """Queue what ``backend`` would not take once more."""
-        self.db.execute(
-            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
-            "WHERE backend = ? AND rejected IS NOT NULL AND trace_id NOT IN (SELECT trace_id FROM removed)",
-            (backend, backend),
-        )
-
-    def next_in_queue(self, backend: str, limit: int) -> list[tuple[str, int]]:
-        """Trace ids and versions to deliver next, oldest end first."""
-        rows = self.db.execute(
-            "SELECT q.trace_id, q.version FROM queue q JOIN traces t USING (trace_id) WHERE q.backend = ? "
-            "ORDER BY t.end_ns LIMIT ?",
-            (backend, limit),
-        )
-        return [(row[0], row[1]) for row in rows]
-
-    def acknowledged(self, backend: str, delivered: Iterable[tuple[str, int, str | None]]) -> None:
-        """``backend`` has these: (trace id, version, page)."""
-        now = time.time_ns()
-        for trace_id, version, page in delivered:
-            self.db.execute(
-                "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?, ?, NULL)",
-                (backend, trace_id, version, now, page),
-            )
-            self._dequeue(backend, trace_id, version)
-
-    def refused(self, backend: str, rejected: Iterable[tuple[str, int, str]]) -> None:
-        """``backend`` will never take these: (trace id, version, reason)."""
-        for trace_id, version, reason in rejected:
-            self.db.execute(
-                "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, NULL, NULL, ?)",
-                (backend, trace_id, version, reason[:1000]),
-            )
-            self._dequeue(backend, trace_id, version)
-
-    def _dequeue(self, backend: str, trace_id: str, version: int) -> None:
-        self.db.execute(
-            "DELETE FROM queue WHERE backend = ? AND trace_id = ? AND version <= ?", (backend, trace_id, version)
-        )
 
     def count(self, sql: str, values: Sequence[Any] = ()) -> int:
         """The number that ``sql`` (ours) tells."""

@@ -1,0 +1,100 @@
+"""Between "complete" and "to be delivered": puts traces into the backends' queues, with keep-rules or a budget once
+their group has ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from autotrace.config.keep_rules import KeepRules
+from autotrace.run.info import RunInfo
+from autotrace.ship.delivery.tail_sampling import Member, TailSampler
+from autotrace.ship.store.delivery_queue import DeliveryQueue
+from autotrace.ship.store.row import Row
+from autotrace.ship.store.state import State
+from autotrace.sinks import registry
+
+QUIET = 2.0
+"""Seconds without news of a group, and without an open trajectory in it, after which it is decided on."""
+ALL = "all"
+"""``Row.kept`` where no rule has a say."""
+LOCAL = ""
+"""``Row.kept`` of a trajectory that stays in the spool."""
+
+
+class Outbox:
+    """What of one run is to be delivered, and to which backends. The indexer tells it what is complete.
+
+    A tail sampling decision is stored with each row, so it stands after a restart, and what comes later follows it.
+    """
+
+    def __init__(self, state: State, info: RunInfo) -> None:
+        self._state = state
+        self._backends: Sequence[str] = tuple(info.backends)
+        self.queue = DeliveryQueue(state)
+        rules = KeepRules.parse(info.keep)
+        self._sampler = None if rules is None else TailSampler(rules, info.run_id)
+        self._holds_back = rules is not None or info.step_budget is not None or info.month_budget is not None
+        self._undecided: dict[str, float] = {}
+        """Group -> when it was heard of last."""
+        if self._holds_back:
+            for row in state.rows("complete = 1 AND role = 'trajectory' AND kept IS NULL"):
+                self._undecided[row.group] = 0.0
+
+    def deliver_to(self, backends: Sequence[str]) -> None:
+        """From now on everything, what was queued already included, goes to ``backends``. Inside a transaction."""
+        self._backends = tuple(backends)
+        self.queue.keep_only(self._backends)
+        for backend in self._backends:
+            self.queue.add_missing(backend)
+
+    def completed(self, row: Row) -> None:
+        """Version ``row.version`` of a trace is complete. Inside the transaction in which the caller stores ``row``."""
+        if not self._holds_back or row.role != "trajectory":
+            row.kept = ALL
+        elif row.kept is None:
+            row.kept = self._state.kept(row.group)
+        if row.kept is None:
+            self._undecided[row.group] = time.monotonic()
+        elif row.kept != LOCAL:
+            self.queue.add(self._backends, row.trace_id, row.version)
+
+    def bound(self, name: str, value: Mapping[str, Any]) -> None:
+        """Something about the run became known. Inside the transaction that stores it."""
+        for backend in registry.linked_by(name, self._backends):  # with the link to the trainer's run
+            self.queue.add_delivered_again(backend)
+
+    def settle(self, open_groups: Collection[str], over: bool) -> int:
+        """Decide on the groups that have ended; how many there were. ``over``: the run is, so nobody waits any more."""
+        now = time.monotonic()
+        ended = [
+            group
+            for group, heard in self._undecided.items()
+            if group not in open_groups and (over or now - heard > QUIET)
+        ]
+        if not ended:
+            return 0
+        with self._state:
+            for group in ended:
+                self._decide(group)
+        for group in ended:
+            del self._undecided[group]
+        return len(ended)
+
+    def _decide(self, group: str) -> None:
+        rows = [row for row in self._state.group(group) if row.complete]
+        kept = ALL  # a budget alone decides later, from what would be sent
+        if self._sampler is not None:
+            members = [Member(row.status, row.duration_ns or 0, row.reward) for row in rows]
+            kept = self._sampler.decide(group, members) or LOCAL
+        self._state.decide(group, kept)
+        if kept != LOCAL:
+            for row in rows:
+                self.queue.add(self._backends, row.trace_id, row.version)
+
+    @property
+    def undecided(self) -> bool:
+        """Some group waits for its decision."""
+        return bool(self._undecided)

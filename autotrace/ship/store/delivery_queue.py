@@ -1,0 +1,87 @@
+"""What is to be delivered to which backend, and what each backend has: the tables ``queue`` and ``deliveries``.
+
+A row leaves the queue only after the backend acknowledged, or rejected, that version of the trace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from autotrace.ship.store.state import State
+
+
+class DeliveryQueue:
+    """The delivery queue of one run, for all its backends. Writes belong into a transaction of ``state``."""
+
+    def __init__(self, state: State) -> None:
+        self._db = state.db
+
+    def add(self, backends: Iterable[str], trace_id: str, version: int) -> None:
+        """Version ``version`` of a trace is to be delivered."""
+        self._db.executemany(
+            "INSERT OR REPLACE INTO queue VALUES (?, ?, ?)", ((backend, trace_id, version) for backend in backends)
+        )
+
+    def add_missing(self, backend: str) -> None:
+        """Queue every complete trace that ``backend`` never got (a backend that was added later)."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM traces WHERE complete = 1 AND kept != '' "
+            "AND trace_id NOT IN (SELECT trace_id FROM removed) AND NOT EXISTS "
+            "(SELECT 1 FROM deliveries d WHERE d.backend = ? AND d.trace_id = traces.trace_id)",
+            (backend, backend),
+        )
+
+    def add_delivered_again(self, backend: str) -> None:
+        """Queue everything that ``backend`` has once more (the run it belongs to became known)."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
+            "WHERE backend = ? AND rejected IS NULL AND trace_id NOT IN (SELECT trace_id FROM removed)",
+            (backend, backend),
+        )
+
+    def add_rejected_again(self, backend: str) -> None:
+        """Queue what ``backend`` rejected once more."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
+            "WHERE backend = ? AND rejected IS NOT NULL AND trace_id NOT IN (SELECT trace_id FROM removed)",
+            (backend, backend),
+        )
+
+    def keep_only(self, backends: Sequence[str]) -> None:
+        """Nothing is to be delivered to any but ``backends``."""
+        marks = ", ".join("?" * len(backends))
+        self._db.execute(f"DELETE FROM queue WHERE backend NOT IN ({marks})", list(backends))
+
+    def next(self, backend: str, limit: int) -> list[tuple[str, int]]:
+        """Trace ids and versions to deliver next, oldest end first."""
+        rows = self._db.execute(
+            "SELECT q.trace_id, q.version FROM queue q JOIN traces t USING (trace_id) WHERE q.backend = ? "
+            "ORDER BY t.end_ns LIMIT ?",
+            (backend, limit),
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def acknowledged(self, backend: str, delivered: Iterable[tuple[str, int, str | None]]) -> None:
+        """``backend`` has these: (trace id, version, page)."""
+        now = time.time_ns()
+        for trace_id, version, page in delivered:
+            self._db.execute(
+                "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?, ?, NULL)",
+                (backend, trace_id, version, now, page),
+            )
+            self._remove(backend, trace_id, version)
+
+    def rejected(self, backend: str, rejected: Iterable[tuple[str, int, str]]) -> None:
+        """``backend`` will never take these: (trace id, version, reason)."""
+        for trace_id, version, reason in rejected:
+            self._db.execute(
+                "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, NULL, NULL, ?)",
+                (backend, trace_id, version, reason[:1000]),
+            )
+            self._remove(backend, trace_id, version)
+
+    def _remove(self, backend: str, trace_id: str, version: int) -> None:
+        self._db.execute(
+            "DELETE FROM queue WHERE backend = ? AND trace_id = ? AND version <= ?", (backend, trace_id, version)
+        )

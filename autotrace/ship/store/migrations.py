@@ -1,0 +1,116 @@
+"""Every table of the state database, as numbered migrations: ``PRAGMA user_version`` says how many were applied.
+
+A migration that stands here is never edited: databases of runs have been through it. A change of the tables is one more
+entry at the end. All that are missing are applied in one transaction, so a kill in the middle leaves what was there.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+Migration = Callable[[sqlite3.Connection], None]
+
+
+class NewerDatabase(sqlite3.DatabaseError):
+    """A database was written by a newer autotrace; the message says so and what to do."""
+
+
+def migrate(db: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+    """Bring ``db`` (in autocommit mode) to the newest version. Raises ``NewerDatabase``, or ``sqlite3.Error`` when it
+    cannot be written; then it is as it was."""
+    if _version(db, migrations) == len(migrations):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for migration in migrations[_version(db, migrations) :]:  # asked again: another process may have been faster
+            migration(db)
+        db.execute(f"PRAGMA user_version = {len(migrations)}")
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
+def _version(db: sqlite3.Connection, migrations: Sequence[Migration]) -> int:
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version > len(migrations):
+        raise NewerDatabase(
+            f"the database was written by a newer version of autotrace (schema version {version}, this autotrace knows "
+            f"{len(migrations)}); upgrade autotrace"
+        )
+    return version
+
+
+def _first_tables(db: sqlite3.Connection) -> None:
+    """The tables of 0.1.0. Its databases had no version and made some tables only when they were needed: what is there
+    stays, what is missing is added."""
+    for statement in _TABLES:
+        db.execute(statement)
+    if "score" not in {column[1] for column in db.execute("PRAGMA table_info(facts)")}:
+        db.execute("ALTER TABLE facts ADD COLUMN score REAL")
+
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    # How far each segment was read
+    "CREATE TABLE IF NOT EXISTS segments (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, offset INTEGER NOT NULL,"
+    " header BLOB, sealed TEXT, unusable TEXT)",
+    "CREATE TABLE IF NOT EXISTS defines (segment INTEGER, id INTEGER, key TEXT, name TEXT, role TEXT,"
+    " PRIMARY KEY (segment, id)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS processes (process TEXT PRIMARY KEY, last_ns INTEGER NOT NULL DEFAULT 0, ended TEXT,"
+    " torn INTEGER NOT NULL DEFAULT 0, skipped TEXT NOT NULL DEFAULT '{}', counters BLOB) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS reports (process TEXT, key TEXT, name TEXT, state TEXT, reason TEXT,"
+    " PRIMARY KEY (process, key, name)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS binds (id INTEGER PRIMARY KEY, name TEXT, value BLOB, UNIQUE (name, value))",
+    # Traces: where their records lie, one line about each, what became known later
+    "CREATE TABLE IF NOT EXISTS places (trace_id TEXT NOT NULL, segment INTEGER NOT NULL, offsets BLOB NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS places_of ON places (trace_id)",
+    "CREATE TABLE IF NOT EXISTS traces (trace_id TEXT PRIMARY KEY, name TEXT, role TEXT, status TEXT, step INTEGER,"
+    " sample_index TEXT, rollout_n INTEGER, validate INTEGER, uid TEXT, session TEXT, data_source TEXT,"
+    " experiment_name TEXT, project_name TEXT, attempt INTEGER, start_ns INTEGER, end_ns INTEGER, turns INTEGER,"
+    " tool_calls INTEGER, spans INTEGER, prompt_tokens INTEGER, response_tokens INTEGER, reward REAL, error TEXT,"
+    " facts TEXT, attributes TEXT, times TEXT, group_key TEXT, kept TEXT, complete INTEGER, version INTEGER)"
+    " WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS traces_uid ON traces (uid)",
+    "CREATE INDEX IF NOT EXISTS traces_group ON traces (group_key)",
+    "CREATE INDEX IF NOT EXISTS traces_open ON traces (complete) WHERE complete = 0",
+    "CREATE TABLE IF NOT EXISTS facts (segment INTEGER, offset INTEGER, trace_id TEXT, uid TEXT, session TEXT,"
+    " digest TEXT, output TEXT, name TEXT NOT NULL, value BLOB, at_ns INTEGER, score REAL,"
+    " PRIMARY KEY (segment, offset)) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS facts_of ON facts (trace_id)",
+    "CREATE INDEX IF NOT EXISTS facts_waiting ON facts (uid) WHERE trace_id IS NULL",
+    "CREATE TABLE IF NOT EXISTS digests (digest TEXT, trace_id TEXT, PRIMARY KEY (digest, trace_id)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS requests (request TEXT PRIMARY KEY, trace_id TEXT, span INTEGER) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS joins (orphan TEXT PRIMARY KEY, trace_id TEXT, span INTEGER) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS joins_of ON joins (trace_id)",
+    "CREATE TABLE IF NOT EXISTS removed (trace_id TEXT PRIMARY KEY) WITHOUT ROWID",
+    # Delivery
+    "CREATE TABLE IF NOT EXISTS queue (backend TEXT, trace_id TEXT, version INTEGER NOT NULL,"
+    " PRIMARY KEY (backend, trace_id)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS deliveries (backend TEXT, trace_id TEXT, version INTEGER NOT NULL,"
+    " delivered_ns INTEGER, page TEXT, rejected TEXT, PRIMARY KEY (backend, trace_id)) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS deliveries_of ON deliveries (trace_id)",
+    "CREATE TABLE IF NOT EXISTS admitted (backend TEXT, trace_id TEXT, group_key TEXT, step INTEGER, month TEXT,"
+    " bytes INTEGER, PRIMARY KEY (backend, trace_id)) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS admitted_groups ON admitted (backend, group_key)",
+)
+
+
+def _late_spans(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE traces ADD COLUMN late_spans INTEGER NOT NULL DEFAULT 0")
+
+
+STATE: tuple[Migration, ...] = (_first_tables, _late_spans)
+"""``state.db`` of a run."""
+
+
+def _bytes_sent(db: sqlite3.Connection) -> None:
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS sent (run TEXT, backend TEXT, month TEXT, bytes INTEGER NOT NULL,"
+        " PRIMARY KEY (run, backend, month)) WITHOUT ROWID"
+    )
+
+
+MONTHS: tuple[Migration, ...] = (_bytes_sent,)
+"""``sent.db``, beside the runs: what all of them sent in a month."""

@@ -1,0 +1,123 @@
+"""The state database's versions: old ones are migrated, newer ones refused, a kill in the middle leaves what was."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotrace.run import layout
+from autotrace.ship.run_reader import RunReader
+from autotrace.ship.shipper import ship
+from autotrace.ship.store.migrations import STATE, NewerDatabase, migrate
+from autotrace.ship.store.row import COLUMNS
+from autotrace.ship.store.state import State
+from tests.ship.spools import Process, new_run, trajectory
+
+OLD = Path(__file__).parents[1] / "folders" / "before_layers" / "verl_agent"
+
+DIES = """
+import os, sqlite3, sys
+from autotrace.ship.store.migrations import STATE, migrate
+left = int(sys.argv[2])
+
+def statement(sql):
+    global left
+    left -= 1
+    if left == 0:
+        os._exit(9)
+
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.set_trace_callback(statement)
+migrate(db, STATE)
+"""
+
+
+def tables(db: sqlite3.Connection) -> dict[str, list[str]]:
+    """Columns by table."""
+    names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+    return {name: sorted(column[1] for column in db.execute(f"PRAGMA table_info({name})")) for name in names}
+
+
+def content(path: Path) -> list[str]:
+    """Everything in a database, as SQL."""
+    db = sqlite3.connect(path)
+    try:
+        return list(db.iterdump())
+    finally:
+        db.close()
+
+
+def test_an_old_state_has_the_tables_of_a_new_one(tmp_path: Path) -> None:
+    shutil.copy(OLD / layout.STATE_DB, tmp_path)
+    old, new = State.of_run(tmp_path), State(":memory:")
+    try:
+        assert old.db.execute("PRAGMA user_version").fetchone()[0] == len(STATE)
+        assert tables(old.db) == tables(new.db)
+        assert set(tables(new.db)["traces"]) == set(COLUMNS)
+        assert {row.status for row in old.rows()} == {"OK"} and len(old.rows()) == 3
+    finally:
+        old.close()
+        new.close()
+
+
+def test_a_migration_killed_at_any_statement_leaves_the_old_state(tmp_path: Path) -> None:
+    path = tmp_path / layout.STATE_DB
+    shutil.copy(OLD / layout.STATE_DB, path)
+    with sqlite3.connect(path, isolation_level=None) as db:
+        statements: list[str] = []
+        db.set_trace_callback(statements.append)
+        db.execute("BEGIN")
+        for migration in STATE:
+            migration(db)
+        db.execute("ROLLBACK")
+    before = content(path)
+    for number in (3, len(statements) // 2, len(statements), len(statements) + 2):
+        done = subprocess.run([sys.executable, "-c", DIES, str(path), str(number)], check=False, timeout=60)
+        assert done.returncode == 9
+        assert content(path) == before
+    db = sqlite3.connect(path, isolation_level=None)
+    migrate(db, STATE)
+    assert db.execute("PRAGMA user_version").fetchone()[0] == len(STATE)
+    db.close()
+
+
+def test_a_newer_state_is_refused_in_a_sentence_and_left_alone(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    process = Process(run)
+    trajectory(process)
+    process.exit()
+    ship(run, once=True)
+    db = sqlite3.connect(run / layout.STATE_DB, isolation_level=None)
+    db.execute("ALTER TABLE facts ADD COLUMN confidence REAL")
+    db.execute(f"PRAGMA user_version = {len(STATE) + 1}")
+    db.close()
+    before = content(run / layout.STATE_DB)
+    with pytest.raises(NewerDatabase, match=r"written by a newer version of autotrace .*; upgrade autotrace"):
+        ship(run, once=True)
+    assert content(run / layout.STATE_DB) == before
+
+    reader = RunReader.open(run)  # the segments still tell what was recorded
+    try:
+        assert len(reader.rows()) == 1
+        assert "newer version of autotrace" in " ".join(reader.status().notes)
+    finally:
+        reader.close()
+    assert content(run / layout.STATE_DB) == before
+
+
+def test_the_shipper_process_says_that_a_state_is_newer(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    db = sqlite3.connect(run / layout.STATE_DB, isolation_level=None)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    command = [sys.executable, "-m", "autotrace.ship", str(run)]
+    done = subprocess.run(command, env={**os.environ, "AUTOTRACE": "0"}, check=False, timeout=60)
+    assert done.returncode == 1
+    log = (run / layout.SHIPPER_LOG).read_text()
+    assert "written by a newer version of autotrace" in log and "Traceback" not in log
