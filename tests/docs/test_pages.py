@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -132,6 +133,17 @@ def test_the_rooms_are_those_of_the_import_contract() -> None:
     del order["__main__"]  # `python -m autotrace`
     assert set(table) == set(order)
     assert [order[room] for room in table] == sorted(order[room] for room in table)
+
+
+def test_modules_of_the_changelog_are_where_it_says() -> None:
+    moved = re.findall(r"^\| (`.*`.*) \| (`.*`.*) \|$", TEXTS["CHANGELOG.md"], re.M)
+    assert len(moved) > 10
+    for before, now in moved:
+        for name in re.findall(r"`(autotrace\.[\w.]+)`", now):
+            assert pkgutil.resolve_name(name), name
+        for name in re.findall(r"`(autotrace\.[\w.]+)`", before):
+            with pytest.raises((ImportError, AttributeError)):
+                pkgutil.resolve_name(name)
 
 
 def test_every_page_is_in_the_contents() -> None:
