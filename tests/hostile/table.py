@@ -54,8 +54,11 @@ def all_arrive(bare: Observed, traced: Observed) -> Iterator[str]:
     for what, report in (("bare", bare.report), ("traced", traced.report)):
         if report["arrived"] != report["fired"]:
             yield f"{what}: {report['fired'] - report['arrived']} of {report['fired']} timeouts swallowed"
-    if not traced.spool[1]:
+    opened, closed, _ = traced.spool
+    if not closed:
         yield "nothing was recorded"
+    if opened != closed:
+        yield f"{opened - closed} calls never closed"
 
 
 def same(key: str) -> Callable[[Observed, Observed], Iterator[str]]:
