@@ -427,10 +427,10 @@ def sulky(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, type[Sulky]]]:
     [
         ((401, {}, "no"), Refused, "MLFLOW_TRACKING_USERNAME"),
         ((403, {}, "Invalid Host header"), Refused, "--allowed-hosts"),
-        ((429, {"retry-after": "7"}, ""), Unavailable, "asks to wait"),
-        ((503, {}, ""), Unavailable, "asks to wait"),
+        ((429, {"retry-after": "7"}, ""), Unavailable, "asked to wait"),
+        ((503, {}, ""), Unavailable, "asked to wait"),
         ((500, {}, json.dumps({"message": "boom"})), Unavailable, "boom"),
-        ((200, {}, "<html>"), Refused, "no MLflow server"),
+        ((200, {}, "<html>"), Refused, "not an MLflow server"),
     ],
 )
 def test_trouble_is_told_apart(
