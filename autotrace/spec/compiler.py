@@ -14,7 +14,7 @@ import msgspec
 
 from autotrace.config.plan import Plan, Settings, Target
 from autotrace.spec import document, entry, names
-from autotrace.spec.document import Node, Place
+from autotrace.spec.document import Node, Position
 from autotrace.spec.errors import Problem, SpecError
 from autotrace.spec.model import Entry, Paths
 
@@ -125,12 +125,12 @@ class _Drafts:
     def file(self, path: Path) -> None:
         file = shown(path)
 
-        said: set[Place] = set()
+        reported: set[Position] = set()
 
-        def complain(place: Place, text: str) -> None:
-            if place not in said:  # one mistake, one line: what follows from it is left unsaid
-                said.add(place)
-                self.problems.append(Problem(file, place.line, place.column, text))
+        def complain(position: Position, text: str) -> None:
+            if position not in reported:  # one mistake, one line: what follows from it is left unsaid
+                reported.add(position)
+                self.problems.append(Problem(file, position.line, position.column, text))
 
         text = self._text(path, file)
         root = None if text is None else document.load(text, complain)
@@ -138,10 +138,11 @@ class _Drafts:
             return
         if not isinstance(root.value, tuple):
             complain(
-                root.place, "a spec file is a list: begin each entry with `- `, as in `- my_project.agents.Agent.run`"
+                root.position,
+                "a spec file is a list: begin each entry with `- `, as in `- my_project.agents.Agent.run`",
             )
             return
-        here: dict[str, Place] = {}
+        here: dict[str, Position] = {}
         for node in root.value:
             read = entry.read(node, complain)
             if read is None:
@@ -150,9 +151,11 @@ class _Drafts:
             twice = next((name for name in given if name in here), None)
             if twice is not None:
                 line = here[twice].line
-                complain(_place(node, twice), f"`{twice}` is already a target in line {line}: put both into one entry")
+                complain(
+                    _position(node, twice), f"`{twice}` is already a target in line {line}: put both into one entry"
+                )
                 continue
-            here.update((name, _place(node, name)) for name in given)
+            here.update((name, _position(node, name)) for name in given)
             self._add(read[0], read[1], file, node, complain)
 
     def _text(self, path: Path, file: str) -> str | None:
@@ -171,17 +174,17 @@ class _Drafts:
 
     def _add(self, made: Entry, given: frozenset[str], file: str, node: Node, complain: document.Complain) -> None:
         called = _list(made.target)
-        where = f"{file}:{node.place.line}"
+        where = f"{file}:{node.position.line}"
         earlier = list({id(found): found for found in map(self._by_name.get, called) if found is not None}.values())
         if len(earlier) > 1:
             both = " and ".join(f"`{found.key}` ({found.where})" for found in earlier)
-            complain(node.place, f"this entry names two earlier targets, {both}: write one entry for each")
+            complain(node.position, f"this entry names two earlier targets, {both}: write one entry for each")
             return
         if earlier:
             draft = earlier[0]
             draft.refine(made, given, where)
         elif given == {"target", "enabled"} and not made.enabled:
-            complain(_place(node, called[0]), self._nothing_to_switch_off(called[0]))
+            complain(_position(node, called[0]), self._nothing_to_switch_off(called[0]))
             return
         else:
             draft = _Draft(called, called[0], made, where)
@@ -199,9 +202,9 @@ def _list(value: Paths) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def _place(node: Node, name: str) -> Place:
-    return next((found.place for found in document.walk(node) if found.value == name), node.place)
+def _position(node: Node, name: str) -> Position:
+    return next((found.position for found in document.walk(node) if found.value == name), node.position)
 
 
 def _order(problem: Problem, paths: Sequence[Path]) -> int:
-    return next((place for place, path in enumerate(paths) if shown(path) == problem.file), len(paths))
+    return next((index for index, path in enumerate(paths) if shown(path) == problem.file), len(paths))

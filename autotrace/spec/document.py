@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -10,17 +11,22 @@ import yaml
 from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """1-based line and column."""
 
     line: int
     column: int
 
 
-Complain = Callable[[Place, str], None]
+Complain = Callable[[Position, str], None]
 """Takes a mistake and where it is."""
 
 _PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map"))
+MAX_DEPTH = 32
+"""Levels of lists and mappings in each other."""
+MAX_VALUES = 100_000
+"""Values in a file, those behind aliases counted each time."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _TEXT_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "value"))
 
 
@@ -30,14 +36,14 @@ class Node:
 
     value: Any
     """None, bool, int, float, str, a tuple of nodes, or a dict from key to node."""
-    place: Place
+    position: Position
     text: str = ""
     """A scalar as written."""
-    keys: dict[str, Place] = field(default_factory=dict)
-    """Places of a mapping's keys."""
+    keys: dict[str, Position] = field(default_factory=dict)
+    """Positions of a mapping's keys."""
 
     def plain(self) -> Any:
-        """The value without places."""
+        """The value without positions."""
         if isinstance(self.value, tuple):
             return [item.plain() for item in self.value]
         if isinstance(self.value, dict):
@@ -46,77 +52,136 @@ class Node:
 
 
 def load(text: str, complain: Complain) -> Node | None:
-    """The one document in ``text``; None when it is empty or, after complaining, when it is no YAML."""
-    loader = yaml.SafeLoader(text)
+    """The one document in ``text``; None when it is empty or, after complaining, when it is not valid YAML."""
     try:
-        found = loader.get_single_node()
-        return None if found is None else _converted(loader, found, complain, ())
+        loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        position = Position(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
+        complain(position, f"YAML does not allow the character {_code(text[error.position])}: remove it")
+        return None
+    try:
+        root = loader.get_single_node()
+        return None if root is None else _Conversion(loader, complain).node(root, ())
+    except _Rejected as error:
+        complain(error.position, str(error))
+        return None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = Place(1, 1) if mark is None else Place(mark.line + 1, mark.column + 1)
-        complain(place, _explained(text, place, error))
-        return None
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        complain(Place(line, 1), f"a character that YAML does not allow (code {error.character}): remove it")
+        position = Position(1, 1) if mark is None else _position(mark)
+        complain(position, _explained(text, position, error))
         return None
     finally:
         loader.dispose()
 
 
-def _explained(text: str, place: Place, error: yaml.MarkedYAMLError) -> str:
+class _Rejected(Exception):
+    """The file as a whole is not read any further."""
+
+    def __init__(self, position: Position, text: str) -> None:
+        super().__init__(text)
+        self.position = position
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's, which calls itself once a level and knows no limit."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self._depth == MAX_DEPTH:
+            position = _position(self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+            raise _Rejected(position, f"nested more than {MAX_DEPTH} levels deep: an entry needs four at most")
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+
+def _explained(text: str, position: Position, error: yaml.MarkedYAMLError) -> str:
     lines = text.splitlines()
-    line = lines[place.line - 1] if place.line <= len(lines) else ""
+    line = lines[position.line - 1] if position.line <= len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
-        return f"line {place.line} is indented with a tab: YAML wants spaces"
-    if line[place.column - 1 : place.column] == "\t":
-        return f"line {place.line} has a tab: YAML wants spaces"
-    if line[place.column - 1 : place.column] in ("%", "@", "`"):
-        return f"a value cannot begin with {line[place.column - 1]!r}: put it in quotes"
+        return f"line {position.line} is indented with a tab: YAML allows spaces only"
+    if line[position.column - 1 : position.column] == "\t":
+        return f"line {position.line} has a tab: YAML allows spaces only"
+    if line[position.column - 1 : position.column] in ("%", "@", "`"):
+        return f"a value cannot begin with {line[position.column - 1]!r}: put it in quotes"
     if error.problem and "single document" in f"{error.context} {error.problem}":
         return "a second `---`: a spec file is one list"
-    return f"no valid YAML: {error.problem or error.context}"
+    return f"not valid YAML: {error.problem or error.context}"
 
 
-def _converted(loader: yaml.SafeLoader, node: Any, complain: Complain, above: tuple[int, ...]) -> Node:
-    place = Place(node.start_mark.line + 1, node.start_mark.column + 1)
-    if id(node) in above:
-        complain(place, "an alias that contains itself: write the value out")
-        return Node(None, place)
-    if node.tag not in _PLAIN_TAGS and node.tag not in _TEXT_TAGS:
-        complain(place, f"the tag {_tag(node.tag)} is not used in spec files: remove it")
-        return Node(None, place)
-    if isinstance(node, SequenceNode):
-        return Node(tuple(_converted(loader, item, complain, (*above, id(node))) for item in node.value), place)
-    if isinstance(node, MappingNode):
-        return _mapping(loader, node, complain, place, above)
-    assert isinstance(node, ScalarNode)
-    if node.tag in _TEXT_TAGS:
-        return Node(node.value, place, node.value)
-    try:
-        return Node(loader.construct_object(node), place, node.value)
-    except ValueError:  # `!!int abc`
-        complain(place, f"`{node.value}` is no {_tag(node.tag)}")
-        return Node(None, place, node.value)
+class _Conversion:
+    """PyYAML's nodes as ours. What an alias stands for counts each time: a few lines can mean billions of values."""
+
+    def __init__(self, loader: yaml.SafeLoader, complain: Complain) -> None:
+        self._loader = loader
+        self._complain = complain
+        self._count = 0
+
+    def node(self, node: Any, above: tuple[int, ...]) -> Node:
+        """``node`` and everything in it; ``above``: ids of the nodes that it is in."""
+        position = _position(node.start_mark)
+        self._count += 1
+        if self._count > MAX_VALUES:
+            raise _Rejected(position, f"with its aliases the file holds more than {MAX_VALUES:,} values: write fewer")
+        if id(node) in above:
+            self._complain(position, "an alias that contains itself: write the value out")
+            return Node(None, position)
+        if node.tag not in _PLAIN_TAGS and node.tag not in _TEXT_TAGS:
+            self._complain(position, f"the tag {_tag(node.tag)} is not used in spec files: remove it")
+            return Node(None, position)
+        if isinstance(node, SequenceNode):
+            return Node(tuple(self.node(item, (*above, id(node))) for item in node.value), position)
+        if isinstance(node, MappingNode):
+            return self._mapping(node, position, above)
+        assert isinstance(node, ScalarNode)
+        return self._scalar(node, position)
+
+    def _scalar(self, node: ScalarNode, position: Position) -> Node:
+        control = _CONTROL.search(node.value)
+        if control is not None:
+            self._complain(position, f"a text with the character {_code(control[0])}: remove it")
+            return Node(node.value, position, node.value)
+        if node.tag in _TEXT_TAGS:
+            return Node(node.value, position, node.value)
+        try:
+            return Node(self._loader.construct_object(node), position, node.value)
+        except ValueError:  # `!!int abc`, or more digits than Python reads
+            shown = node.value if len(node.value) <= 40 else f"{node.value[:40]}..."
+            self._complain(position, f"`{shown}` cannot be read as {_tag(node.tag)}")
+            return Node(node.value, position, node.value)
+
+    def _mapping(self, node: MappingNode, position: Position, above: tuple[int, ...]) -> Node:
+        values: dict[str, Node] = {}
+        keys: dict[str, Position] = {}
+        for key_node, value_node in node.value:
+            where = _position(key_node.start_mark)
+            if not isinstance(key_node, ScalarNode):
+                self._complain(where, "a key has to be a single word, not a list or a mapping")
+                continue
+            key = key_node.value
+            if _CONTROL.search(key):
+                self._scalar(key_node, where)
+                continue
+            if key in keys:
+                self._complain(where, f"`{key}:` stands here and in line {keys[key].line}: keep one")
+                continue
+            keys[key] = where
+            values[key] = self.node(value_node, (*above, id(node)))
+        return Node(values, position, keys=keys)
 
 
-def _mapping(
-    loader: yaml.SafeLoader, node: MappingNode, complain: Complain, place: Place, above: tuple[int, ...]
-) -> Node:
-    values: dict[str, Node] = {}
-    keys: dict[str, Place] = {}
-    for key_node, value_node in node.value:
-        where = Place(key_node.start_mark.line + 1, key_node.start_mark.column + 1)
-        if not isinstance(key_node, ScalarNode):
-            complain(where, "a key must be a single word")
-            continue
-        key = key_node.value
-        if key in keys:
-            complain(where, f"`{key}:` stands here and in line {keys[key].line}: keep one")
-            continue
-        keys[key] = where
-        values[key] = _converted(loader, value_node, complain, (*above, id(node)))
-    return Node(values, place, keys=keys)
+def _position(mark: Any) -> Position:
+    return Position(mark.line + 1, mark.column + 1)
+
+
+def _code(character: str) -> str:
+    return f"U+{ord(character):04X}"
 
 
 def _tag(tag: str) -> str:

@@ -1,4 +1,4 @@
-"""One entry of a spec file, checked against the model: every mistake in it is named, with its place."""
+"""One entry of a spec file, checked against the model: every mistake in it is named, with its position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from autotrace.config.plan import ROLES
 from autotrace.spec import names, paths, versions
-from autotrace.spec.document import Complain, Node, Place
+from autotrace.spec.document import Complain, Node, Position
 from autotrace.spec.model import MODES, Capture, Entry, Tokens, form, types
 
 _STRUCTS: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens}
@@ -21,26 +21,26 @@ _ARGUMENT = re.compile(r"[^\W\d]\w*(\.\w+)?\Z")
 
 def read(node: Node, complain: Complain) -> tuple[Entry, frozenset[str]] | None:
     """The entry and the keys it gives; None after complaining."""
-    mistakes: list[tuple[Place, str]] = []
+    mistakes: list[tuple[Position, str]] = []
 
-    def noted(place: Place, text: str) -> None:
-        mistakes.append((place, text))
-        complain(place, text)
+    def noted(position: Position, text: str) -> None:
+        mistakes.append((position, text))
+        complain(position, text)
 
     if isinstance(node.value, str):
-        node = Node({"target": node}, node.place, keys={"target": node.place})
+        node = Node({"target": node}, node.position, keys={"target": node.position})
     if node.value is None:
-        complain(node.place, "an empty entry: write a name behind `- `, package.module.Class.method")
+        complain(node.position, "an empty entry: write a name behind `- `, package.module.Class.method")
         return None
     if not isinstance(node.value, dict):
-        complain(node.place, f"an entry is a name or a mapping with `target:`, not {_kind(node.value)}")
+        complain(node.position, f"an entry is a name or a mapping with `target:`, not {_kind(node.value)}")
         return None
     given = _fields(Entry, node, "", noted)
     if "target" in given:
         _target(node.value["target"], noted)
         _exclude(node, given, noted)
     elif "target" not in node.value:
-        noted(node.place, "an entry without `target:`; write `target: package.module.Class.method`")
+        noted(node.position, "an entry without `target:`; write `target: package.module.Class.method`")
     if "versions" in given:
         _say(node.value["versions"], versions.fault(given["versions"] or ""), noted)
     _paths(node, given, noted)
@@ -61,25 +61,25 @@ def _fields(struct: type[msgspec.Struct], node: Node, where: str, complain: Comp
             found[key] = _STRUCTS[key](**_fields(_STRUCTS[key], value, f"{key}.", complain))
         elif key in _CHOICES and value.value not in _CHOICES[key]:
             perhaps = _perhaps(value.text, _CHOICES[key])
-            complain(value.place, f"`{where}{key}: {value.text}`: write {form(struct, key)}{perhaps}")
+            complain(value.position, f"`{where}{key}: {value.text}`: write {form(struct, key)}{perhaps}")
         else:
             try:
                 found[key] = msgspec.convert(value.plain(), known[key])
             except msgspec.ValidationError as error:
                 part = _part(value, str(error))
                 wrong = f"{_kind(part.value)}{_quoting(part)}"
-                complain(part.place, f"`{where}{key}:` takes {form(struct, key)}, not {wrong}")
+                complain(part.position, f"`{where}{key}:` takes {form(struct, key)}, not {wrong}")
     return found
 
 
 def _target(node: Node, complain: Complain) -> None:
     if node.value == ():
-        complain(node.place, f"nothing in the list behind `target:`; write {form(Entry, 'target')}")
+        complain(node.position, f"nothing in the list behind `target:`; write {form(Entry, 'target')}")
     seen: set[str] = set()
     for item in _items(node):
         _say(item, names.fault(item.value), complain)
         if item.value in seen:
-            complain(item.place, f"`{item.value}` is in this list twice: keep one")
+            complain(item.position, f"`{item.value}` is in this list twice: keep one")
         seen.add(item.value)
 
 
@@ -95,7 +95,7 @@ def _exclude(node: Node, given: dict[str, Any], complain: Complain) -> None:
         )
     for item in _items(node.value["exclude"]):
         if not item.value.strip() or any(character.isspace() for character in item.value):
-            complain(item.place, f"`{item.value}`: write a dotted name, `*` stands for any characters")
+            complain(item.position, f"`{item.value}`: write a dotted name, `*` stands for any characters")
 
 
 def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
@@ -115,7 +115,7 @@ def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
         for value in node.value["capture"].value.values():
             for item in _items(value):
                 if not _ARGUMENT.match(item.value):
-                    complain(item.place, f"`{item.value}`: write an argument's name, or result.NAME")
+                    complain(item.position, f"`{item.value}`: write an argument's name, or result.NAME")
 
 
 def _items(node: Node) -> Iterable[Node]:
@@ -126,7 +126,7 @@ def _items(node: Node) -> Iterable[Node]:
 
 def _say(node: Node, fault: str | None, complain: Complain) -> None:
     if fault is not None:
-        complain(node.place, fault)
+        complain(node.position, fault)
 
 
 def _unknown(key: str, where: str, known: Iterable[str]) -> str:

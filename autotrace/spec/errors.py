@@ -19,8 +19,8 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{place}: {self.text}"
+        position = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{position}: {self.text}"
 
 
 class SpecError(Exception):

@@ -56,7 +56,7 @@ def _words_fault(name: str, shown: str) -> str | None:
         if "*" in word:
             return f"{shown}: `*` may only be the last word, `package.module.Class.*` or `package.**`"
         if not _WORD.match(word):
-            return f"{shown}: `{word}` is no Python name"
+            return f"{shown}: `{word}` is not a Python name"
         if keyword.iskeyword(word):
             return f"{shown}: `{word}` is a Python keyword, nothing can be called that"
     if len(words) == 1 and not glob:

@@ -260,7 +260,7 @@ def _parsed(file: ModuleFile) -> Module:
                 body = ast.parse(file.text).body
         return Module(file, syntax.names_of(body, file.name, file.package))
     except SyntaxError as error:
-        return Module(file, Names(), f"{file.path}:{error.lineno or 1} is no valid Python ({error.msg})")
+        return Module(file, Names(), f"{file.path}:{error.lineno or 1} is not valid Python ({error.msg})")
     except (ValueError, RecursionError) as error:
         return Module(file, Names(), f"{file.path} cannot be parsed ({error})")
 

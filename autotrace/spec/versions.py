@@ -15,7 +15,7 @@ def fault(text: str) -> str | None:
     except InvalidRequirement:
         if text[:1] in "<>=!~":
             return f'{shown} names no distribution: write for example "verl{text}"'
-        return f'{shown} is no version range: write for example "verl>=0.5,<0.8"'
+        return f'{shown} is not a version range: write for example "verl>=0.5,<0.8"'
     if wanted.marker or wanted.url or wanted.extras:
         return f'{shown}: only a distribution and a range, for example "{wanted.name}>=0.5"'
     if not wanted.specifier:

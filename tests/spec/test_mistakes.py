@@ -15,11 +15,11 @@ from autotrace.spec.verdict import Verdict, judge
 MISTAKES = {
     "tab": (
         "- target: my.agents.Agent.run\n\trole: llm\n",
-        "specs.yaml:2:1: line 2 is indented with a tab: YAML wants spaces",
+        "specs.yaml:2:1: line 2 is indented with a tab: YAML allows spaces only",
     ),
     "tab in the middle": (
         "- target: my.agents.Agent.run\n  role:\tllm: x\n",
-        "specs.yaml:2:8: line 2 has a tab: YAML wants spaces",
+        "specs.yaml:2:8: line 2 has a tab: YAML allows spaces only",
     ),
     "no list": (
         "target: my.agents.Agent.run\n",
@@ -99,7 +99,7 @@ MISTAKES = {
     ),
     "not a range": (
         "- target: my.agents.Agent.run\n  versions: verl 0.9\n",
-        'specs.yaml:2:13: "verl 0.9" is no version range: write for example "verl>=0.5,<0.8"',
+        'specs.yaml:2:13: "verl 0.9" is not a version range: write for example "verl>=0.5,<0.8"',
     ),
     "call": (
         "- my.agents.Agent.run()\n",
@@ -123,7 +123,7 @@ MISTAKES = {
     ),
     "no name": (
         "- my.agents-v2.run\n",
-        "specs.yaml:1:3: `my.agents-v2.run`: `agents-v2` is no Python name",
+        "specs.yaml:1:3: `my.agents-v2.run`: `agents-v2` is not a Python name",
     ),
     "star in the middle": (
         "- my.*.run\n",
@@ -172,9 +172,46 @@ MISTAKES = {
         "- my.agents.Agent.run\n---\n- my.agents.Agent.stop\n",
         "specs.yaml:2:1: a second `---`: a spec file is one list",
     ),
+    "NUL": (
+        "- my.agents.Agent.run\n- my.\0agents\n",
+        "specs.yaml:2:6: YAML does not allow the character U+0000: remove it",
+    ),
+    "BEL": (
+        "- my.agents.Agent.run \a\n",
+        "specs.yaml:1:23: YAML does not allow the character U+0007: remove it",
+    ),
+    "NUL as an escape": (
+        '- target: my.agents.Agent.run\n  label: "a\\0b"\n',
+        "specs.yaml:2:10: a text with the character U+0000: remove it",
+    ),
+    "a control character in a key": (
+        '- {target: my.agents.Agent.run, "\\a": 1}\n',
+        "specs.yaml:1:33: a text with the character U+0007: remove it",
+    ),
+    "half a character": (
+        '- "my.agents.\\ud800.run"\n',
+        "specs.yaml:1:3: a text with the character U+D800: remove it",
+    ),
+    "a number that Python does not read": (
+        f"- target: my.agents.Agent.run\n  label: {'9' * 5000}\n",
+        f"specs.yaml:2:10: `{'9' * 40}...` cannot be read as !!int",
+    ),
+    "nested lists": (
+        f"- {'[' * 2000}{']' * 2000}\n",
+        "specs.yaml:1:34: nested more than 32 levels deep: an entry needs four at most",
+    ),
+    "nested mappings": (
+        f"- target: my.agents.Agent.run\n  attributes: {'{a: ' * 1000}1{'}' * 1000}\n",
+        "specs.yaml:2:132: nested more than 32 levels deep: an entry needs four at most",
+    ),
+    "aliases of aliases": (
+        "- &a0 {target: my.agents.Agent.run, attributes: {a: b}}\n"
+        + "".join(f"- &a{i} {{target: [{', '.join([f'*a{i - 1}'] * 20)}]}}\n" for i in range(1, 9)),
+        "specs.yaml:1:16: with its aliases the file holds more than 100,000 values: write fewer",
+    ),
     "unclosed bracket": (
         "- target: [my.agents.Agent.run\n  role: llm\n",
-        "specs.yaml:2:7: no valid YAML: expected ',' or ']', but got ':'",
+        "specs.yaml:2:7: not valid YAML: expected ',' or ']', but got ':'",
     ),
 }  # fmt: skip
 
@@ -262,7 +299,7 @@ UNRESOLVED = {
     "myy.agents.Agent.run": "no module `myy`; did you mean `my.agents.Agent.run`?",
     "quite_other.agents.Agent.run": "no module `quite_other`; the folder that holds it must be the working folder or "
     "on PYTHONPATH",
-    "my.broken.f": "no such name; my/broken.py:1 is no valid Python (invalid syntax)",
+    "my.broken.f": "no such name; my/broken.py:1 is not valid Python (invalid syntax)",
     "my.lazy.thing": "its module makes names when asked (`__getattr__`); name it where it is defined",
     "my.agents.Agent": "it is a class: name its methods, `my.agents.Agent.run` for example, or `my.agents.Agent.*`",
     "my.agents": "it is a module: name a function in it, or `my.agents.**` for all of them",
