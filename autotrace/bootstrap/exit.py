@@ -42,12 +42,13 @@ def _at_exit(pid: int) -> None:
 
 def _finish(run_folder: str, quiet: bool) -> None:
     from autotrace.run.drain import summary, wait_for_delivery
+    from autotrace.run.losses import losses
 
     flusher = sys.modules.get("autotrace.record.flusher")
     if flusher is not None:
         flusher.shutdown()
     outcome = wait_for_delivery(run_folder, _timeout(run_folder), quiet=quiet)
-    if not quiet or outcome.reason != "done":
+    if not quiet or outcome.reason != "done" or losses(outcome.status.get("drops") or {}):
         stderr.say(summary(run_folder, outcome))
 
 

@@ -167,8 +167,10 @@ def _hosts(folder: Path, config: Mapping[str, Any]) -> list[str]:
 
 def _losses(status: Status) -> list[str]:
     found = []
-    if status.drops:
-        found.append("traced processes dropped records: " + ", ".join(f"{n} {why}" for why, n in status.drops.items()))
+    faults = {reason.removeprefix("fault:"): n for reason, n in status.drops.items() if reason.startswith("fault:")}
+    if faults:
+        where = ", ".join(f"{place} ({n:,})" for place, n in sorted(faults.items(), key=lambda item: -item[1])[:5])
+        found.append(f"autotrace failed in traced processes, the calls themselves went on: {where}; please report it")
     if status.died:
         found.append(
             f"{counted(status.died, 'process', 'processes')} ended without saying so: open calls count as INTERRUPTED"

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import line, seconds, status_text
+from autotrace.run.losses import losses
 from autotrace.ship.run_reader import RunReader
 from autotrace.ship.store.row import Row
 
@@ -71,6 +72,8 @@ def ls(
     rows = ordered(rows, sort, reverse)
     shown = rows[:limit]
     out = terminal.console()
+    for loss in losses(index.status().drops):
+        terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
     if as_json:
         for row in shown:
             out.file.write(json.dumps(as_dict(row, pages), ensure_ascii=False) + "\n")

@@ -21,6 +21,7 @@ from autotrace.cli.terminal import counted, line
 from autotrace.config.plan import Plan, Settings
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
+from autotrace.run.losses import losses
 from autotrace.run.status import BackendStatus, Status, TargetStatus
 from autotrace.ship.backend_choice import origin as origin_of
 from autotrace.ship.run_reader import RunReader
@@ -57,6 +58,8 @@ def status(run: str | None, everything: bool, as_json: bool) -> None:
         sys.stdout.write(json.dumps(whole, ensure_ascii=False) + "\n")
         return
     out = terminal.console()
+    for loss in losses(found.drops):
+        out.print(line(f"! {loss}", "bold red"), soft_wrap=True)
     _about(out, index, found, plan)
     _delivery(out, found)
     print_targets(out, found, plan, everything)

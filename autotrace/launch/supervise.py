@@ -17,6 +17,7 @@ from autotrace.config.stderr import say
 from autotrace.launch.command import Command
 from autotrace.launch.options import Options
 from autotrace.run.drain import summary, wait_for_delivery
+from autotrace.run.losses import losses
 
 GRACE = 8.0
 """Seconds to wait at most after a forwarded SIGTERM: ``docker stop`` kills after 10, Kubernetes after 30."""
@@ -48,7 +49,7 @@ def supervise(program: Command, environ: Mapping[str, str], run_folder: str, opt
     timeout = min(options.drain_timeout, GRACE) if terminated else options.drain_timeout
     try:
         outcome = wait_for_delivery(run_folder, timeout, interrupted=interrupted, quiet=options.quiet)
-        if not options.quiet or outcome.reason != "done":
+        if not options.quiet or outcome.reason != "done" or losses(outcome.status.get("drops") or {}):
             say(summary(run_folder, outcome))
     except OSError as error:
         say(f"autotrace: delivery was not awaited ({error.strerror})")

@@ -15,6 +15,7 @@ from typing import Any
 
 from autotrace.config.stderr import put, say
 from autotrace.run import files, layout
+from autotrace.run.losses import losses
 
 POLL = 0.05
 """Seconds between two looks at ``status.json``."""
@@ -116,14 +117,20 @@ def left(status: dict[str, Any]) -> int:
 
 
 def summary(run_folder: str, outcome: Outcome) -> str:
-    """One line for stderr: what was delivered where and how to look, or what is left and what finishes it."""
+    """One line for stderr: what was not recorded, then what was delivered where and how to look, or what is left and
+    what finishes it."""
+    lost = "".join(f"{phrase}; " for phrase in losses(outcome.status.get("drops") or {}))
+    return f"autotrace: {lost}{_ending(run_folder, outcome)}"
+
+
+def _ending(run_folder: str, outcome: Outcome) -> str:
     status, missing = outcome.status, left(outcome.status)
     known = int(status.get("trajectories", 0)) or int(status.get("traces", 0))
     folder = min(run_folder, os.path.relpath(run_folder), key=len)
     if outcome.reason == "done" and not missing:
         if not known:
-            return f"autotrace: nothing was recorded; why: autotrace status {folder}"
-        return f"autotrace: {_count(known, status)} -> {_places(status)}; to look at them: autotrace ls {folder}"
+            return f"nothing was recorded; why: autotrace status {folder}"
+        return f"{_count(known, status)} -> {_places(status)}; to look at them: autotrace ls {folder}"
     why = {
         "blocked": "the backend refuses them",
         "timeout": "the time to wait is over",
@@ -135,7 +142,7 @@ def summary(run_folder: str, outcome: Outcome) -> str:
     rest, them = (f"{missing} traces are", "them") if missing != 1 else ("1 trace is", "it")
     if not status:
         rest, them = "what was recorded is", "it"
-    return f"autotrace: {why}{error}; {rest} left in {folder}, to deliver {them}: autotrace ship {folder}"
+    return f"{why}{error}; {rest} left in {folder}, to deliver {them}: autotrace ship {folder}"
 
 
 def _left_text(status: dict[str, Any]) -> str:

@@ -151,6 +151,23 @@ def test_the_shipper_outlives_the_command_and_its_terminal(place: Place) -> None
     assert str(run.resolve() / "shipper.log") in names
 
 
+@pytest.mark.parametrize("options", [(), ("--supervise",)], ids=["exec", "supervise"])
+def test_what_was_not_recorded_is_said_first_even_by_quiet_runs(place: Place, options: tuple[str, ...]) -> None:
+    place.write("steps.py", "def step(number): return number\n")
+    place.write("spec.yaml", "- target: steps.step\n  role: trajectory\n")
+    code = (
+        "import steps, time; from autotrace.record import faults; steps.step(0)\n"
+        "while faults.counts.get('drop:spool_limit', 0) < 5: time.sleep(0.01); steps.step(1)"
+    )
+    words = ["--spec", "spec.yaml", "--spool-limit", "1B", "--quiet", *options]
+    done = place.launch(["python", "-c", code], words)
+    assert done.stderr.startswith("autotrace: 5 trajectories not recorded: the spool has reached --spool-limit; ")
+    (run,) = place.runs()
+    for command in (["status"], ["ls"]):
+        shown = place.run([str(place.bin / "autotrace"), *command, str(run)])
+        assert shown.stdout.startswith("! 5 trajectories not recorded: the spool has reached --spool-limit")
+
+
 @pytest.mark.parametrize(
     ("reason", "status", "said"),
     [
@@ -165,6 +182,13 @@ def test_the_shipper_outlives_the_command_and_its_terminal(place: Place) -> None
             "autotrace: 1 trace -> jsonl; to look at them: autotrace ls R",
         ),
         ("done", {}, "autotrace: nothing was recorded; why: autotrace status R"),
+        (
+            "done",
+            {"trajectories": 372, "drops": {"drop:tokens": 1311, "drop:memory_limit": 128, "fault:x": 1}},
+            "autotrace: 1,311 calls without token lists: more waited to be written than a process may hold; "
+            "128 trajectories not recorded: more waited to be written than a process may hold; "
+            "372 trajectories -> ; to look at them: autotrace ls R",
+        ),
         (
             "blocked",
             {"traces": 9, "pending": 3, "error": "403 from the server"},

@@ -41,7 +41,7 @@ def test_every_target_and_what_became_of_it(call: Call, runs: Path) -> None:
     assert "1 target (e) waiting for a module" in found
     assert "pending" in next(line for line in call("status", "--all").output.splitlines() if "e.absent" in line)
     assert "option --backend" in found
-    assert "3 drop:memory_limit" in found
+    assert "! 3 trajectories not recorded: more waited to be written" in found
 
 
 def test_a_misspelt_name_is_shown_with_what_was_meant(call: Call, runs: Path) -> None:

@@ -1,0 +1,26 @@
+"""What traced processes could not record, in words: it stands first wherever a person looks. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_PREFIX = "drop:"
+_WORDS = {
+    "memory_limit": ("trajectory", "trajectories", "not recorded: more waited to be written than a process may hold"),
+    "spool_limit": ("trajectory", "trajectories", "not recorded: the spool has reached --spool-limit"),
+    "tokens": ("call", "calls", "without token lists: more waited to be written than a process may hold"),
+    "stuck": ("record", "records", "lost: nothing could be written for too long"),
+    "disk": ("record", "records", "lost: the run folder could not be written"),
+}
+"""Reason of a counter -> what is counted, one and many, and what became of it."""
+
+
+def losses(counters: Mapping[str, int]) -> list[str]:
+    """One phrase for each reason of ``Status.drops``, the most first. Failures of our own (``fault:``) are none."""
+    phrases = []
+    for reason, number in sorted(counters.items(), key=lambda item: -item[1]):
+        if reason.startswith(_PREFIX) and number:
+            name = reason.removeprefix(_PREFIX)
+            one, many, how = _WORDS.get(name, ("record", "records", f"lost: {name}"))
+            phrases.append(f"{number:,} {one if number == 1 else many} {how}")
+    return phrases
