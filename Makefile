@@ -118,8 +118,16 @@ host-suites: environment ## other packages' own tests with all of their function
 faults: environment ## kills, full disks, dead servers: what was written, delivered, lost, delivered twice
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/faults
 
+# in the development environment, or in one for each of PYTHONS if that is given; HOSTILE="timeouts memory" for some of the rows
 hostile: environment ## programs that do what RL code does every day, bare and traced (PYTHONS=... for other Pythons)
+ifeq ($(origin PYTHONS), file)
 	$(VENV)/bin/python -m tests.hostile.run $(HOSTILE)
+else
+	failed=0; for python in $(PYTHONS); do \
+	    $(VENV)/bin/python -m uv run --quiet --no-project --isolated --python $$python --with-editable . \
+	        python -m tests.hostile.run $(HOSTILE) || failed=1; \
+	done; exit $$failed
+endif
 
 pythons: environment ## what wraps and records, on other Pythons (PYTHONS="python3.10 python3.13")
 	set -e; for python in $(PYTHONS); do $$python -V; \

@@ -16,18 +16,21 @@ OWN_MEMORY = 24 << 20
 """What the modules, threads and buffers of the agent take in a process that waits for nothing."""
 
 
+Check = Callable[[Observed, Observed], Iterator[str]]
+"""Bare run, traced run -> what is wrong."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A row."""
 
     program: str
     variant: str
-    check: Callable[[Observed, Observed], Iterator[str]]
-    """Bare run, traced run -> what is wrong."""
+    check: Check
     traced: Callable[[Case, Path], Observed] | None = None
     """How the program is run traced, where that is not simply with the prefix."""
-    in_tests: bool = True
-    """Also a test of ``make test``; the others take long, or need a quiet machine."""
+    in_tests: bool = False
+    """Also a test of ``make test``: one of each kind."""
 
     @property
     def name(self) -> str:
@@ -61,7 +64,7 @@ def all_arrive(bare: Observed, traced: Observed) -> Iterator[str]:
         yield f"{opened - closed} calls never closed"
 
 
-def same(key: str) -> Callable[[Observed, Observed], Iterator[str]]:
+def same(key: str) -> Check:
     """The program saw the same."""
 
     def check(bare: Observed, traced: Observed) -> Iterator[str]:
@@ -177,6 +180,14 @@ def _after_another(case: Case, run_dir: Path, *, by_environment: bool = False, g
     return measure.traced(case.program, "second", run_dir, variables=inherited)
 
 
+def _after_another_by_environment(case: Case, run_dir: Path) -> Observed:
+    return _after_another(case, run_dir, by_environment=True)
+
+
+def _after_one_that_is_gone(case: Case, run_dir: Path) -> Observed:
+    return _after_another(case, run_dir, gone=True)
+
+
 def _in_an_open_directory(case: Case, run_dir: Path) -> Observed:
     run_dir.mkdir(parents=True)
     os.chmod(run_dir, 0o755)
@@ -187,26 +198,33 @@ def _into_mlflow(case: Case, run_dir: Path) -> Observed:
     return measure.traced(case.program, case.variant, run_dir, options=("--backend", "mlflow"))
 
 
+def _rows(program: str, check: Check, *variants: str, in_tests: bool = True) -> list[Case]:
+    """A row for each of ``variants``; the first is also a test."""
+    return [Case(program, variant, check, in_tests=in_tests and variant == variants[0]) for variant in variants]
+
+
 CASES = [
-    *[Case("timeouts", f"{source}-{work}", all_arrive, in_tests=work != "error")
-      for source in ("signal", "thread") for work in ("small", "history", "generator", "error")],
-    *[Case("descriptors", variant, intact) for variant in ("file", "sqlite", "socket")],
-    *[Case("memory", variant, bounded) for variant in ("string", "strings", "result", "bytes")],
-    *[Case("started", variant, same("seen")) for variant in ("generator", "async-generator", "finished")],
-    *[Case("rows", variant, bounded_rows) for variant in ("secret", "long", "huge")],
-    *[Case("backlog", variant, all_delivered) for variant in ("histories", "small", "threads")],
-    *[Case("secrets", variant, not_on_disk) for variant in ("arguments", "results", "errors", "structures")],
-    *[Case("dunders", variant, same("called")) for variant in ("arguments", "nested", "methods")],
-    *[Case("globs", variant, all_delivered) for variant in ("base", "override", "super")],
-    *[Case("lingering", variant, delivered_early) for variant in ("pool", "thread", "task")],
-    Case("plain", "finished-run", in_the_new_run, _after_another),
-    Case("plain", "finished-run-by-environment", in_the_new_run,
-         lambda case, run_dir: _after_another(case, run_dir, by_environment=True)),
-    Case("plain", "deleted-run", in_the_new_run, lambda case, run_dir: _after_another(case, run_dir, gone=True)),
+    *_rows("timeouts", all_arrive, *(f"signal-{work}" for work in ("history", "small", "generator", "error"))),
+    *_rows("timeouts", all_arrive, *(f"thread-{work}" for work in ("history", "small", "generator", "error"))),
+    *_rows("descriptors", intact, "sqlite", "file", "socket"),
+    *_rows("memory", bounded, "string", "strings", "result", "bytes"),
+    *_rows("started", same("seen"), "generator"),
+    *_rows("started", same("seen"), "async-generator", "finished"),
+    *_rows("rows", bounded_rows, "secret"),
+    *_rows("rows", bounded_rows, "huge", "long"),
+    *_rows("backlog", all_delivered, "histories", "small", "threads"),
+    *_rows("secrets", not_on_disk, "arguments"),
+    *_rows("secrets", not_on_disk, "structures", "results", "errors"),
+    *_rows("dunders", same("called"), "nested", "arguments", "methods"),
+    *_rows("globs", all_delivered, "override", "base", "super"),
+    *_rows("lingering", delivered_early, "pool", "task", "thread"),
+    Case("plain", "finished-run", in_the_new_run, _after_another, in_tests=True),
+    Case("plain", "finished-run-by-environment", in_the_new_run, _after_another_by_environment),
+    Case("plain", "deleted-run", in_the_new_run, _after_one_that_is_gone),
+    Case("plain", "umask", private, in_tests=True),
     Case("plain", "modes", private),
-    Case("plain", "umask", private),
-    Case("plain", "open-directory", private_or_said, _in_an_open_directory),
-    *([Case("plain", "mlflow", private, _into_mlflow)] if measure.has_mlflow() else []),
-    *[Case("hooks", variant, traced_or_said) for variant in ("front", "replaced", "alone")],
-    *[Case("load", variant, undropped, in_tests=False) for variant in ("400", "400-busy", "1600")],
-]  # fmt: skip
+    Case("plain", "open-directory", private_or_said, _in_an_open_directory, in_tests=True),
+    *([Case("plain", "mlflow", private, _into_mlflow, in_tests=True)] if measure.has_mlflow() else []),
+    *_rows("hooks", traced_or_said, "front", "replaced", "alone"),
+    *_rows("load", undropped, "400", "400-busy", "1600", in_tests=False),
+]
