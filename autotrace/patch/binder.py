@@ -221,7 +221,11 @@ class Binder:
         if inside is not None:
             owner: Any = module
             for word in inside.split("."):
+                if not issubclass(type(owner), (type, ModuleType)):
+                    return
                 owner = library_rules.class_behind(member(owner, word))
+                if isinstance(owner, ModuleType):
+                    return  # the name goes on in that module, which has an occasion of its own
             if isinstance(owner, type):
                 self._glob_class(glob, owner, module.__name__)
             return

@@ -9,6 +9,7 @@ from typing import Any
 
 from autotrace.patch import library_rules
 from autotrace.patch.wrapper import is_wrapper, key_of, wrap
+from autotrace.record import used_libraries
 
 
 class Refused(Exception):
@@ -17,7 +18,7 @@ class Refused(Exception):
 
 def rewrap(raw: Any, key: str, owner: Any, attribute: str) -> Any:
     """What replaces ``raw`` (of ``owner.__dict__``); ``raw`` itself if it is wrapped. Raises ``Refused``."""
-    reason = library_rules.refusal(raw, owner, attribute)
+    reason = _used_by_recording(owner) or library_rules.refusal(raw, owner, attribute)
     if reason is not None:
         raise Refused(reason)
     if isinstance(raw, (staticmethod, classmethod)):
@@ -48,6 +49,13 @@ def rewrap(raw: Any, key: str, owner: Any, attribute: str) -> Any:
     if callable(raw):
         raise Refused(f"it is an instance: name {type(raw).__module__}.{type(raw).__qualname__}.__call__")
     raise Refused(f"it is not callable ({type(raw).__name__})")
+
+
+def _used_by_recording(owner: Any) -> str | None:
+    """Asks where the name stands, not where the function comes from: to wrap what a module or class of the user's took
+    from such a library changes nothing in the library."""
+    module = owner.__name__ if isinstance(owner, ModuleType) else getattr(owner, "__module__", None)
+    return used_libraries.refusal(module) if type(module) is str else None
 
 
 def _rebuilt(raw: Any, inner: Any, owner: Any, attribute: str) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from autotrace.record import used_libraries
 from autotrace.spec import syntax
 from autotrace.spec.callers import looks_at_caller
+from autotrace.spec.names import top
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Thing
 
@@ -77,6 +79,10 @@ def refusal(thing: Thing, name: str, resolver: Resolver) -> str | None:
         return "it is implemented in C: there is nothing to wrap; name the Python function that calls it"
     if isinstance(thing, Lazy) and thing.found is not None:
         return f"the module makes it only when asked; name it where it is defined: {_home(thing.found)}"
+    if isinstance(thing, Function):
+        reason = used_libraries.refusal(top(name))
+        if reason is not None:
+            return reason
     if isinstance(thing, Function) and not isinstance(thing.node, ast.Lambda):
         return _decorated(thing, thing.node, resolver)
     return None

@@ -95,6 +95,8 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
         kept = [function for function in functions if refusal(function, name, resolver) is None]
         if kept:
             return Verdict(target, RESOLVES, name, count=len(kept))
+        if functions:
+            return Verdict(target, REFUSED, name, refusal(functions[0], name, resolver) or "")
         return Verdict(target, MISSING, name, "nothing public written in Python is there")
     thing = resolver.find(name)
     if isinstance(thing, Other):

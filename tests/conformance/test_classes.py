@@ -104,6 +104,38 @@ def test_a_glob_with_subclasses_takes_the_overrides_too(host: Host, names: tuple
     assert host.opened()[2:] == ["Loop.run", "Loop.step"]
 
 
+def test_a_glob_below_a_package_is_bound_where_its_class_is(host: Host) -> None:
+    """The modules above it are looked at too, and nothing is missing there (``host`` fails if a fault was counted)."""
+    host.write("pkg.__init__", "value = 3\n")
+    host.write("pkg.sub.__init__", "")
+    host.watch("pkg.sub.mod.Loop.*", "pkg.value.Loop.*")
+    module = host.load("pkg.sub.mod", GLOB_BASE)
+    assert module.Loop().run(1) == ["base", 1] and host.opened() == ["Loop.run", "Loop.step"]
+    assert {state for state, _ in host.reports().values()} == {"bound"}
+
+
+USED = ("weakref.WeakKeyDictionary.get", "threading.Event.set", "collections.Counter.update", "os.path.join", "os.walk")
+
+
+def test_what_recording_itself_uses_is_refused(host: Host) -> None:
+    import collections
+    import os
+    import threading
+
+    host.watch(*USED, "threading.*", "msgspec.**", "plain.f", "plain.join")
+    module = host.load("plain", "from os.path import join\ndef f(x): return join('a', x)\n")
+    weakref.WeakKeyDictionary().get(module.f)
+    threading.Event().set()
+    collections.Counter().update("a")
+    assert os.path.join("a", "b") == "a/b" and module.f("b") == "a/b"
+    assert host.opened() == ["f", "join"]
+    refused = {place: reason for place, (state, reason) in host.reports().items() if state == "refused"}
+    assert {place.replace(":", ".") for place in refused} >= set(USED[:3]) | {"os.walk"}
+    reason = "autotrace uses os to record a call, which would record itself: name the function that calls it"
+    assert refused["os:walk"] == reason
+    assert {report[0] for place, report in host.reports().items() if not place.startswith("plain")} == {"refused"}
+
+
 def test_an_override_that_the_base_method_calls_is_no_super_call(host: Host) -> None:
     host.watch(*subclasses("run"))
     module = host.load(
