@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.bootstrap.prepare import is_host_program
-from tests.bootstrap.conftest import ROOT, SHOW, Place
+from tests.places import ROOT, SHOW, Place
 
 ON = {"AUTOTRACE": "1", "AUTOTRACE_BACKEND": "jsonl"}
 SITECUSTOMIZE = ROOT / "autotrace" / "bootstrap" / "sitecustomize"

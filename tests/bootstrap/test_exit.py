@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.run.drain import Outcome, summary
-from tests.bootstrap.conftest import Place
+from tests.places import Place
 
 SHIPPER_READY = """
 import json, os, sys, time

@@ -13,7 +13,7 @@ import pytest
 
 from autotrace.bootstrap import plugin
 from autotrace.config import import_system
-from tests.bootstrap.conftest import ROOT, Place
+from tests.places import ROOT, Place
 
 ENGINE = """
 import threading

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from autotrace.launch.interpreter import activates
-from tests.bootstrap.conftest import Place, installation, place  # noqa: F401 - fixtures
 from tests.cli.conftest import Call
+from tests.places import Place, installation, place  # noqa: F401 - fixtures
 
 
 def findings(output: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from autotrace.config.keep_rules import KeepRules
-from autotrace.config.units import parse_bytes
 from autotrace.run.info import RunInfo
 from autotrace.ship.delivery.tail_sampling import Member, TailSampler
 from autotrace.ship.shipper import ship
@@ -39,29 +38,6 @@ def test_the_slowest_and_the_extremes_are_relative_to_what_came_before() -> None
     assert sampler.decide("best", members(101.0, 50.0)) == "extremes"
     assert sampler.decide("worst", members(-1.0, 50.0)) == "extremes"
     assert sampler.decide("middle", members(50.0, 50.0, seconds=50)) is None
-
-
-@pytest.mark.parametrize(
-    ("words", "rules"),
-    [
-        ([], None),
-        (["errors", "slowest=5", "random=0.1"], KeepRules(errors=True, slowest=5.0, random=0.1)),
-    ],
-)
-def test_words(words: list[str], rules: KeepRules | None) -> None:
-    assert KeepRules.parse(words) == rules
-
-
-@pytest.mark.parametrize("word", ["eror", "errors=1", "slowest", "slowest=x", "random=2", "slowest=101"])
-def test_a_wrong_word_is_answered_with_what_to_write(word: str) -> None:
-    with pytest.raises(ValueError, match="write"):
-        KeepRules.parse([word])
-
-
-def test_sizes() -> None:
-    assert parse_bytes("1.5GB") == 1_500_000_000 and parse_bytes("20 kb") == 20_000
-    with pytest.raises(ValueError, match="500MB"):
-        parse_bytes("many")
 
 
 def test_a_group_is_delivered_whole_or_stays_until_it_is_asked_for(tmp_path: Path) -> None:

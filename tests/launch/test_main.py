@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
-from autotrace.run.drain import shipper_alive
 from autotrace.ship.run_reader import RunReader
-from tests.bootstrap.conftest import SHOW, Place
+from tests.places import SHOW, Place
 
 HOST = "import os, sys; print('autotrace.bootstrap.activate' in sys.modules, sys.argv[1:]); sys.exit(7)"
 
@@ -160,97 +156,6 @@ def test_autotrace_0_switches_everything_off(place: Place) -> None:
     assert not (place.cwd / "autotrace-runs").exists()
 
 
-@pytest.mark.parametrize("outer", [True, False], ids=["inside a run", "switched off"])
-def test_settings_that_are_not_used_are_not_judged(place: Place, outer: bool) -> None:
-    inner = [place.launcher, "--sample-rate", "abc", "python", "-c", SHOW]
-    found = place.launch(inner, env={"AUTOTRACE_MAX_STRING": "0"} if outer else {"AUTOTRACE": "0"})
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.split()[1] == str(outer)
-
-
-FINISHED_RUN = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('AUTOTRACE')}))"
-STEP = "import steps; print(steps.step(1))"
-
-
-class TestInheritedRun:
-    """A shell that was started inside a run keeps its variables after the end of the run."""
-
-    @pytest.fixture
-    def inherited(self, place: Place) -> dict[str, str]:
-        """The variables of a finished run."""
-        place.write("steps.py", "def step(number): return number\n")
-        place.write("spec.yaml", "- target: steps.step\n  role: trajectory\n")
-        variables: dict[str, str] = json.loads(place.launch(["python", "-c", FINISHED_RUN]).stdout)
-        (run,) = place.runs()
-        assert variables["AUTOTRACE_RUN_FOLDER"] == str(run.resolve())
-        deadline = time.monotonic() + 60
-        while shipper_alive(str(run)) is not False:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        return variables
-
-    @pytest.mark.parametrize("launched", [True, False], ids=["autotrace-run", "AUTOTRACE=1"])
-    def test_a_finished_one_is_not_joined(self, place: Place, inherited: dict[str, str], launched: bool) -> None:
-        (finished,) = place.runs()
-        before = sorted(finished.rglob("*"))
-        mine = {**inherited, "AUTOTRACE_SPECS": "spec.yaml", "AUTOTRACE_BACKEND": "jsonl"}
-        words = ["python", "-c", STEP]
-        done = place.launch(words, env=mine) if launched else place.run(words, mine)
-        assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
-        (new,) = set(place.runs()) - {finished}
-        assert f"run folder {new.resolve()}; the inherited run {finished.name} is over" in done.stderr
-        assert "autotrace: 1 trajectory -> jsonl" in done.stderr
-        assert sorted(finished.rglob("*")) == before
-
-    def test_children_join_the_new_one(self, place: Place, inherited: dict[str, str]) -> None:
-        inner = place.command(
-            ["python", "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STEP!r}])"]
-        )
-        done = place.launch(inner, ["--spec", "spec.yaml"], inherited)
-        assert "autotrace: 1 trajectory -> jsonl" in done.stderr
-        assert len(place.runs()) == 2
-
-    def test_one_that_goes_on_is_joined_though_its_first_process_is_gone(self, place: Place) -> None:
-        """Killed with its work unfinished: its shipper waits for the processes that live on."""
-        place.write("steps.py", "def step(number): return number\n")
-        place.write("spec.yaml", "- steps.step\n")
-        inner = place.command(["python", "-c", STEP])
-        late = f"import os, steps, subprocess, sys\nsteps.step(1)\nsys.stdin.read()\nsubprocess.run({inner!r})"
-        code = (
-            f"import os, subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {late!r}])\n"
-            "sys.stdin.read(1); os.kill(os.getpid(), 9)"
-        )
-        with subprocess.Popen(
-            place.command(["python", "-c", code], ["--spec", "spec.yaml"]),
-            cwd=place.cwd, env=place.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        ) as process:  # fmt: skip
-            assert process.stdin is not None and process.stdout is not None
-            deadline = time.monotonic() + 60
-            while not list(place.cwd.glob("autotrace-runs/*/spool/*.seg")):
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            process.stdin.write("x")
-            process.stdin.flush()
-            assert process.wait(timeout=60) == -signal.SIGKILL
-            (run,) = place.runs()
-            assert shipper_alive(str(run))
-            process.stdin.close()
-            assert process.stdout.read() == "1\n"
-        assert place.runs() == [run]
-
-
-def test_an_interpreter_without_autotrace_is_said_at_the_start(place: Place) -> None:
-    bare = place.cwd / "bare"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=60)
-    place.write("script", f"#!{bare}/bin/python\nprint(1)\n", 0o755)
-    for words in ([f"{bare}/bin/python", "-c", "print(1)"], ["./script"]):
-        done = place.launch(words, ["--quiet"])
-        assert (done.returncode, done.stdout) == (0, "1\n")
-        assert f"autotrace: warning: {bare}/bin/python has no autotrace, so this command is not traced" in done.stderr
-        assert "install autotrace-rl for that interpreter" in done.stderr
-    assert place.launch(["python", "-c", "print(1)"], ["--quiet"]).stderr == ""
-
-
 def test_one_line_at_the_start_and_one_at_the_end_on_stderr(place: Place) -> None:
     loud = place.launch(["python", "-c", ""])
     quiet = place.launch(["python", "-c", ""], ["--quiet"])
@@ -320,35 +225,6 @@ class TestRefusals:
         assert found.returncode == 2
         assert "absent.yaml" in found.stderr
 
-    @pytest.mark.parametrize(
-        ("options", "env", "said"),
-        [
-            (["--backend", "jaeger"], {}, "option --backend: there is no backend 'jaeger'; choose from jsonl"),
-            (
-                [],
-                {"AUTOTRACE_DRAIN_TIMEOUT": "soon"},
-                "environment AUTOTRACE_DRAIN_TIMEOUT: 'soon' is not a number of seconds",
-            ),
-            (["--drain-timeout", "-1"], {}, "option --drain-timeout: '-1' is not a number of seconds"),
-            (["--content", "some"], {}, "option --content: there is no content 'some'; choose from full, text, none"),
-            ([], {"AUTOTRACE_SUPERVISE": "maybe"}, "environment AUTOTRACE_SUPERVISE: 'maybe' is neither 1 nor 0"),
-            (["--step-budget", "50XB"], {}, "option --step-budget: '50XB' is not a size; write for example 500MB"),
-            ([], {"AUTOTRACE_REDACT_PATTERNS": "("}, "REDACT_PATTERNS: '(' is not a regular expression: missing )"),
-            (["--sample-rate", "abc"], {}, "option --sample-rate: 'abc' is not a number between 0 and 1"),
-            (["--every-n-steps", "-2"], {}, "option --every-n-steps: '-2' is not a whole number"),
-            (["--redact-hook", "clean"], {}, "option --redact-hook: 'clean' does not name a function"),
-            (["--keep", "slow=5"], {}, "option --keep: there is no keep-rule 'slow=5'; write one of errors, spread"),
-            (["--run-dir", "/proc/nowhere"], {}, "choose another place with --run-dir or AUTOTRACE_RUN_DIR"),
-        ],
-    )
-    def test_a_bad_setting_is_2_and_says_where_it_came_from(
-        self, place: Place, options: list[str], env: dict[str, str], said: str
-    ) -> None:
-        found = place.launch(self.START, options, env)
-        assert found.returncode == 2
-        assert said in found.stderr
-        assert len(found.stderr.splitlines()) == 1
-
     def test_verls_dead_trace_key_is_2_with_the_key_that_works(self, place: Place) -> None:
         found = place.launch([*self.START, "trainer.rollout_trace.backend=mlflow"])
         assert found.returncode == 2
@@ -366,55 +242,6 @@ class TestRefusals:
 
 def test_with_plus_the_dead_trace_key_hurts_nobody(place: Place) -> None:
     assert place.launch(["python", "-c", "", "+trainer.rollout_trace.backend=mlflow"]).returncode == 0
-
-
-def test_settings_and_their_origins_are_written_without_secrets(place: Place) -> None:
-    place.launch(
-        ["python", "-c", "", "--hub-token", "hush", "a.api_key=hush", "data.max_tokens=5", "http://u:hush@host/x"],
-        ["--project", "p", "--drain-timeout", "7"],
-        {"AUTOTRACE_EXPERIMENT": "e", "MLFLOW_TRACKING_URI": "http://user:hush@mlflow:5000"},
-    )
-    info = place.info()
-    (run,) = place.runs()
-
-    assert (info["project"], info["experiment"], info["drain_timeout"]) == ("p", "e", 7.0)
-    assert info["tracking_uri"] == "http://user:***@mlflow:5000"
-    assert info["command"][3:] == ["--hub-token", "***", "a.api_key=***", "data.max_tokens=5", "http://u:***@host/x"]
-    assert info["origins"]["project"] == "option --project"
-    assert info["origins"]["experiment"] == "environment AUTOTRACE_EXPERIMENT"
-    assert info["origins"]["tracking_uri"] == "environment MLFLOW_TRACKING_URI"
-    assert "hush" not in "".join(path.read_text() for path in run.glob("*.json"))
-
-
-def test_a_fresh_sqlite_store_is_there_before_the_command_starts(place: Place) -> None:
-    code = (
-        "import sqlite3; ask = sqlite3.connect('fresh.db').execute\n"
-        "print(*ask('select count(*) from alembic_version').fetchone(), *ask('pragma journal_mode').fetchone())"
-    )
-    found = place.launch(["python", "-c", code], ["--backend", "mlflow", "--tracking-uri", "sqlite:///fresh.db"])
-    assert found.stdout == "1 wal\n", found.stderr
-    assert place.info()["tracking_uri"] == f"sqlite:///{place.cwd.resolve()}/fresh.db"
-
-
-def test_only_the_owner_can_read_a_run(place: Place) -> None:
-    place.launch(["python", "-c", ""])
-    (run,) = place.runs()
-
-    modes = {path: path.stat().st_mode & 0o777 for path in [run, *run.rglob("*")]}
-    assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
-
-
-def test_the_environment_of_the_command(place: Place) -> None:
-    code = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k[:6] in ('AUTOTR', 'MLFLOW')}))"
-    found = json.loads(place.launch(["python", "-c", code]).stdout)
-    (run,) = place.runs()
-
-    assert found["AUTOTRACE"] == "1"
-    assert found["AUTOTRACE_RUN_FOLDER"] == str(run.resolve())
-    assert found["AUTOTRACE_RUN_ID"] == run.name
-    assert Path(found["AUTOTRACE_PLAN"]).is_file()
-    assert {"ray", "verl"} <= set(found["AUTOTRACE_MODULES"].split(","))
-    assert found["MLFLOW_DISABLE_TELEMETRY"] == "true"
 
 
 @pytest.mark.parametrize(
@@ -437,20 +264,6 @@ def test_a_segment_says_which_program_and_never_with_what(place: Place, words: l
     (segment,) = run.glob("spool/*.seg")
     data = segment.read_bytes()
     assert said.encode() in data and b"SECRET" not in data
-
-
-def test_a_redaction_hook_that_is_not_there_starts_nothing(place: Place) -> None:
-    place.write("there/agent.py", "print('started')")
-    place.write("there/clean.py", "def value(name, value): return value")
-    for hook, said in (
-        ("nomod.clean:value", "there is no module nomod.clean"),
-        ("clean:values", "clean.py has no values"),
-    ):
-        refused = place.launch(["python", "there/agent.py"], ["--redact-hook", hook])
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert f"option --redact-hook: '{hook}'" in refused.stderr and said in refused.stderr
-    assert not place.runs()
-    assert place.launch(["python", "there/agent.py"], ["--redact-hook", "clean:value"]).stdout == "started\n"
 
 
 @pytest.mark.parametrize("way", [["agents.py"], ["-m", "agents"]], ids=["script", "module"])

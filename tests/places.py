@@ -1,0 +1,107 @@
+"""A small environment with autotrace installed, made by hand in 50 ms, and ways to run commands in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import site
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TIMEOUT = 60
+SHOW = "import os, sys; print(os.getpid(), 'autotrace.bootstrap.activate' in sys.modules, sys.argv[1:])"
+"""Host code: its pid, whether the agent is loaded, its arguments."""
+
+
+@dataclass
+class Place:
+    """An environment and a folder to work in."""
+
+    bin: Path
+    cwd: Path
+
+    @property
+    def python(self) -> str:
+        return str(self.bin / "python")
+
+    @property
+    def launcher(self) -> str:
+        return str(self.bin / "autotrace-run")
+
+    def environ(self, **more: str) -> dict[str, str]:
+        """The test's environment without anything of autotrace's, with the place's commands first."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON"))}
+        return {**kept, "PATH": f"{self.bin}{os.pathsep}{kept['PATH']}", "MLFLOW_TRACKING_URI": "", **more}
+
+    def command(self, argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:
+        return [self.launcher, "--backend", "jsonl", *options, "--", *argv]
+
+    def run(
+        self, argv: Sequence[str], env: Mapping[str, str] | None = None, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``argv`` as it is."""
+        return subprocess.run(
+            list(argv),
+            cwd=self.cwd,
+            env=self.environ(**(env or {})),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            **more,
+        )
+
+    def launch(
+        self, argv: Sequence[str], options: Sequence[str] = (), env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``argv`` under ``autotrace-run``."""
+        return self.run(self.command(argv, options), env)
+
+    def write(self, name: str, text: str, mode: int = 0o644) -> Path:
+        path = self.cwd / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    def runs(self) -> list[Path]:
+        return sorted(path.parent for path in self.cwd.glob("autotrace-runs/*/run.json"))
+
+    def info(self) -> dict[str, Any]:
+        """``run.json`` of the only run."""
+        (run,) = self.runs()
+        found: dict[str, Any] = json.loads((run / "run.json").read_text())
+        return found
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ``bin`` of a virtual environment that finds what the test finds, and this checkout of autotrace."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    found = [*site.getsitepackages(), *(entry for entry in sys.path if entry.endswith("site-packages"))]
+    (packages / "_found.pth").write_text("\n".join([str(ROOT), *dict.fromkeys(found)]) + "\n")
+    for name in ("autotrace.pth", "autotrace.start"):
+        (packages / name).write_text((ROOT / name).read_text())
+    scripts = {"autotrace-run": "autotrace.launch.main", "autotrace": "autotrace.cli.main"}
+    for script, module in scripts.items():
+        path = folder / "bin" / script
+        path.write_text(f"#!{folder}/bin/python\nimport sys\nfrom {module} import main\nsys.exit(main())\n")
+        path.chmod(0o755)
+    return folder / "bin"
+
+
+@pytest.fixture
+def place(installation: Path, tmp_path: Path) -> Place:
+    """A folder of the test's own in the environment."""
+    return Place(installation, tmp_path)

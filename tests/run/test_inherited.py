@@ -1,0 +1,83 @@
+"""A process that inherited the variables of a run joins it while it goes on, and no longer."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from autotrace.run.drain import shipper_alive
+from tests.places import Place
+
+FINISHED_RUN = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('AUTOTRACE')}))"
+STEP = "import steps; print(steps.step(1))"
+
+
+class TestInheritedRun:
+    """A shell that was started inside a run keeps its variables after the end of the run."""
+
+    @pytest.fixture
+    def inherited(self, place: Place) -> dict[str, str]:
+        """The variables of a finished run."""
+        place.write("steps.py", "def step(number): return number\n")
+        place.write("spec.yaml", "- target: steps.step\n  role: trajectory\n")
+        variables: dict[str, str] = json.loads(place.launch(["python", "-c", FINISHED_RUN]).stdout)
+        (run,) = place.runs()
+        assert variables["AUTOTRACE_RUN_FOLDER"] == str(run.resolve())
+        deadline = time.monotonic() + 60
+        while shipper_alive(str(run)) is not False:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return variables
+
+    @pytest.mark.parametrize("launched", [True, False], ids=["autotrace-run", "AUTOTRACE=1"])
+    def test_a_finished_one_is_not_joined(self, place: Place, inherited: dict[str, str], launched: bool) -> None:
+        (finished,) = place.runs()
+        before = sorted(finished.rglob("*"))
+        mine = {**inherited, "AUTOTRACE_SPECS": "spec.yaml", "AUTOTRACE_BACKEND": "jsonl"}
+        words = ["python", "-c", STEP]
+        done = place.launch(words, env=mine) if launched else place.run(words, mine)
+        assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+        (new,) = set(place.runs()) - {finished}
+        assert f"run folder {new.resolve()}; the inherited run {finished.name} is over" in done.stderr
+        assert "autotrace: 1 trajectory -> jsonl" in done.stderr
+        assert sorted(finished.rglob("*")) == before
+
+    def test_children_join_the_new_one(self, place: Place, inherited: dict[str, str]) -> None:
+        inner = place.command(
+            ["python", "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STEP!r}])"]
+        )
+        done = place.launch(inner, ["--spec", "spec.yaml"], inherited)
+        assert "autotrace: 1 trajectory -> jsonl" in done.stderr
+        assert len(place.runs()) == 2
+
+    def test_one_that_goes_on_is_joined_though_its_first_process_is_gone(self, place: Place) -> None:
+        """Killed with its work unfinished: its shipper waits for the processes that live on."""
+        place.write("steps.py", "def step(number): return number\n")
+        place.write("spec.yaml", "- steps.step\n")
+        inner = place.command(["python", "-c", STEP])
+        late = f"import os, steps, subprocess, sys\nsteps.step(1)\nsys.stdin.read()\nsubprocess.run({inner!r})"
+        code = (
+            f"import os, subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {late!r}])\n"
+            "sys.stdin.read(1); os.kill(os.getpid(), 9)"
+        )
+        with subprocess.Popen(
+            place.command(["python", "-c", code], ["--spec", "spec.yaml"]),
+            cwd=place.cwd, env=place.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdin is not None and process.stdout is not None
+            deadline = time.monotonic() + 60
+            while not list(place.cwd.glob("autotrace-runs/*/spool/*.seg")):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            process.stdin.write("x")
+            process.stdin.flush()
+            assert process.wait(timeout=60) == -signal.SIGKILL
+            (run,) = place.runs()
+            assert shipper_alive(str(run))
+            process.stdin.close()
+            assert process.stdout.read() == "1\n"
+        assert place.runs() == [run]
