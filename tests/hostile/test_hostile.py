@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from .table import CASES
+from .table import CASES, Case
 
 pytestmark = pytest.mark.timeout(500)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.in_tests], ids=lambda case: case.name)
-def test_row(case, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_row(case: Case, tmp_path: Path) -> None:
     *_, problems = case.run(tmp_path)
     assert not problems

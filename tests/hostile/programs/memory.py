@@ -16,7 +16,7 @@ def give(number: int, size: int) -> str:
 
 def main(variant: str) -> None:
     """``string`` of 8 MB, ``strings`` (1,000 of 8 KB in a list), ``result`` of 8 MB, ``bytes``."""
-    calls = 200
+    calls = 60
     for number in range(calls):
         if variant == "string":
             take(f"{number:08}" * (1 << 20))
