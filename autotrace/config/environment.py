@@ -63,6 +63,10 @@ PLAN = "AUTOTRACE_PLAN"
 MODULES = "AUTOTRACE_MODULES"
 """Comma-separated top-level module names of the plan: a process that imports none of them reads no file."""
 
+TRACE_BACKENDS = "AUTOTRACE_TRACE_BACKENDS"
+"""Comma-separated names of all backends that are installed: a library's own tracer into one of them is kept from
+starting, because autotrace delivers there."""
+
 MAIN_PID = "AUTOTRACE_MAIN_PID"
 """``pid:host`` of the run's first process, the one that waits for delivery at exit."""
 
@@ -75,5 +79,5 @@ COLLECTOR = "AUTOTRACE_COLLECTOR"
 TOKEN = "AUTOTRACE_TOKEN"
 """What a relay shows to the collector; made for one run."""
 
-OF_A_RUN = (RUN_ID, RUN_FOLDER, PLAN, MODULES, MAIN_PID, PLAN_DATA, COLLECTOR, TOKEN)
+OF_A_RUN = (RUN_ID, RUN_FOLDER, PLAN, MODULES, TRACE_BACKENDS, MAIN_PID, PLAN_DATA, COLLECTOR, TOKEN)
 """What a new run does not take over from an earlier one."""

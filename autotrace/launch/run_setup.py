@@ -69,6 +69,7 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
         env.RUN_FOLDER: folder,
         env.PLAN: os.path.join(folder, layout.PLAN_JSON),
         env.MODULES: ",".join(sorted({*plan.modules, *ADAPTED})),
+        env.TRACE_BACKENDS: ",".join(registry.names()),
         env.MAIN_PID: f"{main_pid}:{host()}",
         # Without it a process that imported mlflow may never exit (15 of 41 runs of MLflow 3.18 without internet).
         "MLFLOW_DISABLE_TELEMETRY": environ.get("MLFLOW_DISABLE_TELEMETRY", "true"),

@@ -1,7 +1,7 @@
 """How trajectories are found on MLflow's page: what docs/backends.md says of its search field, filters and addresses.
 
-The requests are those that the page of MLflow 3.17 sends, seen in a browser's network log; that the installed page still
-builds them so is looked up in its script.
+The requests are those that the page of MLflow 3.17 sends, seen in a browser's network log; that the installed
+page still builds them so is looked up in its script.
 """
 
 from __future__ import annotations

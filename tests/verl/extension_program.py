@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 
 from verl.utils import rollout_trace
 from verl.utils.rollout_trace import RolloutTraceConfig, rollout_trace_attr, rollout_trace_op
@@ -76,3 +77,8 @@ RolloutTraceConfig.reset()
 with contextlib.suppress(ImportError):  # where trackio is not installed
     RolloutTraceConfig.init("their-project", "their-experiment", "trackio")
 assert RolloutTraceConfig.get_backend() == "trackio", "a backend that autotrace does not deliver to is left to veRL"
+
+RolloutTraceConfig.reset()
+os.environ["AUTOTRACE_TRACE_BACKENDS"] += ",trackio"  # as the launcher says it where a package has that backend
+RolloutTraceConfig.init("their-project", "their-experiment", "trackio")
+assert RolloutTraceConfig.get_backend() is None, "a backend of another package is taken over as well"

@@ -3,8 +3,8 @@
 - Which MLflow or W&B run veRL's own logger opened, which tokenizer the rollout uses, what the configuration says about
   agents, and which columns the dataset has: published once known (``Bind`` records), for the collector.
 - The user's own reward function, which has no name before veRL loads it from a file.
-- veRL's own rollout trace into Weave or MLflow: its settings become ours, and its client is kept from starting, so
-  nothing is traced twice.
+- veRL's own rollout trace into a backend that autotrace has: its settings become ours, and its client is kept from
+  starting, so nothing is traced twice.
 
 Read in the wheels of veRL 0.5.0 to 0.9.1. What is not found as expected is left alone.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Mapping
 from types import FrameType, ModuleType
@@ -21,6 +22,7 @@ from typing import Any
 from autotrace import patch
 from autotrace.adapters import concurrent_futures
 from autotrace.adapters.verl import facts, requests, trace
+from autotrace.config import environment as env
 from autotrace.record import faults, statements
 from autotrace.record.fields import ABSENT, Path
 from autotrace.redact.masking import without_password
@@ -28,8 +30,6 @@ from autotrace.redact.masking import without_password
 REWARD_KEY = "verl custom_reward_function"
 """Target key of the user's reward function in reports."""
 
-TAKEN_OVER = ("weave", "mlflow")
-"""veRL's trace backends that autotrace delivers to itself. With another one (``trackio``) veRL's tracer goes on."""
 _ROLLOUT = "config.actor_rollout_ref.rollout"
 CONFIG = {
     "project_name": "config.trainer.project_name",
@@ -134,7 +134,7 @@ def _watch_workers(module: ModuleType) -> None:
                 settings = _older_settings(caller)
             if settings.get("backend") is not None:
                 statements.bind("verl_trace", {name: plain(value) for name, value in settings.items()})
-            if given.arguments.get("backend") in TAKEN_OVER:
+            if given.arguments.get("backend") in _taken_over():
                 given.arguments["backend"] = None
                 args, kwargs = given.args[1:], given.kwargs
         except Exception as error:
@@ -142,6 +142,11 @@ def _watch_workers(module: ModuleType) -> None:
         return original(cls, *args, **kwargs)
 
     config.init = classmethod(init)
+
+
+def _taken_over() -> list[str]:
+    """veRL's trace backends that autotrace delivers to itself. With another one veRL's tracer goes on."""
+    return os.environ.get(env.TRACE_BACKENDS, "mlflow,weave").split(",")
 
 
 def _older_settings(caller: FrameType) -> dict[str, Any]:
