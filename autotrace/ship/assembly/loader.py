@@ -102,9 +102,11 @@ class Loader:
             elif attributes.get(name) is None and name in config:
                 attributes[name] = config[name]
         attributes["run_id"] = self._info.run_id
-        row = self._state.db.execute("SELECT attempt FROM traces WHERE trace_id = ?", (trajectory.trace_id,)).fetchone()
+        row = self._state.row(trajectory.trace_id)
         if trajectory.root.role == "trajectory":
-            attributes["attempt"] = 1 if row is None else row["attempt"]
+            attributes["attempt"] = 1 if row is None else row.attempt
+        if row is not None and row.late_spans:
+            trajectory.notes.append(f"{row.late_spans} late calls: they began after the trajectory had ended")
         trajectory.facts = facts_of(self._state, trajectory.trace_id)
 
 

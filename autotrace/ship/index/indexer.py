@@ -178,7 +178,8 @@ class Indexer:
             return
         trace_id, record = self._attached(segment, record)
         if self._too_late(trace_id, record):
-            self._processes.skip(segment.process, f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory")
+            if isinstance(record, Open):
+                self._processes.skip(segment.process, f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory")
             return
         offsets.setdefault((trace_id, segment.id), array("q")).append(offset)
         touched = self._touch([trace_id], create=True)

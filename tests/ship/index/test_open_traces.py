@@ -1,0 +1,124 @@
+"""When a trace is complete: the end of its root ends it, whatever its root left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotrace.run import layout
+from autotrace.ship.index import open_traces
+from autotrace.ship.index.open_traces import MAX_LATE_CALLS
+from autotrace.ship.run_reader import RunReader
+from autotrace.ship.shipper import Shipper, ship
+from tests.ship.spools import Process, attributes, new_run
+
+PROGRAM = Path(__file__).parent / "late_worker.py"
+SPEC = "- target: __main__.Agent.run\n  role: trajectory\n- __main__.Agent.poll\n"
+
+
+def wait_for(condition: Callable[[], bool], limit: float = 90.0) -> None:
+    """Poll ``condition``."""
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("kind", ["thread", "task"])
+def test_a_trajectory_is_delivered_while_a_worker_that_it_started_lives(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("AUTOTRACE")}
+    launch = [sys.executable, "-m", "autotrace.launch.main", "--backend", "jsonl", "--run-dir", "runs"]
+    command = [*launch, "--spec", "spec.yaml", sys.executable, str(PROGRAM), kind, "stop"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True)
+
+    def delivered() -> dict[str, dict[str, Any]]:
+        lines = [line for path in tmp_path.glob("runs/*/trajectories.jsonl") for line in path.open()]
+        traces = {trace["trace_id"]: trace for trace in map(json.loads, lines)}
+        return {trace["spans"][0]["inputs"]["question"]: trace for trace in traces.values()}
+
+    try:
+        wait_for(lambda: len(delivered()) == 2)
+        assert process.poll() is None, "the worker is still at work"
+        first = delivered()["first"]
+        assert first["spans"][0]["status"] == "OK" and first["spans"][0]["output"] == "FIRST"
+
+        (run,) = tmp_path.glob("runs/*")
+        too_many = f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory"
+        wait_for(lambda: json.loads((run / layout.STATUS_JSON).read_text())["skipped"].get(too_many, 0) > 0)
+        (tmp_path / "stop").touch()
+        _, stderr = process.communicate(timeout=90)
+    finally:
+        process.kill()
+    assert "2 trajectories -> jsonl" in stderr
+    assert len(delivered()["second"]["spans"]) == 1
+    spans = delivered()["first"]["spans"]
+    assert MAX_LATE_CALLS < len(spans) < MAX_LATE_CALLS + 50, "what came later is in the same trace, up to the bound"
+    assert {span["status"] for span in spans} == {"OK"}
+    assert any("late calls" in note for note in delivered()["first"]["notes"])
+
+
+def test_a_call_that_still_runs_is_waited_for_but_not_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_traces, "ROOT_GRACE", 1.5)
+    run = new_run(tmp_path, main_pid=os.getpid())
+    process, trace = Process(run), b"t" * 16
+    root = process.open(trace, "trajectory", attributes=attributes())
+    slow = process.open(trace, "tool", root)
+    process.close(trace, root, output="done")
+    shipper = Shipper(run)
+    ended = time.monotonic()
+    try:
+        while not (run / "trajectories.jsonl").exists():
+            shipper.step()
+            process.count({}, {})  # never silent
+            assert time.monotonic() < ended + 60
+            time.sleep(0.05)
+        assert time.monotonic() - ended >= 1.5
+        process.close(trace, slow, output="late")
+        process.exit()
+    finally:
+        shipper.close()
+    ship(run, once=True)
+    versions = [json.loads(line) for line in (run / "trajectories.jsonl").open()]
+    assert [trace["spans"][1]["status"] for trace in versions] in (["INTERRUPTED", "OK"], ["OK"])
+    assert versions[-1]["spans"][1]["output"] == "late"
+
+
+def test_late_calls_beyond_the_bound_stay_out_also_for_a_shipper_that_starts_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from autotrace.ship.index import indexer
+
+    for module in (open_traces, indexer):
+        monkeypatch.setattr(module, "MAX_LATE_CALLS", 3)
+    run = new_run(tmp_path)
+    process, trace = Process(run), b"t" * 16
+    root = process.open(trace, "trajectory", attributes=attributes())
+    process.close(trace, root)
+    spans = [process.open(trace, "tool", root) for _ in range(5)]
+    process.close(trace, spans[0])
+    process.exit()
+    ship(run, once=True)
+
+    late = Process(run, "node-9-dd")
+    for span in spans[1:]:  # of those that count, and of those that do not
+        late.close(trace, span, output=f"{span}")
+    late.close(trace, late.open(trace, "tool", root))
+    late.exit()
+    status = ship(run, once=True)
+    assert status.skipped == {"late calls beyond the first 3 of a trajectory": 2 + 1}
+    reader = RunReader.open(run)
+    try:
+        shown = reader.load(trace.hex())
+        assert [span.output for span in shown.spans] == [None, None, f"{spans[1]}", f"{spans[2]}"]
+        assert reader.rows()[0].late_spans == 3
+    finally:
+        reader.close()
