@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import http.client
 import os
@@ -11,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.message import Message
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -90,6 +91,66 @@ def test_a_stranger_and_a_path_in_a_name_are_turned_away(receiver: Receiver, nod
         assert connection.getresponse().status == 400
         connection.close()
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == []
+
+
+def test_a_token_that_is_not_ascii_is_refused_like_any_other(
+    receiver: Receiver, capfd: pytest.CaptureFixture[str]
+) -> None:
+    parts = urlsplit(receiver.url)
+    for token in ("Bearer müller".encode("latin-1"), "Bearer \N{SNOWMAN}".encode(), b"\xff\xfe"):
+        with socket.create_connection((parts.hostname or "", parts.port or 0)) as connection:
+            request = b"PUT /segments/%s?offset=0&alive=1 HTTP/1.1\r\nAuthorization: %s\r\nContent-Length: 0\r\n\r\n"
+            connection.sendall(request % (NAME.encode(), token))
+            assert connection.recv(100).startswith(b"HTTP/1.1 401 ")
+    assert capfd.readouterr().err == ""
+
+
+def test_a_connection_that_shows_no_token_is_closed(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotrace.ship.cluster.receiver.STRANGER", 0.0)
+    parts = urlsplit(receiver.url)
+    address = (parts.hostname or "", parts.port or 0)
+    collector = Collector(receiver.url, receiver.token)
+    collector.append(NAME, 0, True, b"x")
+    idle, slow = socket.create_connection(address), socket.create_connection(address)
+    slow.sendall(b"PUT /segments/x HTTP/1.1\r\nX-Slow: ")
+    wait_for(lambda: receiver.connections == 3)
+    receiver.forget_the_silent()
+    for connection in (idle, slow):
+        connection.settimeout(30)
+        with contextlib.suppress(ConnectionError):
+            assert connection.recv(100) == b""
+        connection.close()
+    wait_for(lambda: receiver.connections == 1)
+    assert collector.append(NAME, 1, True, b"y") == 2, "the relay's own is still open"
+
+
+def test_connections_are_bounded_and_a_relay_gets_in_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotrace.ship.cluster.receiver.MAX_CONNECTIONS", 3)
+    monkeypatch.setattr("autotrace.ship.cluster.receiver.STRANGER", 0.0)
+    (tmp_path / layout.SPOOL).mkdir()
+    receiver = Receiver(tmp_path, "127.0.0.1")
+    try:
+        port = urlsplit(receiver.url).port or 0
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+        wait_for(lambda: receiver.connections == 3)
+        collector = Collector(f"http://127.0.0.1:{port}", receiver.token)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            collector.append(NAME, 0, True, b"x")
+        receiver.forget_the_silent()
+        wait_for(lambda: receiver.connections == 0)
+        assert collector.append(NAME, 0, True, b"x") == 1
+        for connection in idle:
+            connection.close()
+    finally:
+        receiver.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Poll ``condition``."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
 
 
 def test_a_writer_whose_node_fell_silent_counts_as_dead(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ import os
 import re
 import secrets
 import socket
+import sys
 import threading
 import time
 from email.message import Message
@@ -35,6 +36,12 @@ _log = logging.getLogger("autotrace.ship")
 
 MAX_BODY = 16 << 20
 """Bytes in one request."""
+IDLE = 30.0
+"""Seconds after which a connection on which nothing arrives is closed; relays open another."""
+STRANGER = 10.0
+"""Seconds in which a new connection has to show the token."""
+MAX_CONNECTIONS = 512
+"""Open at the same time, about one per relay; more are closed unheard (a relay tries again)."""
 SILENCE = 20.0
 """Seconds without a word from the relay after which a writer counts as dead."""
 _NAME = re.compile(r"[A-Za-z0-9_.]{1,80}-\d{1,10}-[0-9a-f]{8}-\d{1,9}\.seg")
@@ -57,6 +64,45 @@ class _Incoming:
             self.locked = True
 
 
+class _Server(ThreadingHTTPServer):
+    """One thread a connection, up to ``MAX_CONNECTIONS``; what goes wrong on a connection goes to the log."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.connections: dict[socket.socket, float | None] = {}
+        """Since when each connection has not shown the token; None: it has."""
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if len(self.connections) >= MAX_CONNECTIONS:
+            _log.warning("more than %d connections of other nodes: one is closed", MAX_CONNECTIONS)
+            self.shutdown_request(request)
+            return
+        self.connections[request] = time.monotonic()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self.connections.pop(request, None)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.connections.pop(request, None)
+
+    def turn_away_strangers(self) -> None:
+        """Close what was opened ``STRANGER`` seconds ago and has not shown the token, however slowly it sends."""
+        for connection, since in list(self.connections.items()):
+            if since is not None and time.monotonic() - since > STRANGER:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)  # its thread, in a read, goes on and closes it
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _log.warning("a connection from %s was closed: %r", client_address[0], sys.exc_info()[1])
+
+
 class Receiver:
     """Listens on ``host`` (default: every interface) until ``close``; ``url`` and ``token`` are what relays need.
 
@@ -77,12 +123,11 @@ class Receiver:
         self._guard = threading.Lock()
         self.last_heard = time.monotonic()
         try:
-            self._server = ThreadingHTTPServer((host, port or parts.port or 0), _handler(self))
+            self._server = _Server((host, port or parts.port or 0), _handler(self))
         except OSError:
             if port:
                 raise
-            self._server = ThreadingHTTPServer((host, 0), _handler(self))
-        self._server.daemon_threads = True
+            self._server = _Server((host, 0), _handler(self))
         name = host if host not in ("", "0.0.0.0") else parts.hostname or address(towards)
         self.url = f"http://{name}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, name="receiver", daemon=True).start()
@@ -91,6 +136,15 @@ class Receiver:
         """Write ``collector.json`` (0600), where the launcher and the driver look for the address."""
         text = json.dumps({"url": self.url, "token": self.token})
         files.replace(Path(run_folder, layout.COLLECTOR_JSON), text.encode())
+
+    def knows(self, connection: socket.socket) -> None:
+        """The sender on ``connection`` has shown the token."""
+        self._server.connections[connection] = None
+
+    @property
+    def connections(self) -> int:
+        """How many are open now."""
+        return len(self._server.connections)
 
     def append(self, name: str, offset: int, alive: bool, data: bytes) -> tuple[int, int]:
         """(HTTP status, size of the segment here). Raises ``OSError`` when the disk does not take it."""
@@ -123,6 +177,7 @@ class Receiver:
 
     def forget_the_silent(self) -> None:
         """Let go of writers whose relay has said nothing for ``SILENCE`` seconds (their node is gone)."""
+        self._server.turn_away_strangers()
         now = time.monotonic()
         with self._guard:
             for name, incoming in list(self._incoming.items()):
@@ -163,6 +218,12 @@ def address(towards: str = "") -> str:
     return socket.gethostbyname(socket.gethostname())
 
 
+def authorized(headers: Message, token: str) -> bool:
+    """The sender knows the run's token. The header may hold any byte (the standard library reads Latin-1)."""
+    given = headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+    return hmac.compare_digest(given, f"Bearer {token}".encode())
+
+
 def clock(headers: Message) -> tuple[str, int] | None:
     """Boot of the sender and the nanoseconds from its monotonic clock to our wall clock; None when it does not say."""
     boot, _, now = headers.get("X-Clock", "").partition(" ")
@@ -174,12 +235,14 @@ def clock(headers: Message) -> tuple[str, int] | None:
 def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        timeout = 30.0
+        timeout = IDLE
+        """For the request line and for each read of headers and body."""
 
         def do_PUT(self) -> None:
-            if not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {receiver.token}"):
+            if not authorized(self.headers, receiver.token):
                 self._answer(401, {})
                 return
+            receiver.knows(self.connection)
             known = clock(self.headers)  # before the body: its way here is no part of the difference
             if known is not None:
                 receiver.clocks.setdefault(*known)
@@ -192,7 +255,7 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             except (KeyError, TypeError, ValueError):
                 self._answer(400, {})
                 return
-            if not _NAME.fullmatch(name) or not 0 <= length <= MAX_BODY or offset < 0:
+            if not name.isascii() or not _NAME.fullmatch(name) or not 0 <= length <= MAX_BODY or offset < 0:
                 self._answer(400, {})
                 return
             data = self.rfile.read(length)
