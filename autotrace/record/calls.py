@@ -18,7 +18,7 @@ from autotrace.record.closing import aborted, close, ended, exhausted, fail, fin
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in
 from autotrace.record.fields import first
 from autotrace.record.probe import NOT_COPIED, Follower, Probe
-from autotrace.record.snapshot import ATOMS
+from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
 
 __all__ = [
@@ -92,7 +92,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             if signature.whole:
                 copies = args[signature.start :]
                 for value in copies:
-                    if type(value) not in ATOMS:
+                    if id(kind := type(value)) not in FIXED and (kind is not str or len(value) > SHORT):
                         copies = signature.positional(args, probe.limits)
                         break
             else:

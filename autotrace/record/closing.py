@@ -11,7 +11,7 @@ from autotrace.record.backlog import NUMBER_BYTES, backlog
 from autotrace.record.context import Ended, OpenCall, RetainingCall, current
 from autotrace.record.fields import first
 from autotrace.record.probe import Probe
-from autotrace.record.snapshot import ATOMS
+from autotrace.record.snapshot import FIXED
 from autotrace.record.token_copy import copy_tokens
 from autotrace.spool.records import Fact
 
@@ -37,7 +37,7 @@ def close(call: OpenCall, result: Any) -> None:
         if probe.reads_result:
             event = _with_result(call, probe, result, at)
         elif probe.result:
-            event = Ended(call, at, result if type(result) in ATOMS else probe.output(result))
+            event = Ended(call, at, result if id(type(result)) in FIXED else probe.output(result))
         else:
             event = Ended(call, at)
     except Exception as error:

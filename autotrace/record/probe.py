@@ -10,7 +10,7 @@ from autotrace.config.plan import Settings, Target
 from autotrace.record import faults, fields
 from autotrace.record.arguments import Signature
 from autotrace.record.fields import ABSENT
-from autotrace.record.snapshot import ATOMS, Limits, snapshot
+from autotrace.record.snapshot import FIXED, Limits, snapshot
 
 if TYPE_CHECKING:
     from autotrace.record.context import OpenCall, RetainingCall
@@ -101,7 +101,7 @@ class Probe:
         self.faulty = 0
         """Which call the last of them was in."""
         self.on_fault: Callable[[Probe], None] | None = None
-        self.limits = Limits(settings.max_depth, settings.max_items)
+        self.limits = Limits(settings.max_depth, settings.max_items, settings.max_string)
         self.content = settings.content != "none"
         taken = "result" not in target.exclude and (target.include is None or "result" in target.include)
         self.result = self.content and taken
@@ -181,7 +181,7 @@ class Probe:
         for name, path in self.members:
             value = path.read(known)
             if value is not ABSENT and value is not None:
-                found[name] = value if type(value) in ATOMS else self.copied(value)
+                found[name] = value if id(type(value)) in FIXED else self.copied(value)
         return found
 
     def output(self, result: Any) -> Any:
@@ -208,7 +208,7 @@ class Probe:
         for name, paths in pairs:
             value = paths[0].read(known) if len(paths) == 1 else fields.first(paths, known)
             if value is not ABSENT and value is not None:
-                found[name] = value if type(value) in ATOMS else self.copied(value)
+                found[name] = value if id(type(value)) in FIXED else self.copied(value)
         return found or None
 
     def final_reader(self, item: Any) -> Callable[[Any], Any]:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from autotrace.config.plan import Settings
+from autotrace.config.scalars import integer
 from autotrace.record import faults
 from autotrace.record.backlog import EVENT_BYTES, backlog
-from autotrace.redact.scalars import integer
 from autotrace.spool.limit import SpoolLimit
 from autotrace.spool.records import Define, Record
 from autotrace.spool.segment import frame

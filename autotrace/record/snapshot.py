@@ -1,9 +1,10 @@
-"""Copies of arguments and results, made on the caller's thread: shallow where that is enough, bounded always.
+"""Copies of arguments and results, made on the caller's thread: bounded always, and without running any of the host's
+code.
 
-What is copied is what can change under our hands (lists, dicts, fields of dataclasses and pydantic models). Type and
-shape are looked at before anything that walks a container. No ``repr``, no user code, nothing that waits for a GPU:
-a tensor is its dtype, shape and device. Asked is the type, never ``isinstance``, which asks a proxy's ``__class__``.
-Strings are kept by reference and cut later, on the flusher's thread.
+What is copied is what can change under our hands (lists, dicts, fields of dataclasses and pydantic models). Every value
+is looked at: its type first, which is asked of the object's header and never of the object (``isinstance`` asks a
+proxy's ``__class__``), then its length. Exact builtin types are read in C; their subclasses through the methods of the
+builtin type; of other objects what they store (``record.object_fields``). No ``repr``, nothing that waits for a GPU.
 """
 
 from __future__ import annotations
@@ -11,26 +12,43 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Container
+from itertools import islice
 from typing import Any
-from weakref import WeakKeyDictionary
 
-ATOMS = frozenset({str, int, float, bool, bytes, type(None)})
-"""Types whose values nobody can change: kept by reference."""
-_NUMBERS = frozenset({int, float})
-_UNKNOWN: Any = object()
-_known_fields: WeakKeyDictionary[type, tuple[str, ...] | None] = WeakKeyDictionary()
+from autotrace.config.scalars import integer, shortened
+from autotrace.record import arrays
+from autotrace.record.object_fields import layout_of, module_of, name_of, qualified_name
+from autotrace.redact.images import described
+
+FIXED = frozenset(map(id, (int, float, bool, type(None))))
+"""Types whose values are small and cannot change: kept by reference. Their ``id()``, because to ask a set for a class
+runs its metaclass's ``__hash__``."""
+SHORT = 4_096
+"""Characters of a text that is kept by reference wherever it stands."""
+_NUMBERS = frozenset(map(id, (int, float)))
 MAX_NODES = 2_000
-"""Values visited for one argument: the bound on the caller's time whatever is passed (about 0.5 ms)."""
+"""Values visited for one argument: the bound on the caller's time whatever is passed."""
+MAX_NUMBERS = 4_096
+"""Items of a longer list that are looked at to see whether all are numbers."""
+FIRST = 16
+"""Numbers shown of a long list."""
+LONGEST_KEY = 256
+"""Characters kept of a key."""
+BEHIND_THE_CUT = 1_024
+"""Characters kept beyond the limit, for the flusher's thread to recognise a credential that stands across it."""
+_UNKNOWN: Any = object()
 
 
 class Limits:
     """How much of a value is copied; mirrors ``config.plan.Settings``."""
 
-    __slots__ = ("depth", "items")
+    __slots__ = ("depth", "items", "string")
 
-    def __init__(self, depth: int = 6, items: int = 256) -> None:
+    def __init__(self, depth: int = 6, items: int = 256, string: int = 65_536) -> None:
         self.depth = depth
         self.items = items
+        self.string = string + BEHIND_THE_CUT
+        """Characters; the flusher cuts at the limit itself."""
 
 
 def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
@@ -39,139 +57,188 @@ def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
     ``without``: fields of ``value`` itself (an object with fields) that are not looked at.
     """
     kind = type(value)
-    if kind in ATOMS:
+    if id(kind) in FIXED:
         return value
-    # flat containers, the common case: one look at the types in C, one copy in C
-    if kind is dict:
-        if len(value) <= limits.items and ATOMS.issuperset(map(type, value.values())):
-            return value.copy()
-    elif kind is list and len(value) <= limits.items and ATOMS.issuperset(map(type, value)):
-        return value.copy()
+    if kind is str:
+        return value if len(value) <= limits.string else shortened(value, limits.string)
+    copier = _Copier(limits)
     if without and kind is not list and kind is not tuple and not issubclass(kind, dict):
-        return _object(value, kind, limits.depth, limits.items, [MAX_NODES], without)
-    return _copy(value, limits.depth, limits.items, [MAX_NODES])
+        return copier.object(value, kind, limits.depth, without)
+    return copier.copy(value, limits.depth)
 
 
-def _copy(value: Any, depth: int, items: int, budget: list[int]) -> Any:
-    kind = type(value)
-    if kind in ATOMS:
-        return value
-    budget[0] -= 1
-    if budget[0] < 0:
-        return {"…": "cut"}
-    if kind is list or kind is tuple:
-        if value and type(value[0]) in _NUMBERS and type(value[-1]) in _NUMBERS:
-            return _numbers(value, items)
-        return _sequence(value, depth, items, budget)
-    if kind is dict or issubclass(kind, dict):
-        if kind is dict and len(value) <= items and ATOMS.issuperset(map(type, value.values())):
-            return value.copy()
-        return _mapping(dict.items(value), len(value), depth, items, budget)
-    return _object(value, kind, depth, items, budget)
+class _Copier:
+    __slots__ = ("items", "nodes", "string")
 
+    def __init__(self, limits: Limits) -> None:
+        self.items = limits.items
+        self.string = limits.string
+        self.nodes = MAX_NODES
 
-def _numbers(value: Any, items: int) -> Any:
-    if len(value) <= items:
-        return list(value)
-    return {"…": f"{len(value)} numbers", "first": list(value[:16])}
+    def copy(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind is str:
+            return value if len(value) <= self.string else shortened(value, self.string)
+        if id(kind) in FIXED:
+            return value
+        self.nodes -= 1
+        if self.nodes < 0:
+            return {"…": "cut"}
+        if kind is dict:
+            return self.exact(value, depth) if len(value) <= self.items and depth > 0 else self.mapping(value, depth)
+        if kind is list or kind is tuple:
+            return self.sequence(value, len(value), depth)
+        return self.object(value, kind, depth)
 
+    def exact(self, value: dict[Any, Any], depth: int) -> Any:
+        """Of an exact dict: a copy made in C, in which what has to be is replaced."""
+        copied = value.copy()
+        string = self.string
+        for key, item in copied.items():
+            if type(key) is not str or len(key) > LONGEST_KEY:
+                return self.mapping(value, depth)
+            kind = type(item)
+            if kind is str:
+                if len(item) > string:
+                    copied[key] = shortened(item, string)
+            elif id(kind) not in FIXED:
+                copied[key] = self.copy(item, depth - 1)
+        return copied
 
-def _sequence(value: Any, depth: int, items: int, budget: list[int]) -> Any:
-    if depth <= 0:
-        return {"…": f"{len(value)} items"}
-    copied = [
-        item.copy()  # a message of a conversation, as a rule
-        if type(item) is dict and len(item) <= items and depth > 1 and ATOMS.issuperset(map(type, item.values()))
-        else _copy(item, depth - 1, items, budget)
-        for item in value[:items]
-    ]
-    if len(value) > items:
-        copied.append({"…": f"{len(value) - items} more"})
-    return copied
-
-
-def _mapping(pairs: Any, size: int, depth: int, items: int, budget: list[int]) -> Any:
-    if depth <= 0:
-        return {"…": f"{size} keys"}
-    copied: dict[Any, Any] = {}
-    for number, (name, item) in enumerate(pairs):
-        if number >= items:
-            copied["…"] = f"{size - items} more"
-            break
-        copied[name] = _copy(item, depth - 1, items, budget)
-    return copied
-
-
-def _object(value: Any, kind: type, depth: int, items: int, budget: list[int], without: Container[str] = ()) -> Any:
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        if issubclass(kind, numpy.generic):
-            return _copy(value.item(), depth, items, budget)
-        if issubclass(kind, numpy.ndarray):
-            return _array(value, items, depth, budget)
-    shape = getattr(kind, "shape", None)
-    if shape is not None and hasattr(kind, "dtype"):
-        return {
-            "…": "tensor",
-            "dtype": str(value.dtype),
-            "shape": [int(n) for n in value.shape],
-            "device": _device(value),
-        }
-    if issubclass(kind, enum.Enum):
-        return str(value.name)
-    fields = _known_fields.get(kind, _UNKNOWN)
-    if fields is _UNKNOWN:
-        fields = _known_fields[kind] = _fields(kind)
-    if fields is not None:
-        stored = getattr(value, "__dict__", None)
-        pairs = [
-            (name, stored[name] if stored and name in stored else getattr(value, name, None))
-            for name in fields
-            if name not in without
+    def sequence(self, value: Any, size: int, depth: int) -> Any:
+        """Of an exact list or tuple."""
+        if size > self.items and _are_numbers(value):
+            return {"…": f"{size} numbers", "first": list(value[:FIRST])}
+        if depth <= 0:
+            return {"…": f"{size} items"}
+        string = self.string
+        copied = [
+            item
+            if ((kind := type(item)) is str and len(item) <= string) or id(kind) in FIXED
+            else self.copy(item, depth - 1)
+            for item in value[: self.items]
         ]
-        copied = _mapping(pairs, len(pairs), depth, items, budget)
-        return {"type": kind.__qualname__, **copied}
-    if issubclass(kind, (list, tuple)):
-        return _sequence(list(value[:items]), depth, items, budget)
-    if issubclass(kind, (set, frozenset)):
-        return _sequence(list(value)[:items], depth, items, budget)
-    if issubclass(kind, (str, int, float)):
-        for plain in (str, int, float):
-            if issubclass(kind, plain):
-                return plain.__str__(value) if plain is str else plain(value)
-    if issubclass(kind, BaseException):
-        return {"type": kind.__qualname__, "args": _copy(value.args, depth - 1, items, budget)}
-    if kind.__module__ in ("datetime", "uuid", "decimal", "pathlib", "pathlib._local"):
-        return str(value)
-    if kind.__module__.startswith("PIL."):  # without importing it
-        width, height = value.size
-        return {"…": f"image {width}x{height}", "mode": str(value.mode)}
-    return {"…": f"{kind.__module__}.{kind.__qualname__}"}
+        if size > self.items:
+            copied.append({"…": f"{size - self.items} more"})
+        return copied
+
+    def mapping(self, value: dict[Any, Any], depth: int) -> Any:
+        """Of a dict or of an instance of a class that inherits from it."""
+        size = dict.__len__(value)
+        if depth <= 0:
+            return {"…": f"{size} keys"}
+        copied: dict[str, Any] = {}
+        for key, item in list(islice(dict.items(value), self.items)):
+            name = key if type(key) is str and len(key) <= LONGEST_KEY else _key(key)
+            if name in copied:  # 1 and "1", two objects of one class
+                name = f"{name} #{len(copied)}"
+            kind = type(item)
+            if kind is str and len(item) <= self.string:
+                copied[name] = item
+            else:
+                copied[name] = self.copy(item, depth - 1)
+        if size > self.items:
+            copied["…"] = f"{size - self.items} more"
+        return copied
+
+    def object(self, value: Any, kind: type, depth: int, without: Container[str] = ()) -> Any:
+        """Of any other type. The builtin types' own methods are used for what inherits from them."""
+        if kind is bytes:
+            return {"…": described(value)}
+        if issubclass(kind, enum.Enum):
+            name = dict.get(layout_of(kind).stored(value), "_name_")
+            return name if type(name) is str else {"…": qualified_name(kind)}
+        layout = layout_of(kind)
+        if issubclass(kind, tuple):
+            return self._tuple(value, layout.fields, name_of(kind), depth, without)
+        if layout.fields is not None:
+            fields = {name: item for name, item in layout.pairs(value) if name not in without}
+            copied = self.mapping(fields, depth)
+            return {"type": name_of(kind), **copied} if depth > 0 else copied
+        builtin = self._inherited(value, kind, depth)
+        if builtin is not _UNKNOWN:
+            return builtin
+        objects = arrays.objects(value, kind, self.items)
+        if objects is not None:
+            return self.sequence(*objects, depth)
+        description = arrays.described(value, kind)
+        return _text(value, kind) if description is None else description
+
+    def _tuple(self, value: Any, fields: Any, name: str, depth: int, without: Container[str]) -> Any:
+        items = list(islice(tuple.__iter__(value), self.items))
+        size = tuple.__len__(value)
+        if fields is None or len(fields) != size:
+            return self.sequence(items, len(items), depth)
+        named = {field: item for field, item in zip(fields, items, strict=False) if field not in without}
+        copied = self.mapping(named, depth)
+        return {"type": name, **copied} if depth > 0 else copied
+
+    def _inherited(self, value: Any, kind: type, depth: int) -> Any:
+        if issubclass(kind, dict):
+            return self.mapping(value, depth)
+        if issubclass(kind, str):
+            size = str.__len__(value)
+            text = str.__getitem__(value, slice(0, self.string))
+            return text if size <= self.string else f"{text}… ({size - self.string} characters more)"
+        if issubclass(kind, int):
+            return integer(int.__int__(value))
+        if issubclass(kind, float):
+            return float.__float__(value)
+        if issubclass(kind, list):
+            return self.sequence(list.__getitem__(value, slice(0, self.items)), list.__len__(value), depth)
+        if issubclass(kind, set):
+            return self.sequence(list(islice(set.__iter__(value), self.items)), set.__len__(value), depth)
+        if issubclass(kind, frozenset):
+            return self.sequence(list(islice(frozenset.__iter__(value), self.items)), frozenset.__len__(value), depth)
+        if issubclass(kind, BaseException):
+            arguments = _arguments(value)
+            return {"type": name_of(kind), "args": self.sequence(arguments, len(arguments), depth - 1)}
+        return _UNKNOWN
 
 
-def _array(value: Any, items: int, depth: int, budget: list[int]) -> Any:
-    if value.dtype == object:
-        return _sequence(value.ravel()[:items].tolist(), depth, items, budget)
-    if value.size <= 16:
-        return value.tolist()
-    head = value.ravel()[:4].tolist() if value.flags.c_contiguous else []
-    return {"…": "array", "dtype": str(value.dtype), "shape": list(value.shape), "first": head}
+_arguments = BaseException.__dict__["args"].__get__
 
 
-def _device(value: Any) -> str:
-    device = getattr(value, "device", "")
-    return str(device)
+def _are_numbers(value: Any) -> bool:
+    """Whether all items of a list that is too long to be shown are numbers. A longer one than can be looked through in
+    no time is shown item by item as far as the limit goes."""
+    return len(value) <= MAX_NUMBERS and _NUMBERS.issuperset(map(id, map(type, value)))
 
 
-def _fields(kind: type) -> tuple[str, ...] | None:
-    """Field names of a dataclass, pydantic model, attrs class, msgspec struct or named tuple; None for others."""
-    for attribute in ("__dataclass_fields__", "__pydantic_fields__", "model_fields", "__struct_fields__", "_fields"):
-        found = kind.__dict__.get(attribute)
-        if found is None:
-            found = getattr(kind, attribute, None) if attribute != "model_fields" else None
-        if isinstance(found, dict):
-            return tuple(found)
-        if isinstance(found, tuple) and all(type(name) is str for name in found):
-            return found
-    attrs = getattr(kind, "__attrs_attrs__", None)
-    return tuple(field.name for field in attrs) if isinstance(attrs, tuple) else None
+def _key(key: Any) -> str:
+    """A key of a dict as text; the limit keeps a record's names short."""
+    kind = type(key)
+    if kind is str:
+        return shortened(key, LONGEST_KEY) if len(key) > LONGEST_KEY else key
+    if id(kind) in FIXED:
+        return str(integer(key))
+    if kind is tuple:
+        parts = [_key(part) if type(part) is not tuple else "(…)" for part in key[:8]]
+        return f"({', '.join(parts)}{', …' if len(key) > len(parts) else ''})"
+    if issubclass(kind, enum.Enum):
+        name = dict.get(layout_of(kind).stored(key), "_name_")
+        return name if type(name) is str else name_of(kind)
+    if issubclass(kind, str):
+        return str.__getitem__(key, slice(0, LONGEST_KEY))
+    if issubclass(kind, int):
+        return str(integer(int.__int__(key)))
+    text = _text(key, kind)
+    return text if type(text) is str else name_of(kind)
+
+
+def _text(value: Any, kind: type) -> Any:
+    """Text of the standard library's own dates, paths, numbers and ids; of anything else its type."""
+    module = module_of(kind)
+    if module in ("datetime", "uuid", "decimal", "pathlib", "pathlib._local", "fractions"):
+        loaded = sys.modules.get(module)
+        if loaded is not None and loaded.__dict__.get(name_of(kind)) is kind and _is_plain_date(value, kind, module):
+            return str(value)
+    return {"…": qualified_name(kind)}
+
+
+def _is_plain_date(value: Any, kind: type, module: str) -> bool:
+    """A date's time zone may be an object of the host's, and is asked for its name."""
+    if module != "datetime" or name_of(kind) not in ("datetime", "time"):
+        return True
+    zone = type(kind.__dict__["tzinfo"].__get__(value))
+    return zone is type(None) or qualified_name(zone) in ("datetime.timezone", "zoneinfo.ZoneInfo")

@@ -10,7 +10,7 @@ import binascii
 import re
 import struct
 
-from autotrace.redact.scalars import cut
+from autotrace.config.scalars import cut
 
 LONG = 400
 """Characters from which a string is looked at."""

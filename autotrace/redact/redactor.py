@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from autotrace.config.plan import Settings
+from autotrace.config.scalars import MAX_INTEGER, integer, readable, shortened
 from autotrace.redact import secret_names
 from autotrace.redact.credentials import REDACTED as REDACTED
 from autotrace.redact.credentials import without_credentials
 from autotrace.redact.images import LONG, described, without_images
-from autotrace.redact.scalars import MAX_INTEGER, integer, readable, shortened
 
 MAX_NAMES = 10_000
 NUMBERS = frozenset({int, float})

@@ -298,7 +298,19 @@ def test_user_code_in_a_value_costs_no_span(recorder: Recorder) -> None:
     assert not [reason for reason in faults.counts if reason.startswith("fault:")]
 
 
-async def test_a_copy_that_fails_costs_the_copy_and_no_time(recorder: Recorder) -> None:
+def test_a_list_whose_methods_raise_is_read_without_them(recorder: Recorder) -> None:
+    traced = recorder.wrap(lambda value: value)
+    traced(Unreadable([1]))
+    assert list(recorder.records(Open)[0].inputs.values()) == [[1]]
+    assert recorder.records(Close)[0].output == [1] and not faults.counts
+
+
+async def test_a_copy_that_fails_costs_the_copy_and_no_time(recorder: Recorder, monkeypatch: Any) -> None:
+    def fails(*_: Any) -> None:
+        raise TypeError("no copy")
+
+    monkeypatch.setattr("autotrace.record.snapshot._Copier.copy", fails)
+
     async def echo(value: Any) -> Any:
         await asyncio.sleep(0.01)
         return value

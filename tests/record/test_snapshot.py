@@ -27,6 +27,10 @@ class Hostile:
         raise AssertionError(f"{name} was read")
 
 
+class Text(str):
+    __slots__ = ()
+
+
 class Color(enum.Enum):
     RED = 1
 
@@ -51,10 +55,37 @@ class Output:
         (Color.RED, "RED"),
         (list(range(1000)), {"…": "1000 numbers", "first": list(range(16))}),
         (ValueError("x"), {"type": "ValueError", "args": ["x"]}),
+        (np.longdouble(0.5), 0.5),
+        (
+            np.array([0.5, 1], dtype=np.longdouble),
+            {"…": "array", "dtype": "float128", "shape": [2], "first": [0.5, 1.0]},
+        ),
+        (np.array([{"a": 1}, "b"], dtype=object), [{"a": 1}, "b"]),
+        ({1: "a", "1": "b", False: "c"}, {"1": "a", "1 #1": "b", "False": "c"}),
+        ({(1, "a"): 1, (1, "b"): 2, None: 3}, {"(1, a)": 1, "(1, b)": 2, "None": 3}),
+        ({Color.RED: 1}, {"RED": 1}),
+        ((1, "x" * 10, 2.5), [1, "x" * 10, 2.5]),
+        ([1, *["x"] * 400, 2], [1, *["x"] * 255, {"…": "146 more"}]),
     ],
 )
 def test_values(value: Any, expected: Any) -> None:
     assert snapshot(value, LIMITS) == expected
+
+
+@pytest.mark.parametrize("wrap", [lambda text: text, lambda text: (1, text, 2), lambda text: {"a": [text]}, Text])
+def test_a_long_string_is_cut_by_the_caller_and_its_length_told(wrap: Any) -> None:
+    copied = snapshot(wrap("x" * 1_000_000), Limits(6, 256, 2_000))
+    assert len(str(copied)) < 4_000
+    cleaned = Redactor(Settings(max_string=2_000)).clean("value", copied)
+    assert "x" * 2_000 + "… (998000 characters more)" in str(cleaned) and "x" * 2_001 not in str(cleaned)
+
+
+def test_a_credential_across_the_cut_is_found() -> None:
+    secret = "ghp_" + "a1B2" * 9
+    for at in range(1_960, 2_001, 5):
+        text = "x" * (at - 1) + " " + secret + " " + "y" * 10_000
+        cleaned = Redactor(Settings(max_string=2_000)).clean("value", snapshot(text, Limits(6, 256, 2_000)))
+        assert "ghp_" not in cleaned
 
 
 def test_an_object_of_unknown_kind_is_its_type() -> None:

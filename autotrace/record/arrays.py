@@ -1,0 +1,91 @@
+"""Arrays, tensors and images in a few words: their type, shape and first items. Nothing is imported for it, nothing is
+computed, and nothing waits for a GPU: what is read are fields of C structures, through the library's own descriptors.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from autotrace.record.object_fields import layout_of, module_of
+
+SMALL = 16
+"""Items of an array that is shown whole."""
+FIRST = 4
+"""Items shown of a larger one."""
+
+
+def described(value: Any, kind: type) -> Any:
+    """What stands for an array, a tensor, an image; a plain value for a scalar; None for anything else."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and (generic := numpy.__dict__.get("generic")) is not None:
+        if issubclass(kind, generic):
+            return _scalar(numpy, value)
+        if issubclass(kind, numpy.ndarray):
+            return _array(numpy, value)
+    torch = sys.modules.get("torch")
+    if torch is not None and (tensor := torch.__dict__.get("Tensor")) is not None and issubclass(kind, tensor):
+        return _tensor(torch, value, kind)
+    if module_of(kind).startswith("PIL."):
+        return _image(value, kind)
+    return None
+
+
+def objects(value: Any, kind: type, limit: int) -> tuple[list[Any], int] | None:
+    """The first ``limit`` items of an array of objects and how many it has; None for anything else."""
+    numpy = sys.modules.get("numpy")
+    array = None if numpy is None else numpy.__dict__.get("ndarray")
+    if array is None or not issubclass(kind, array) or array.dtype.__get__(value).kind != "O":
+        return None
+    size = array.size.__get__(value)
+    return [array.item(value, at) for at in range(min(size, limit))], size
+
+
+def _scalar(numpy: Any, value: Any) -> Any:
+    return _python(numpy, numpy.generic.item(value))
+
+
+def _python(numpy: Any, item: Any) -> Any:
+    """``item`` of numpy as a number; ``numpy.longdouble`` has no counterpart and is rounded."""
+    kind = type(item)
+    if issubclass(kind, numpy.longdouble):
+        return numpy.longdouble.__float__(item)
+    if kind is complex:
+        return str(item)
+    return {"…": f"numpy.{kind.__name__}"} if issubclass(kind, numpy.generic) else item
+
+
+def _array(numpy: Any, value: Any) -> Any:
+    array = numpy.ndarray
+    dtype, shape, size = array.dtype.__get__(value), array.shape.__get__(value), array.size.__get__(value)
+    if dtype.kind not in "biufcmMSU":  # records: what they hold is not looked at
+        return {"…": "array", "dtype": _dtype(dtype), "shape": list(shape)}
+    if dtype.kind in "biuf" and dtype.itemsize <= 8 and size <= SMALL:
+        return array.tolist(value)
+    shown = min(size, FIRST) if dtype.kind in "biuf" else 0
+    first = [_python(numpy, array.item(value, at)) for at in range(shown)]
+    return {"…": "array", "dtype": _dtype(dtype), "shape": list(shape), "first": first}
+
+
+def _dtype(dtype: Any) -> str:
+    return str(dtype) if dtype.names is None else "record"
+
+
+def _tensor(torch: Any, value: Any, kind: type) -> Any:
+    """Of a subclass (a fake tensor, a wrapper of the host's) only the name: its fields are computed by its code."""
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        return None
+    base = torch._C.TensorBase
+    with torch._C.DisableTorchFunction():
+        shape = base.shape.__get__(value)
+        dtype, device = base.dtype.__get__(value), base.device.__get__(value)
+    lengths = [length if type(length) is int else "?" for length in tuple.__iter__(shape)]
+    return {"…": "tensor", "dtype": str(dtype), "shape": lengths, "device": str(device)}
+
+
+def _image(value: Any, kind: type) -> Any:
+    stored = layout_of(kind).stored(value)
+    size, mode = dict.get(stored, "_size"), dict.get(stored, "_mode")
+    if type(size) is not tuple or len(size) != 2 or not all(type(length) is int for length in size):
+        return None
+    return {"…": f"image {size[0]}x{size[1]}", "mode": mode if type(mode) is str else ""}

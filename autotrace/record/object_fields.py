@@ -1,0 +1,112 @@
+"""What an object stores, read without running any of its code.
+
+``getattr`` runs properties, ``__getattribute__`` and mapped attributes that issue SQL; asking a class runs its
+metaclass. So classes are read through the C descriptors of ``type``, instance dictionaries through the descriptor that
+the interpreter put into the class, slots through their member descriptors.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import Any
+
+import msgspec
+
+_mro = type.__dict__["__mro__"].__get__
+_dict = type.__dict__["__dict__"].__get__
+_qualname = type.__dict__["__qualname__"].__get__
+_module = type.__dict__["__module__"].__get__
+_struct_fields = type(msgspec.Struct).__dict__["__struct_fields__"].__get__
+_DECLARED = ("__dataclass_fields__", "__pydantic_fields__", "model_fields", "_fields")
+"""Where classes keep the names of their fields: dataclasses, pydantic 2 and before 2.10, named tuples."""
+MAX_CLASSES = 10_000
+
+
+def qualified_name(kind: type) -> str:
+    """``package.module.Class``."""
+    module = _module(kind)
+    return f"{module}.{_qualname(kind)}" if type(module) is str else str(_qualname(kind))
+
+
+def name_of(kind: type) -> str:
+    """The class's own name, with that of the class it stands in."""
+    return str(_qualname(kind))
+
+
+def module_of(kind: type) -> str:
+    """Name of the module that a class says it is from."""
+    module = _module(kind)
+    return module if type(module) is str else ""
+
+
+class Layout:
+    """How the instances of a class store what they hold."""
+
+    __slots__ = ("dictionary", "fields", "reference", "slots")
+
+    def __init__(self, kind: type) -> None:
+        self.reference = weakref.ref(kind)
+        self.dictionary: Any = None
+        """Descriptor of the instance's ``__dict__``, None where there is none."""
+        self.slots: dict[str, Any] = {}
+        self.fields: tuple[str, ...] | None = None
+        """Names of the declared fields; None for a class that declares none."""
+        for owner in _mro(kind):
+            members = _dict(owner)
+            own = members.get("__dict__")
+            if self.dictionary is None and type(own) is GetSetDescriptorType:
+                self.dictionary = own
+            for name, descriptor in members.items():
+                if type(descriptor) is MemberDescriptorType and type(name) is str:
+                    self.slots.setdefault(name, descriptor)
+            if self.fields is None:
+                self.fields = _declared(members)
+        if issubclass(kind, msgspec.Struct):
+            self.fields = _struct_fields(kind)
+
+    def stored(self, value: Any) -> Any:
+        """The instance's own dictionary, or an empty one."""
+        return {} if self.dictionary is None else self.dictionary.__get__(value)
+
+    def pairs(self, value: Any) -> Iterator[tuple[str, Any]]:
+        """Declared fields that are set. A named tuple's are its items, which are not read here."""
+        stored = self.stored(value)
+        for name in self.fields or ():
+            if dict.__contains__(stored, name):
+                yield name, dict.__getitem__(stored, name)
+            elif name in self.slots:
+                try:
+                    yield name, self.slots[name].__get__(value)
+                except AttributeError:  # not set
+                    continue
+
+
+def _declared(members: Any) -> tuple[str, ...] | None:
+    for attribute in _DECLARED:
+        names = members.get(attribute)
+        kind = type(names)
+        if (kind is dict or kind is tuple) and all(type(name) is str for name in names):
+            return tuple(names)
+    attrs = members.get("__attrs_attrs__")
+    if not isinstance(attrs, tuple):
+        return None
+    read = [_dict(type(field)).get("name") for field in tuple.__iter__(attrs)]
+    if not all(type(descriptor) is MemberDescriptorType for descriptor in read):
+        return None
+    return tuple(descriptor.__get__(field) for descriptor, field in zip(read, tuple.__iter__(attrs), strict=True))
+
+
+_layouts: dict[int, Layout] = {}
+"""By the class's ``id``: to ask a dictionary for a class would run its metaclass's ``__hash__``."""
+
+
+def layout_of(kind: type) -> Layout:
+    """The layout of a class, made once."""
+    layout = _layouts.get(id(kind))
+    if layout is None or layout.reference() is not kind:
+        if len(_layouts) >= MAX_CLASSES:  # classes made again and again
+            _layouts.clear()
+        layout = _layouts[id(kind)] = Layout(kind)
+    return layout
