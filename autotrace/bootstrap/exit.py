@@ -37,7 +37,7 @@ def _at_exit(pid: int) -> None:
     except (KeyboardInterrupt, SystemExit):
         return
     except Exception as error:  # law 1: the host's exit code and output are its own
-        stderr.complain(f"delivery was not awaited ({type(error).__name__})")
+        stderr.complain(f"cannot wait for delivery ({type(error).__name__})")
 
 
 def _finish(run_folder: str, quiet: bool) -> None:

@@ -100,5 +100,5 @@ def _in_a_process_of_its_own() -> dict[str, str] | None:
         answer: dict[str, str] = json.loads(done.stdout)
         return answer
     except Exception as error:  # law 1
-        complain(f"no run could be prepared ({type(error).__name__}), this program is not traced")
+        complain(f"cannot prepare a run ({type(error).__name__}); this program is not traced")
         return None

@@ -21,14 +21,14 @@ LAG = 30.0
 
 
 def advice(
-    folder: Path, info: RunInfo, status: Status, plan: Plan | None, rows: Sequence[Row], known: Mapping[str, Any]
+    folder: Path, info: RunInfo, status: Status, plan: Plan | None, rows: Sequence[Row], learned: Mapping[str, Any]
 ) -> list[str]:
-    """Sentences, the most useful first. ``known``: what became known of the run, by name (``config``, ``dataset``)."""
-    config = known.get("config", {})
+    """Sentences, the most useful first. ``learned``: what the run reported, by name (``config``, ...)."""
+    config = learned.get("config", {})
     return [
-        *_tracers(info, known.get("verl_trace", {})),
-        *_verl(config, known.get("dataset", {}), rows),
-        *_streaming(plan, known.get("verl_trace", {}), rows),
+        *_tracers(info, learned.get("verl_trace", {})),
+        *_verl(config, learned.get("dataset", {}), rows),
+        *_streaming(plan, learned.get("verl_trace", {}), rows),
         *_nothing(status, config),
         *_targets(status, plan),
         *_delivery(info, status),
@@ -37,12 +37,12 @@ def advice(
     ]
 
 
-def known_of(binds: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+def latest_of(binds: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
     """The latest value of each name, later keys over earlier ones."""
-    found: dict[str, dict[str, Any]] = {}
+    latest: dict[str, dict[str, Any]] = {}
     for name, value in binds:
-        found.setdefault(name, {}).update({key: item for key, item in value.items() if item is not None})
-    return found
+        latest.setdefault(name, {}).update({key: item for key, item in value.items() if item is not None})
+    return latest
 
 
 def _tracers(info: RunInfo, trace: Mapping[str, Any]) -> list[str]:
@@ -52,31 +52,31 @@ def _tracers(info: RunInfo, trace: Mapping[str, Any]) -> list[str]:
     return [
         f"veRL's rollout trace into {backend} is veRL's own and goes on as it is; autotrace does not deliver to "
         f"{backend}: what it recorded is in {', '.join(info.backends)} "
-        f"(--backend chooses: {', '.join(registry.names())})"
+        f"(choose another with --backend: {', '.join(registry.names())})"
     ]
 
 
 def _verl(config: Mapping[str, Any], dataset: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
-    found = []
+    sentences = []
     if config.get("rollout_mode") == "sync":
-        found.append(
+        sentences.append(
             "actor_rollout_ref.rollout.mode=sync: veRL then runs no agent loop and there are no trajectories to trace "
             "(the default until 0.6.1); set actor_rollout_ref.rollout.mode=async"
         )
     columns = dataset.get("columns")
     loop = config.get("default_agent_loop") or SINGLE_TURN
     if columns is not None and "agent_name" not in columns and loop == SINGLE_TURN:
-        found.append(
+        sentences.append(
             "the dataset has no column agent_name, so veRL runs its single-turn loop and never calls a tool; add "
             "agent_name: tool_agent to each row, or set actor_rollout_ref.rollout.agent.default_agent_loop=tool_agent"
         )
     trajectories = [row for row in rows if row.role == "trajectory"]
     if len({row.uid for row in trajectories}) > 1 and {row.sample_index for row in trajectories} == {"0"}:
-        found.append(
+        sentences.append(
             "sample_index is 0 on every trajectory: the dataset has no extra_info.index; add one to tell prompts apart "
             "(until then uid does)"
         )
-    return found
+    return sentences
 
 
 def _streaming(plan: Plan | None, trace: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
@@ -98,24 +98,24 @@ def _nothing(status: Status, config: Mapping[str, Any]) -> list[str]:
     if not status.processes:
         return [
             "no process recorded anything: either none imported a module that the specs name, or the command ran in an "
-            "interpreter without autotrace (autotrace doctor tells where it is installed)"
+            "interpreter without autotrace (autotrace doctor shows where it is installed)"
         ]
     if config:
-        return ["veRL ran and no trajectory began; the table of targets shows what was called"]
+        return ["veRL ran but no trajectory began; the table of targets shows what was called"]
     return []
 
 
 def _targets(status: Status, plan: Plan | None) -> list[str]:
-    found = []
+    sentences = []
     wanted = {target.key for target in plan.targets if not target.optional} if plan is not None else set()
     wanted -= gated(status, plan)
     for state, what in (("failed", "not wrapped"), ("refused", "refused")):
         keys = [target.key for target in status.targets if state in target.states and target.key in wanted]
         if keys:
-            found.append(
+            sentences.append(
                 f"{counted(len(keys), 'target')} {what}: {', '.join(keys[:5])}{' ...' if len(keys) > 5 else ''}"
             )
-    return found
+    return sentences
 
 
 def gated(status: Status, plan: Plan | None) -> set[str]:
@@ -166,15 +166,18 @@ def _hosts(folder: Path, config: Mapping[str, Any]) -> list[str]:
 
 
 def _losses(status: Status) -> list[str]:
-    found = []
+    sentences = []
     faults = {reason.removeprefix("fault:"): n for reason, n in status.drops.items() if reason.startswith("fault:")}
     if faults:
         where = ", ".join(f"{place} ({n:,})" for place, n in sorted(faults.items(), key=lambda item: -item[1])[:5])
-        found.append(f"autotrace failed in traced processes, the calls themselves went on: {where}; please report it")
+        sentences.append(
+            f"autotrace failed in traced processes, the calls themselves went on: {where}; please report it"
+        )
     if status.died:
-        found.append(
-            f"{counted(status.died, 'process', 'processes')} ended without saying so: open calls count as INTERRUPTED"
+        sentences.append(
+            f"{counted(status.died, 'process', 'processes')} ended without a final record (killed?): "
+            "their open calls count as INTERRUPTED"
         )
     if status.facts_waiting:
-        found.append(f"{counted(status.facts_waiting, 'fact')} (rewards, ...) of no trajectory that is known")
-    return found
+        sentences.append(f"{counted(status.facts_waiting, 'fact')} (rewards, ...) could not be matched to a trajectory")
+    return sentences

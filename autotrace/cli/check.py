@@ -63,21 +63,21 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
     verdicts = verdict.judge(plan, Resolver(source), expected=own if archive is None else frozenset(), absent=absent)
     if files:
         wanted = {shown(Path(name)) for name in files}
-        verdicts = [found for found in verdicts if found.target.where.rpartition(":")[0] in wanted]
+        verdicts = [judged for judged in verdicts if judged.target.where.rpartition(":")[0] in wanted]
     if imports:
         from autotrace.spec.imported import confirm
 
-        verdicts = [confirm(found) for found in verdicts]
+        verdicts = [confirm(judged) for judged in verdicts]
     _print_json(verdicts) if as_json else _print(verdicts, source)
-    if any(found.failed for found in verdicts):
+    if any(judged.failed for judged in verdicts):
         raise click.exceptions.Exit(exit_codes.FAILED)
 
 
 def _print(verdicts: Sequence[Verdict], source: Source) -> None:
     out = terminal.console()
     file = ""
-    for found in sorted(verdicts, key=lambda one: one.target.where.rpartition(":")[0]):
-        here = found.target.where.rpartition(":")[0]
+    for judged in sorted(verdicts, key=lambda one: one.target.where.rpartition(":")[0]):
+        here = judged.target.where.rpartition(":")[0]
         if here != file:
             file = here
             out.print(Text(f"{file}", style="bold"), soft_wrap=True)
@@ -88,15 +88,15 @@ def _print(verdicts: Sequence[Verdict], source: Source) -> None:
             )
             for library, count in absent.items():
                 out.print(
-                    Text(f"  skip  {library} {found.reason} ({terminal.counted(count, 'target')})", style="dim"),
+                    Text(f"  skip  {library} {judged.reason} ({terminal.counted(count, 'target')})", style="dim"),
                     soft_wrap=True,
                 )
-        if not found.library_absent:
-            _print_one(out, found)
+        if not judged.library_absent:
+            _print_one(out, judged)
     counts = {state: sum(one.state == state for one in verdicts) for state in _MARKS}
     plural = {verdict.RESOLVES: "resolve"}
-    said = [terminal.counted(count, state, plural.get(state, state)) for state, count in counts.items() if count]
-    out.print(", ".join(said) or "no targets")
+    summary = [terminal.counted(count, state, plural.get(state, state)) for state, count in counts.items() if count]
+    out.print(", ".join(summary) or "no targets")
     for library in sorted({names.top(one.name) for one in verdicts}):
         mine = [one for one in verdicts if names.top(one.name) == library]
         version = source.version(library)
@@ -106,58 +106,58 @@ def _print(verdicts: Sequence[Verdict], source: Source) -> None:
             out.print(Text(text, style="yellow"), soft_wrap=True)
 
 
-def _print_one(out: Console, found: Verdict) -> None:
-    mark, style = _MARKS[found.state]
-    if found.state == verdict.MISSING and found.target.optional:
+def _print_one(out: Console, judged: Verdict) -> None:
+    mark, style = _MARKS[judged.state]
+    if judged.state == verdict.MISSING and judged.target.optional:
         mark, style = "none", "dim"
-    text = Text.assemble("  ", (mark, style), "  ", terminal.safe(found.name))
-    line = found.target.where.rpartition(":")[2]
-    if found.state == verdict.RESOLVES and found.count == 1 and found.found is not None:
-        text.append(f"  {_described(found)}", style="dim")
-    elif found.state == verdict.RESOLVES:
-        text.append(f"  {terminal.counted(found.count, 'function')}", style="dim")
-    elif found.state == verdict.SKIPPED:
-        text.append(f"  {found.reason}", style="dim")
+    text = Text.assemble("  ", (mark, style), "  ", terminal.safe(judged.name))
+    line = judged.target.where.rpartition(":")[2]
+    if judged.state == verdict.RESOLVES and judged.count == 1 and judged.found is not None:
+        text.append(f"  {_described(judged)}", style="dim")
+    elif judged.state == verdict.RESOLVES:
+        text.append(f"  {terminal.counted(judged.count, 'function')}", style="dim")
+    elif judged.state == verdict.SKIPPED:
+        text.append(f"  {judged.reason}", style="dim")
     out.print(text, soft_wrap=True)
-    if found.reason and found.state != verdict.SKIPPED:
-        out.print(Text(f"        line {line}: {terminal.safe(found.reason)}", style=style), soft_wrap=True)
-    for note in found.notes:
+    if judged.reason and judged.state != verdict.SKIPPED:
+        out.print(Text(f"        line {line}: {terminal.safe(judged.reason)}", style=style), soft_wrap=True)
+    for note in judged.notes:
         out.print(Text(f"        note, line {line}: {terminal.safe(note)}", style="yellow"), soft_wrap=True)
 
 
-def _described(found: Verdict) -> str:
+def _described(judged: Verdict) -> str:
     """``async function (self, prompt), verl>=0.5, name 2 of 3, defined in ...``"""
-    told = found.found
-    assert told is not None
-    parts = [f"{told.binding} {told.kind}".strip() + f" ({', '.join(told.arguments)})"]
-    if found.target.versions:
-        parts.append(found.target.versions)
-    if len(found.target.names) > 1:
-        parts.append(f"name {found.target.names.index(found.name) + 1} of {len(found.target.names)}")
-    if told.dotted and told.dotted != found.name.replace(":", "."):
-        parts.append(f"defined as {told.dotted}")
+    function = judged.found
+    assert function is not None
+    parts = [f"{function.binding} {function.kind}".strip() + f" ({', '.join(function.arguments)})"]
+    if judged.target.versions:
+        parts.append(judged.target.versions)
+    if len(judged.target.names) > 1:
+        parts.append(f"name {judged.target.names.index(judged.name) + 1} of {len(judged.target.names)}")
+    if function.dotted and function.dotted != judged.name.replace(":", "."):
+        parts.append(f"defined as {function.dotted}")
     return ", ".join(parts)
 
 
 def _print_json(verdicts: Sequence[Verdict]) -> None:
-    def row(found: Verdict) -> dict[str, Any]:
-        told = found.found
+    def row(judged: Verdict) -> dict[str, Any]:
+        function = judged.found
         return {
-            "target": found.target.key,
-            "where": found.target.where,
-            "state": found.state,
-            "failed": found.failed,
-            "name": found.name,
-            "versions": found.target.versions,
-            "optional": found.target.optional,
-            "reason": found.reason,
-            "notes": list(found.notes),
-            "functions": found.count if found.state == verdict.RESOLVES else 0,
-            "kind": told.kind if told else None,
-            "binding": told.binding if told else None,
-            "arguments": list(told.arguments) if told else None,
-            "defined": told.dotted if told else None,
-            "place": told.place if told else None,
+            "target": judged.target.key,
+            "where": judged.target.where,
+            "state": judged.state,
+            "failed": judged.failed,
+            "name": judged.name,
+            "versions": judged.target.versions,
+            "optional": judged.target.optional,
+            "reason": judged.reason,
+            "notes": list(judged.notes),
+            "functions": judged.count if judged.state == verdict.RESOLVES else 0,
+            "kind": function.kind if function else None,
+            "binding": function.binding if function else None,
+            "arguments": list(function.arguments) if function else None,
+            "defined": function.dotted if function else None,
+            "place": function.place if function else None,
         }
 
-    click.echo(json.dumps({"targets": [row(found) for found in verdicts]}, indent=2))
+    click.echo(json.dumps({"targets": [row(judged) for judged in verdicts]}, indent=2))

@@ -35,7 +35,7 @@ FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 @click.option("--sample", help="The sample's index; with --step.")
 @click.option("--validate/--train", default=False, help="The group in validation, or in training.")
 @click.option("--tracking-uri", metavar="URI", help="Read from MLflow instead of a run folder.")
-@click.option("--project", metavar="NAME", help="Of these in MLflow; needed where several have such a group.")
+@click.option("--project", metavar="NAME", help="The MLflow experiment; needed where several have such a group.")
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def compare(
@@ -44,25 +44,25 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare trajectories A, B, ... (ids or their beginnings), or the whole group of --step and --sample."""
     if not (len(traces) >= 2 or (not traces and step is not None and sample is not None)):
-        raise click.UsageError("name two trajectories or more, or a group: --step 3 --sample 17")
+        raise click.UsageError("name at least two trajectories, or a group: --step 3 --sample 17")
     try:
         if tracking_uri is not None:
             from autotrace.sinks.mlflow.read_back import read
 
-            found = read(tracking_uri, traces, step, sample, validate, project)
+            trajectories = read(tracking_uri, traces, step, sample, validate, project)
         else:
-            found = _of_run(runs.locate(run), traces, step, sample, validate)
+            trajectories = _of_run(runs.locate(run), traces, step, sample, validate)
     except (KeyError, SinkError) as error:
         raise terminal.fail(error.args[0]) from None
-    if len(found) < 2:
-        what = "no trajectory" if not found else "only one trajectory"
+    if len(trajectories) < 2:
+        what = "no trajectory" if not trajectories else "only one trajectory"
         raise terminal.fail(f"{what} of sample {sample} in step {step}; autotrace ls --step {step} shows what there is")
     out = terminal.console()
     if as_json:
-        out.file.write(json.dumps(as_dict(found), ensure_ascii=False) + "\n")
+        out.file.write(json.dumps(as_dict(trajectories), ensure_ascii=False) + "\n")
         return
-    out.print(beside(found, full))
-    for text in parting(found):
+    out.print(beside(trajectories, full))
+    for text in parting(trajectories):
         out.print(text, soft_wrap=not out.is_terminal)
 
 
@@ -80,47 +80,47 @@ def _of_run(
     return [index.load(trace) for trace in wanted]
 
 
-def beside(found: Sequence[Trajectory], full: bool = False) -> Table:
+def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
     """One column a trajectory; the row of the first turn in which any leaves the first is marked."""
-    turns = max(one.turns for one in found)
-    parts = [where.turn for where, _ in group(found) if where is not None and where.part != UNKNOWN]
+    turns = max(one.turns for one in trajectories)
+    parts = [where.turn for where, _ in group(trajectories) if where is not None and where.part != UNKNOWN]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
     table.add_column("", no_wrap=True)
-    for letter, one in zip(letters(), found, strict=False):
+    for letter, one in zip(letters(), trajectories, strict=False):
         table.add_column(Text(f"{letter}  {one.trace_id[:12]}"), overflow="fold", ratio=1)
     for name, shown in HEAD:
-        cells = [shown(one) for one in found]
+        cells = [shown(one) for one in trajectories]
         if any(cell.plain for cell in cells):
             table.add_row(Text(name, style="dim"), *cells)
-    called = [calls(one) for one in found]
+    called = [calls(one) for one in trajectories]
     for turn in range(turns + 1):
         mark = Text(f"≠ turn {turn}" if turn in parts else f"  turn {turn}")
         mark.stylize("bold red" if turn in parts else "dim")
         if turn:
-            table.add_row(mark, *(_said(one, turn, full) for one in found))
+            table.add_row(mark, *(_answer(one, turn, full) for one in trajectories))
         rows = [[call for call in made if call.turn == turn] for made in called]
-        for place in range(max(len(made) for made in rows)):
-            asked = [made[place] if place < len(made) else None for made in rows]
-            differ = len({None if call is None else (str(call), call.result) for call in asked}) > 1
+        for number in range(max(len(made) for made in rows)):
+            column = [made[number] if number < len(made) else None for made in rows]
+            differ = len({None if call is None else (str(call), call.result) for call in column}) > 1
             style = "bold red" if differ else "dim"
-            table.add_row(Text("≠ tool" if differ else "  tool", style=style), *(_call(call, full) for call in asked))
+            table.add_row(Text("≠ tool" if differ else "  tool", style=style), *(_call(call, full) for call in column))
     return table
 
 
-def _said(one: Trajectory, turn: int, full: bool) -> Text | Group:
+def _answer(one: Trajectory, turn: int, full: bool) -> Text | Group:
     if turn > one.turns:
         return Text("—", style="dim")
     span = one.llm_spans[turn - 1]
     count = f"{span.response_tokens:,} tokens" if span.response_tokens is not None else ""
-    said = block(answered(span) or "", lines=None if full else LINES)
-    return Group(said, Text(count, style="dim")) if count else said
+    answer = block(answered(span) or "", lines=None if full else LINES)
+    return Group(answer, Text(count, style="dim")) if count else answer
 
 
 def _call(call: Call | None, full: bool) -> Text | Group:
     if call is None:
         return Text("—", style="dim")
-    asked, told = line(str(call), "magenta"), block(call.result, lines=None if full else LINES)
-    return Group(asked, Text("→ ", style="dim") + told)
+    request, result = line(str(call), "magenta"), block(call.result, lines=None if full else LINES)
+    return Group(request, Text("→ ", style="dim") + result)
 
 
 def _identity(name: str) -> Callable[[Trajectory], Text]:
@@ -155,18 +155,22 @@ HEAD: tuple[tuple[str, Callable[[Trajectory], Text]], ...] = (
 )
 
 
-def parting(found: Sequence[Trajectory]) -> list[Text]:
+def parting(trajectories: Sequence[Trajectory]) -> list[Text]:
     """One line a trajectory: where it leaves the first."""
     lines = []
-    for letter, (where, call) in zip(letters()[1:], group(found), strict=False):
+    for letter, (where, call) in zip(letters()[1:], group(trajectories), strict=False):
         text = Text(f"{letter}  ", style="bold")
         if where is None and call is None:
-            text += Text("is word for word A", style="dim")
+            text += Text("is identical to A", style="dim")
         if where is not None and where.part == UNKNOWN:
-            place = f"the answer of turn {where.turn}" if where.turn else "what they returned"
-            text += Text(f"cannot be told from A: {place} was not recorded", style="dim")
+            missing = f"the answer of turn {where.turn}" if where.turn else "what they returned"
+            text += Text(f"cannot be compared with A further: {missing} was not recorded", style="dim")
         elif where is not None:
-            turn = f"leaves A in turn {where.turn}, {_place(where)}" if where.turn else "returns something else than A"
+            turn = (
+                f"differs from A in turn {where.turn}, {_position(where)}"
+                if where.turn
+                else "returns something other than A"
+            )
             text += line(turn) + _sides(where)
         if call is not None:
             text += Text("\n   " if where is not None else "")
@@ -175,7 +179,7 @@ def parting(found: Sequence[Trajectory]) -> list[Text]:
     return lines
 
 
-def _place(where: Divergence) -> str:
+def _position(where: Divergence) -> str:
     if where.part == "end":
         return "which only one of them has"
     token = "" if where.token is None else f"token {where.token} of "
@@ -201,7 +205,7 @@ def letters() -> list[str]:
     return [*alphabet, *(first + second for first in alphabet for second in alphabet)]
 
 
-def as_dict(found: Sequence[Trajectory]) -> dict[str, Any]:
+def as_dict(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     """Everything that is printed as one plain value."""
     from autotrace.trajectory.jsonable import plain
 
@@ -214,14 +218,14 @@ def as_dict(found: Sequence[Trajectory]) -> dict[str, Any]:
             "turns": [answered(span) for span in one.llm_spans],
             "tool_calls": [asdict(call) for call in calls(one)],
         }
-        for one in found
+        for one in trajectories
     ]
     parts = [
         {
             "tokens": None if where is None else asdict(where),
             "tool_calls": None if call is None else {"number": call[0], **asdict(call[1])},
         }
-        for where, call in group(found)
+        for where, call in group(trajectories)
     ]
     value: dict[str, Any] = plain({"trajectories": shown, "divergence": [None, *parts]})
     return value

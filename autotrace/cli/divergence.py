@@ -58,10 +58,10 @@ def parted(one: Trajectory, other: Trajectory) -> Divergence | None:
         return _ended(one.root, other.root)
     unknown = None
     for turn, (a, b) in enumerate(zip(mine, yours, strict=False), 1):
-        found = _prompts(turn, a, b) or _answers(turn, a, b)
-        if found is not None and found.part != UNKNOWN:
-            return found
-        unknown = unknown or found
+        divergence = _prompts(turn, a, b) or _answers(turn, a, b)
+        if divergence is not None and divergence.part != UNKNOWN:
+            return divergence
+        unknown = unknown or divergence
     if len(mine) == len(yours):
         return unknown
     turn = min(len(mine), len(yours))
@@ -144,13 +144,13 @@ def calls_parted(one: Trajectory, other: Trajectory) -> tuple[int, Divergence] |
 def calls(trajectory: Trajectory) -> list[Call]:
     """The tool calls of a trajectory in order; a tool's own method below the agent's call of it is the same call."""
     tools = {span.span_id for span in trajectory.spans if span.role == "tool"}
-    turn, found = 0, []
+    turn, made = 0, []
     for span in sorted(trajectory.spans, key=lambda span: span.start_ns):
         if span.role == "llm":
             turn += 1
         elif span.span_id in tools and span.parent_id not in tools:
-            found.append(Call(turn, _name(span), _arguments(span), _result(span), span.status))
-    return found
+            made.append(Call(turn, _name(span), _arguments(span), _result(span), span.status))
+    return made
 
 
 def _name(span: Span) -> str:

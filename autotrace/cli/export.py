@@ -56,9 +56,9 @@ def export(run: str | None, layout: str, out: Path | None, step: int | None) -> 
             file.close()
     if gone:
         lost = terminal.counted(gone, "trajectory", "trajectories")
-        click.echo(f"{lost} left out: the segments are gone from the run folder (--spool-limit made room)", err=True)
+        click.echo(f"{lost} left out: their segments were removed from the run folder (--spool-limit)", err=True)
     if not count:
-        raise terminal.fail("there is no trajectory to export; autotrace ls shows what there is")
+        raise terminal.fail("this run has no trajectory to export; autotrace ls lists its traces")
     click.echo(
         f"{terminal.counted(count, 'trajectory', 'trajectories')} in {terminal.counted(len(files), 'file')} of {folder}"
     )
@@ -82,8 +82,8 @@ def _jsonl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:
 
 def _verl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:
     """File name and row."""
-    known, facts = trajectory.attributes, trajectory.facts
-    step = known.get("step")
+    attributes, facts = trajectory.attributes, trajectory.facts
+    step = attributes.get("step")
     step = step if isinstance(step, int) and not isinstance(step, bool) else 0
     texts = [
         span for span in trajectory.spans if span.role in ("agent", "trajectory") and span.response_text is not None
@@ -101,7 +101,9 @@ def _verl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:
         "gts": model.get("ground_truth") if isinstance(model, dict) else None,
         "score": facts.get("reward"),
         "step": step,
-        "uid": "_".join(str(word) for word in (known.get("uid"), known.get("rollout_n"), 0) if word is not None),
+        "uid": "_".join(
+            str(word) for word in (attributes.get("uid"), attributes.get("rollout_n"), 0) if word is not None
+        ),
         "request_id": trajectory.trace_id,
         "advantage": facts.get("advantage"),
         "status": trajectory.status,
@@ -111,7 +113,7 @@ def _verl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:
     if isinstance(extra, dict):
         row.update({str(name): value for name, value in extra.items() if name not in NOT_DUMPED})
     name = f"{max(step, 0)}.jsonl"
-    return (f"validation/{name}" if known.get("validate") is True else name), plain(row)
+    return (f"validation/{name}" if attributes.get("validate") is True else name), plain(row)
 
 
 def _created(path: Path) -> IO[str]:

@@ -45,16 +45,16 @@ def known_status(text: str) -> str:
     "--sort",
     type=click.Choice(list(SORTS)),
     default="start",
-    help="Largest first, except start; duration shows where it went.",
+    help="Largest first, except start; duration also shows what the time was spent on.",
 )
-@click.option("--reverse", is_flag=True, help="Turn the order round (the worst reward first).")
+@click.option("--reverse", is_flag=True, help="Reverse the order (the worst reward first).")
 @click.option("--status", "statuses", multiple=True, metavar="STATUS",
               type=known_status,
               help=f"Only trajectories with this status; repeatable: {', '.join(terminal.STATUS_STYLE)}.")  # fmt: skip
 @click.option("--validate/--train", "validate", default=None, help="Only validation, or only training.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many rows.")
 @click.option("--all", "everything", is_flag=True,
-              help="Also traces that are no trajectory; a run without any trajectory lists them anyway.")  # fmt: skip
+              help="Also traces that are not trajectories; a run without trajectories lists them anyway.")  # fmt: skip
 @click.option("--tree", "as_tree", is_flag=True, help="Each trajectory with its turns and tool calls.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def ls(
@@ -64,10 +64,14 @@ def ls(
     """List the trajectories of a run, and name the best, worst and longest of them."""
     index = RunReader.open(runs.locate(run))
     pages = index.pages()
-    found = index.rows(step=step, validate=validate)
-    everything = everything or all(row.role != "trajectory" for row in found)  # an engine alone, a program without RL
+    candidates = index.rows(step=step, validate=validate)
+    everything = everything or all(
+        row.role != "trajectory" for row in candidates
+    )  # an engine alone, a program without RL
     rows = [
-        row for row in found if (everything or row.role in TRAJECTORIES) and (not statuses or row.status in statuses)
+        row
+        for row in candidates
+        if (everything or row.role in TRAJECTORIES) and (not statuses or row.status in statuses)
     ]
     rows = ordered(rows, sort, reverse)
     shown = rows[:limit]
@@ -109,17 +113,17 @@ def table(rows: Sequence[Row], pages: Mapping[str, str]) -> Table:
     """One line a trace; the id links to the backend's page where the terminal can. The root is named where it is not
     the same trajectory function for all."""
     named = any(row.role not in TRAJECTORIES for row in rows)
-    found = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    listing = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, right in (
         ("trace", False), *([("root", False)] if named else []), ("step", True), ("sample", True), ("n", True),
         ("", False), ("turns", True), ("tools", True), ("tokens", True),
         ("reward", True), ("duration", True), ("status", False), ("error", False),
     ):  # fmt: skip
-        found.add_column(name, justify="right" if right else "left", no_wrap=name != "error", max_width=60)
+        listing.add_column(name, justify="right" if right else "left", no_wrap=name != "error", max_width=60)
     for row in rows:
         page = pages.get(row.trace_id)
         tokens = [count for count in (row.prompt_tokens, row.response_tokens) if count is not None]
-        found.add_row(
+        listing.add_row(
             Text(row.trace_id[:ID_LENGTH], style=f"link {page}" if _linkable(page) else ""),
             *([line(row.name)] if named else []),
             line("" if row.step is None else row.step),
@@ -134,7 +138,7 @@ def table(rows: Sequence[Row], pages: Mapping[str, str]) -> Table:
             status_text(row.status),
             line(row.error or "", "red"),
         )
-    return found
+    return listing
 
 
 def remarkable(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Text]:
@@ -157,19 +161,19 @@ def remarkable(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Text]:
 def places(index: RunReader) -> list[Text]:
     """Where the backends keep the trajectories, and the command that opens their page."""
     lines = []
-    for name, known in index.backends().items():
-        shown = known.get("open_with") or known.get("place")
+    for name, backend in index.backends().items():
+        shown = backend.get("open_with") or backend.get("place")
         if shown:
             lines.append(Text(f"{name:8}", style="bold") + Text(terminal.safe(shown)))
     return lines
 
 
 def nothing(index: RunReader, step: int | None) -> Text:
-    """Why the list is empty, as far as it can be told."""
+    """Why the list is empty."""
     steps = sorted({row.step for row in index.rows() if row.step is not None})
     if step is not None and steps:
-        known = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
-        return Text(f"no trajectory of step {step}; there are steps {known}")
+        available = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+        return Text(f"no trajectory of step {step}; this run has steps {available}")
     return Text("no trajectory matches; what was bound, called and dropped: autotrace status")
 
 

@@ -49,7 +49,7 @@ def main() -> None:
     """Look at the trajectories of a run started with autotrace-run.
 
     RUN is a run folder, a run's name or a folder of runs; without it the newest run below ./autotrace-runs
-    (or $AUTOTRACE_RUN_DIR) is meant.
+    (or $AUTOTRACE_RUN_DIR) is used.
     """
     # What the shipper logs to its file, these commands say themselves.
     logging.getLogger("autotrace").addHandler(logging.NullHandler())

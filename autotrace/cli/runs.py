@@ -33,19 +33,25 @@ def locate(run: str | None) -> Path:
     else:
         named = sorted(path.parent for path in parent.glob(f"{_literal(run)}*/{layout.RUN_JSON}"))
         if len(named) != 1:
-            what = f"{len(named)} runs in {parent} begin with {run!r}" if named else f"no folder and no run in {parent}"
+            what = (
+                f"{len(named)} runs in {parent} begin with {run!r}"
+                if named
+                else f"no such folder, and no such run in {parent}"
+            )
             raise fail(f"{run}: {what}")
         chosen = named[0]
     if run is None and not chosen.is_dir():
-        raise fail(f"there is no run here ({parent} does not exist); name its folder, or start one with autotrace-run")
+        raise fail(
+            f"{parent} does not exist, so there is no newest run; name a run folder, or start a run with autotrace-run"
+        )
     try:
-        found = find_run(chosen)
-        RunInfo.read(found)
+        folder = find_run(chosen)
+        RunInfo.read(folder)
     except FileNotFoundError as error:
         raise fail(error) from None
     except (OSError, msgspec.MsgspecError) as error:
-        raise fail(f"{found / layout.RUN_JSON} cannot be read ({error}); fix the file or name another run") from None
-    return found
+        raise fail(f"{folder / layout.RUN_JSON} cannot be read ({error}); fix the file or name another run") from None
+    return folder
 
 
 def _literal(name: str) -> str:

@@ -29,7 +29,7 @@ from autotrace.run.status import Status
 def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everything: bool) -> None:
     """Deliver what is left of run DIR, and wait for it. Exit code 1 if something is still left."""
     folder = runs.locate(run)
-    os.environ[env.AUTOTRACE] = "0"  # processes that delivery starts are no part of any run
+    os.environ[env.AUTOTRACE] = "0"  # processes that delivery starts are not part of any run
     try:
         _redirect(folder, backends, tracking_uri)
         from autotrace.ship.shipper import ship as deliver
@@ -77,4 +77,6 @@ def _report(folder: Path, status: Status) -> None:
         if backend.error:
             click.echo(terminal.safe(f"  {backend.error}"), err=True)
     if status.state in ("running", "draining"):
-        click.echo(f"the run's own shipper (pid {status.pid} on {status.host}) is at work: autotrace status {folder}")
+        click.echo(
+            f"the run's own shipper (pid {status.pid} on {status.host}) is still delivering: autotrace status {folder}"
+        )

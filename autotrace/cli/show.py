@@ -60,9 +60,9 @@ def show(trace: str, run: str | None, full: bool, as_json: bool) -> None:
 def tree(trajectory: Trajectory, full: bool = False) -> Tree:
     """The trajectory for a terminal."""
     children: dict[str | None, list[Span]] = defaultdict(list)
-    known = {span.span_id for span in trajectory.spans}
+    span_ids = {span.span_id for span in trajectory.spans}
     for span in trajectory.spans:
-        children[span.parent_id if span.parent_id in known else None].append(span)
+        children[span.parent_id if span.parent_id in span_ids else None].append(span)
     top = Tree(_heading(trajectory), guide_style="dim")
 
     turns = {span.span_id: number for number, span in enumerate(trajectory.llm_spans, 1)}

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotrace.cli import runs, terminal
-from autotrace.cli.advice import advice, gated, known_of
+from autotrace.cli.advice import advice, gated, latest_of
 from autotrace.cli.terminal import counted, line
 from autotrace.config.plan import Plan, Settings
 from autotrace.run import layout
@@ -45,24 +45,24 @@ COMMAND = 200
     "--all",
     "everything",
     is_flag=True,
-    help="Also targets whose module was never imported, and shipped ones for other releases.",
+    help="Also targets whose module was never imported, and those for other releases.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(run: str | None, everything: bool, as_json: bool) -> None:
     """Say what happened to every target of a run, how far delivery is, and what to change."""
     index = RunReader.open(runs.locate(run))
-    found, plan = index.status(), plan_of(index)
-    sentences = advice(index.run_folder, index.info, found, plan, index.rows(), known_of(index.binds()))
+    current, plan = index.status(), plan_of(index)
+    sentences = advice(index.run_folder, index.info, current, plan, index.rows(), latest_of(index.binds()))
     if as_json:
-        whole = {"run": msgspec.to_builtins(index.info), "status": msgspec.to_builtins(found), "advice": sentences}
+        whole = {"run": msgspec.to_builtins(index.info), "status": msgspec.to_builtins(current), "advice": sentences}
         sys.stdout.write(json.dumps(whole, ensure_ascii=False) + "\n")
         return
     out = terminal.console()
-    for loss in losses(found.drops):
+    for loss in losses(current.drops):
         out.print(line(f"! {loss}", "bold red"), soft_wrap=True)
-    _about(out, index, found, plan)
-    _delivery(out, found)
-    print_targets(out, found, plan, everything)
+    _about(out, index, current, plan)
+    _delivery(out, current)
+    print_targets(out, current, plan, everything)
     for sentence in sentences:
         out.print(Text("! ", style="yellow") + line(sentence), soft_wrap=not out.is_terminal)
 
@@ -79,9 +79,9 @@ def states_of(target: TargetStatus) -> list[str]:
     return ["never called" if state == "bound" and not target.calls else state for state in target.states]
 
 
-def print_targets(out: Console, found: Status, plan: Plan | None, everything: bool) -> None:
+def print_targets(out: Console, current: Status, plan: Plan | None, everything: bool) -> None:
     """The table of targets, and how many wait for a module that was never imported."""
-    reported = {target.key: target for target in found.targets}
+    reported = {target.key: target for target in current.targets}
     names = [target.key for target in plan.targets] if plan is not None else []
     names += [key for key in reported if key not in names]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -89,7 +89,7 @@ def print_targets(out: Console, found: Status, plan: Plan | None, everything: bo
         table.add_column(name, justify="right" if name in ("calls", "processes") else "left", overflow="fold")
     waiting: list[str] = []
     others: list[str] = []
-    elsewhere = gated(found, plan)
+    elsewhere = gated(current, plan)
     for key in names:
         target = reported.get(key) or TargetStatus(key)
         states = states_of(target) or (["bound"] if target.calls else ["pending"])
@@ -106,10 +106,13 @@ def print_targets(out: Console, found: Status, plan: Plan | None, everything: bo
         )
     if table.row_count:
         out.print(table)
-    for keys, what in ((waiting, "waiting for a module that no process imported"), (others, "for other releases")):
+    for keys, what in (
+        (waiting, "in modules that no process imported"),
+        (others, "for other releases of their library"),
+    ):
         if keys and not everything:
             modules = ", ".join(sorted({key.replace(":", ".").split(".")[0] for key in keys}))
-            out.print(line(f"{counted(len(keys), 'target')} ({modules}) {what}; --all", "dim"))
+            out.print(line(f"{counted(len(keys), 'target')} ({modules}) {what}; shown with --all", "dim"))
 
 
 def _where(target: TargetStatus) -> str:
@@ -124,11 +127,11 @@ def _joined(states: Sequence[str]) -> Text:
     return Text(", ").join(Text(state, style=STATE_STYLE.get(state, "")) for state in states)
 
 
-def _about(out: Console, index: RunReader, found: Status, plan: Plan | None) -> None:
+def _about(out: Console, index: RunReader, current: Status, plan: Plan | None) -> None:
     info = index.info
     command = " ".join(info.command)
     command = command if len(command) <= COMMAND else command[:COMMAND] + " ..."
-    out.print(Text(info.run_id, style="bold") + line(f"  {found.state}  {command}"), soft_wrap=True)
+    out.print(Text(info.run_id, style="bold") + line(f"  {current.state}  {command}"), soft_wrap=True)
     out.print(line(f"started {info.created} on {info.host} (pid {info.main_pid}), autotrace {info.version}", "dim"))
     binds = dict(index.binds())
     config, trace = binds.get("config", {}), binds.get("verl_trace", {})
@@ -140,7 +143,7 @@ def _about(out: Console, index: RunReader, found: Status, plan: Plan | None) -> 
         if value is None and name == "tracking_uri":
             value = "a local SQLite store unless veRL's own logger names one"
         elif value is None:
-            value, origin = _named(name, config, bool(found.traces))
+            value, origin = _named(name, config, bool(current.traces))
         out.print(line(f"  {name:14}{value}") + line(f"  ({origin})" if origin else "", "dim"), soft_wrap=True)
     own = own_sampling(plan.settings if plan is not None else None)
     for name, value in chosen(info, plan).items():
@@ -158,10 +161,10 @@ def _about(out: Console, index: RunReader, found: Status, plan: Plan | None) -> 
 def _named(name: str, config: Mapping[str, Any], begun: bool) -> tuple[str, str]:
     """The project or experiment that nobody gave, and its origin: veRL's, which is not known before veRL has begun."""
     key = f"trainer.{name}_name"
-    known = config.get(f"{name}_name")
+    reported = config.get(f"{name}_name")
     default = DEFAULT_PROJECT if name == "project" else "none"
-    if known is not None or not begun:
-        return known or f"{default} unless veRL's configuration names one", f"veRL's {key}"
+    if reported is not None or not begun:
+        return reported or f"{default} unless veRL's configuration names one", f"veRL's {key}"
     return default, f"default; no veRL ran, --{name} names one"
 
 
@@ -185,12 +188,12 @@ def chosen(info: RunInfo, plan: Plan | None) -> dict[str, Any]:
     """What somebody decided about recording and delivery (``launch.options``), by the name of its origin."""
     settings = plan.settings if plan is not None else None
     sampling = {"sample_rate" if name == "rate" else name: value for name, value in own_sampling(settings).items()}
-    found = {}
+    decided = {}
     for name, origin in info.origins.items():
         value = sampling.get(name, getattr(info, name, getattr(settings, name, None)))
         if name not in _ABOUT and origin != "default" and value is not None:
-            found[name] = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-    return found
+            decided[name] = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+    return decided
 
 
 def own_sampling(settings: Settings | None) -> Mapping[str, Any]:
@@ -198,16 +201,16 @@ def own_sampling(settings: Settings | None) -> Mapping[str, Any]:
     return settings.sampling if settings is not None else {}
 
 
-def _delivery(out: Console, found: Status) -> None:
-    lag = f", the oldest waits for {found.lag_seconds:.0f} s" if found.pending else ""
+def _delivery(out: Console, current: Status) -> None:
+    lag = f", the oldest waits for {current.lag_seconds:.0f} s" if current.pending else ""
     out.print(line(
-        f"{counted(found.trajectories, 'trajectory', 'trajectories')} ({counted(found.traces, 'trace')}), "
-        f"{found.open} open, {found.pending} to deliver"
+        f"{counted(current.trajectories, 'trajectory', 'trajectories')} ({counted(current.traces, 'trace')}), "
+        f"{current.open} open, {current.pending} to deliver"
         f"{lag}; "
-        f"{counted(found.processes, 'process', 'processes')} ({found.living} living), "
-        f"spool {found.spool_bytes / 1e6:.1f} MB"
+        f"{counted(current.processes, 'process', 'processes')} ({current.living} living), "
+        f"spool {current.spool_bytes / 1e6:.1f} MB"
     ))  # fmt: skip
-    for name, backend in found.backends.items():
+    for name, backend in current.backends.items():
         text = line(f"  {name:8} {backend.delivered} delivered, {backend.pending} to deliver")
         if backend.rejected_count:
             text += line(f", {backend.rejected_count} rejected", "red")
@@ -220,5 +223,5 @@ def _delivery(out: Console, found: Status) -> None:
         if backend.error:
             text += Text("\n") + line(f"           {backend.state}: {backend.error}", "red")
         out.print(text, soft_wrap=True)
-    for note in [*found.notes, *([found.error] if found.error else [])]:
+    for note in [*current.notes, *([current.error] if current.error else [])]:
         out.print(line(f"  {note}", "yellow"), soft_wrap=True)

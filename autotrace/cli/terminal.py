@@ -51,10 +51,10 @@ def block(text: object, style: str = "", *, lines: int | None = None, width: int
 
 def console(*, stderr: bool = False) -> Console:
     """Where commands print. Not on a terminal nothing is wrapped or cut, so that ``grep`` sees whole lines."""
-    found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not found.is_terminal:
-        found.width = max(found.width, 200)
-    return found
+    output = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not output.is_terminal:
+        output.width = max(output.width, 200)
+    return output
 
 
 def status_text(status: str) -> Text:
@@ -88,7 +88,7 @@ def size(count: int) -> str:
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """``1 turn``, ``2 turns``; ``many`` where it is no plural in s."""
+    """``1 turn``, ``2 turns``; ``many`` where the plural is not made with s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 

@@ -31,28 +31,28 @@ LEGEND = (
 
 def table(rows: Sequence[Row], id_length: int) -> Table:
     """One line a trajectory, its duration split up."""
-    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=LEGEND, caption_justify="left")
+    listing = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=LEGEND, caption_justify="left")
     for name in ("trace", "step", "sample", "n", "turns", "duration", *PARTS.values(), "status"):
-        found.add_column(name, justify="left" if name in ("trace", "status") else "right", no_wrap=True, max_width=60)
+        listing.add_column(name, justify="left" if name in ("trace", "status") else "right", no_wrap=True, max_width=60)
     for row in rows:
-        told = json.loads(row.times)
-        found.add_row(
+        durations = json.loads(row.times)
+        listing.add_row(
             Text(row.trace_id[:id_length]),
             line("" if row.step is None else row.step),
             line(row.sample_index or ""),
             line("" if row.rollout_n is None else row.rollout_n),
             Text(str(row.turns)),
             Text(seconds(row.duration_ns)),
-            *(Text(_shown(told.get(name))) for name in PARTS),
+            *(Text(_shown(durations.get(name))) for name in PARTS),
             status_text(row.status),
         )
-    return found
+    return listing
 
 
 def sentence(times: Times) -> str:
     """``decode 8.2 s, tool 3.1 s, ...``, the largest first, without what took no time."""
-    known: Mapping[str, float] = times.known()
-    parts = sorted(((value, PARTS[name]) for name, value in known.items() if value >= 0.0005), reverse=True)
+    durations: Mapping[str, float] = times.known()
+    parts = sorted(((value, PARTS[name]) for name, value in durations.items() if value >= 0.0005), reverse=True)
     return ", ".join(f"{name} {_shown(value)}" for value, name in parts)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 # -- for people -----------------------------------------------------------------------------------------------------
 
 ON, OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-"""How flags are said, in capitals too."""
+"""How flags are written; in capitals, too."""
 
 AUTOTRACE = "AUTOTRACE"
 """``1`` switches the agent on (the one gate that the ``.pth`` file tests), ``0`` switches everything off; see ``ON``
@@ -71,7 +71,7 @@ MAIN_PID = "AUTOTRACE_MAIN_PID"
 """``pid:host`` of the run's first process, the one that waits for delivery at exit."""
 
 PLAN_DATA = "AUTOTRACE_PLAN_DATA"
-"""The plan itself (zlib, base64), for processes on nodes where ``AUTOTRACE_PLAN`` is no file."""
+"""The plan itself (zlib, base64), for processes on nodes where ``AUTOTRACE_PLAN`` is not on disk."""
 
 COLLECTOR = "AUTOTRACE_COLLECTOR"
 """``http://HOST:PORT`` of the collector, for nodes that do not share the run folder."""

@@ -100,7 +100,7 @@ class Plan:
 
     @classmethod
     def loads(cls, text: str) -> Plan:
-        """Inverse of ``dumps``. Raises ``ValueError`` for anything that is no plan of this version."""
+        """Inverse of ``dumps``. Raises ``ValueError`` for anything that is not a plan of this version."""
         raw = json.loads(text)
         if not isinstance(raw, dict) or raw.get("version") != PLAN_VERSION:
             raise ValueError(f"not a plan of version {PLAN_VERSION}")

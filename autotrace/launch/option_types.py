@@ -129,7 +129,7 @@ def keep(text: str) -> tuple[str, ...]:
 
 
 def content(text: str) -> str:
-    """How much of what is said is recorded."""
+    """How much of prompts, responses and arguments is recorded."""
     if text not in CONTENTS:
         raise OptionError(f"there is no content {text!r}; choose from {', '.join(CONTENTS)}")
     return text

@@ -52,7 +52,7 @@ def supervise(program: Command, environ: Mapping[str, str], run_folder: str, opt
         if not options.quiet or outcome.reason != "done" or losses(outcome.status.get("drops") or {}):
             say(summary(run_folder, outcome))
     except OSError as error:
-        say(f"autotrace: delivery was not awaited ({error.strerror})")
+        say(f"autotrace: cannot wait for delivery ({error.strerror})")
     _end_like(status)
 
 

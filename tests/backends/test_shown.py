@@ -136,7 +136,7 @@ def test_a_group_stands_side_by_side(both: Launch, read_back: ReadBack, release:
     assert len(parted) == both.n - 1, "each says its own number"
     assert {one["tokens"]["turn"] for one in parted} == {1}
     shown = autotrace(both, *words, "--run", str(both.run))
-    assert "leaves A in turn 1" in shown and "advantage" in shown
+    assert "differs from A in turn 1" in shown and "advantage" in shown
     calls = read_back(f"dev/{both.project}", all={"filter": {"trace_ids": _dashed(by_id[0])}})["all"]
     shapes: dict[str, set[str]] = {}
     for call in calls:

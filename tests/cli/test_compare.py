@@ -92,8 +92,8 @@ def test_the_group_of_a_sample_stands_side_by_side(call: Call, group: tuple[Path
     assert "≠ turn 2" in shown.output
     assert "≠ turn 1" not in shown.output
     assert "≠ tool" in shown.output
-    assert "B  is word for word A" in shown.output
-    assert "C  leaves A in turn 2, token 2 of the answer" in shown.output
+    assert "B  is identical to A" in shown.output
+    assert "C  differs from A in turn 2, token 2 of the answer" in shown.output
     assert "\x1b[2J" not in shown.output
     assert "\\u001b[2J[red]evil" in shown.output
     assert "D  tool call 1, other arguments" in shown.output
@@ -181,11 +181,11 @@ def test_without_token_ids_what_was_returned_is_compared(call: Call, runs: Path)
 
     shown = call("compare", *texts, "--run", folder).output
     assert "It is 5." in shown
-    assert "B  is word for word A" in shown
-    assert "C  leaves A in turn 1, the answer: 4. | 5." in shown
+    assert "B  is identical to A" in shown
+    assert "C  differs from A in turn 1, the answer: 4. | 5." in shown
     shown = call("compare", *silent, "--run", folder).output
-    assert "B  cannot be told from A: the answer of turn 1 was not recorded" in shown
-    assert "C  leaves A in turn 1, the answer: 4 tokens | 6 tokens" in shown
+    assert "B  cannot be compared with A further: the answer of turn 1 was not recorded" in shown
+    assert "C  differs from A in turn 1, the answer: 4 tokens | 6 tokens" in shown
     shown = call("compare", *bare, "--run", folder).output
-    assert "B  is word for word A" in shown
-    assert "C  returns something else than A: 4 | 5" in shown
+    assert "B  is identical to A" in shown
+    assert "C  returns something other than A: 4 | 5" in shown

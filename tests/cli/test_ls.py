@@ -86,7 +86,7 @@ def test_a_run_without_trajectories_lists_what_there_is(call: Call, runs: Path) 
 
 
 def test_a_step_that_is_not_there_names_those_that_are(call: Call, run: Path) -> None:
-    assert "no trajectory of step 9; there are steps 1 to 2" in call("ls", "--step", "9").output
+    assert "no trajectory of step 9; this run has steps 1 to 2" in call("ls", "--step", "9").output
 
 
 def test_the_tree_shows_steps_prompts_rollouts_and_calls(call: Call, run: Path) -> None:
@@ -128,11 +128,14 @@ class TestWhichRun:
 
     def test_no_run_directory(self, call: Call, runs: Path) -> None:
         runs.rmdir()
-        assert "start one with autotrace-run" in call("ls").output
+        assert "start a run with autotrace-run" in call("ls").output
 
     def test_an_unknown_name(self, call: Call, run: Path) -> None:
         found = call("ls", "2031")
-        assert (found.exit_code, found.output) == (2, "autotrace: 2031: no folder and no run in autotrace-runs\n")
+        assert (found.exit_code, found.output) == (
+            2,
+            "autotrace: 2031: no such folder, and no such run in autotrace-runs\n",
+        )
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_every_target_and_what_became_of_it(call: Call, runs: Path) -> None:
     assert "failed" in lines["c.broken"] and "no attribute broken" in lines["c.broken"]
     assert "refused" in lines["d.route"] and "a FastAPI route" in lines["d.route"]
     assert lines["e.absent"] == ""
-    assert "1 target (e) waiting for a module" in found
+    assert "1 target (e) in modules that no process imported" in found
     assert "pending" in next(line for line in call("status", "--all").output.splitlines() if "e.absent" in line)
     assert "option --backend" in found
     assert "! 3 trajectories not recorded: more waited to be written" in found
@@ -52,7 +52,7 @@ def test_a_misspelt_name_is_shown_with_what_was_meant(call: Call, runs: Path) ->
     process.exit()
     found = call("status").output
     assert "did you mean `Agent`?" in found
-    assert "waiting for a module" not in found
+    assert "no process imported" not in found
 
 
 def test_shipped_targets_for_other_releases_are_no_news(call: Call, runs: Path) -> None:
@@ -70,7 +70,9 @@ def test_shipped_targets_for_other_releases_are_no_news(call: Call, runs: Path) 
     process.report("verl.Endless.run", "refused", "it is an endless loop")
     process.exit()
     found = call("status").output
-    assert "verl.Old.run" not in found and "1 target (verl) for other releases; --all" in found
+    assert (
+        "verl.Old.run" not in found and "1 target (verl) for other releases of their library; shown with --all" in found
+    )
     assert "2 targets refused: verl.Endless.run, mine.Old.run" in advice(call) or (
         "2 targets refused: mine.Old.run, verl.Endless.run" in advice(call)
     )
@@ -166,7 +168,7 @@ def test_a_process_that_was_killed_is_counted(call: Call, runs: Path) -> None:
     process = Process(new_run(runs))
     trajectory(process)
     process.die()
-    assert "1 process ended without saying so" in advice(call)
+    assert "1 process ended without a final record" in advice(call)
 
 
 def test_a_limit_per_batch_where_prompts_come_one_by_one_is_said(call: Call, runs: Path) -> None:
