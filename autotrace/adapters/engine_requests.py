@@ -142,17 +142,17 @@ class Hooks:
         """Replace ``module.cls.method`` by what ``make`` makes of it."""
         from autotrace.patch import engine
 
-        place = f"{module.__name__}:{cls}.{method}"
+        location = f"{module.__name__}:{cls}.{method}"
         try:
             owner = getattr(module, cls)
             original = owner.__dict__[method]
             setattr(owner, method, functools.wraps(original)(make(original)))
         except (AttributeError, KeyError):
-            engine.report(self.key, place, "pending", "this release has no such method; its timings are not known")
+            engine.report(self.key, location, "pending", "this release has no such method; its timings are not known")
         except Exception as error:
             faults.failed(self.key, error)
         else:
-            engine.report(self.key, place, "bound", "")
+            engine.report(self.key, location, "bound", "")
 
 
 _TOLD = "_autotrace_tokenizer"

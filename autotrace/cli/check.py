@@ -157,7 +157,7 @@ def _print_json(verdicts: Sequence[Verdict]) -> None:
             "binding": function.binding if function else None,
             "arguments": list(function.arguments) if function else None,
             "defined": function.dotted if function else None,
-            "place": function.place if function else None,
+            "place": function.location if function else None,
         }
 
     click.echo(json.dumps({"targets": [row(judged) for judged in verdicts]}, indent=2))

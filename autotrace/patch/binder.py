@@ -1,6 +1,6 @@
 """Binding: put wrappers where the plan's names stand, and say for every target what happened to it.
 
-Resolution and installation are wrapt's (see ``place``); what is installed is a plain function.
+Resolution and installation are wrapt's (see ``installer``); what is installed is a plain function.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from autotrace.config.plan import Target
 from autotrace.patch import library_rules, main_module
 from autotrace.patch.globs import members_of_class, members_of_module
-from autotrace.patch.installer import Places
-from autotrace.patch.plan_index import Entry, Glob, Index, excluded
+from autotrace.patch.installer import Installer
+from autotrace.patch.plan_index import Glob, PlanIndex, Spelling, excluded
 from autotrace.patch.release import outside
 from autotrace.patch.rewrap import Refused, instance_with_call, recorded_for, rewrap
 from autotrace.record import faults
@@ -28,10 +28,10 @@ _SHADOWED = "this override is not traced: add `subclasses: true`"
 class Binder:
     """The targets of this process and where they were bound."""
 
-    def __init__(self, index: Index, report: Report) -> None:
+    def __init__(self, index: PlanIndex, report: Report) -> None:
         self.index = index
         self.report = report
-        self.places = Places()
+        self.installer = Installer()
         self.roots: dict[type, list[tuple[Target, str]]] = {}
         """Classes whose subclasses' overrides are wrapped too, with the attribute."""
         self.watched: dict[type, list[tuple[Target, str]]] = {}
@@ -46,15 +46,15 @@ class Binder:
         was, which may have taken functions from it already."""
         name = module.__name__
         functions = {key: value for key, value in vars(module).items() if type(value) is FunctionType}
-        for entry in self.index.modules.get(name, ()):
-            self._guard(self._entry, entry, module)
+        for spelling in self.index.modules.get(name, ()):
+            self._guard(self._spelling, spelling, module)
         for glob, inside in self.index.globs_of(name):
             self._guard(self._glob_module, glob, module, inside)
         if meanwhile:
-            found = ((raw, vars(module).get(key)) for key, raw in functions.items())
-            replaced = {id(raw): (raw, made) for raw, made in found if made is not raw and made is not None}
+            pairs = ((raw, vars(module).get(key)) for key, raw in functions.items())
+            replaced = {id(raw): (raw, made) for raw, made in pairs if made is not raw and made is not None}
             if replaced:
-                self.places.spread(replaced, [other for other in meanwhile if other is not module])
+                self.installer.spread(replaced, [other for other in meanwhile if other is not module])
 
     def created(self, cls: type) -> None:
         """A class statement just finished, no decorator has seen the class yet."""
@@ -65,9 +65,9 @@ class Binder:
         elif module in main_module.MAINS:
             names = (module, main_module.name_of(module) or module)
         for name in names:
-            for entry, attribute in self.index.classes.get((name, qualname), ()):
+            for spelling, attribute in self.index.classes.get((name, qualname), ()):
                 if member(cls, attribute) is not None:
-                    self._guard(self._attribute, entry, cls, attribute, name)
+                    self._guard(self._attribute, spelling, cls, attribute, name)
         if self.roots or self.watched:
             for base in cls.__mro__[1:]:
                 for target, attribute in self.roots.get(base, ()):
@@ -84,7 +84,7 @@ class Binder:
 
     def runs_as_main(self, module: str) -> Callable[[str], bool] | None:
         """Which top-level functions of ``module`` are targets, should it be run by ``python -m``; None: none are."""
-        exact = {entry.qualname for entry in self.index.modules.get(module, ()) if "." not in entry.qualname}
+        exact = {spelling.qualname for spelling in self.index.modules.get(module, ()) if "." not in spelling.qualname}
         globs = [glob for glob, inside in self.index.globs_of(module) if inside is None]
         if not exact and not globs:
             return None
@@ -92,80 +92,83 @@ class Binder:
             name in exact or (not name.startswith("_") and any(glob.takes(f"{module}.{name}") for glob in globs))
         )
 
-    def defined(self, place: str, function: FunctionType) -> Any:
-        """The function at ``place`` of the program was just made: what to use in its stead."""
-        module, _, name = place.partition(":")
-        targets = [entry.target for entry in self.index.modules.get(module, ()) if entry.qualname == name]
+    def defined(self, location: str, function: FunctionType) -> Any:
+        """The function at ``location`` of the program was just made: what to use in its stead."""
+        module, _, name = location.partition(":")
+        targets = [spelling.target for spelling in self.index.modules.get(module, ()) if spelling.qualname == name]
         targets += [glob.target for glob, inside in self.index.globs_of(module) if inside is None]
         for target in targets:
             if self._released(target):
                 try:
                     wrapped = rewrap(function, target.key, None, name)
                 except Refused as refusal:
-                    self.report(target.key, place, "refused", str(refusal))
+                    self.report(target.key, location, "refused", str(refusal))
                     continue
-                self.report(target.key, place, "bound", "")
+                self.report(target.key, location, "bound", "")
                 return wrapped
         return function
 
     def program_over(self, module: ModuleType, name: str) -> None:
         """The program ``module``, in lists called ``name``, ended: say which of its methods were never made."""
-        for entry in self.index.modules.get(name, ()):
+        for spelling in self.index.modules.get(name, ()):
             owner: Any = module
-            for word in entry.qualname.split(".") if entry.target.key not in self._ranks else ():
-                found = member(owner, word)
-                if found is None and "." in entry.qualname:
-                    self._guard(self._missing, entry, module, owner, word)
-                if not isinstance(found, type):
+            for word in spelling.qualname.split(".") if spelling.target.key not in self._ranks else ():
+                value = member(owner, word)
+                if value is None and "." in spelling.qualname:
+                    self._guard(self._missing, spelling, module, owner, word)
+                if not isinstance(value, type):
                     break
-                owner = found
+                owner = value
 
     # -- one name ---------------------------------------------------------------------------------------------------
 
-    def _entry(self, entry: Entry, module: ModuleType) -> None:
+    def _spelling(self, spelling: Spelling, module: ModuleType) -> None:
         owner: Any = module
-        *path, attribute = entry.qualname.split(".")
-        place = f"{module.__name__}:{entry.qualname}"
+        *path, attribute = spelling.qualname.split(".")
+        location = f"{module.__name__}:{spelling.qualname}"
         for word in path:
-            found = member(owner, word)
-            if isinstance(found, ModuleType) and found.__name__ == f"{module.__name__}.{word}":
+            value = member(owner, word)
+            if isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{word}":
                 return  # the name means that submodule; it has an occasion of its own
-            if found is None:
-                self._missing(entry, module, owner, word)
+            if value is None:
+                self._missing(spelling, module, owner, word)
                 return
-            owner = library_rules.class_behind(found)
+            owner = library_rules.class_behind(value)
             if not issubclass(type(owner), (type, ModuleType)):
                 kind = f"{type(owner).__module__}.{type(owner).__qualname__}"
                 reason = f"`{word}` is an instance: name its class, {kind}.{attribute}"
-                self.report(entry.target.key, place, "refused", reason)
+                self.report(spelling.target.key, location, "refused", reason)
                 return
         if member(owner, attribute) is None:
-            self._missing(entry, module, owner, attribute)
+            self._missing(spelling, module, owner, attribute)
             return
-        self._attribute(entry, owner, attribute, module.__name__)
+        self._attribute(spelling, owner, attribute, module.__name__)
 
-    def _missing(self, entry: Entry, module: ModuleType, owner: Any, word: str) -> None:
+    def _missing(self, spelling: Spelling, module: ModuleType, owner: Any, word: str) -> None:
         """Say so where that cannot be another way to read the name, or another release's spelling of the target."""
-        if len(entry.target.names) > 1 or entry.target.optional or not self._released(entry.target):
+        if len(spelling.target.names) > 1 or spelling.target.optional or not self._released(spelling.target):
             return
-        if owner is module and hasattr(module, "__path__") and ":" not in entry.name:
+        if owner is module and hasattr(module, "__path__") and ":" not in spelling.name:
             return  # may be a submodule
         nearest = difflib.get_close_matches(word, list(vars(owner)), 1)
         hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
         where = module.__name__ if owner is module else f"{module.__name__}.{owner.__qualname__}"
         self.report(
-            entry.target.key, f"{module.__name__}:{entry.qualname}", "pending", f"{where} has no `{word}` yet{hint}"
+            spelling.target.key,
+            f"{module.__name__}:{spelling.qualname}",
+            "pending",
+            f"{where} has no `{word}` yet{hint}",
         )
 
-    def _attribute(self, entry: Entry, owner: Any, attribute: str, module: str) -> None:
-        target = entry.target
+    def _attribute(self, spelling: Spelling, owner: Any, attribute: str, module: str) -> None:
+        target = spelling.target
         first = self._ranks.get(target.key)
-        if (first is not None and first < entry.rank) or not self._released(target):
+        if (first is not None and first < spelling.rank) or not self._released(target):
             return  # a better alternative of the same target is bound already
-        place = f"{module}:{owner.__qualname__}.{attribute}" if isinstance(owner, type) else f"{module}:{attribute}"
-        if not self._install(target, owner, attribute, place):
+        location = f"{module}:{owner.__qualname__}.{attribute}" if isinstance(owner, type) else f"{module}:{attribute}"
+        if not self._install(target, owner, attribute, location):
             return
-        self._ranks[target.key] = entry.rank
+        self._ranks[target.key] = spelling.rank
         if isinstance(owner, type):
             self._follow_overrides(target, owner, attribute)
 
@@ -184,8 +187,8 @@ class Binder:
 
     def _shadowed(self, target: Target, cls: type, attribute: str) -> None:
         """Calls of ``cls`` never reach the target; nothing to say where the list names the override itself."""
-        entries = self.index.classes.get((cls.__module__, cls.__qualname__), ())
-        if all(named != attribute for _, named in entries):
+        spellings = self.index.classes.get((cls.__module__, cls.__qualname__), ())
+        if all(named != attribute for _, named in spellings):
             where = f"{cls.__module__}:{cls.__qualname__}.{attribute}"
             self.report(target.key, where, "shadowed", _SHADOWED)
 
@@ -193,23 +196,23 @@ class Binder:
         if not excluded(target, f"{cls.__module__}.{cls.__qualname__}.{attribute}"):
             self._install(target, cls, attribute, f"{cls.__module__}:{cls.__qualname__}.{attribute}")
 
-    def _install(self, target: Target, owner: Any, attribute: str, place: str) -> bool:
+    def _install(self, target: Target, owner: Any, attribute: str, location: str) -> bool:
         """Wrap ``owner.attribute``. False: refused or failed (reported)."""
         try:
             call = instance_with_call(owner, attribute)
             if call is not None:
                 return self._install(target, call, "__call__", f"{call.__module__}:{call.__qualname__}.__call__")
-            if self.places.install(owner, attribute, lambda raw: rewrap(raw, target.key, owner, attribute)):
-                self.report(target.key, place, "bound", "")
+            if self.installer.install(owner, attribute, lambda raw: rewrap(raw, target.key, owner, attribute)):
+                self.report(target.key, location, "bound", "")
                 return True
             other = recorded_for(member(owner, attribute))
             if other is not None and other != target.key and target.key not in self._ranks:
-                self.report(target.key, place, "refused", f"its calls are recorded for the target `{other}` already")
+                self.report(target.key, location, "refused", f"its calls are recorded for the target `{other}` already")
         except Refused as refusal:
-            self.report(target.key, place, "refused", str(refusal))
+            self.report(target.key, location, "refused", str(refusal))
             return False
         except Exception as error:
-            self.report(target.key, place, "failed", f"{type(error).__name__}: {error}"[:300])
+            self.report(target.key, location, "failed", f"{type(error).__name__}: {error}"[:300])
             return False
         return True
 

@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary, WeakSet
 from autotrace.config import environment
 from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch import main_module
-from autotrace.patch.binder import Binder
+from autotrace.patch.binder import Binder, member
 from autotrace.patch.classes import ClassHook
 from autotrace.patch.import_hook import ImportHook
-from autotrace.patch.plan_index import Index
+from autotrace.patch.plan_index import PlanIndex
 from autotrace.record import calls, context, faults, flusher, ids, sampling
 from autotrace.record.backlog import backlog
 from autotrace.record.probe import Probe
@@ -28,6 +28,10 @@ _SCRIPT = (
     "Python runs a script's functions without importing it; move it into a module, or run `python -m {}` "
     "(classes of a script are traced)"
 )
+_UNSEEN = (
+    "autotrace did not see `{}` being imported (its loader: {}), so nothing in it was wrapped: import it with a plain "
+    "`import`, or before autotrace starts"
+)
 
 
 class Engine:
@@ -36,7 +40,7 @@ class Engine:
     def __init__(self, plan: Plan, adapters: Mapping[str, str]) -> None:
         """``adapters``: module -> the module whose ``install()`` is called right after it was imported."""
         self.plan = plan
-        self.index = Index(plan)
+        self.index = PlanIndex(plan)
         self.binder = Binder(self.index, report)
         self.waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
         self.imports = ImportHook(self._wanted, self._imported, self.binder.runs_as_main, self._catch_up)
@@ -77,7 +81,7 @@ class Engine:
         main_module.on_definition = None
         self.imports.remove()
         self.waiting.clear()
-        self.binder.places.restore()
+        self.binder.installer.restore()
 
     def when_imported(self, name: str, callback: Callable[[ModuleType], None]) -> None:
         """Call ``callback(module)`` after ``name`` was imported, or now if it is."""
@@ -126,15 +130,28 @@ class Engine:
             )  # Python takes a script's `__file__` away when it ends
             if program is not None and name is not None:
                 self.binder.program_over(program, name)
+            self._report_unseen()
         except Exception as error:
             faults.failed("program", error)
+
+    def _report_unseen(self) -> None:
+        """Say which targets are in modules that came in without the import system or with a loader of its own kind."""
+        for name in self.index.modules:
+            module = sys.modules.get(name)
+            if name in main_module.MAINS or not isinstance(module, ModuleType) or module in self._seen:
+                continue
+            loader = type(getattr(module, "__loader__", None))
+            reason = _UNSEEN.format(name, f"{loader.__module__}.{loader.__qualname__}")
+            for spelling in self.index.modules[name]:
+                if member(module, spelling.qualname.partition(".")[0]) is not None:
+                    report(spelling.target.key, f"{name}:{spelling.qualname}", "failed", reason)
 
     def _report_script(self) -> None:
         script = main_module.script()
         for name in ("__main__", *([script] if script else [])):
-            for entry in self.index.modules.get(name, ()):
-                if script is not None and "." not in entry.qualname:
-                    report(entry.target.key, f"{name}:{entry.qualname}", "failed", _SCRIPT.format(script))
+            for spelling in self.index.modules.get(name, ()):
+                if script is not None and "." not in spelling.qualname:
+                    report(spelling.target.key, f"{name}:{spelling.qualname}", "failed", _SCRIPT.format(script))
 
 
 engine: Engine | None = None
@@ -180,7 +197,7 @@ def start(
 
 
 def stop() -> None:
-    """Undo ``start``: wrappers are taken away, those that cannot be (see ``place``) pass calls through, records are
+    """Undo ``start``: wrappers are taken away, those that cannot be (see ``installer``) pass calls through, records are
     written out. A later ``start`` begins anew. Never raises."""
     global engine
     running, engine = engine, None

@@ -15,7 +15,7 @@ from autotrace.record import faults
 _ABSENT: Any = object()
 
 
-class Places:
+class Installer:
     """What was replaced in this process, to be put back.
 
     Classes made inside functions are not remembered: what stood on them refers to them (``super()`` keeps the class
@@ -52,10 +52,10 @@ class Places:
         if type(raw) is FunctionType and before is raw:
             for name, value in list(vars(owner).items()):
                 if value is raw:
-                    self.put(owner, name, raw, made)
+                    self.set(owner, name, raw, made)
         return True
 
-    def put(self, owner: Any, name: str, before: Any, made: Any) -> None:
+    def set(self, owner: Any, name: str, before: Any, made: Any) -> None:
         """Set ``owner.name``, which is ``before``, to ``made``."""
         setattr(owner, name, made)
         self._remember(owner, name, before, made)
@@ -65,7 +65,7 @@ class Places:
         for module in modules:
             for name, value in list(vars(module).items()):
                 if type(value) is FunctionType and id(value) in replaced:
-                    self.put(module, name, *replaced[id(value)])
+                    self.set(module, name, *replaced[id(value)])
 
     def restore(self) -> None:
         """Put everything back, last change first. What somebody replaced meanwhile is left alone."""

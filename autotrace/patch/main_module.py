@@ -72,13 +72,13 @@ def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunc
                 yield from _functions(handler.body)
 
 
-def defined(place: str) -> Callable[[Any], Any]:
+def defined(location: str) -> Callable[[Any], Any]:
     """The decorator that ``instrumented`` writes: wraps the function if the engine of this process wants it."""
 
     def decorator(function: Any) -> Any:
         try:
             if on_definition is not None and type(function) is FunctionType:
-                return on_definition(place, function)
+                return on_definition(location, function)
         except Exception as error:
             faults.failed("main", error)
         return function

@@ -10,8 +10,8 @@ from autotrace.config.plan import Plan, Target
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One spelling of a target: path ``qualname`` below some module; ``rank``: its place among the alternatives."""
+class Spelling:
+    """One spelling of a target: path ``qualname`` below some module; ``rank``: its number among the alternatives."""
 
     target: Target
     name: str
@@ -37,13 +37,13 @@ def excluded(target: Target, dotted: str) -> bool:
     return any(fnmatch.fnmatchcase(dotted, pattern) for pattern in target.without)
 
 
-class Index:
+class PlanIndex:
     """The plan, turned around."""
 
     def __init__(self, plan: Plan) -> None:
-        self.modules: dict[str, list[Entry]] = {}
-        self.classes: dict[tuple[str, str], list[tuple[Entry, str]]] = {}
-        """(module, class qualname) -> entries and the attribute they name."""
+        self.modules: dict[str, list[Spelling]] = {}
+        self.classes: dict[tuple[str, str], list[tuple[Spelling, str]]] = {}
+        """(module, class qualname) -> spellings and the attribute they name."""
         self.globs: list[Glob] = []
         for target in plan.targets:
             for rank, name in enumerate(target.names):
@@ -54,11 +54,11 @@ class Index:
 
     def _exact(self, target: Target, name: str, rank: int) -> None:
         for module, qualname in splits(name):
-            entry = Entry(target, name, qualname, rank)
-            self.modules.setdefault(module, []).append(entry)
+            spelling = Spelling(target, name, qualname, rank)
+            self.modules.setdefault(module, []).append(spelling)
             owner, _, attribute = qualname.rpartition(".")
             if owner:
-                self.classes.setdefault((module, owner), []).append((entry, attribute))
+                self.classes.setdefault((module, owner), []).append((spelling, attribute))
 
     def _glob(self, target: Target, name: str) -> None:
         deep = name.endswith(".**")

@@ -13,14 +13,14 @@ _TRANSPARENT = frozenset({"staticmethod", "classmethod", "property", "cached_pro
 """Decorators that leave the function itself in place."""
 
 
-def looks_at_caller(thing: Function, resolver: Resolver) -> bool:
-    """Whether ``thing``, or a function of its module that it calls for that, looks at its caller's frame."""
-    node = thing.node
+def looks_at_caller(symbol: Function, resolver: Resolver) -> bool:
+    """Whether ``symbol``, or a function of its module that it calls for that, looks at its caller's frame."""
+    node = symbol.node
     if isinstance(node, ast.Lambda) or any(syntax.last_word(item) not in _TRANSPARENT for item in node.decorator_list):
         return False
     if _reaches(node, 1):
         return True
-    called = (resolver.member(thing.module, word) for word in _words(node))
+    called = (resolver.member(symbol.module, word) for word in _words(node))
     return any(isinstance(other, Function) and _reaches(other.node, 2) for other in called)
 
 

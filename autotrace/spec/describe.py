@@ -10,7 +10,7 @@ from autotrace.spec import syntax
 from autotrace.spec.callers import looks_at_caller
 from autotrace.spec.names import top
 from autotrace.spec.resolve import Resolver
-from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Thing
+from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Symbol
 
 _PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
 _IMPLICIT_CLASS_METHODS = frozenset({"__init_subclass__", "__class_getitem__"})
@@ -24,7 +24,7 @@ class Description:
     module: str
     """Where it is defined, which may be elsewhere than where it was named."""
     qualname: str
-    place: str
+    location: str
     """``file:line``"""
     kind: str
     """function | async function | generator | async generator | property | C function"""
@@ -47,48 +47,48 @@ class Description:
         return tuple(name.lstrip("*") for name in self.arguments if name != "*")
 
 
-def describe(thing: Function) -> Description:
+def describe(symbol: Function) -> Description:
     """Everything its ``def`` says."""
-    node = thing.node
+    node = symbol.node
     words = [syntax.last_word(item) for item in node.decorator_list] if not isinstance(node, ast.Lambda) else []
-    name = thing.qualname.rpartition(".")[2]
-    static = "staticmethod" in words or (thing.owner is not None and name == "__new__")
-    on_class = "classmethod" in words or (thing.owner is not None and name in _IMPLICIT_CLASS_METHODS)
+    name = symbol.qualname.rpartition(".")[2]
+    static = "staticmethod" in words or (symbol.owner is not None and name == "__new__")
+    on_class = "classmethod" in words or (symbol.owner is not None and name in _IMPLICIT_CLASS_METHODS)
     own = "function" if isinstance(node, ast.Lambda) else syntax.kind(node)
     return Description(
-        module=thing.module.name,
-        qualname=thing.qualname,
-        place=f"{thing.module.file.path}:{node.lineno}",
+        module=symbol.module.name,
+        qualname=symbol.qualname,
+        location=f"{symbol.module.file.path}:{node.lineno}",
         kind="property" if _PROPERTIES & set(words) else own,
         binding="static" if static else "class" if on_class else "",
         arguments=syntax.arguments(node),
         abstract=any(word.startswith("abstract") for word in words),
-        actor=thing.owner is not None and _ray_remote(thing.owner.node.decorator_list),
+        actor=symbol.owner is not None and _ray_remote(symbol.owner.node.decorator_list),
     )
 
 
-def refusal(thing: Thing, name: str, resolver: Resolver) -> str | None:
-    """Why ``thing``, found under ``name``, cannot be wrapped, and what to name instead; None when it can."""
-    if isinstance(thing, Module):
+def refusal(symbol: Symbol, name: str, resolver: Resolver) -> str | None:
+    """Why ``symbol``, found under ``name``, cannot be wrapped, and what to name instead; None when it can."""
+    if isinstance(symbol, Module):
         return f"it is a module: name a function in it, or `{name}.**` for all of them"
-    if isinstance(thing, Class):
-        methods = [word for word in resolver.own_names(thing) if not word.startswith("_")]
+    if isinstance(symbol, Class):
+        methods = [word for word in resolver.own_names(symbol) if not word.startswith("_")]
         method = "run" if "run" in methods or not methods else methods[0]
         return f"it is a class: name its methods, `{name}.{method}` for example, or `{name}.*`"
-    if isinstance(thing, Native):
+    if isinstance(symbol, Native):
         return "it is implemented in C: there is nothing to wrap; name the Python function that calls it"
-    if isinstance(thing, Lazy) and thing.found is not None:
-        return f"the module makes it only when asked; name it where it is defined: {_home(thing.found)}"
-    if isinstance(thing, Function):
+    if isinstance(symbol, Lazy) and symbol.found is not None:
+        return f"the module makes it only when asked; name it where it is defined: {_home(symbol.found)}"
+    if isinstance(symbol, Function):
         reason = used_libraries.refusal(top(name))
         if reason is not None:
             return reason
-    if isinstance(thing, Function) and not isinstance(thing.node, ast.Lambda):
-        return _decorated(thing, thing.node, resolver)
+    if isinstance(symbol, Function) and not isinstance(symbol.node, ast.Lambda):
+        return _decorated(symbol, symbol.node, resolver)
     return None
 
 
-def _decorated(thing: Function, node: syntax.Function, resolver: Resolver) -> str | None:
+def _decorated(symbol: Function, node: syntax.Function, resolver: Resolver) -> str | None:
     for decorator in node.decorator_list:
         if syntax.last_word(decorator) == "auto_await":
             return (
@@ -101,11 +101,11 @@ def _decorated(thing: Function, node: syntax.Function, resolver: Resolver) -> st
                 f"it is a web route: {syntax.dotted(called)} has kept the original function, a wrapper would never be "
                 "called; name a function that it calls"
             )
-    if thing.owner is None and _ray_remote(node.decorator_list):
+    if symbol.owner is None and _ray_remote(node.decorator_list):
         return "@ray.remote function: Ray exported it when it was decorated; name a function that it calls"
-    if node.name == "forward" and thing.owner is not None and _is_torch(thing.owner, resolver):
+    if node.name == "forward" and symbol.owner is not None and _is_torch(symbol.owner, resolver):
         return "nn.Module.forward runs inside torch.compile and CUDA graphs; name the method that calls the model"
-    if looks_at_caller(thing, resolver):
+    if looks_at_caller(symbol, resolver):
         return "it looks at its caller's frame and would find the wrapper's; name a function that it calls"
     return None
 
@@ -126,7 +126,7 @@ def _is_torch(cls: Class, resolver: Resolver) -> bool:
     return any(syntax.dotted(base).endswith("nn.Module") for above in order for base in above.node.bases)
 
 
-def _home(thing: Thing) -> str:
-    if isinstance(thing, (Class, Function)):
-        return f"`{thing.module.name}.{thing.qualname}`"
-    return f"`{thing.name}`" if isinstance(thing, (Module, Native)) else "its own module"
+def _home(symbol: Symbol) -> str:
+    if isinstance(symbol, (Class, Function)):
+        return f"`{symbol.module.name}.{symbol.qualname}`"
+    return f"`{symbol.name}`" if isinstance(symbol, (Module, Native)) else "its own module"

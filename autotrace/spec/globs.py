@@ -13,29 +13,29 @@ from autotrace.spec.symbols import Class, Function, Module
 def expand(name: str, without: Sequence[str], resolver: Resolver) -> Iterator[Function]:
     """Functions below ``name`` (``pkg.mod.Class.*``, ``pkg.**``) that ``without`` does not leave out."""
     prefix = stem(name)
-    thing = resolver.find(prefix)
-    if isinstance(thing, Module):
-        yield from _members(thing, without, resolver)
-        if name.endswith("**") and thing.file.package:
+    symbol = resolver.find(prefix)
+    if isinstance(symbol, Module):
+        yield from _members(symbol, without, resolver)
+        if name.endswith("**") and symbol.file.package:
             for file in resolver.source.walk(prefix):
                 module = resolver.module(file.name)
-                if module is not None and module is not thing:
+                if module is not None and module is not symbol:
                     yield from _members(module, without, resolver)
-    elif isinstance(thing, Class):
-        yield from _members(thing, without, resolver)
+    elif isinstance(symbol, Class):
+        yield from _members(symbol, without, resolver)
 
 
-def _members(thing: Module | Class, without: Sequence[str], resolver: Resolver) -> Iterator[Function]:
-    here = thing.name if isinstance(thing, Module) else thing.module.name
-    for word in thing.table.names:
+def _members(symbol: Module | Class, without: Sequence[str], resolver: Resolver) -> Iterator[Function]:
+    here = symbol.name if isinstance(symbol, Module) else symbol.module.name
+    for word in symbol.table.names:
         if word.startswith("_"):
             continue
-        found = resolver.member(thing, word)
+        found = resolver.member(symbol, word)
         if not isinstance(found, (Function, Class)) or found.module.name != here:
             continue
         if isinstance(found, Function):
             dotted = f"{here}.{found.qualname}"
             if not any(fnmatch.fnmatchcase(dotted, pattern) for pattern in without):
                 yield found
-        elif isinstance(thing, Module) or found.qualname == f"{thing.qualname}.{word}":
+        elif isinstance(symbol, Module) or found.qualname == f"{symbol.qualname}.{word}":
             yield from _members(found, without, resolver)

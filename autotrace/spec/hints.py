@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from autotrace.spec.names import stem, top
 from autotrace.spec.resolve import Resolver
-from autotrace.spec.symbols import Class, Function, Module, Thing
+from autotrace.spec.symbols import Class, Function, Module, Symbol
 
 _DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:(?:async[ \t]+)?def|(?P<cls>class))[ \t]+(?P<name>\w+)", re.MULTILINE)
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
@@ -20,7 +20,7 @@ _ALIKE = 0.55
 def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]]) -> str:
     """What to write instead of ``name``, as a sentence; "" when nothing is near.
 
-    ``alternatives``: name -> other names of the same thing in other releases (from the shipped lists).
+    ``alternatives``: name -> other names of the same symbol in other releases (from the shipped lists).
     """
     plain = stem(name).replace(":", ".")
     tail = name[len(stem(name)) :] if name.endswith("*") else ""
@@ -77,20 +77,20 @@ def _depth(name: str, resolver: Resolver) -> tuple[Module | Class | None, list[s
     """The deepest part of ``name`` that exists, and the words below it that do not."""
     words = name.split(".")
     for cut in range(len(words) - 1, 0, -1):
-        thing = resolver.find(".".join(words[:cut]))
-        if isinstance(thing, (Module, Class)):
-            return thing, words[cut:]
+        symbol = resolver.find(".".join(words[:cut]))
+        if isinstance(symbol, (Module, Class)):
+            return symbol, words[cut:]
     return None, words
 
 
-def _respelt(there: Thing, gone: list[str], resolver: Resolver) -> str | None:
+def _respelt(there: Symbol, gone: list[str], resolver: Resolver) -> str | None:
     """The name with its first missing word spelt as something that exists, if the rest follows."""
     known = resolver.known_names(there)
     lowered = {word.lower(): word for word in known}
     for close in difflib.get_close_matches(gone[0].lower(), lowered, n=5, cutoff=0.7):
         word = lowered[close]
-        thing = resolver.below(resolver.member(there, word), gone[1:])
-        if thing is not None:
+        symbol = resolver.below(resolver.member(there, word), gone[1:])
+        if symbol is not None:
             return ".".join([_name(there), word, *gone[1:]])
         inner = resolver.member(there, word)
         if inner is not None and len(gone) > 1 and isinstance(inner, (Module, Class)):
@@ -158,10 +158,10 @@ def _short(name: str) -> str:
     return ".".join(words[-2:]) if len(words) > 1 and words[-2][:1].isupper() else words[-1]
 
 
-def _name(thing: Thing) -> str:
-    if isinstance(thing, Class):
-        return f"{thing.module.name}.{thing.qualname}"
-    return thing.name if isinstance(thing, Module) else ""
+def _name(symbol: Symbol) -> str:
+    if isinstance(symbol, Class):
+        return f"{symbol.module.name}.{symbol.qualname}"
+    return symbol.name if isinstance(symbol, Module) else ""
 
 
 def _either(names: list[str]) -> str:

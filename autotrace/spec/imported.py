@@ -8,6 +8,7 @@ import importlib
 import inspect
 from typing import Any
 
+from autotrace.adapters.ray.actors import class_behind
 from autotrace.spec import names
 from autotrace.spec.describe import Description
 from autotrace.spec.verdict import MISSING, REFUSED, RESOLVES, UNCLEAR, Verdict
@@ -48,7 +49,8 @@ def look(name: str) -> Description | None:
     owner, words = _module(name)
     for word in words[:-1]:
         try:
-            owner = _actor_class(getattr(owner, word))
+            member = getattr(owner, word)
+            owner = class_behind(member) or member
         except AttributeError:
             return None
     try:
@@ -89,7 +91,7 @@ def _described(raw: Any) -> Description:
     return Description(
         module=str(getattr(function, "__module__", "")),
         qualname=str(getattr(function, "__qualname__", "")),
-        place="",
+        location="",
         kind=kind,
         binding=binding,
         arguments=_arguments(function),
@@ -117,12 +119,6 @@ def _arguments(function: Any) -> tuple[str, ...]:
     stars = [f"*{rest.pop(0)}"] if code.co_flags & inspect.CO_VARARGS else ["*"] if keywords else []
     double = [f"**{rest.pop(0)}"] if code.co_flags & inspect.CO_VARKEYWORDS else []
     return (*plain, *stars, *keywords, *double)
-
-
-def _actor_class(found: Any) -> Any:
-    """The class behind ``@ray.remote``: its attributes are not those of the ``ActorClass`` on the module."""
-    metadata = getattr(found, "__ray_metadata__", None)
-    return getattr(metadata, "modified_class", found)
 
 
 def _first_line(error: BaseException) -> str:

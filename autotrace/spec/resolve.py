@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from autotrace.spec import syntax
 from autotrace.spec.sources import ModuleFile, Source
-from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Other, Thing
+from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Other, Symbol
 from autotrace.spec.syntax import Assigned, Definition, Imported, Names
 
 _MAX_DEPTH = 64
@@ -36,51 +36,51 @@ class Resolver:
             self._modules[name] = None if file is None else _parsed(file)
         return self._modules[name]
 
-    def find(self, name: str) -> Thing | None:
+    def find(self, name: str) -> Symbol | None:
         """What ``name`` (``a.b.C.m`` or ``a.b:C.m``) stands for; None: nothing."""
         for module, rest in self._splits(name):
-            thing = self.below(module, rest)
-            if thing is not None:
-                return thing
+            symbol = self.below(module, rest)
+            if symbol is not None:
+                return symbol
         return None
 
-    def below(self, thing: Thing | None, words: Sequence[str]) -> Thing | None:
-        """Follow attribute ``words`` from ``thing``."""
+    def below(self, symbol: Symbol | None, words: Sequence[str]) -> Symbol | None:
+        """Follow attribute ``words`` from ``symbol``."""
         for word in words:
-            if thing is None or isinstance(thing, Other):
-                return thing
-            thing = self.member(thing, word)
-        return thing
+            if symbol is None or isinstance(symbol, Other):
+                return symbol
+            symbol = self.member(symbol, word)
+        return symbol
 
-    def member(self, thing: Thing, word: str, depth: int = 0) -> Thing | None:
-        """The attribute ``word`` of ``thing``."""
+    def member(self, symbol: Symbol, word: str, depth: int = 0) -> Symbol | None:
+        """The attribute ``word`` of ``symbol``."""
         if depth > _MAX_DEPTH:
             return None
-        if isinstance(thing, Module):
-            return self._in_module(thing, word, depth + 1)
-        if isinstance(thing, Class):
-            return self._in_class(thing, word, depth + 1)
-        if isinstance(thing, Lazy):
-            return None if thing.found is None else _lazily(self.member(thing.found, word, depth + 1))
-        if isinstance(thing, Native):
-            kind = getattr(builtins, thing.name, None)
-            return Native(f"{thing.name}.{word}") if kind is None or hasattr(kind, word) else None
-        return Other("", certain=False) if isinstance(thing, Other) and not thing.certain else None
+        if isinstance(symbol, Module):
+            return self._in_module(symbol, word, depth + 1)
+        if isinstance(symbol, Class):
+            return self._in_class(symbol, word, depth + 1)
+        if isinstance(symbol, Lazy):
+            return None if symbol.found is None else _lazily(self.member(symbol.found, word, depth + 1))
+        if isinstance(symbol, Native):
+            kind = getattr(builtins, symbol.name, None)
+            return Native(f"{symbol.name}.{word}") if kind is None or hasattr(kind, word) else None
+        return Other("", certain=False) if isinstance(symbol, Other) and not symbol.certain else None
 
-    def known_names(self, thing: Thing) -> list[str]:
-        """Every name that can stand below ``thing``."""
-        if isinstance(thing, Module):
-            return sorted({*thing.table.names, *(self.source.children(thing.name) if thing.file.package else ())})
-        if isinstance(thing, Class):
-            return sorted({name for cls in self.order(thing)[0] for name in cls.table.names})
+    def known_names(self, symbol: Symbol) -> list[str]:
+        """Every name that can stand below ``symbol``."""
+        if isinstance(symbol, Module):
+            return sorted({*symbol.table.names, *(self.source.children(symbol.name) if symbol.file.package else ())})
+        if isinstance(symbol, Class):
+            return sorted({name for cls in self.order(symbol)[0] for name in cls.table.names})
         return []
 
-    def own_names(self, thing: Module | Class) -> list[str]:
-        """Functions, classes and modules that ``thing`` itself defines, in the order of the text."""
+    def own_names(self, symbol: Module | Class) -> list[str]:
+        """Functions, classes and modules that ``symbol`` itself defines, in the order of the text."""
         defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        names = [name for name, found in thing.table.names.items() if isinstance(found[-1], defined)]
-        if isinstance(thing, Module) and thing.file.package:
-            names += [name for name in self.source.children(thing.name) if name not in names]
+        names = [name for name, found in symbol.table.names.items() if isinstance(found[-1], defined)]
+        if isinstance(symbol, Module) and symbol.file.package:
+            names += [name for name in self.source.children(symbol.name) if name not in names]
         return names
 
     def order(self, cls: Class) -> tuple[list[Class], list[Other | Native]]:
@@ -117,7 +117,7 @@ class Resolver:
             if module is not None:
                 yield module, words[cut:]
 
-    def _in_module(self, module: Module, word: str, depth: int) -> Thing | None:
+    def _in_module(self, module: Module, word: str, depth: int) -> Symbol | None:
         if module.file.native:
             return Native(f"{module.name}.{word}")
         found = self._defined(module.table.names.get(word, ()), module, word, None, depth)
@@ -137,7 +137,7 @@ class Resolver:
             return _lazily(hidden) or Lazy(None)
         return None
 
-    def _in_class(self, cls: Class, word: str, depth: int) -> Thing | None:
+    def _in_class(self, cls: Class, word: str, depth: int) -> Symbol | None:
         order, unread = self.order(cls)
         for base in order:
             found = self._defined(base.table.names.get(word, ()), base.module, word, base, depth)
@@ -154,9 +154,9 @@ class Resolver:
 
     def _defined(
         self, definitions: Sequence[Definition], module: Module, word: str, owner: Class | None, depth: int
-    ) -> Thing | None:
+    ) -> Symbol | None:
         """What the last definition that means something stands for; ``X = None`` beside ``import X`` means nothing."""
-        fallback: Thing | None = None
+        fallback: Symbol | None = None
         for definition in reversed(definitions):
             if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 if any(syntax.last_word(item) == "overload" for item in definition.decorator_list):
@@ -172,7 +172,7 @@ class Resolver:
 
     def _meaning(
         self, definition: Definition, module: Module, word: str, owner: Class | None, depth: int
-    ) -> Thing | None:
+    ) -> Symbol | None:
         qualname = f"{owner.qualname}.{word}" if owner is not None else word
         if isinstance(definition, ast.ClassDef):
             table = syntax.names_of(definition.body, module.name, module.file.package)
@@ -183,7 +183,7 @@ class Resolver:
             return self._imported(definition, depth)
         return self._value(definition, module, qualname, owner, depth)
 
-    def _imported(self, found: Imported, depth: int) -> Thing | None:
+    def _imported(self, found: Imported, depth: int) -> Symbol | None:
         module = self.module(found.module)
         if module is None:
             return Other(f"it comes from {found.module}, which is not there to be read", certain=False)
@@ -192,7 +192,7 @@ class Resolver:
         inside = None if depth > _MAX_DEPTH else self._in_module(module, found.attribute, depth + 1)
         return inside.found if isinstance(inside, Lazy) else inside  # importing it does fetch it
 
-    def _value(self, found: Assigned, module: Module, qualname: str, owner: Class | None, depth: int) -> Thing | None:
+    def _value(self, found: Assigned, module: Module, qualname: str, owner: Class | None, depth: int) -> Symbol | None:
         value = found.value
         if isinstance(value, ast.Lambda):
             return Function(module, qualname, value, owner)
@@ -218,7 +218,7 @@ class Resolver:
             return Other("it is a value, not a function", certain=True)
         return Other("only running the program tells what it is", certain=False)
 
-    def _expression(self, value: ast.expr, module: Module, owner: Class | None, depth: int) -> Thing | None:
+    def _expression(self, value: ast.expr, module: Module, owner: Class | None, depth: int) -> Symbol | None:
         if depth > _MAX_DEPTH or not syntax.dotted(value):
             return None
         first, *rest = syntax.dotted(value).split(".")
@@ -265,8 +265,8 @@ def _parsed(file: ModuleFile) -> Module:
         return Module(file, Names(), f"{file.path} cannot be parsed ({error})")
 
 
-def _lazily(thing: Thing | None) -> Thing | None:
-    return thing if thing is None or isinstance(thing, Lazy) else Lazy(thing)
+def _lazily(symbol: Symbol | None) -> Symbol | None:
+    return symbol if symbol is None or isinstance(symbol, Lazy) else Lazy(symbol)
 
 
 def _merged(lines: list[list[Class]]) -> list[Class]:

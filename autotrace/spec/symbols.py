@@ -73,4 +73,4 @@ class Lazy:
     found: Module | Class | Function | Native | Other | None
 
 
-Thing = Module | Class | Function | Native | Other | Lazy
+Symbol = Module | Class | Function | Native | Other | Lazy

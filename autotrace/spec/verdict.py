@@ -70,12 +70,12 @@ def _judged(
         if not expected or target.versions is not None:
             return Verdict(target, SKIPPED, first, absent, library_absent=True)
         near = hint(first, resolver, alternatives)
-        place = "; the folder that holds it must be the working folder or on PYTHONPATH"
+        folder = "; the folder that holds it must be the working folder or on PYTHONPATH"
         return Verdict(
             target,
             MISSING,
             first,
-            f"no module `{names.top(first)}`; {near}" if near else f"no module `{names.top(first)}`{place}",
+            f"no module `{names.top(first)}`; {near}" if near else f"no module `{names.top(first)}`{folder}",
         )
     tried = [_tried(target, name, resolver, expected) for name in target.names]
     for state in (RESOLVES, REFUSED, UNCLEAR):
@@ -98,21 +98,21 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
         if functions:
             return Verdict(target, REFUSED, name, refusal(functions[0], name, resolver) or "")
         return Verdict(target, MISSING, name, "nothing public written in Python is there")
-    thing = resolver.find(name)
-    if isinstance(thing, Other):
-        state = REFUSED if thing.certain else UNCLEAR
-        advice = "name a function" if thing.certain else "`autotrace check --import` can tell"
-        return Verdict(target, state, name, f"{thing.reason or 'only running the program tells what it is'}; {advice}")
-    if thing is None:
+    symbol = resolver.find(name)
+    if isinstance(symbol, Other):
+        state = REFUSED if symbol.certain else UNCLEAR
+        advice = "name a function" if symbol.certain else "`autotrace check --import` can tell"
+        return Verdict(target, state, name, f"{symbol.reason or 'only running the program tells what it is'}; {advice}")
+    if symbol is None:
         return Verdict(target, MISSING, name)
-    if isinstance(thing, Lazy) and thing.found is None:
+    if isinstance(symbol, Lazy) and symbol.found is None:
         return Verdict(
             target, MISSING, name, "its module makes names when asked (`__getattr__`); name it where it is defined"
         )
-    reason = names.refusal(name) or refusal(thing, name, resolver)
-    found = describe(thing) if isinstance(thing, Function) else None
-    if isinstance(thing, Native):
-        found = Description("", thing.name, "", "C function", "", ())
+    reason = names.refusal(name) or refusal(symbol, name, resolver)
+    found = describe(symbol) if isinstance(symbol, Function) else None
+    if isinstance(symbol, Native):
+        found = Description("", symbol.name, "", "C function", "", ())
     if reason is not None:
         return Verdict(target, REFUSED, name, reason, found)
     # a shipped list names the arguments of several releases, only some of which each has
@@ -128,10 +128,10 @@ def _notes(target: Target, found: Description) -> Iterator[str]:
     if any(name.startswith("**") for name in found.arguments):
         return
     known = [*found.keywords, *_ALWAYS]
-    for place, alternatives in _given_paths(target):
+    for key, alternatives in _given_paths(target):
         if not any(paths.root(path) in known for path in alternatives):
             word = paths.root(alternatives[0])
-            yield f"{place}: no argument `{word}`{_perhaps(word, known)}"
+            yield f"{key}: no argument `{word}`{_perhaps(word, known)}"
     for word in (*(target.include or ()), *target.exclude):
         close = difflib.get_close_matches(paths.root(word), known, n=1, cutoff=0.8)
         if paths.root(word) not in known and close:

@@ -194,7 +194,7 @@ def test_a_failure_on_the_flushers_thread_stays_ours(
 @pytest.mark.parametrize(
     "seam",
     [
-        "autotrace.patch.installer.Places.install",
+        "autotrace.patch.installer.Installer.install",
         "autotrace.patch.rewrap.wrap",
         "autotrace.patch.binder.Binder._attribute",
         "autotrace.patch.binder.Binder.created",

@@ -251,6 +251,24 @@ except Exception as error:
     assert {state for state, _ in ran.reports().values()} == {"bound"}
 
 
+def test_a_module_that_nobody_imported_is_said_not_to_be_traced(host: Host) -> None:
+    """Made by hand and put into ``sys.modules``, as some loaders of plug-ins do."""
+    code = """
+import importlib.util, sys, types, seen
+made = types.ModuleType("made")
+exec("def f(): return 1\\nother = 2", vars(made))
+sys.modules["made"] = made
+import made
+assert made.f() == 1
+"""
+    host.write("seen", "def f(): return 1\n")
+    spec = "- made.f\n- made.gone\n- seen.f\n"
+    ran = run(host.folder, spec, "-c", f"import sys; sys.path.insert(0, {str(host.code)!r})\n{code}")
+    state, reason = ran.reports()["made:f"]
+    assert state == "failed" and reason.startswith("autotrace did not see `made` being imported (its loader: builtins.")
+    assert ran.reports()["seen:f"][0] == "bound" and "made:gone" not in ran.reports()
+
+
 def test_an_adapter_is_called_once_after_its_library(host: Host) -> None:
     seen: list[str] = []
     host.watch("nothing.f")
