@@ -121,8 +121,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             call.keywords = {**(call.keywords or {}), **probe.picked(arguments)}
         if probe.keeps:
             _retain(call, probe, arguments)
-        if prompt is not None:
-            call.weight = len(prompt) * NUMBER_BYTES
+        call.weight = probe.limits.take_weight() + (0 if prompt is None else len(prompt) * NUMBER_BYTES)
+        if call.weight:
             backlog.charge(call.weight)
         _append(call)
         if follower is not None and arguments is not None and type(call) is RetainingCall:

@@ -43,6 +43,7 @@ def close(call: OpenCall, result: Any) -> None:
     except Exception as error:
         probe.trouble("end", error)
         event = Ended(call, at)
+    event.weight += probe.limits.take_weight()
     if event.weight:
         backlog.charge(event.weight)
     call.epoch = CLOSED

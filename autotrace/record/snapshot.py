@@ -23,8 +23,10 @@ from autotrace.redact.images import described
 FIXED = frozenset(map(id, (int, float, bool, type(None))))
 """Types whose values are small and cannot change: kept by reference. Their ``id()``, because to ask a set for a class
 runs its metaclass's ``__hash__``."""
-SHORT = 4_096
-"""Characters of a text that is kept by reference wherever it stands."""
+SHORT = 512
+"""Characters of a text that is kept by reference wherever it stands, uncounted."""
+NODE_BYTES = 256
+"""Memory of a copied container, about."""
 _NUMBERS = frozenset(map(id, (int, float)))
 MAX_NODES = 2_000
 """Values visited for one argument: the bound on the caller's time whatever is passed."""
@@ -42,13 +44,21 @@ _UNKNOWN: Any = object()
 class Limits:
     """How much of a value is copied; mirrors ``config.plan.Settings``."""
 
-    __slots__ = ("depth", "items", "string")
+    __slots__ = ("depth", "items", "string", "weight")
 
     def __init__(self, depth: int = 6, items: int = 256, string: int = 65_536) -> None:
         self.depth = depth
         self.items = items
         self.string = string + BEHIND_THE_CUT
         """Characters; the flusher cuts at the limit itself."""
+        self.weight = 0
+        """Bytes of the copies made under these limits, until ``take_weight``."""
+
+    def take_weight(self) -> int:
+        """Bytes of the copies made since the last time. Another thread's may be among them, and are then not counted
+        there: the sum is right."""
+        weight, self.weight = self.weight, 0
+        return weight
 
 
 def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
@@ -60,25 +70,38 @@ def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
     if id(kind) in FIXED:
         return value
     if kind is str:
+        if len(value) > SHORT:
+            limits.weight += min(_size(value), 4 * limits.string)
         return value if len(value) <= limits.string else shortened(value, limits.string)
     copier = _Copier(limits)
     if without and kind is not list and kind is not tuple and not issubclass(kind, dict):
-        return copier.object(value, kind, limits.depth, without)
-    return copier.copy(value, limits.depth)
+        copied = copier.object(value, kind, limits.depth, without)
+    else:
+        copied = copier.copy(value, limits.depth)
+    limits.weight += copier.weight + (MAX_NODES - copier.nodes) * NODE_BYTES
+    return copied
+
+
+_size = str.__sizeof__
 
 
 class _Copier:
-    __slots__ = ("items", "nodes", "string")
+    __slots__ = ("items", "nodes", "string", "weight")
 
     def __init__(self, limits: Limits) -> None:
         self.items = limits.items
         self.string = limits.string
         self.nodes = MAX_NODES
+        self.weight = 0
+        """Bytes of the strings that the copy holds."""
 
     def copy(self, value: Any, depth: int) -> Any:
         kind = type(value)
         if kind is str:
-            return value if len(value) <= self.string else shortened(value, self.string)
+            if len(value) > self.string:
+                value = shortened(value, self.string)
+            self.weight += _size(value)
+            return value
         if id(kind) in FIXED:
             return value
         self.nodes -= 1
@@ -93,16 +116,18 @@ class _Copier:
     def exact(self, value: dict[Any, Any], depth: int) -> Any:
         """Of an exact dict: a copy made in C, in which what has to be is replaced."""
         copied = value.copy()
-        string = self.string
+        string, weight = self.string, 0
         for key, item in copied.items():
             if type(key) is not str or len(key) > LONGEST_KEY:
                 return self.mapping(value, depth)
             kind = type(item)
             if kind is str:
                 if len(item) > string:
-                    copied[key] = shortened(item, string)
+                    copied[key] = item = shortened(item, string)
+                weight += _size(item)
             elif id(kind) not in FIXED:
                 copied[key] = self.copy(item, depth - 1)
+        self.weight += weight
         return copied
 
     def sequence(self, value: Any, size: int, depth: int) -> Any:
@@ -111,13 +136,7 @@ class _Copier:
             return {"…": f"{size} numbers", "first": list(value[:FIRST])}
         if depth <= 0:
             return {"…": f"{size} items"}
-        string = self.string
-        copied = [
-            item
-            if ((kind := type(item)) is str and len(item) <= string) or id(kind) in FIXED
-            else self.copy(item, depth - 1)
-            for item in value[: self.items]
-        ]
+        copied = [item if id(type(item)) in FIXED else self.copy(item, depth - 1) for item in value[: self.items]]
         if size > self.items:
             copied.append({"…": f"{size - self.items} more"})
         return copied
@@ -132,11 +151,7 @@ class _Copier:
             name = key if type(key) is str and len(key) <= LONGEST_KEY else _key(key)
             if name in copied:  # 1 and "1", two objects of one class
                 name = f"{name} #{len(copied)}"
-            kind = type(item)
-            if kind is str and len(item) <= self.string:
-                copied[name] = item
-            else:
-                copied[name] = self.copy(item, depth - 1)
+            copied[name] = self.copy(item, depth - 1)
         if size > self.items:
             copied["…"] = f"{size - self.items} more"
         return copied
@@ -179,6 +194,7 @@ class _Copier:
         if issubclass(kind, str):
             size = str.__len__(value)
             text = str.__getitem__(value, slice(0, self.string))
+            self.weight += _size(text)
             return text if size <= self.string else f"{text}… ({size - self.string} characters more)"
         if issubclass(kind, int):
             return integer(int.__int__(value))

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from autotrace.config.plan import Settings
+from autotrace.record.backlog import backlog
 from autotrace.record.snapshot import Limits, snapshot
 from autotrace.redact.redactor import REDACTED, Redactor
+from autotrace.spool.records import Open
+from tests.record.conftest import Recorder
 
 LIMITS = Limits(6, 256)
 
@@ -191,3 +194,24 @@ def test_own_keys_patterns_and_long_strings() -> None:
 )
 def test_secrets_under_their_name_within_a_text(text: str, expected: str) -> None:
     assert Redactor(Settings()).clean("arguments", text) == expected
+
+
+def test_a_copy_is_weighed() -> None:
+    limits = Limits(6, 256, 10_000)
+    snapshot([{"role": "user", "content": "x" * 9_000}, {"role": "user", "content": "y" * 9_000}], limits)
+    assert 18_000 < limits.take_weight() < 22_000 and limits.take_weight() == 0
+    snapshot("x" * 10_000_000, limits)
+    assert 10_000 < limits.take_weight() < 50_000
+
+
+def test_strings_that_wait_are_charged(recorder: Recorder) -> None:
+    def echo(text: str) -> str:
+        return text
+
+    traced = recorder.wrap(echo)
+    before = backlog.waiting()
+    for number in range(20):
+        traced(str(number) * 50_000)
+    assert backlog.waiting() - before > 20 * 2 * 50_000
+    recorder.records(Open)
+    assert backlog.waiting() < 100_000
