@@ -134,8 +134,8 @@ def usage(span: Span) -> tuple[int, int] | None:
 
 def total_usage(trajectory: Trajectory) -> tuple[int, int] | None:
     """Sum over the LLM calls; a prompt that is repeated in every turn counts every time, as the engine read it."""
-    known = [pair for span in trajectory.spans if span.role == "llm" and (pair := usage(span))]
-    return (sum(pair[0] for pair in known), sum(pair[1] for pair in known)) if known else None
+    usages = [pair for span in trajectory.spans if span.role == "llm" and (pair := usage(span))]
+    return (sum(pair[0] for pair in usages), sum(pair[1] for pair in usages)) if usages else None
 
 
 def model_name(trajectory: Trajectory, span: Span | None = None) -> str:
@@ -181,15 +181,15 @@ def texts(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     More than ``WHOLE_TEXT`` characters that stand in the turns already: both ends of each text, and what is between is
     counted.
     """
-    known = {"prompt_text": span.prompt_text, "response_text": span.response_text}
-    found: dict[str, Any] = {name: plain(value) for name, value in known.items() if value is not None}
-    if sum(map(len, found.values())) > WHOLE_TEXT and any(
+    known_texts = {"prompt_text": span.prompt_text, "response_text": span.response_text}
+    fields: dict[str, Any] = {name: plain(value) for name, value in known_texts.items() if value is not None}
+    if sum(map(len, fields.values())) > WHOLE_TEXT and any(
         other.role == "llm" and other.response_text is not None for other in trajectory.spans
     ):
-        return {name: _ends(value) for name, value in found.items()}
+        return {name: _ends(value) for name, value in fields.items()}
     if span.response_parts:
-        found["response_parts"] = plain(span.response_parts)
-    return found
+        fields["response_parts"] = plain(span.response_parts)
+    return fields
 
 
 def _ends(value: str) -> str:
@@ -237,18 +237,18 @@ def group_of(attributes: Mapping[str, Any]) -> str | None:
     prompt = attributes.get("uid", attributes.get("sample_index"))
     if prompt is None:
         return None
-    words: Sequence[Any] = [attributes.get("experiment_name"), attributes.get("step"), prompt]
-    return text("/".join(str(word) for word in words if word is not None))
+    parts: Sequence[Any] = [attributes.get("experiment_name"), attributes.get("step"), prompt]
+    return text("/".join(str(part) for part in parts if part is not None))
 
 
 def title(trajectory: Trajectory) -> str:
     """``step 3 · sample 17 · rollout 2``, as far as it is known; else the root's name."""
-    known = trajectory.attributes
-    words = [
-        f"{word} {known[name]}"
-        for word, name in (("step", "step"), ("sample", "sample_index"), ("rollout", "rollout_n"))
-        if known.get(name) is not None
+    attributes = trajectory.attributes
+    parts = [
+        f"{label} {attributes[name]}"
+        for label, name in (("step", "step"), ("sample", "sample_index"), ("rollout", "rollout_n"))
+        if attributes.get(name) is not None
     ]
-    if not words:
+    if not parts:
         return text(trajectory.root.name)
-    return text(" · ".join([*words, "validation"] if known.get("validate") is True else words))
+    return text(" · ".join([*parts, "validation"] if attributes.get("validate") is True else parts))

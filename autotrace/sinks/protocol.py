@@ -1,8 +1,13 @@
-"""What a backend must be able to do: one small protocol, one file a backend.
+"""What a backend must be able to do: the sink, and the errors it raises.
 
-A sink is called by the shipper alone, from one thread. ``deliver`` returns only when the backend has acknowledged all
-of it; it may be called again with the same trajectories (after a crash, or because facts arrived later) and must
-then replace, never duplicate.
+A sink is called by the shipper alone, from one thread at a time. Two promises make delivery safe:
+
+- ``deliver`` returns only when the backend has acknowledged every trajectory: what is not acknowledged stays on disk
+  and is delivered again.
+- It may be called again with the same trajectories (after a crash, or because a reward arrived later), in this process
+  or in another. They then replace what was stored, never duplicate it: trace ids and span ids stay the same.
+
+Whatever else a sink raises counts as ``Unavailable``, and its traceback is in ``shipper.log``.
 """
 
 from __future__ import annotations
@@ -14,13 +19,12 @@ from autotrace.trajectory.model import Trajectory
 
 
 class SinkError(Exception):
-    """Base of what a sink raises; the message is one sentence for people, without secrets."""
+    """Base of what a sink raises; the message is one sentence for people, without secrets and without prompts."""
 
 
 class Unavailable(SinkError):
-    """The backend cannot be reached or asks to wait; nothing is lost, the shipper tries again.
-
-    ``retry_after``: seconds the backend asked for, else None.
+    """The backend cannot be reached, fails, or asks clients to wait. Nothing is lost: the shipper tries again, after
+    ``retry_after`` seconds if the backend named a time, else after a delay that grows.
     """
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
@@ -29,13 +33,16 @@ class Unavailable(SinkError):
 
 
 class Refused(SinkError):
-    """The backend will not take anything until a person acts (401, 403, wrong URI): the spool is kept."""
+    """The backend accepts nothing until a person acts: rejected credentials, a wrong address, a missing library.
+
+    Everything is kept; the shipper tries again now and then, and ``autotrace status`` shows the message.
+    """
 
 
 class Rejected(SinkError):
-    """The backend took all but these trajectories, which it will never take; the rest is acknowledged.
+    """The backend accepted all trajectories but these, and would never accept them; the others are acknowledged.
 
-    ``reasons``: trace id -> why.
+    ``reasons``: trace id -> why. They stay in the run folder; ``autotrace show`` prints the reason.
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
@@ -44,23 +51,29 @@ class Rejected(SinkError):
 
 
 class Sink(Protocol):
-    """A backend. ``name`` is the word used on the command line."""
+    """A backend at work for one run; ``autotrace.sinks.backend.Backend.make`` makes it."""
 
     name: str
+    """The word after ``--backend``."""
     sent: int
-    """Bytes of trajectories that the backend took from this object so far, before compression."""
+    """Bytes of trajectories that the backend accepted from this object so far, before compression."""
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
-        """Store ``trajectories`` and return once the backend acknowledged them."""
+        """Store ``trajectories`` and return once the backend has acknowledged them.
+
+        Raises ``Unavailable`` or ``Refused`` (none counts as delivered) or ``Rejected`` (all others do).
+        """
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Take what became known about the run after the launch (see ``spool.records.Bind``)."""
+        """Take what became known about the run after the launch: ``config`` (``project_name``, ``experiment_name``,
+        ...), ``mlflow`` or ``wandb`` (the run of the trainer's logger), ... (``spool.records.Bind``). Ignore the rest.
+        """
 
     def size(self, trajectory: Trajectory) -> int:
         """Bytes that delivering ``trajectory`` would send, before compression: what budgets count."""
 
     def page(self, trajectory: Trajectory) -> str | None:
-        """URL of the trajectory in the backend's own pages, if there is one."""
+        """URL of a delivered trajectory in the backend's own pages, if there is one."""
 
     def close(self) -> None:
         """Release connections; never raises."""

@@ -104,10 +104,10 @@ def _built_in() -> dict[str, EntryPoint]:
 @functools.cache
 def _installed() -> dict[str, tuple[EntryPoint, ...]]:
     """Entry points of the installed packages by name; more than one where packages contradict each other."""
-    found: dict[str, dict[str, EntryPoint]] = {}
+    values_of: dict[str, dict[str, EntryPoint]] = {}
     for entry in entry_points(group=GROUP):
-        found.setdefault(entry.name, {})[entry.value] = entry
-    return {name: tuple(by_value.values()) for name, by_value in found.items()}
+        values_of.setdefault(entry.name, {})[entry.value] = entry
+    return {name: tuple(by_value.values()) for name, by_value in values_of.items()}
 
 
 def _entry(name: str) -> EntryPoint:

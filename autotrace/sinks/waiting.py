@@ -1,4 +1,4 @@
-"""How long a server asks to be left alone."""
+"""How long a server asks clients to wait."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_the_other_project_of_our_name_is_a_failure(
         ("AUTOTRACE_TRACKING_URI", "./mlruns", "backends", "sqlite:"),
         ("AUTOTRACE_TRACKING_URI", "http://127.0.0.1:9", "mlflow", "does not answer"),
         ("AUTOTRACE_TRACKING_URI", "http://u:hush@127.0.0.1:9", "mlflow", "Connection refused"),
-        ("AUTOTRACE_TRACKING_URI", "http://u:hush@host:notaport", "backends", "what follows the host is no port"),
+        ("AUTOTRACE_TRACKING_URI", "http://u:hush@host:notaport", "backends", "the port is not a number"),
     ],
 )
 def test_what_is_wrong_fails_with_the_remedy(

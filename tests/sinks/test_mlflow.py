@@ -22,7 +22,7 @@ from mlflow.entities import Trace
 from rollouts import info, trajectory
 
 from autotrace.sinks.mlflow.sink import PATIENCE, MlflowSink, _isolate
-from autotrace.sinks.mlflow.store import Declined
+from autotrace.sinks.mlflow.store import StoreError
 from autotrace.sinks.mlflow.tokens import token_ids
 from autotrace.sinks.mlflow.uri import check_uri, initialise, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
@@ -458,10 +458,10 @@ def test_a_passing_500_loses_nothing_and_a_lasting_one_costs_its_trajectory() ->
 
     def send(part: Any) -> None:
         if any(one.trace_id == bad for one, _ in part):
-            raise Declined("HTTP 500", passing=True)
+            raise StoreError("HTTP 500", passing=True)
 
     for _ in range(PATIENCE - 1):
-        with pytest.raises(Unavailable, match="in trouble"):
+        with pytest.raises(Unavailable, match="answers with errors"):
             _isolate(batch, send, tries)
     rejected, taken = _isolate(batch, send, tries)
     assert list(rejected) == [bad] and len(taken) == 2

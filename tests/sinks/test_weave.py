@@ -371,5 +371,5 @@ def test_a_private_server_has_its_traces_below_its_address(nobody: Path, monkeyp
 
 def test_a_proxy_that_answers_in_html_is_refused(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fake_server.json.dumps", lambda _: "<html>")
-    with pytest.raises(SinkError, match="no JSON"):
+    with pytest.raises(SinkError, match="without JSON"):
         sink().deliver([trajectory()])

@@ -12,7 +12,7 @@ from rollouts import group, info, trajectory
 
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.weave.calls import call_uuid, trace_uuid
-from autotrace.sinks.weave.http import Connection, Declined
+from autotrace.sinks.weave.http import ClientError, Connection
 from autotrace.sinks.weave.sink import WeaveSink
 
 pytestmark = pytest.mark.backends
@@ -132,7 +132,7 @@ def test_the_older_way_of_writing_stores_the_same(
 
     def older(self: Connection, path: str, body: bytes) -> Any:
         if path.endswith("/calls/complete"):
-            raise Declined(404, "Not Found")
+            raise ClientError(404, "Not Found")
         return send(self, path, body)
 
     monkeypatch.setattr(Connection, "post", older)

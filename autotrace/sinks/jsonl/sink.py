@@ -38,8 +38,8 @@ class JsonlSink:
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Append; where one of them has a line already, rewrite the file without it (atomically)."""
         try:
-            known = self._known()
-            if any(trajectory.trace_id in known for trajectory in trajectories):
+            lines = self._known()
+            if any(trajectory.trace_id in lines for trajectory in trajectories):
                 self._drop({trajectory.trace_id for trajectory in trajectories})
             self._append(trajectories)
         except OSError as error:
@@ -74,13 +74,13 @@ class JsonlSink:
         self._lines = kept
 
     def _append(self, trajectories: Sequence[Trajectory]) -> None:
-        known = self._known()
+        lines = self._known()
         with os.fdopen(files.append(self._path), "wb") as file:
             at = file.seek(0, os.SEEK_END)
             for trajectory in trajectories:
                 line = msgspec.json.encode(line_of(trajectory)) + b"\n"
                 file.write(line)
-                known[trajectory.trace_id] = (at, len(line))
+                lines[trajectory.trace_id] = (at, len(line))
                 at += len(line)
                 self.sent += len(line)
             file.flush()

@@ -51,9 +51,9 @@ def describe(trajectory: Trajectory, experiment_id: str, run_id: str | None) -> 
 
 def _metadata(trajectory: Trajectory, run_id: str | None) -> dict[str, str]:
     metadata: dict[str, str] = {}
-    used = [found for span in trajectory.llm_spans if (found := usage(span))]
-    if used:
-        totals = {name: sum(one[name] for one in used) for name in used[0]}
+    usages = [counts for span in trajectory.llm_spans if (counts := usage(span))]
+    if usages:
+        totals = {name: sum(usage_of_call[name] for usage_of_call in usages) for name in usages[0]}
         metadata["mlflow.trace.tokenUsage"] = json.dumps(totals)
     session = session_of(trajectory)
     if session:

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 from autotrace.redact.masking import without_password
-from autotrace.sinks.mlflow.store import Declined
+from autotrace.sinks.mlflow.store import StoreError
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.sinks.waiting import retry_after
 
@@ -40,8 +40,8 @@ class ServerStore:
     def _release(self) -> tuple[int, ...]:
         """The server's release, ``(3, 17)``; ``(0,)``: it does not say."""
         if self._version is None:
-            found = re.match(r"(\d+)\.(\d+)", self._ask("GET", "/version").text)
-            self._version = tuple(map(int, found.groups())) if found else (0,)
+            match = re.match(r"(\d+)\.(\d+)", self._ask("GET", "/version").text)
+            self._version = tuple(map(int, match.groups())) if match else (0,)
         return self._version
 
     def check_answers(self) -> None:
@@ -70,8 +70,8 @@ class ServerStore:
 
     def _create(self, name: str) -> str:
         answer = self._ask("POST", "/api/2.0/mlflow/experiments/create", json={"name": name})
-        if answer.status_code == 400 and (found := self._find(name)):
-            return found
+        if answer.status_code == 400 and (existing := self._find(name)):
+            return existing
         return str(self._json(answer)["experiment_id"])
 
     def log_spans(self, experiment_id: str, spans: Sequence[OtlpSpan], run_id: str | None) -> None:
@@ -88,7 +88,7 @@ class ServerStore:
         answer = self._ask("POST", "/v1/traces", content=body, headers=headers)
         if answer.status_code in (404, 405, 501) and "error_code" not in answer.text:
             raise Refused(
-                f"{self.place} takes no traces ({answer.status_code}): it needs MLflow 3.5 or newer with an SQL store"
+                f"{self.place} does not accept traces ({answer.status_code}): it needs MLflow 3.5 and an SQL store"
             )
         self._check(answer)
 
@@ -135,7 +135,7 @@ class ServerStore:
     def _check(self, answer: httpx.Response) -> None:
         if not answer.is_success:
             self._experiments.clear()  # the experiment may be gone
-            raise Declined(f"HTTP {answer.status_code}: {_message(answer)}", passing=answer.status_code >= 500)
+            raise StoreError(f"HTTP {answer.status_code}: {_message(answer)}", passing=answer.status_code >= 500)
 
     def close(self) -> None:
         """See ``Store``."""
@@ -144,8 +144,8 @@ class ServerStore:
 
 def _message(answer: httpx.Response) -> str:
     try:
-        said = answer.json()
-        return str(said.get("message") or said.get("detail") or said)[:300]
+        body = answer.json()
+        return str(body.get("message") or body.get("detail") or body)[:300]
     except (ValueError, AttributeError):
         return answer.text[:300]
 

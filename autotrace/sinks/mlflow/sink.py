@@ -1,4 +1,4 @@
-"""Trajectories into MLflow: which store, which experiment, which run, and what to do with what it will not take."""
+"""Trajectories into MLflow: which store, which experiment, which run, and what to do with what it rejects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.backend import extra
 from autotrace.sinks.mlflow.info import describe, trace_id_of
 from autotrace.sinks.mlflow.spans import encode
-from autotrace.sinks.mlflow.store import Declined, Store
+from autotrace.sinks.mlflow.store import Store, StoreError
 from autotrace.sinks.mlflow.tags import linked
 from autotrace.sinks.mlflow.uri import check_uri, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
@@ -32,7 +32,7 @@ RUN_WAIT = 30.0
 MAX_BYTES = 8 << 20
 """Of spans in one request, about."""
 PATIENCE = 5
-"""Answers 500 to one trajectory, beside others that were taken, until it counts as declined."""
+"""Answers 500 to one trajectory, beside others that were taken, until it counts as rejected."""
 REMEMBERED = 4_096
 """Traces whose delivered spans are remembered."""
 MAX_ROOTS = 100
@@ -97,9 +97,9 @@ class MlflowSink:
 
     def _chosen_uri(self) -> str:
         """The user's; else where this run's trajectories went before; else veRL's own logger's; else a local file."""
-        given = self._info.tracking_uri
-        if given:
-            return _with_password(given)
+        configured = self._info.tracking_uri
+        if configured:
+            return _with_password(configured)
         default = f"sqlite:///{os.path.abspath(self._run_folder.parent / layout.DEFAULT_MLFLOW_DB)}"
         return _with_password(self._memory.get("place") or str(self._run.get("tracking_uri") or "") or default)
 
@@ -114,8 +114,8 @@ class MlflowSink:
         project = self._info.project
         if project is None and run_id and self._run.get("experiment_id"):
             return str(self._run["experiment_id"])
-        named = project or trajectory.attributes.get("project_name") or self._config.get("project_name")
-        return store.experiment_id(str(named or DEFAULT_PROJECT)[:250])
+        name = project or trajectory.attributes.get("project_name") or self._config.get("project_name")
+        return store.experiment_id(str(name or DEFAULT_PROJECT)[:250])
 
     # -- delivery ------------------------------------------------------------------------------------------------------
 
@@ -130,13 +130,13 @@ class MlflowSink:
         for trajectory in trajectories:
             try:
                 experiment = self._experiment(store, trajectory, run_id)
-            except Declined as error:
-                raise Unavailable(f"MLflow does not give an experiment: {error}") from error
+            except StoreError as error:
+                raise Unavailable(f"MLflow has no experiment to store into: {error}") from error
             self._experiment_of[trajectory.trace_id] = experiment
             try:
                 encoded = encode(trajectory)
             except Exception as error:  # something no rule of ours foresaw must not hold up all the others
-                rejected[trajectory.trace_id] = f"it cannot be encoded: {type(error).__name__}"
+                rejected[trajectory.trace_id] = f"cannot be encoded: {type(error).__name__}"
                 continue
             own_run = run_id if linked(trajectory) else None
             groups.setdefault((experiment, own_run), []).append((trajectory, encoded))
@@ -147,7 +147,7 @@ class MlflowSink:
             raise Rejected(rejected)
 
     def _send(self, store: Store, experiment: str, run_id: str | None, batch: list[Encoded]) -> dict[str, str]:
-        """Store a batch; trace id -> reason for those that MLflow will not take."""
+        """Store a batch; trace id -> reason for those that MLflow rejected."""
 
         def describe_all(part: Sequence[Encoded]) -> None:
             for trajectory, _ in part:
@@ -156,7 +156,7 @@ class MlflowSink:
         def log_all(part: Sequence[Encoded]) -> None:
             store.log_spans(experiment, [span for _, encoded in part for span in encoded], run_id)
 
-        place = f"{experiment}/{run_id}".encode()
+        destination = f"{experiment}/{run_id}".encode()
         rejected: dict[str, str] = {}
         taken: list[Encoded] = []
         for encoded in batch:
@@ -164,24 +164,24 @@ class MlflowSink:
             rejected.update(refused)
             taken.extend(accepted)
         _all_alike(rejected, bool(taken))
-        every = [(trajectory, self._new(trajectory, spans, place)) for trajectory, spans in taken]
-        new = [one for one in every if one[1]]
+        unsent = [(trajectory, self._new(trajectory, spans, destination)) for trajectory, spans in taken]
+        new = [one for one in unsent if one[1]]
         if new:
             refused, stored = _isolate(new, log_all, self._tries)
             rejected.update(refused)
             self.sent += sum(span.ByteSize() for _, spans in stored for span in spans)
             for trajectory, spans in stored:
-                self._remember(trajectory, spans, place)
+                self._remember(trajectory, spans, destination)
         return rejected
 
-    def _new(self, trajectory: Trajectory, spans: list[OtlpSpan], place: bytes) -> list[OtlpSpan]:
+    def _new(self, trajectory: Trajectory, spans: list[OtlpSpan], destination: bytes) -> list[OtlpSpan]:
         """Those that MLflow does not have just so, in this place."""
-        known = self._delivered.get(trajectory.trace_id, {})
-        return [span for span in spans if known.get(span.span_id) != _digest(span, place)]
+        digests = self._delivered.get(trajectory.trace_id, {})
+        return [span for span in spans if digests.get(span.span_id) != _digest(span, destination)]
 
-    def _remember(self, trajectory: Trajectory, spans: list[OtlpSpan], place: bytes) -> None:
-        known = self._delivered.setdefault(trajectory.trace_id, {})
-        known.update({span.span_id: _digest(span, place) for span in spans})
+    def _remember(self, trajectory: Trajectory, spans: list[OtlpSpan], destination: bytes) -> None:
+        digests = self._delivered.setdefault(trajectory.trace_id, {})
+        digests.update({span.span_id: _digest(span, destination) for span in spans})
         while len(self._delivered) > REMEMBERED:
             self._delivered.popitem(last=False)
 
@@ -202,14 +202,14 @@ class MlflowSink:
             self._store.close()
 
 
-def _digest(span: OtlpSpan, place: bytes) -> bytes:
-    return hashlib.blake2b(place + span.SerializeToString(deterministic=True), digest_size=16).digest()
+def _digest(span: OtlpSpan, destination: bytes) -> bytes:
+    return hashlib.blake2b(destination + span.SerializeToString(deterministic=True), digest_size=16).digest()
 
 
 def _isolate(
     batch: list[Encoded], send: Callable[[Sequence[Encoded]], None], tries: Counter[str]
 ) -> tuple[dict[str, str], list[Encoded]]:
-    """Send all, halving what is declined until the culprits stand alone: (trace id -> reason, those that were taken).
+    """Send all, halving what is rejected until the culprits stand alone: (trace id -> reason, those that were taken).
 
     Raises ``Unavailable`` when something fails in a way that may pass (``tries``: how often it did so beside others
     that were taken; after ``PATIENCE`` times it is to blame itself), ``Refused`` when everything fails for one reason:
@@ -217,14 +217,14 @@ def _isolate(
     """
     rejected: dict[str, str] = {}
     taken: list[Encoded] = []
-    passing: dict[str, Declined] = {}
+    passing: dict[str, StoreError] = {}
     parts = [batch]
     while parts:
         part = parts.pop()
         try:
             send(part)
             taken.extend(part)
-        except Declined as error:
+        except StoreError as error:
             if len(part) > 1:
                 parts += [part[: len(part) // 2], part[len(part) // 2 :]]
                 continue
@@ -236,7 +236,7 @@ def _isolate(
         tries.update(passing.keys())
     rejected.update({id: str(error) for id, error in passing.items() if tries[id] >= PATIENCE})
     if passing.keys() - rejected.keys():
-        raise Unavailable(f"MLflow is in trouble: {next(iter(passing.values()))}")
+        raise Unavailable(f"MLflow answers with errors: {next(iter(passing.values()))}")
     _all_alike(rejected, bool(taken))
     return rejected, taken
 
@@ -244,7 +244,7 @@ def _isolate(
 def _all_alike(rejected: Mapping[str, str], some_taken: bool) -> None:
     """Raises ``Refused`` when all were rejected for one reason: then it is the store, not the trajectories."""
     if not some_taken and len(rejected) > 2 and len(set(rejected.values())) == 1:
-        raise Refused(f"MLflow takes no trace at all: {next(iter(rejected.values()))}")
+        raise Refused(f"MLflow rejected every trace: {next(iter(rejected.values()))}")
 
 
 def _batches(group: list[Encoded]) -> list[list[Encoded]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
-from autotrace.sinks.mlflow.store import Declined
+from autotrace.sinks.mlflow.store import StoreError
 from autotrace.sinks.mlflow.uri import artifact_root, initialise, sqlite_path
 from autotrace.sinks.protocol import Refused, Unavailable
 
@@ -76,10 +76,10 @@ class SqlStore:
         from mlflow.entities import Span
 
         try:
-            made = [Span.from_otel_proto(span) for span in spans]
+            mlflow_spans = [Span.from_otel_proto(span) for span in spans]
         except Exception as error:
-            raise Declined(_sentence(error)) from error
-        self._do(self._store.log_spans, experiment_id, made)
+            raise StoreError(_sentence(error)) from error
+        self._do(self._store.log_spans, experiment_id, mlflow_spans)
         if run_id:
             traces = sorted({f"tr-{span.trace_id.hex()}" for span in spans if not span.parent_span_id})
             self._do(self._store.link_traces_to_run, traces, run_id)
@@ -91,10 +91,10 @@ class SqlStore:
 
         json_format: Any = import_module("google.protobuf.json_format")  # comes without types
         try:
-            made = TraceInfo.from_proto(json_format.ParseDict(dict(info), TraceInfoV3()))
+            trace_info = TraceInfo.from_proto(json_format.ParseDict(dict(info), TraceInfoV3()))
         except Exception as error:
-            raise Declined(_sentence(error)) from error
-        self._do(self._store.start_trace, made)
+            raise StoreError(_sentence(error)) from error
+        self._do(self._store.start_trace, trace_info)
 
     def _do(self, call: Any, *args: Any) -> Any:
         from mlflow.exceptions import MlflowException
@@ -106,11 +106,11 @@ class SqlStore:
             if error.error_code in _PASSING:
                 raise Unavailable("the MLflow store is busy or cannot be written") from error
             self._experiments.clear()
-            raise Declined(_sentence(error), passing=error.error_code == "INTERNAL_ERROR") from error
+            raise StoreError(_sentence(error), passing=error.error_code == "INTERNAL_ERROR") from error
         except OperationalError as error:
             raise Unavailable(f"the MLflow store cannot be written: {error.orig}") from error
         except (UnicodeError, ValueError, TypeError) as error:
-            raise Declined(_sentence(error)) from error
+            raise StoreError(_sentence(error)) from error
 
     def page(self, experiment_id: str, trace_id: str) -> str | None:
         """A store has no page; ``uri.ui_command`` makes one."""

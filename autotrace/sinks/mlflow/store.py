@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 
-class Declined(Exception):
-    """MLflow takes the request as a whole or not at all, and did not take it; some part of it may be the reason.
+class StoreError(Exception):
+    """The store did not accept a request. It accepts one whole or not at all, so a part of it may be the reason.
 
-    ``passing``: it may be the server's trouble instead (an answer 500).
+    ``passing``: the reason may be the server instead (an answer 500), and the same request may succeed later.
     """
 
     def __init__(self, message: str, passing: bool = False) -> None:
@@ -20,7 +20,7 @@ class Declined(Exception):
 
 
 class Store(Protocol):
-    """Raises ``Unavailable``, ``Refused`` or ``Declined``."""
+    """Raises ``Unavailable``, ``Refused`` or ``StoreError``."""
 
     def experiment_id(self, name: str) -> str:
         """Id of the experiment ``name``, which is created if need be."""

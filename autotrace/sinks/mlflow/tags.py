@@ -25,8 +25,8 @@ _REWARD_PARTS = "reward_extra_info"
 
 def tags_of(trajectory: Trajectory) -> dict[str, str]:
     """Tags of the trace, all text."""
-    known = trajectory.attributes
-    tags = {name: _word(known[name]) for name in IDENTITY if _scalar(known.get(name))}
+    attributes = trajectory.attributes
+    tags = {name: _word(attributes[name]) for name in IDENTITY if _scalar(attributes.get(name))}
     if trajectory.root.role in OUTSIDE and "step" in tags:
         tags[f"{trajectory.root.role}_step"] = tags.pop("step")
     tags["status"] = trajectory.status
@@ -49,13 +49,13 @@ def _word(value: Any) -> str:
 
 def session_of(trajectory: Trajectory) -> str | None:
     """The GRPO group: the n rollouts of one prompt in one step show as one session. At most 250 characters."""
-    known = trajectory.attributes
+    attributes = trajectory.attributes
     if trajectory.root.role != "trajectory":
         return None
-    if known.get("uid") is not None:
-        return _word(known["uid"])[:_LONGEST]
-    if known.get("sample_index") is not None:
-        return f"step-{known.get('step')}-sample-{_word(known['sample_index'])}"[:_LONGEST]
+    if attributes.get("uid") is not None:
+        return _word(attributes["uid"])[:_LONGEST]
+    if attributes.get("sample_index") is not None:
+        return f"step-{attributes.get('step')}-sample-{_word(attributes['sample_index'])}"[:_LONGEST]
     return None
 
 
@@ -66,19 +66,19 @@ def linked(trajectory: Trajectory) -> bool:
 
 def feedback_of(trajectory: Trajectory) -> dict[str, Any]:
     """Name -> number or truth value: the reward, its parts, advantage and whatever else was said."""
-    found: dict[str, Any] = {}
+    feedback: dict[str, Any] = {}
     facts = sorted(trajectory.facts.items(), key=lambda fact: (not fact[0].startswith("reward"), fact[0]))
     for name, value in facts:
         if isinstance(value, (bool, int, float)):
-            found[text(name)[:_LONGEST]] = value
+            feedback[text(name)[:_LONGEST]] = value
     for name, value in facts:
         if isinstance(value, dict):
             for part, number in value.items():
                 # Parts of the reward under veRL's own names; a part called like another fact keeps the long name.
-                short = part if name == _REWARD_PARTS and part not in found else f"{name}.{part}"
+                short = part if name == _REWARD_PARTS and part not in feedback else f"{name}.{part}"
                 if isinstance(number, (bool, int, float)):
-                    found.setdefault(text(short)[:_LONGEST], number)
-    return dict(list(found.items())[:MAX_FEEDBACK])
+                    feedback.setdefault(text(short)[:_LONGEST], number)
+    return dict(list(feedback.items())[:MAX_FEEDBACK])
 
 
 def assessment_id(trace_id: str, name: str) -> str:
@@ -89,10 +89,12 @@ def assessment_id(trace_id: str, name: str) -> str:
 def previews(trajectory: Trajectory) -> tuple[str | None, str | None]:
     """First question and last answer, at most 1000 characters each."""
     calls = trajectory.llm_spans
-    asked = next((message for span in calls for message in span.messages or [] if message.get("role") == "user"), None)
-    answered = next((span.response_text for span in reversed(calls) if span.response_text), None)
-    question = asked.get("content") if asked else None
-    return _preview(question), _preview(answered)
+    question_message = next(
+        (message for span in calls for message in span.messages or [] if message.get("role") == "user"), None
+    )
+    answer = next((span.response_text for span in reversed(calls) if span.response_text), None)
+    question = question_message.get("content") if question_message else None
+    return _preview(question), _preview(answer)
 
 
 def _preview(value: Any) -> str | None:

@@ -15,20 +15,20 @@ from autotrace.sinks.payload import unpacked
 
 def token_ids(spans: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[list[int], list[int]]]:
     """Span id -> (prompt, response), from span id -> attributes (values as MLflow returns them, or as text)."""
-    known: dict[str, tuple[list[int], list[int]]] = {}
+    ids_of: dict[str, tuple[list[int], list[int]]] = {}
 
     def of(span_id: str) -> tuple[list[int], list[int]]:
-        if span_id not in known:
+        if span_id not in ids_of:
             attributes = spans[span_id]
-            known[span_id] = ([], [])  # a base that refers to itself ends here
+            ids_of[span_id] = ([], [])  # a base that refers to itself ends here
             base = attributes.get("autotrace.prompt_base")
             before: list[int] = []
             if base in spans:
                 prompt, response = of(str(base))
                 before = [*prompt, *response][: int(attributes["autotrace.prompt_keep"])]
             new = unpacked(str(attributes.get("autotrace.new_prompt_ids", "")))
-            known[span_id] = ([*before, *new], unpacked(str(attributes.get("autotrace.response_ids", ""))))
-        return known[span_id]
+            ids_of[span_id] = ([*before, *new], unpacked(str(attributes.get("autotrace.response_ids", ""))))
+        return ids_of[span_id]
 
     wanted = ("autotrace.new_prompt_ids", "autotrace.response_ids")
-    return {span_id: of(span_id) for span_id, found in spans.items() if any(name in found for name in wanted)}
+    return {span_id: of(span_id) for span_id, attributes in spans.items() if any(name in attributes for name in wanted)}

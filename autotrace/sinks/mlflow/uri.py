@@ -29,7 +29,7 @@ def check_uri(uri: str) -> None:
         try:
             _ = urlsplit(uri).port
         except ValueError:
-            raise ValueError(f"{masked_uri(uri)}: what follows the host is no port; write http://HOST:PORT") from None
+            raise ValueError(f"{masked_uri(uri)}: the port is not a number; write http://HOST:PORT") from None
     elif scheme == "sqlite":
         _check_sqlite(uri)
     elif scheme in SQL_SCHEMES:
@@ -68,8 +68,8 @@ def absolute(uri: str) -> str:
 
 def sqlite_path(uri: str) -> str | None:
     """File of an SQLite URI; None: it is none, or in memory."""
-    scheme, found, rest = uri.partition(":///")
-    if not found or scheme.split("+")[0] != "sqlite":
+    scheme, separator, rest = uri.partition(":///")
+    if not separator or scheme.split("+")[0] != "sqlite":
         return None
     path = rest.split("?")[0]
     return path if path and path != ":memory:" else None
@@ -132,13 +132,13 @@ def _check_revision(uri: str, path: str) -> None:
 
     with closing(sqlite3.connect(path, timeout=20.0)) as db:
         try:
-            found = [str(row[0]) for row in db.execute("SELECT version_num FROM alembic_version")]
+            revisions = [str(row[0]) for row in db.execute("SELECT version_num FROM alembic_version")]
         except sqlite3.Error:
-            found = []
+            revisions = []
     expected = cast(Any, utils)._get_latest_schema_revision()
-    if found != [expected]:
+    if revisions != [expected]:
         raise ValueError(
-            f"{uri} was written by another release of MLflow (schema {', '.join(found) or 'unknown'}; MLflow "
+            f"{uri} was written by another release of MLflow (schema {', '.join(revisions) or 'unknown'}; MLflow "
             f"{mlflow.__version__} here expects {expected}); make a backup and run `mlflow db upgrade {uri}`, or "
             "choose another store"
         )

@@ -9,5 +9,5 @@ DEFAULT_ENDPOINT = "http://localhost:4318"
 
 def endpoint() -> str:
     """Address of the receiver, as OpenTelemetry's own exporter finds it."""
-    named = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-    return named or DEFAULT_ENDPOINT
+    configured = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    return configured or DEFAULT_ENDPOINT

@@ -64,7 +64,7 @@ class OtlpSink:
         self._exporter: OTLPSpanExporter | None = None
         self._delivered: OrderedDict[str, dict[str, bytes]] = OrderedDict()
         self._accepted = False
-        self._declined = 0
+        self._rejected = 0
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Send ``trajectories``; see ``sinks.protocol``."""
@@ -72,8 +72,8 @@ class OtlpSink:
         for batch in self._batches(trajectories):
             self._store(batch, reasons)
         if reasons:
-            if not self._accepted and self._declined:
-                raise Refused(f"{_receiver()} declines everything: {next(iter(reasons.values()))}")
+            if not self._accepted and self._rejected:
+                raise Refused(f"{_receiver()} rejected everything: {next(iter(reasons.values()))}")
             raise Rejected(reasons)
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
@@ -110,31 +110,31 @@ class OtlpSink:
 
     def _new(self, trajectory: Trajectory) -> Iterator[_Item]:
         """Spans of ``trajectory`` that the receiver does not have just so."""
-        known = self._delivered.get(trajectory.trace_id, {})
+        delivered = self._delivered.get(trajectory.trace_id, {})
         for span in trajectory.spans:
-            made = otel_span(trajectory, span, self._resource)
-            digest = hashlib.blake2b(made.to_json(indent=None).encode(), digest_size=16).digest()
-            if known.get(span.span_id) != digest:
-                yield trajectory, made, digest
+            otel = otel_span(trajectory, span, self._resource)
+            digest = hashlib.blake2b(otel.to_json(indent=None).encode(), digest_size=16).digest()
+            if delivered.get(span.span_id) != digest:
+                yield trajectory, otel, digest
 
     def _store(self, batch: list[_Item], reasons: dict[str, str]) -> None:
-        status, words = self._export([made for _, made, _ in batch])
+        status, partial = self._export([otel for _, otel, _ in batch])
         if status in SPAN_AT_FAULT:
             if len(batch) > 1:
                 self._store(batch[: len(batch) // 2], reasons)
                 self._store(batch[len(batch) // 2 :], reasons)
                 return
-            self._declined += status != 413
-            if not self._accepted and self._declined >= 3:
-                raise Refused(f"{_receiver()} has declined every span so far ({status})")
-            reasons.setdefault(batch[0][0].trace_id, f"{_receiver()} will not take one of its spans ({status})")
+            self._rejected += status != 413
+            if not self._accepted and self._rejected >= 3:
+                raise Refused(f"{_receiver()} has rejected every span so far ({status})")
+            reasons.setdefault(batch[0][0].trace_id, f"{_receiver()} rejected one of its spans ({status})")
             return
         self._accepted = True
-        self.sent += sum(size_of(made) for _, made, _ in batch)
-        for trajectory, made, digest in batch:
-            if words:
-                reasons.setdefault(trajectory.trace_id, words)
-            self._remember(trajectory.trace_id)[format(made.context.span_id, "016x")] = digest
+        self.sent += sum(size_of(otel) for _, otel, _ in batch)
+        for trajectory, otel, digest in batch:
+            if partial:
+                reasons.setdefault(trajectory.trace_id, partial)
+            self._remember(trajectory.trace_id)[format(otel.context.span_id, "016x")] = digest
 
     def _export(self, spans: list[ReadableSpan]) -> tuple[int, str]:
         """Status, and what the receiver says it dropped. Raises ``Unavailable`` or ``Refused``."""
@@ -165,17 +165,17 @@ class OtlpSink:
             raise _Answered(response=response)
 
     def _remember(self, trace_id: str) -> dict[str, bytes]:
-        known = self._delivered.setdefault(trace_id, {})
+        delivered = self._delivered.setdefault(trace_id, {})
         while len(self._delivered) > REMEMBERED:
             self._delivered.popitem(last=False)
-        return known
+        return delivered
 
 
 def _exporter(session: requests.Session) -> OTLPSpanExporter:
-    named = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") or os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT")
+    timeout = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") or os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT")
     try:
         # exporters before 1.34 read whole seconds only
-        return OTLPSpanExporter(session=session, timeout=float(named) if named else TIMEOUT)
+        return OTLPSpanExporter(session=session, timeout=float(timeout) if timeout else TIMEOUT)
     except ValueError:
         raise Refused("one of the OTEL_EXPORTER_OTLP_* variables is malformed: timeout or compression") from None
 
@@ -206,9 +206,10 @@ def _partial(answer: requests.Response, sent: int) -> str:
     if not answer.content or "json" in answer.headers.get("content-type", ""):
         return ""
     try:
-        told = ExportTraceServiceResponse.FromString(answer.content).partial_success
+        partial = ExportTraceServiceResponse.FromString(answer.content).partial_success
     except DecodeError:
         return ""
-    if not told.rejected_spans:
+    if not partial.rejected_spans:
         return ""
-    return f"{_receiver()} dropped {told.rejected_spans} of the {sent} spans of a request: {told.error_message[:300]}"
+    reason = partial.error_message[:300]
+    return f"{_receiver()} dropped {partial.rejected_spans} of the {sent} spans of a request: {reason}"

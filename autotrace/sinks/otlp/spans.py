@@ -85,8 +85,8 @@ def _name(trajectory: Trajectory, span: Span) -> str:
 
 
 def _agent(trajectory: Trajectory, span: Span) -> str:
-    known = trajectory.attributes.get("agent_name") or span.attributes.get("agent_name")
-    return text(str(known or span.name.split(".")[0]))
+    name = trajectory.attributes.get("agent_name") or span.attributes.get("agent_name")
+    return text(str(name or span.name.split(".")[0]))
 
 
 def tool_name(span: Span) -> str:
@@ -100,21 +100,25 @@ def tool_name(span: Span) -> str:
 
 
 def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
-    found: dict[str, Any] = {"autotrace.name": span.name, "autotrace.role": span.role, "autotrace.target": span.key}
+    attributes: dict[str, Any] = {
+        "autotrace.name": span.name,
+        "autotrace.role": span.role,
+        "autotrace.target": span.key,
+    }
     for source in (span.attributes, trajectory.attributes):
-        found |= {f"autotrace.{text(str(name))}": payload.plain(value) for name, value in source.items()}
-    found |= {"autotrace.run_id": trajectory.run_id, "autotrace.status": span.status}
-    found |= {"autotrace.host": span.host, "autotrace.pid": span.pid}
+        attributes |= {f"autotrace.{text(str(name))}": payload.plain(value) for name, value in source.items()}
+    attributes |= {"autotrace.run_id": trajectory.run_id, "autotrace.status": span.status}
+    attributes |= {"autotrace.host": span.host, "autotrace.pid": span.pid}
     group = payload.group_of(trajectory.attributes)
     if group is not None:
-        found["autotrace.group"] = group
-        found["gen_ai.conversation.id"] = f"{group}/{trajectory.attributes.get('rollout_n', 0)}"
+        attributes["autotrace.group"] = group
+        attributes["gen_ai.conversation.id"] = f"{group}/{trajectory.attributes.get('rollout_n', 0)}"
     if span.role in OPERATIONS:
-        found["gen_ai.operation.name"] = OPERATIONS[span.role]
+        attributes["gen_ai.operation.name"] = OPERATIONS[span.role]
     if span.error is not None or payload.failure(span):
-        found["error.type"] = span.error[0] if span.error else span.status.lower()
-    found |= _content(trajectory, span)
-    return {name: value for name, value in found.items() if value is not None and value != ""}
+        attributes["error.type"] = span.error[0] if span.error else span.status.lower()
+    attributes |= _content(trajectory, span)
+    return {name: value for name, value in attributes.items() if value is not None and value != ""}
 
 
 def _content(trajectory: Trajectory, span: Span) -> dict[str, Any]:
@@ -130,10 +134,13 @@ def _content(trajectory: Trajectory, span: Span) -> dict[str, Any]:
             "gen_ai.tool.call.arguments": _json(arguments_of(arguments)),
             "gen_ai.tool.call.result": _json(output),
         }
-    found: dict[str, Any] = {"autotrace.inputs": _json(inputs) if inputs else None, "autotrace.output": _json(output)}
+    attributes: dict[str, Any] = {
+        "autotrace.inputs": _json(inputs) if inputs else None,
+        "autotrace.output": _json(output),
+    }
     if span.role in ("trajectory", "agent"):
-        found["gen_ai.agent.name"] = _agent(trajectory, span)
-    return found | _root(trajectory) if span is trajectory.root else found
+        attributes["gen_ai.agent.name"] = _agent(trajectory, span)
+    return attributes | _root(trajectory) if span is trajectory.root else attributes
 
 
 def _root(trajectory: Trajectory) -> dict[str, Any]:

@@ -62,14 +62,14 @@ def call_of(trajectory: Trajectory, span: Span, project_id: str, run: str | None
     ``run``: ``entity/project/run_id`` of the W&B run the trainer logs to, if it is known.
     """
     root = span is trajectory.root
-    known = {other.span_id for other in trajectory.spans}
+    span_ids = {other.span_id for other in trajectory.spans}
     error = payload.failure(span)
     inputs, output = _content(trajectory, span)
     call: dict[str, Any] = {
         "project_id": project_id,
         "id": call_uuid(trajectory, span.span_id),
         "trace_id": trace_uuid(trajectory.trace_id),
-        "parent_id": call_uuid(trajectory, span.parent_id) if span.parent_id in known and span.parent_id else None,
+        "parent_id": call_uuid(trajectory, span.parent_id) if span.parent_id in span_ids and span.parent_id else None,
         "started_at": timestamp(span.start_ns),
         "ended_at": timestamp(payload.end_of(trajectory, span)),
         "attributes": _attributes(trajectory, span),
@@ -109,23 +109,23 @@ def add_facts(call: dict[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     """Flat, as a dot in a key is a path to Weave. The trajectory's identity is on every call, under veRL's names."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for source in (span.attributes, trajectory.attributes):
         for name, value in source.items():
             key = text(str(name)).replace(".", "_")
-            found[f"{ATTRIBUTES_OF_OURS}{key}" if key in RESERVED else key] = payload.plain(value)
-    found.setdefault("run_id", trajectory.run_id)
-    found["role"] = span.role
-    found["target"] = span.key
-    found["status"] = span.status
-    found["host"], found["pid"] = span.host, span.pid
+            attributes[f"{ATTRIBUTES_OF_OURS}{key}" if key in RESERVED else key] = payload.plain(value)
+    attributes.setdefault("run_id", trajectory.run_id)
+    attributes["role"] = span.role
+    attributes["target"] = span.key
+    attributes["status"] = span.status
+    attributes["host"], attributes["pid"] = span.host, span.pid
     if span.items:
-        found["items"] = span.items
+        attributes["items"] = span.items
     if span.first_item_ns:
-        found["seconds_to_first_item"] = round((span.first_item_ns - span.start_ns) / 1e9, 6)
+        attributes["seconds_to_first_item"] = round((span.first_item_ns - span.start_ns) / 1e9, 6)
     if span is trajectory.root and trajectory.notes:
-        found["notes"] = payload.plain(trajectory.notes)
-    return found
+        attributes["notes"] = payload.plain(trajectory.notes)
+    return attributes
 
 
 def _content(trajectory: Trajectory, span: Span) -> tuple[dict[str, Any], Any]:

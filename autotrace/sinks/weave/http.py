@@ -21,7 +21,7 @@ WAIT = frozenset({408, 425, 429})
 """Client errors that mean "later"; so do all server errors."""
 
 
-class Declined(Exception):
+class ClientError(Exception):
     """The server answered 4xx to this request, for a reason that lies in what was sent."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -37,7 +37,7 @@ class Connection:
         self._client: httpx.Client | None = None
 
     def post(self, path: str, body: bytes) -> Any:
-        """JSON to the trace server; the decoded answer. Raises ``Declined``, ``Refused`` or ``Unavailable``."""
+        """JSON to the trace server; the decoded answer. Raises ``ClientError``, ``Refused`` or ``Unavailable``."""
         return self._send(self.login.trace_url + path, content=body, headers={"content-type": "application/json"})
 
     def upload(self, path: str, project_id: str, name: str, content: bytes) -> Any:
@@ -77,7 +77,7 @@ class Connection:
             # Most often a kept-alive connection the server has closed meanwhile. All our requests may be repeated.
             answer = self._again(url, request)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
-            raise Refused(f"{host_of(url)} is no address: check WF_TRACE_SERVER_URL and WANDB_BASE_URL") from None
+            raise Refused(f"{host_of(url)} is not a URL: check WF_TRACE_SERVER_URL and WANDB_BASE_URL") from None
         except httpx.TransportError as error:
             raise Unavailable(f"{host_of(url)} does not answer ({type(error).__name__})") from None
         return _value(answer)
@@ -96,14 +96,14 @@ def _value(answer: httpx.Response) -> Any:
         try:
             return msgspec.json.decode(answer.content) if answer.content.strip() else {}
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise Refused(f"{host} answered {status} with no JSON: is this the trace server?") from None
+            raise Refused(f"{host} answered {status} without JSON: is this the trace server?") from None
     if status in WAIT or status >= 500:
         raise Unavailable(f"{host} answered {status}", retry_after(answer.headers.get("retry-after")))
     if status in (401, 403):
         raise Refused(f"{host} answered {status}: this W&B API key is not valid there, or may not write to the project")
     if status < 400:
         raise Refused(f"{host} answers with a redirect ({status}): write the final address into WF_TRACE_SERVER_URL")
-    raise Declined(status, reason_of(answer.content))
+    raise ClientError(status, reason_of(answer.content))
 
 
 def reason_of(content: bytes) -> str:

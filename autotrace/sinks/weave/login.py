@@ -63,12 +63,12 @@ def _setting(name: str) -> str | None:
 
 
 def _netrc_key(host: str) -> str | None:
-    named = os.environ.get("NETRC")
-    for path in [Path(named).expanduser()] if named else [Path.home() / ".netrc", Path.home() / "_netrc"]:
+    configured = os.environ.get("NETRC")
+    for path in [Path(configured).expanduser()] if configured else [Path.home() / ".netrc", Path.home() / "_netrc"]:
         try:
-            found = netrc.netrc(path).authenticators(host)
+            credentials = netrc.netrc(path).authenticators(host)
         except (OSError, netrc.NetrcParseError):
             continue
-        if found and found[2]:
-            return found[2]
+        if credentials and credentials[2]:
+            return credentials[2]
     return None

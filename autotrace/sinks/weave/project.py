@@ -10,7 +10,7 @@ import msgspec
 
 from autotrace.sinks.protocol import Refused
 from autotrace.sinks.weave.calls import object_name
-from autotrace.sinks.weave.http import Connection, Declined, host_of
+from autotrace.sinks.weave.http import ClientError, Connection, host_of
 
 _VIEWER = "query DefaultEntity { viewer { username defaultEntity { name } } }"
 _PROJECT = """query Project($name: String!, $entity: String) { project(name: $name, entityName: $entity) { name } }"""
@@ -20,7 +20,7 @@ _UPSERT = """mutation UpsertModel($name: String!, $entity: String) {
 
 
 def default_entity(connection: Connection) -> str:
-    """Where W&B puts a project that names no entity. Raises ``Refused`` if the key belongs to nobody."""
+    """Where W&B puts a project that names no entity. Raises ``Refused`` if the key is not valid."""
     viewer = connection.graphql(_VIEWER, {}).get("viewer") or {}
     entity = (viewer.get("defaultEntity") or {}).get("name") or viewer.get("username")
     if not entity:
@@ -55,18 +55,18 @@ class Project:
                 return
             if (self._connection.graphql(_UPSERT, variables).get("upsertModel") or {}).get("model"):
                 return
-        except Declined as declined:
-            if declined.status == 404:  # a trace server on its own, without W&B's other services
+        except ClientError as error:
+            if error.status == 404:  # a trace server on its own, without W&B's other services
                 return
-            raise Refused(f"W&B would not say whether the project {self.id} exists: {declined}") from None
+            raise Refused(f"W&B did not answer whether the project {self.id} exists: {error}") from None
         raise Refused(f"no W&B project {self.id}, and this API key may not create it: check entity and name")
 
     def op(self, name: str, key: str) -> str:
         """Reference of the op ``name``. Stored by content: whoever creates it gets the same one."""
-        found = self._ops.get((name, key))
-        if found is None:
-            found = self._ops[name, key] = self._create_op(object_name(name), key)
-        return found
+        reference = self._ops.get((name, key))
+        if reference is None:
+            reference = self._ops[name, key] = self._create_op(object_name(name), key)
+        return reference
 
     def _create_op(self, name: str, key: str) -> str:
         # The text must stay the same for ever: another text is another version of the op.
@@ -75,15 +75,15 @@ class Project:
             file = self._upload(source.encode())
             val = {"_type": "CustomWeaveType", "weave_type": {"type": "Op"}, "files": {"obj.py": file}}
             return f"weave:///{self.id}/op/{name}:{self._create(name, val)}"
-        except (Declined, KeyError, TypeError):
+        except (ClientError, KeyError, TypeError):
             return name  # a plain name is accepted as well, and only lacks a page of its own
 
     def _upload(self, content: bytes) -> str:
         for path in ("/file/create", "/files/create"):  # servers before 2026 know the second
             try:
                 return str(self._connection.upload(path, self.id, "obj.py", content)["digest"])
-            except Declined as declined:
-                if declined.status != 404 or path == "/files/create":
+            except ClientError as error:
+                if error.status != 404 or path == "/files/create":
                     raise
         raise AssertionError
 

@@ -13,7 +13,7 @@ import msgspec
 
 from autotrace.sinks import payload
 from autotrace.sinks.weave.calls import call_uuid, feedback_uuid, object_name
-from autotrace.sinks.weave.http import Connection, Declined
+from autotrace.sinks.weave.http import ClientError, Connection
 from autotrace.sinks.weave.project import Project
 from autotrace.trajectory.model import Trajectory
 
@@ -26,23 +26,23 @@ BATCH = 200
 
 def wanted(trajectory: Trajectory, in_call: Mapping[str, Any]) -> dict[str, Any]:
     """Facts to store as feedback. ``in_call``: the facts that the root call holds."""
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for name, value in trajectory.facts.items():
         plain = payload.plain(value)
         if plain is None:
             continue
         number = isinstance(plain, (int, float))
         if (name in SCORES and number) or name not in in_call or in_call[name] != plain:
-            found[name] = plain
-    return found
+            facts[name] = plain
+    return facts
 
 
 def send(connection: Connection, project: Project, facts: Sequence[tuple[Trajectory, str, Any]]) -> dict[str, str]:
     """Store ``facts`` (trajectory, name, value); those that are there already are left alone.
 
-    Returns trace id -> why, for what the server will not take. Raises ``Refused`` or ``Unavailable``.
+    Returns trace id -> why, for what the server rejects. Raises ``Refused`` or ``Unavailable``.
     """
-    refused: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for first in range(0, len(facts), BATCH):
         part = {feedback_uuid(fact[0].trace_id, fact[1]): fact for fact in facts[first : first + BATCH]}
         try:
@@ -50,13 +50,13 @@ def send(connection: Connection, project: Project, facts: Sequence[tuple[Traject
             changed = [id for id, output in stored.items() if output != part[id][2]]
             if changed:
                 _purge(connection, project, changed)
-        except Declined as declined:
-            refused.update(dict.fromkeys((fact[0].trace_id for fact in part.values()), _why("facts", declined)))
+        except ClientError as error:
+            reasons.update(dict.fromkeys((fact[0].trace_id for fact in part.values()), _why("facts", error)))
             continue
         new = {id: fact for id, fact in part.items() if id not in stored or id in changed}
         if new:
-            refused |= _create(connection, project, new)
-    return refused
+            reasons |= _create(connection, project, new)
+    return reasons
 
 
 def _stored(connection: Connection, project: Project, ids: Sequence[str]) -> dict[str, Any]:
@@ -77,27 +77,27 @@ def _purge(connection: Connection, project: Project, ids: Sequence[str]) -> None
 def _create(
     connection: Connection, project: Project, facts: Mapping[str, tuple[Trajectory, str, Any]]
 ) -> dict[str, str]:
-    refused: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     rows: list[tuple[str, str, dict[str, Any]]] = []
     for id, (trajectory, name, value) in facts.items():
         try:
             row = _row(project, id, trajectory, name, value)
-        except Declined as declined:
-            refused[trajectory.trace_id] = _why(name, declined)
+        except ClientError as error:
+            reasons[trajectory.trace_id] = _why(name, error)
             continue
         rows.append((trajectory.trace_id, name, row))
     try:
         if rows:
             connection.post("/feedback/batch/create", msgspec.json.encode({"batch": [row for _, _, row in rows]}))
-        return refused
-    except Declined:
+        return reasons
+    except ClientError:
         pass  # one of them, or a server that knows no batches: one by one
     for trace_id, name, row in rows:
         try:
             connection.post("/feedback/create", msgspec.json.encode(row))
-        except Declined as declined:
-            refused[trace_id] = _why(name, declined)
-    return refused
+        except ClientError as error:
+            reasons[trace_id] = _why(name, error)
+    return reasons
 
 
 def _row(project: Project, id: str, trajectory: Trajectory, name: str, value: Any) -> dict[str, Any]:
@@ -113,5 +113,5 @@ def _row(project: Project, id: str, trajectory: Trajectory, name: str, value: An
     }
 
 
-def _why(name: str, declined: Declined) -> str:
-    return f"the trajectory is stored, but W&B will not take its {name}: {declined}"
+def _why(name: str, error: ClientError) -> str:
+    return f"the trajectory is stored, but W&B rejected its {name}: {error}"

@@ -19,7 +19,7 @@ from autotrace.sinks import DEFAULT_PROJECT, payload
 from autotrace.sinks.protocol import Refused, Rejected
 from autotrace.sinks.weave import scores
 from autotrace.sinks.weave.calls import add_facts, call_of, call_uuid
-from autotrace.sinks.weave.http import Connection, Declined
+from autotrace.sinks.weave.http import ClientError, Connection
 from autotrace.sinks.weave.limits import CALL_BYTES, batches, encoded
 from autotrace.sinks.weave.login import Login
 from autotrace.sinks.weave.project import Project, default_entity, project_name
@@ -30,7 +30,7 @@ REMEMBERED = 4_096
 DIGEST_CHARS = 43
 """Length of the version of an op."""
 PROBES = 3
-"""Calls in a row that a server which has accepted nothing yet may decline before it is left alone."""
+"""Calls in a row that a server which has accepted nothing yet may reject before delivery stops."""
 _END = ("ended_at", "exception", "output", "summary")
 _BOTH = ("project_id", "id")
 
@@ -74,7 +74,7 @@ class WeaveSink:
         self._delivered: OrderedDict[str, _Delivered] = OrderedDict()
         self._upsert = False
         self._accepted = False
-        self._declined = 0
+        self._rejected = 0
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Store ``trajectories``; see ``sinks.protocol``."""
@@ -86,9 +86,11 @@ class WeaveSink:
             try:
                 project = self._open(name)
                 reasons |= self._calls(project, group)
-                reasons |= self._facts(project, [one for one in group if one.trace_id not in reasons])
-            except Declined as declined:
-                raise Refused(f"W&B does not work with us: {declined}") from None
+                reasons |= self._facts(
+                    project, [trajectory for trajectory in group if trajectory.trace_id not in reasons]
+                )
+            except ClientError as error:
+                raise Refused(f"W&B rejected a request: {error}") from None
         if reasons:
             raise Rejected(reasons)
 
@@ -122,16 +124,16 @@ class WeaveSink:
         self._connection.close()
 
     def _wanted_project(self, trajectory: Trajectory) -> str:
-        known = self._project or trajectory.attributes.get("project_name") or self._wandb.get("project")
-        return str(known or DEFAULT_PROJECT)
+        project = self._project or trajectory.attributes.get("project_name") or self._wandb.get("project")
+        return str(project or DEFAULT_PROJECT)
 
-    def _open(self, wanted: str) -> Project:
-        if wanted not in self._projects:
-            entity, _, name = wanted.rpartition("/") if wanted.count("/") == 1 else ("", "", wanted)
+    def _open(self, name: str) -> Project:
+        if name not in self._projects:
+            entity, _, short_name = name.rpartition("/") if name.count("/") == 1 else ("", "", name)
             entity = entity or self._connection.login.entity or self._wandb.get("entity") or self._entity()
-            project = self._projects[wanted] = Project(self._connection, entity, project_name(name))
+            project = self._projects[name] = Project(self._connection, entity, project_name(short_name))
             self._memory["place"] = self._connection.login.traces(project.entity, project.name)
-        return self._projects[wanted]
+        return self._projects[name]
 
     def _entity(self) -> str:
         if self._default_entity is None:
@@ -140,10 +142,10 @@ class WeaveSink:
 
     def _run(self, project: Project) -> str | None:
         """The trainer's W&B run. An offline run does not know its entity; it is synchronised to the same one later."""
-        known = self._wandb
-        if not {"project", "run_id"} <= known.keys():
+        wandb = self._wandb
+        if not {"project", "run_id"} <= wandb.keys():
             return None
-        return f"{known.get('entity', project.entity)}/{known['project']}/{known['run_id']}"
+        return f"{wandb.get('entity', project.entity)}/{wandb['project']}/{wandb['run_id']}"
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
@@ -175,18 +177,18 @@ class WeaveSink:
         return _Outgoing(trajectory, add_facts(call, trajectory.facts), digest, facts)
 
     def _store(self, project: Project, batch: Sequence[tuple[_Outgoing, bytes]], reasons: dict[str, str]) -> None:
-        """Send ``batch``; if the server declines it, halves of it, down to the call that is to blame."""
+        """Send ``batch``; if the server rejects it, halves of it, down to the call that is to blame."""
         try:
             self._post(project, batch)
-        except Declined as declined:
-            if declined.status not in (400, 413, 422):
-                raise Refused(f"W&B takes nothing for the project {project.id}: {declined}") from None
+        except ClientError as error:
+            if error.status not in (400, 413, 422):
+                raise Refused(f"W&B rejected all calls for the project {project.id}: {error}") from None
             if len(batch) > 1:
                 middle = len(batch) // 2
                 self._store(project, batch[:middle], reasons)
                 self._store(project, batch[middle:], reasons)
                 return
-            self._single(project, batch[0], declined, reasons)
+            self._single(project, batch[0], error, reasons)
             return
         self._accepted = True
         self.sent += sum(len(data) for _, data in batch)
@@ -197,22 +199,22 @@ class WeaveSink:
                 delivered.facts = outgoing.facts
 
     def _single(
-        self, project: Project, one: tuple[_Outgoing, bytes], declined: Declined, reasons: dict[str, str]
+        self, project: Project, one: tuple[_Outgoing, bytes], error: ClientError, reasons: dict[str, str]
     ) -> None:
         outgoing, data = one
-        if declined.status == 413 and len(data) > CALL_BYTES // 64:
+        if error.status == 413 and len(data) > CALL_BYTES // 64:
             smaller = encoded(outgoing.call, len(data) // 4)
             if len(smaller) < len(data):
                 self._store(project, [(outgoing, smaller)], reasons)
                 return
-        self._declined += declined.status != 413
-        self._check(project, f": {declined}", PROBES)
-        reasons.setdefault(outgoing.trajectory.trace_id, f"W&B will not take call {outgoing.call['id']}: {declined}")
+        self._rejected += error.status != 413
+        self._check(project, f": {error}", PROBES)
+        reasons.setdefault(outgoing.trajectory.trace_id, f"W&B rejected call {outgoing.call['id']}: {error}")
 
     def _check(self, project: Project, why: str, limit: int) -> None:
-        """Tell a call the server does not like from a server that does not like us."""
-        if not self._accepted and self._declined >= limit:
-            raise Refused(f"W&B has declined every call so far for the project {project.id}{why}")
+        """Tell a call that the server rejects from a server that rejects every call."""
+        if not self._accepted and self._rejected >= limit:
+            raise Refused(f"W&B has rejected every call so far for the project {project.id}{why}")
 
     def _post(self, project: Project, batch: Sequence[tuple[_Outgoing, bytes]]) -> None:
         if not self._upsert:
@@ -220,8 +222,8 @@ class WeaveSink:
             try:
                 self._connection.post(f"/v2/{project.path}/calls/complete", body)
                 return
-            except Declined as declined:
-                if declined.status not in (404, 405) or self._accepted:
+            except ClientError as error:
+                if error.status not in (404, 405) or self._accepted:
                     raise
                 self._upsert = True
         items: list[dict[str, Any]] = []
@@ -233,21 +235,21 @@ class WeaveSink:
         self._connection.post("/call/upsert_batch", msgspec.json.encode({"batch": items}))
 
     def _remember(self, trace_id: str) -> _Delivered:
-        known = self._delivered.get(trace_id)
-        if known is None:
-            known = self._delivered[trace_id] = _Delivered()
+        delivered = self._delivered.get(trace_id)
+        if delivered is None:
+            delivered = self._delivered[trace_id] = _Delivered()
             while len(self._delivered) > REMEMBERED:
                 self._delivered.popitem(last=False)
-        return known
+        return delivered
 
     # -- facts ------------------------------------------------------------------------------------------------------
 
     def _facts(self, project: Project, group: Sequence[Trajectory]) -> dict[str, str]:
         waiting: list[tuple[Trajectory, str, Any]] = []
         for trajectory in group:
-            known = self._remember(trajectory.trace_id)
-            for name, value in scores.wanted(trajectory, known.facts).items():
-                if name not in known.feedback or known.feedback[name] != value:
+            delivered = self._remember(trajectory.trace_id)
+            for name, value in scores.wanted(trajectory, delivered.facts).items():
+                if name not in delivered.feedback or delivered.feedback[name] != value:
                     waiting.append((trajectory, name, value))
         if not waiting:
             return {}
