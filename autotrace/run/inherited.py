@@ -7,6 +7,7 @@ starts from there would write into a folder that nobody reads any more. Standard
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 
 from autotrace.config import environment as env
@@ -23,9 +24,10 @@ def is_over(environ: Mapping[str, str]) -> bool:
     main_lives, asked = _exists(int(pid)), os.path.exists(os.path.join(folder, layout.DRAIN))
     if main_lives and not asked:
         return False
-    from autotrace.run.drain import read_status, shipper_alive
+    from autotrace.run.drain import START_GRACE, read_status, shipper_alive
 
-    if shipper_alive(folder):
+    alive = shipper_alive(folder)
+    if alive or (alive is None and _age(os.path.join(folder, layout.RUN_JSON)) < START_GRACE):
         return False
     return not main_lives or read_status(folder)[0].get("state") == "done"
 
@@ -38,6 +40,14 @@ def without_run(environ: Mapping[str, str]) -> tuple[str | None, dict[str, str]]
 def after(earlier: str | None) -> str:
     """What the first line of a new run adds where the variables of an ``earlier`` one were inherited."""
     return f"; the inherited run {earlier} is over or on another machine" if earlier else ""
+
+
+def _age(path: str) -> float:
+    """Seconds since ``path`` was written; endless for one that is not there."""
+    try:
+        return time.time() - os.stat(path).st_mtime
+    except OSError:
+        return float("inf")
 
 
 def _exists(pid: int) -> bool:

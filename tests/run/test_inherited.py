@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from autotrace.run.drain import shipper_alive
+from autotrace.run.inherited import is_over
 from tests.places import Place
 
 FINISHED_RUN = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('AUTOTRACE')}))"
@@ -54,6 +57,21 @@ class TestInheritedRun:
         assert "autotrace: 1 trajectory -> jsonl" in done.stderr
         assert len(place.runs()) == 2
 
+    def test_one_whose_shipper_is_still_starting_is_joined(self, tmp_path: Path) -> None:
+        dead = subprocess.Popen(["true"])
+        dead.wait()
+        variables = {
+            "AUTOTRACE_RUN_FOLDER": str(tmp_path),
+            "AUTOTRACE_MAIN_PID": f"{dead.pid}:{os.uname().nodename}",
+        }
+        assert is_over(variables)
+        (tmp_path / "run.json").write_text("{}")
+        assert not is_over(variables)
+        os.utime(tmp_path / "run.json", (1, 1))
+        assert is_over(variables)
+        assert not is_over({**variables, "AUTOTRACE_MAIN_PID": f"{dead.pid}:another-node"})
+        assert not is_over({**variables, "AUTOTRACE_MAIN_PID": f"{os.getpid()}:{os.uname().nodename}"})
+
     def test_one_that_goes_on_is_joined_though_its_first_process_is_gone(self, place: Place) -> None:
         """Killed with its work unfinished: its shipper waits for the processes that live on."""
         place.write("steps.py", "def step(number): return number\n")
@@ -70,7 +88,7 @@ class TestInheritedRun:
         ) as process:  # fmt: skip
             assert process.stdin is not None and process.stdout is not None
             deadline = time.monotonic() + 60
-            while not list(place.cwd.glob("autotrace-runs/*/spool/*.seg")):
+            while not (list(place.cwd.glob("autotrace-runs/*/spool/*.seg")) and shipper_alive(str(place.runs()[0]))):
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
             process.stdin.write("x")
