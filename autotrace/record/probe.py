@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from autotrace.config.plan import Settings, Target
@@ -11,9 +11,6 @@ from autotrace.record import faults, fields
 from autotrace.record.arguments import Signature
 from autotrace.record.fields import ABSENT
 from autotrace.record.snapshot import FIXED, Limits, snapshot
-
-if TYPE_CHECKING:
-    from autotrace.record.context import OpenCall, RetainingCall
 
 MAX_FAULTS = 10
 """Internal failures in a row, one a call, after which a target is switched off."""
@@ -26,17 +23,18 @@ MAX_SIGNATURES = 1_000
 class Follower:
     """What the adapter of a library does beside recording the calls of a target (``Probe.follower``).
 
-    Runs on the caller's thread, inside the guard that counts failures and gives up on the target after too many.
+    Runs on the caller's thread, inside the guard that counts failures and gives up on the target after too many. What
+    it is given is a ``context.RetainingCall``, untyped here because an open call knows its probe.
     """
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether this call is recorded at all. Also asked, to no effect, of calls that are only counted."""
         return True
 
-    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
+    def opened(self, span: Any, known: Mapping[str, Any]) -> None:
         """The call is about to be made. ``known``: its arguments by name, and ``self``."""
 
-    def holds(self, span: OpenCall, result: Any) -> bool:
+    def holds(self, span: Any, result: Any) -> bool:
         """The call returned. True: what it began goes on, and the adapter will close the span."""
         return False
 
