@@ -15,7 +15,7 @@ from autotrace.cli.main import main
 from autotrace.config import environment
 from autotrace.launch.main import main as launch
 from autotrace.launch.options import SETTINGS
-from autotrace.patch.plan_index import Index
+from autotrace.patch.plan_index import PlanIndex
 from autotrace.spec import schema
 from autotrace.spec.compiler import compile_plan
 
@@ -73,7 +73,7 @@ def test_a_command_parses(line: str) -> None:
 def test_what_the_page_leaves_out_is_left_out_by_all_its_lists_together(tmp_path: Path) -> None:
     (text,) = [text for text in blocks(TEXTS["any-library.md"]) if "**" in text]
     (tmp_path / "list.yaml").write_text(text)
-    globs = Index(compile_plan([tmp_path / "list.yaml"])).globs
+    globs = PlanIndex(compile_plan([tmp_path / "list.yaml"])).globs
     mine = [glob for glob in globs if glob.prefix.startswith("some_library")]
     assert len(mine) == 2
     assert all(glob.takes("some_library.client.Client.pong") for glob in mine)
