@@ -32,17 +32,17 @@ _MARKS = {
 }
 
 
-@click.command()
+@click.command(short_help="Show where each target of a spec file resolves, before the run.")
 @click.argument("files", nargs=-1, metavar="[FILES]...", type=click.Path())
 @click.option("--wheel", "archive", metavar="FILE", type=click.Path(path_type=Path),
-              help="Look into this wheel or source distribution instead of what is installed.")  # fmt: skip
-@click.option("--import", "imports", is_flag=True, help="Really import the libraries too, and compare.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
+              help="Check against this wheel or source distribution instead of what is installed.")  # fmt: skip
+@click.option("--import", "imports", is_flag=True, help="Import the libraries, too, and compare.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
 def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: bool) -> None:
-    """Say where every target of FILES resolves; without FILES, of the shipped lists and $AUTOTRACE_SPECS.
+    """Show where every target of FILES resolves; without FILES, of the shipped lists and $AUTOTRACE_SPECS.
 
-    Source text is read, nothing is imported (see --import). Exit code 1: a target that is not optional does not
-    resolve or cannot be wrapped; 2: a mistake in a spec file.
+    Source text is read, and nothing is imported unless you say --import. Exit code 1: a target that is not
+    optional does not resolve or cannot be wrapped; 2: a mistake in a spec file.
     """
     if archive is not None and imports:
         raise terminal.fail("--import looks at what is installed, --wheel at what is not: choose one")

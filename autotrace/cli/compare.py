@@ -28,16 +28,18 @@ AROUND = 60
 FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 
 
-@click.command(short_help="Rollouts beside each other: turns, first divergence, reward, advantage.")
+@click.command(short_help="Compare rollouts: turns, first difference, reward, advantage.")
 @click.argument("traces", nargs=-1, metavar="[A B ...]")
-@click.option("--run", metavar="RUN", help="The run; without it the newest.")
-@click.option("--step", type=int, help="The whole group of a sample in this training step.")
-@click.option("--sample", help="The sample's index; with --step.")
-@click.option("--validate/--train", default=False, help="The group in validation, or in training.")
+@click.option("--run", metavar="RUN", help="Run to read; default: the newest.")
+@click.option("--step", type=int, metavar="N", help="Compare the whole group of a sample in this training step.")
+@click.option("--sample", metavar="INDEX", help="sample_index of the group; needs --step.")
+@click.option(
+    "--validate/--train", default=False, help="Take the group in validation, or the one in training (default)."
+)
 @click.option("--tracking-uri", metavar="URI", help="Read from MLflow instead of a run folder.")
-@click.option("--project", metavar="NAME", help="The MLflow experiment; needed where several have such a group.")
+@click.option("--project", metavar="NAME", help="MLflow experiment; needed if several have such a group.")
 @click.option("--full", is_flag=True, help="Do not cut texts.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def compare(
     traces: Sequence[str], run: str | None, step: int | None, sample: str | None, validate: bool,
     tracking_uri: str | None, project: str | None, full: bool, as_json: bool,

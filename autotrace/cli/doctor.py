@@ -42,11 +42,11 @@ class Finding:
     text: str
 
 
-@click.command(short_help="Whether tracing can work from here: activation, versions, backends.")
+@click.command(short_help="Check whether tracing can work here: activation, versions, backends.")
 @click.option("--python", "interpreter", metavar="PATH",
-              help="The interpreter that runs the training; default: python of PATH.")  # fmt: skip
+              help="Interpreter that runs the training; default: the first python on PATH.")  # fmt: skip
 def doctor(interpreter: str | None) -> None:
-    """Look at the environment, activation, versions, specs, backends and the newest run."""
+    """Check the environment, activation, versions, specs and backends, and show the newest run."""
     out = terminal.console()
     worst = exit_codes.OK
     for finding in findings(interpreter):

@@ -27,13 +27,17 @@ from autotrace.trajectory.span_text import answered, asked
 NOT_DUMPED = ("score", "input", "output", "gts", "step", "uid")
 
 
-@click.command(short_help="The trajectories as files: JSON lines, or veRL's rollout dump.")
+@click.command(short_help="Write the trajectories to files: JSON lines, or veRL's rollout dump.")
 @runs.run_argument
 @click.option("--format", "layout", type=click.Choice(["jsonl", "verl"]), default="jsonl", show_default=True)
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder; without it export in the run's.")
-@click.option("--step", type=int, help="Only this training step.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder to write to; default: export/FORMAT in the run folder.",
+)
+@click.option("--step", type=int, metavar="N", help="Export only this training step.")
 def export(run: str | None, layout: str, out: Path | None, step: int | None) -> None:
-    """Write the trajectories of a run into files. Existing files of the same names are replaced."""
+    """Write the trajectories of a run to files. Existing files of the same name are replaced."""
     index = RunReader.open(runs.locate(run))
     folder = out or index.run_folder / "export" / layout
     files: dict[Path, IO[str]] = {}

@@ -38,25 +38,25 @@ def known_status(text: str) -> str:
     return text.upper()
 
 
-@click.command(short_help="The trajectories of a run, and the best, worst and longest.")
+@click.command(short_help="List the trajectories of a run; name the best, worst and longest.")
 @runs.run_argument
-@click.option("--step", type=int, help="Only this training step.")
+@click.option("--step", type=int, metavar="N", help="Show only this training step.")
 @click.option(
     "--sort",
     type=click.Choice(list(SORTS)),
     default="start",
-    help="Largest first, except start; duration also shows what the time was spent on.",
+    help="Largest first, except for start; duration also shows what the time was spent on.",
 )
 @click.option("--reverse", is_flag=True, help="Reverse the order (the worst reward first).")
 @click.option("--status", "statuses", multiple=True, metavar="STATUS",
               type=known_status,
-              help=f"Only trajectories with this status; repeatable: {', '.join(terminal.STATUS_STYLE)}.")  # fmt: skip
-@click.option("--validate/--train", "validate", default=None, help="Only validation, or only training.")
-@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many rows.")
+              help=f"Show only this status; repeatable. One of {', '.join(terminal.STATUS_STYLE)}.")  # fmt: skip
+@click.option("--validate/--train", "validate", default=None, help="Show only validation, or only training.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most this many rows.")
 @click.option("--all", "everything", is_flag=True,
-              help="Also traces that are not trajectories; a run without trajectories lists them anyway.")  # fmt: skip
-@click.option("--tree", "as_tree", is_flag=True, help="Each trajectory with its turns and tool calls.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+              help="Show other traces than trajectories, too (always, if there are no trajectories).")  # fmt: skip
+@click.option("--tree", "as_tree", is_flag=True, help="Show each trajectory with its turns and tool calls.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def ls(
     run: str | None, step: int | None, sort: str, reverse: bool, statuses: Sequence[str], validate: bool | None,
     limit: int | None, everything: bool, as_tree: bool, as_json: bool,
@@ -65,9 +65,8 @@ def ls(
     index = RunReader.open(runs.locate(run))
     pages = index.pages()
     candidates = index.rows(step=step, validate=validate)
-    everything = everything or all(
-        row.role != "trajectory" for row in candidates
-    )  # an engine alone, a program without RL
+    # an engine alone, a program without RL
+    everything = everything or all(row.role != "trajectory" for row in candidates)
     rows = [
         row
         for row in candidates

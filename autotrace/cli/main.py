@@ -46,10 +46,10 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"max_content_width": 110})
 @click.version_option(autotrace.__version__, prog_name="autotrace")
 def main() -> None:
-    """Look at the trajectories of a run started with autotrace-run.
+    """Look at the trajectories of a run that autotrace-run recorded.
 
-    RUN is a run folder, a run's name or a folder of runs; without it the newest run below ./autotrace-runs
-    (or $AUTOTRACE_RUN_DIR) is used.
+    RUN is a run folder, a folder of runs, or the name of a run (or the beginning of it). The default is the newest
+    run in ./autotrace-runs (or in $AUTOTRACE_RUN_DIR).
     """
     # What the shipper logs to its file, these commands say themselves.
     logging.getLogger("autotrace").addHandler(logging.NullHandler())

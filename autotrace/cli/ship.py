@@ -23,11 +23,11 @@ from autotrace.run.status import Status
 @click.command(no_args_is_help=True, short_help="Deliver what a run left on disk.")
 @click.argument("run", metavar="DIR")
 @click.option("--backend", "backends", multiple=True, metavar="NAME", callback=option_types.backends,
-              cls=option_types.BackendOption, help="Deliver to this backend too, for good; repeatable.")  # fmt: skip
-@click.option("--tracking-uri", metavar="URI", help="Deliver to this MLflow store or server instead, for good.")
-@click.option("--all", "everything", is_flag=True, help="Also what the keep-rules of the run left on disk.")
+              cls=option_types.BackendOption, help="Add this backend to those of the run; repeatable.")  # fmt: skip
+@click.option("--tracking-uri", metavar="URI", help="Deliver to this MLflow store or server from now on.")
+@click.option("--all", "everything", is_flag=True, help="Deliver what the keep-rules of the run left out, too.")
 def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everything: bool) -> None:
-    """Deliver what is left of run DIR, and wait for it. Exit code 1 if something is still left."""
+    """Deliver what the run DIR left on disk, and wait for it. Exit code 1 if something is still left."""
     folder = runs.locate(run)
     os.environ[env.AUTOTRACE] = "0"  # processes that delivery starts are not part of any run
     try:

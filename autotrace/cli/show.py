@@ -33,11 +33,11 @@ ROLE_STYLE = {
 IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source", "project_name", "experiment_name")
 
 
-@click.command(no_args_is_help=True, short_help="One trajectory as a tree: turns, tokens, times, texts.")
+@click.command(no_args_is_help=True, short_help="Show one trajectory as a tree: turns, tokens, times, texts.")
 @click.argument("trace", metavar="TRACE")
 @runs.run_argument
 @click.option("--full", is_flag=True, help="Do not cut texts.")
-@click.option("--json", "as_json", is_flag=True, help="The whole trajectory as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole trajectory as one JSON object.")
 def show(trace: str, run: str | None, full: bool, as_json: bool) -> None:
     """Show one trajectory as a tree. TRACE is a trace id or the beginning of one (see autotrace ls)."""
     index = RunReader.open(runs.locate(run))

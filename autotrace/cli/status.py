@@ -39,17 +39,17 @@ COMMAND = 200
 """Characters shown of the command: veRL's have thousands; ``--json`` has it whole."""
 
 
-@click.command(short_help="What bound, was called, dropped and delivered, and what to change.")
+@click.command(short_help="Show what was wrapped, called, dropped and delivered, and what to change.")
 @runs.run_argument
 @click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="Also targets whose module was never imported, and those for other releases.",
+    help="Show targets whose module was never imported and those for other releases, too.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: str | None, everything: bool, as_json: bool) -> None:
-    """Say what happened to every target of a run, how far delivery is, and what to change."""
+    """Show what happened to every target of a run, how far delivery is, and what to change."""
     index = RunReader.open(runs.locate(run))
     current, plan = index.status(), plan_of(index)
     sentences = advice(index.run_folder, index.info, current, plan, index.rows(), latest_of(index.binds()))
