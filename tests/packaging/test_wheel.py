@@ -50,6 +50,12 @@ def test_the_wheel_holds_activation_files_and_lists(wheel: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+def test_the_backends_are_found_by_entry_points(environment: Path) -> None:
+    code = "from autotrace.sinks import registry; print(*registry.names()); print(*sorted(registry._installed()))"
+    done = subprocess.run([environment / "python", "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["jsonl mlflow otlp weave"] * 2
+
+
 def test_nothing_else_lands_in_site_packages(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"autotrace", "autotrace.pth", "autotrace.start"}
