@@ -112,7 +112,7 @@ def _print_one(out: Console, judged: Verdict) -> None:
         mark, style = "none", "dim"
     text = Text.assemble("  ", (mark, style), "  ", terminal.safe(judged.name))
     line = judged.target.where.rpartition(":")[2]
-    if judged.state == verdict.RESOLVES and judged.count == 1 and judged.found is not None:
+    if judged.state == verdict.RESOLVES and judged.count == 1 and judged.description is not None:
         text.append(f"  {_described(judged)}", style="dim")
     elif judged.state == verdict.RESOLVES:
         text.append(f"  {terminal.counted(judged.count, 'function')}", style="dim")
@@ -127,7 +127,7 @@ def _print_one(out: Console, judged: Verdict) -> None:
 
 def _described(judged: Verdict) -> str:
     """``async function (self, prompt), verl>=0.5, name 2 of 3, defined in ...``"""
-    function = judged.found
+    function = judged.description
     assert function is not None
     parts = [f"{function.binding} {function.kind}".strip() + f" ({', '.join(function.arguments)})"]
     if judged.target.versions:
@@ -141,7 +141,7 @@ def _described(judged: Verdict) -> str:
 
 def _print_json(verdicts: Sequence[Verdict]) -> None:
     def row(judged: Verdict) -> dict[str, Any]:
-        function = judged.found
+        function = judged.description
         return {
             "target": judged.target.key,
             "where": judged.target.where,

@@ -113,14 +113,14 @@ class _Drafts:
     """The targets so far, and who named what."""
 
     def __init__(self, problems: list[Problem]) -> None:
-        self.found: list[_Draft] = []
+        self.drafts: list[_Draft] = []
         self.problems = problems
         self._by_name: dict[str, _Draft] = {}
 
     def targets(self) -> tuple[Target, ...]:
         """What is left of all files together."""
-        off = [name.replace(":", ".") for draft in self.found if not draft.entry.enabled for name in draft.names]
-        return tuple(draft.target(off) for draft in self.found if draft.entry.enabled)
+        off = [name.replace(":", ".") for draft in self.drafts if not draft.entry.enabled for name in draft.names]
+        return tuple(draft.target(off) for draft in self.drafts if draft.entry.enabled)
 
     def file(self, path: Path) -> None:
         file = shown(path)
@@ -175,9 +175,9 @@ class _Drafts:
     def _add(self, made: Entry, given: frozenset[str], file: str, node: Node, complain: document.Complain) -> None:
         called = _list(made.target)
         where = f"{file}:{node.position.line}"
-        earlier = list({id(found): found for found in map(self._by_name.get, called) if found is not None}.values())
+        earlier = list({id(draft): draft for draft in map(self._by_name.get, called) if draft is not None}.values())
         if len(earlier) > 1:
-            both = " and ".join(f"`{found.key}` ({found.where})" for found in earlier)
+            both = " and ".join(f"`{draft.key}` ({draft.where})" for draft in earlier)
             complain(node.position, f"this entry names two earlier targets, {both}: write one entry for each")
             return
         if earlier:
@@ -188,7 +188,7 @@ class _Drafts:
             return
         else:
             draft = _Draft(called, called[0], made, where)
-            self.found.append(draft)
+            self.drafts.append(draft)
         for name in called:
             self._by_name[name] = draft
 
@@ -203,7 +203,7 @@ def _list(value: Paths) -> list[str]:
 
 
 def _position(node: Node, name: str) -> Position:
-    return next((found.position for found in document.walk(node) if found.value == name), node.position)
+    return next((part.position for part in document.walk(node) if part.value == name), node.position)
 
 
 def _order(problem: Problem, paths: Sequence[Path]) -> int:

@@ -77,8 +77,8 @@ def refusal(symbol: Symbol, name: str, resolver: Resolver) -> str | None:
         return f"it is a class: name its methods, `{name}.{method}` for example, or `{name}.*`"
     if isinstance(symbol, Native):
         return "it is implemented in C: there is nothing to wrap; name the Python function that calls it"
-    if isinstance(symbol, Lazy) and symbol.found is not None:
-        return f"the module makes it only when asked; name it where it is defined: {_home(symbol.found)}"
+    if isinstance(symbol, Lazy) and symbol.meaning is not None:
+        return f"the module makes it only when asked; name it where it is defined: {_home(symbol.meaning)}"
     if isinstance(symbol, Function):
         reason = used_libraries.refusal(top(name))
         if reason is not None:

@@ -169,7 +169,7 @@ class _Conversion:
                 self._scalar(key_node, where)
                 continue
             if key in keys:
-                self._complain(where, f"`{key}:` stands here and in line {keys[key].line}: keep one")
+                self._complain(where, f"`{key}:` is given here and in line {keys[key].line}: keep one")
                 continue
             keys[key] = where
             values[key] = self.node(value_node, (*above, id(node)))

@@ -30,7 +30,7 @@ def read(node: Node, complain: Complain) -> tuple[Entry, frozenset[str]] | None:
     if isinstance(node.value, str):
         node = Node({"target": node}, node.position, keys={"target": node.position})
     if node.value is None:
-        complain(node.position, "an empty entry: write a name behind `- `, package.module.Class.method")
+        complain(node.position, "an empty entry: write a name after `- `, package.module.Class.method")
         return None
     if not isinstance(node.value, dict):
         complain(node.position, f"an entry is a name or a mapping with `target:`, not {_kind(node.value)}")
@@ -49,32 +49,32 @@ def read(node: Node, complain: Complain) -> tuple[Entry, frozenset[str]] | None:
 
 def _fields(struct: type[msgspec.Struct], node: Node, where: str, complain: Complain) -> dict[str, Any]:
     """Values of the keys of ``node`` that are right."""
-    known = types(struct)
-    found: dict[str, Any] = {}
+    keys = types(struct)
+    values: dict[str, Any] = {}
     for key, value in node.value.items():
-        if key not in known:
-            complain(node.keys[key], _unknown(key, where, known))
+        if key not in keys:
+            complain(node.keys[key], _unknown(key, where, keys))
         elif value.value is None:
             instead = "" if key == "target" else ", or remove the line"
             complain(node.keys[key], f"nothing after `{where}{key}:`; write {form(struct, key)}{instead}")
         elif key in _STRUCTS and isinstance(value.value, dict):
-            found[key] = _STRUCTS[key](**_fields(_STRUCTS[key], value, f"{key}.", complain))
+            values[key] = _STRUCTS[key](**_fields(_STRUCTS[key], value, f"{key}.", complain))
         elif key in _CHOICES and value.value not in _CHOICES[key]:
             perhaps = _perhaps(value.text, _CHOICES[key])
             complain(value.position, f"`{where}{key}: {value.text}`: write {form(struct, key)}{perhaps}")
         else:
             try:
-                found[key] = msgspec.convert(value.plain(), known[key])
+                values[key] = msgspec.convert(value.plain(), keys[key])
             except msgspec.ValidationError as error:
                 part = _part(value, str(error))
                 wrong = f"{_kind(part.value)}{_quoting(part)}"
                 complain(part.position, f"`{where}{key}:` takes {form(struct, key)}, not {wrong}")
-    return found
+    return values
 
 
 def _target(node: Node, complain: Complain) -> None:
     if node.value == ():
-        complain(node.position, f"nothing in the list behind `target:`; write {form(Entry, 'target')}")
+        complain(node.position, f"the list after `target:` is empty; write {form(Entry, 'target')}")
     seen: set[str] = set()
     for item in _items(node):
         _say(item, names.fault(item.value), complain)
@@ -129,16 +129,16 @@ def _say(node: Node, fault: str | None, complain: Complain) -> None:
         complain(node.position, fault)
 
 
-def _unknown(key: str, where: str, known: Iterable[str]) -> str:
+def _unknown(key: str, where: str, keys: Iterable[str]) -> str:
     if not where and "." in key and names.fault(key) is None:
         return f"`{key}:` ends in a colon: write the name alone, or `target: {key}`"
     if key == "<<":
         return "`<<` merges are not used in spec files: write the keys out"
-    return f"unknown key `{where}{key}`" + (_perhaps(key, known) or f"; known are {', '.join(known)}")
+    return f"unknown key `{where}{key}`" + (_perhaps(key, keys) or f"; the keys are {', '.join(keys)}")
 
 
-def _perhaps(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+def _perhaps(word: str, words: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word.lower(), list(words), n=1, cutoff=0.6)
     return f"; did you mean `{close[0]}`?" if close else ""
 
 
@@ -148,8 +148,8 @@ _STEP = re.compile(r"\[(\d+|\.\.\.)\]|\.(\w+)")
 
 def _part(node: Node, error: str) -> Node:
     """The node msgspec complains about (it names ``$.a[1]`` at the end of its message)."""
-    found = _AT.search(error)
-    for index, key in _STEP.findall(found["path"] if found else ""):
+    match = _AT.search(error)
+    for index, key in _STEP.findall(match["path"] if match else ""):
         if index.isdigit() and isinstance(node.value, tuple) and int(index) < len(node.value):
             node = node.value[int(index)]
         elif key and isinstance(node.value, dict) and key in node.value:

@@ -1,4 +1,4 @@
-"""What is wrong in spec files, said to the person who wrote them."""
+"""What is wrong in spec files, told to the person who wrote them."""
 
 from __future__ import annotations
 

@@ -30,12 +30,12 @@ def _members(symbol: Module | Class, without: Sequence[str], resolver: Resolver)
     for word in symbol.table.names:
         if word.startswith("_"):
             continue
-        found = resolver.member(symbol, word)
-        if not isinstance(found, (Function, Class)) or found.module.name != here:
+        member = resolver.member(symbol, word)
+        if not isinstance(member, (Function, Class)) or member.module.name != here:
             continue
-        if isinstance(found, Function):
-            dotted = f"{here}.{found.qualname}"
+        if isinstance(member, Function):
+            dotted = f"{here}.{member.qualname}"
             if not any(fnmatch.fnmatchcase(dotted, pattern) for pattern in without):
-                yield found
-        elif isinstance(symbol, Module) or found.qualname == f"{symbol.qualname}.{word}":
-            yield from _members(found, without, resolver)
+                yield member
+        elif isinstance(symbol, Module) or member.qualname == f"{symbol.qualname}.{word}":
+            yield from _members(member, without, resolver)

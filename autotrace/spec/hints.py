@@ -55,8 +55,8 @@ def _elsewhere(name: str, alternatives: Mapping[str, Iterable[str]]) -> Iterator
     """Other names of ``name``, then those that it has if its class was renamed as another method of it says."""
     yield from alternatives.get(name, ())
     owner, _, method = name.rpartition(".")
-    for known, others in alternatives.items():
-        if known.replace(":", ".").rpartition(".")[0] == owner:
+    for old, others in alternatives.items():
+        if old.replace(":", ".").rpartition(".")[0] == owner:
             for other in others:
                 yield f"{other.replace(':', '.').rpartition('.')[0]}.{method}"
 
@@ -85,8 +85,8 @@ def _depth(name: str, resolver: Resolver) -> tuple[Module | Class | None, list[s
 
 def _respelt(there: Symbol, gone: list[str], resolver: Resolver) -> str | None:
     """The name with its first missing word spelt as something that exists, if the rest follows."""
-    known = resolver.known_names(there)
-    lowered = {word.lower(): word for word in known}
+    words = resolver.known_names(there)
+    lowered = {word.lower(): word for word in words}
     for close in difflib.get_close_matches(gone[0].lower(), lowered, n=5, cutoff=0.7):
         word = lowered[close]
         symbol = resolver.below(resolver.member(there, word), gone[1:])
@@ -137,13 +137,13 @@ def _spots(package: str, word: str, resolver: Resolver) -> Iterator[_Spot]:
         if file.text is None or not mentions.search(file.text):
             continue
         above: list[tuple[int, str, bool]] = []
-        for found in _DEFINITION.finditer(file.text):
-            indent = len(found["indent"])
+        for match in _DEFINITION.finditer(file.text):
+            indent = len(match["indent"])
             while above and above[-1][0] >= indent:
                 above.pop()
-            if found["name"] == word and all(is_class for _, _, is_class in above):
+            if match["name"] == word and all(is_class for _, _, is_class in above):
                 yield _Spot(file.name, ".".join([*(name for _, name, _ in above), word]))
-            above.append((indent, found["name"], found["cls"] is not None))
+            above.append((indent, match["name"], match["cls"] is not None))
 
 
 def _likeness(one: str, other: str) -> float:

@@ -26,9 +26,9 @@ def confirm(verdict: Verdict) -> Verdict:
     if real is None:
         return dataclasses.replace(verdict, state=MISSING, reason="in the source, but not there when it is imported")
     if verdict.state == UNCLEAR:
-        return dataclasses.replace(verdict, state=RESOLVES, reason="", found=real)
-    if verdict.found is not None and verdict.state == RESOLVES:
-        seen = difference(verdict.found, real)
+        return dataclasses.replace(verdict, state=RESOLVES, reason="", description=real)
+    if verdict.description is not None and verdict.state == RESOLVES:
+        seen = difference(verdict.description, real)
         return dataclasses.replace(verdict, notes=(*verdict.notes, *([seen] if seen else [])))
     return verdict
 

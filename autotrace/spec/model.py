@@ -153,12 +153,12 @@ def description(struct: type[msgspec.Struct], key: str) -> str:
 
 def types(struct: type[msgspec.Struct]) -> dict[str, Any]:
     """Key -> type, in the order of the model."""
-    return {found.encode_name: found.type for found in msgspec.structs.fields(struct)}
+    return {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
 
 
 def _meta(struct: type[msgspec.Struct], key: str) -> Meta:
-    found: Meta = types(struct)[key].__metadata__[0]
-    return found
+    meta: Meta = types(struct)[key].__metadata__[0]
+    return meta
 
 
 def _extra(struct: type[msgspec.Struct], key: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def fault(name: str) -> str | None:
     if not name.strip():
         return "an empty name: write package.module.Class.method"
     if name.startswith(("target:", "- ")):
-        return f"{shown}: put a space behind the colon, `target: package.module.Class.method`"
+        return f"{shown}: put a space after the colon, `target: package.module.Class.method`"
     if name != name.strip() or " " in name:
         return f"{shown} has a space in it: a dotted name has none"
     if name.endswith(")"):
@@ -50,15 +50,15 @@ def _words_fault(name: str, shown: str) -> str | None:
     words = re.split(r"[.:]", stem(name) if glob else name)
     if "" in words:
         if name.startswith("."):
-            return f"{shown} is relative: write it from its top-level package on"
-        return f"{shown}: a word is missing beside a dot"
+            return f"{shown} is relative: start with the top-level package"
+        return f"{shown}: a word is missing next to a dot"
     for word in words:
         if "*" in word:
             return f"{shown}: `*` may only be the last word, `package.module.Class.*` or `package.**`"
         if not _WORD.match(word):
             return f"{shown}: `{word}` is not a Python name"
         if keyword.iskeyword(word):
-            return f"{shown}: `{word}` is a Python keyword, nothing can be called that"
+            return f"{shown}: `{word}` is a Python keyword and cannot be a name"
     if len(words) == 1 and not glob:
         return f"{shown} is one word: write package.module.function or package.module.Class.method"
     return refusal(name)

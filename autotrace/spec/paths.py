@@ -25,7 +25,7 @@ def fault(path: str) -> str | None:
         return f"{shown} has a space in it: words are joined by dots"
     words = path.split(".")
     if "" in words:
-        return f"{shown}: a word is missing beside a dot"
+        return f"{shown}: a word is missing next to a dot"
     if not _WORD.match(words[0]):
         return f"{shown}: the first word is the name of an argument, self, kwargs, result or item"
     return None

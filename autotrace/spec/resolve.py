@@ -61,7 +61,7 @@ class Resolver:
         if isinstance(symbol, Class):
             return self._in_class(symbol, word, depth + 1)
         if isinstance(symbol, Lazy):
-            return None if symbol.found is None else _lazily(self.member(symbol.found, word, depth + 1))
+            return None if symbol.meaning is None else _lazily(self.member(symbol.meaning, word, depth + 1))
         if isinstance(symbol, Native):
             kind = getattr(builtins, symbol.name, None)
             return Native(f"{symbol.name}.{word}") if kind is None or hasattr(kind, word) else None
@@ -78,7 +78,7 @@ class Resolver:
     def own_names(self, symbol: Module | Class) -> list[str]:
         """Functions, classes and modules that ``symbol`` itself defines, in the order of the text."""
         defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        names = [name for name, found in symbol.table.names.items() if isinstance(found[-1], defined)]
+        names = [name for name, definitions in symbol.table.names.items() if isinstance(definitions[-1], defined)]
         if isinstance(symbol, Module) and symbol.file.package:
             names += [name for name in self.source.children(symbol.name) if name not in names]
         return names
@@ -120,18 +120,18 @@ class Resolver:
     def _in_module(self, module: Module, word: str, depth: int) -> Symbol | None:
         if module.file.native:
             return Native(f"{module.name}.{word}")
-        found = self._defined(module.table.names.get(word, ()), module, word, None, depth)
-        if found is not None:
-            return found
+        symbol = self._defined(module.table.names.get(word, ()), module, word, None, depth)
+        if symbol is not None:
+            return symbol
         if module.file.package:
             submodule = self.module(f"{module.name}.{word}")
             if submodule is not None:
                 return submodule
         for star in module.table.stars:
             other = self.module(star)
-            found = None if other is None or word.startswith("_") else self._in_module(other, word, depth + 1)
-            if found is not None:
-                return found
+            symbol = None if other is None or word.startswith("_") else self._in_module(other, word, depth + 1)
+            if symbol is not None:
+                return symbol
         hidden = self._defined(module.table.typing_only.get(word, ()), module, word, None, depth)
         if "__getattr__" in module.table.names or hidden is not None:
             return _lazily(hidden) or Lazy(None)
@@ -140,14 +140,14 @@ class Resolver:
     def _in_class(self, cls: Class, word: str, depth: int) -> Symbol | None:
         order, unread = self.order(cls)
         for base in order:
-            found = self._defined(base.table.names.get(word, ()), base.module, word, base, depth)
-            if found is not None:
-                return found
+            symbol = self._defined(base.table.names.get(word, ()), base.module, word, base, depth)
+            if symbol is not None:
+                return symbol
         for dark in unread:
             if isinstance(dark, Native):
-                found = self.member(dark, word, depth)
-                if found is not None:
-                    return found
+                symbol = self.member(dark, word, depth)
+                if symbol is not None:
+                    return symbol
             else:
                 return dark
         return None
@@ -163,11 +163,11 @@ class Resolver:
                     continue
                 if any(syntax.last_word(item) in ("setter", "deleter") for item in definition.decorator_list):
                     continue  # its getter stands above and is what a read calls
-            found = self._meaning(definition, module, word, owner, depth)
-            if isinstance(found, Other) or found is None:
-                fallback = fallback or found
+            symbol = self._meaning(definition, module, word, owner, depth)
+            if isinstance(symbol, Other) or symbol is None:
+                fallback = fallback or symbol
             else:
-                return found
+                return symbol
         return fallback
 
     def _meaning(
@@ -183,17 +183,19 @@ class Resolver:
             return self._imported(definition, depth)
         return self._value(definition, module, qualname, owner, depth)
 
-    def _imported(self, found: Imported, depth: int) -> Symbol | None:
-        module = self.module(found.module)
+    def _imported(self, statement: Imported, depth: int) -> Symbol | None:
+        module = self.module(statement.module)
         if module is None:
-            return Other(f"it comes from {found.module}, which is not there to be read", certain=False)
-        if found.attribute is None:
+            return Other(f"it comes from {statement.module}, whose source cannot be read here", certain=False)
+        if statement.attribute is None:
             return module
-        inside = None if depth > _MAX_DEPTH else self._in_module(module, found.attribute, depth + 1)
-        return inside.found if isinstance(inside, Lazy) else inside  # importing it does fetch it
+        inside = None if depth > _MAX_DEPTH else self._in_module(module, statement.attribute, depth + 1)
+        return inside.meaning if isinstance(inside, Lazy) else inside  # importing it does fetch it
 
-    def _value(self, found: Assigned, module: Module, qualname: str, owner: Class | None, depth: int) -> Symbol | None:
-        value = found.value
+    def _value(
+        self, statement: Assigned, module: Module, qualname: str, owner: Class | None, depth: int
+    ) -> Symbol | None:
+        value = statement.value
         if isinstance(value, ast.Lambda):
             return Function(module, qualname, value, owner)
         if isinstance(value, (ast.Name, ast.Attribute)) and syntax.dotted(value):
@@ -234,18 +236,18 @@ class Resolver:
         for base in cls.node.bases:
             plain = base.value if isinstance(base, ast.Subscript) else base
             owner = self._owner(cls)
-            found = None if isinstance(plain, ast.Call) else self._expression(plain, cls.module, owner, 0)
-            if isinstance(found, (Class, Native)):
-                if found != cls:
-                    yield found
+            symbol = None if isinstance(plain, ast.Call) else self._expression(plain, cls.module, owner, 0)
+            if isinstance(symbol, (Class, Native)):
+                if symbol != cls:
+                    yield symbol
             elif syntax.last_word(plain) not in ("Protocol", "Generic", "NamedTuple", "TypedDict"):
                 name = syntax.dotted(plain) or "a call"
-                yield Other(f"its base class {name} is not there to be read", certain=False)
+                yield Other(f"the source of its base class {name} cannot be read here", certain=False)
 
     def _owner(self, cls: Class) -> Class | None:
         outer, _, _ = cls.qualname.rpartition(".")
-        found = self.below(cls.module, outer.split(".")) if outer else None
-        return found if isinstance(found, Class) else None
+        symbol = self.below(cls.module, outer.split(".")) if outer else None
+        return symbol if isinstance(symbol, Class) else None
 
 
 def _parsed(file: ModuleFile) -> Module:

@@ -92,10 +92,10 @@ class Installed:
         return sorted({word for folder in folders for word in _words_in(Path(folder or "."))})
 
     def walk(self, package: str) -> Iterator[ModuleFile]:
-        found = self.find(package)
-        if found is not None and found.text is not None:
-            yield found
-        for word in self.children(package) if found is not None and found.package else ():
+        file = self.find(package)
+        if file is not None and file.text is not None:
+            yield file
+        for word in self.children(package) if file is not None and file.package else ():
             yield from self.walk(f"{package}.{word}")
 
     def version(self, distribution: str) -> str | None:
@@ -107,8 +107,8 @@ class Installed:
         if self.find(module) is None:
             return None
         for other in metadata.distributions(path=self.roots):
-            told = other.read_text("top_level.txt")
-            if module in (told.split() if told is not None else {file.parts[0] for file in other.files or ()}):
+            listed = other.read_text("top_level.txt")
+            if module in (listed.split() if listed is not None else {file.parts[0] for file in other.files or ()}):
                 return other.version
         return None
 
@@ -159,9 +159,9 @@ class Archive:
         for name in self._texts:
             if name.endswith(".py") and name.startswith((f"{base}/", f"{base}.py")):
                 module = name[:-3].removesuffix("/__init__").replace("/", ".")
-                found = self.find(module)
-                if found is not None:
-                    yield found
+                file = self.find(module)
+                if file is not None:
+                    yield file
 
     def version(self, distribution: str) -> str | None:
         def plain(name: str) -> str:
@@ -187,9 +187,9 @@ def _spec(module: str, folders: Sequence[str]) -> importlib.machinery.ModuleSpec
             spaces += spec.submodule_search_locations
     if not spaces:
         return None
-    found = importlib.machinery.ModuleSpec(module, None, is_package=True)
-    found.submodule_search_locations = spaces
-    return found
+    namespace = importlib.machinery.ModuleSpec(module, None, is_package=True)
+    namespace.submodule_search_locations = spaces
+    return namespace
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes | None]]:

@@ -68,9 +68,9 @@ class Other:
 
 @dataclass(frozen=True)
 class Lazy:
-    """Not in the module when it runs: behind ``__getattr__`` or ``TYPE_CHECKING``. ``found``: what it stands for."""
+    """Not in the module when it runs: behind ``__getattr__`` or ``TYPE_CHECKING``. ``meaning``: what it stands for."""
 
-    found: Module | Class | Function | Native | Other | None
+    meaning: Module | Class | Function | Native | Other | None
 
 
 Symbol = Module | Class | Function | Native | Other | Lazy

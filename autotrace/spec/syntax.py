@@ -40,24 +40,24 @@ class Names:
 
 def names_of(body: Sequence[ast.stmt], module: str, package: bool) -> Names:
     """The names in ``body`` of the module called ``module``."""
-    found = Names()
-    _collect(body, found, found.names, module if package else module.rpartition(".")[0])
-    return found
+    table = Names()
+    _collect(body, table, table.names, module if package else module.rpartition(".")[0])
+    return table
 
 
-def _collect(body: Sequence[ast.stmt], found: Names, into: dict[str, list[Definition]], package: str) -> None:
+def _collect(body: Sequence[ast.stmt], table: Names, into: dict[str, list[Definition]], package: str) -> None:
     for statement in body:
-        for name, definition in _definitions(statement, package, found):
+        for name, definition in _definitions(statement, package, table):
             into.setdefault(name, []).append(definition)
         if isinstance(statement, ast.If) and _type_checking(statement.test):
-            _collect(statement.body, found, found.typing_only, package)
-            _collect(statement.orelse, found, into, package)
+            _collect(statement.body, table, table.typing_only, package)
+            _collect(statement.orelse, table, into, package)
         elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             for inner in _blocks(statement):
-                _collect(inner, found, into, package)
+                _collect(inner, table, into, package)
 
 
-def _definitions(statement: ast.stmt, package: str, found: Names) -> Iterator[tuple[str, Definition]]:
+def _definitions(statement: ast.stmt, package: str, table: Names) -> Iterator[tuple[str, Definition]]:
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield statement.name, statement
     elif isinstance(statement, ast.Import):
@@ -71,7 +71,7 @@ def _definitions(statement: ast.stmt, package: str, found: Names) -> Iterator[tu
         module = ".".join([*above, *([statement.module] if statement.module else [])])
         for alias in statement.names:
             if alias.name == "*":
-                found.stars.append(module)
+                table.stars.append(module)
             else:
                 yield alias.asname or alias.name, Imported(module, alias.name)
     elif isinstance(statement, ast.Assign):

@@ -23,7 +23,7 @@ _ALWAYS = frozenset({"self", "kwargs", "result", "item"})
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found out about one target."""
+    """What is to be expected of one target."""
 
     target: Target
     state: str
@@ -31,9 +31,9 @@ class Verdict:
     """The alternative the verdict is about."""
     reason: str = ""
     """Why it does not resolve, or what to do about it."""
-    found: Description | None = None
+    description: Description | None = None
     count: int = 1
-    """Functions found; more than 1 for globs."""
+    """Functions; more than 1 for globs."""
     notes: tuple[str, ...] = ()
     """Things that look wrong although the target resolves."""
     library_absent: bool = False
@@ -65,7 +65,7 @@ def _judged(
         wanted = versions.distribution(target.versions)
         installed = resolver.source.version(wanted)
         if installed is not None and not versions.within(target.versions, installed):
-            return Verdict(target, SKIPPED, first, f"for {target.versions}, {wanted} {installed} is there")
+            return Verdict(target, SKIPPED, first, f"for {target.versions}, but this is {wanted} {installed}")
     if all(resolver.module(names.top(name)) is None for name in target.names):
         if not expected or target.versions is not None:
             return Verdict(target, SKIPPED, first, absent, library_absent=True)
@@ -97,7 +97,7 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
             return Verdict(target, RESOLVES, name, count=len(kept))
         if functions:
             return Verdict(target, REFUSED, name, refusal(functions[0], name, resolver) or "")
-        return Verdict(target, MISSING, name, "nothing public written in Python is there")
+        return Verdict(target, MISSING, name, "it has no public function that is written in Python")
     symbol = resolver.find(name)
     if isinstance(symbol, Other):
         state = REFUSED if symbol.certain else UNCLEAR
@@ -105,36 +105,36 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
         return Verdict(target, state, name, f"{symbol.reason or 'only running the program tells what it is'}; {advice}")
     if symbol is None:
         return Verdict(target, MISSING, name)
-    if isinstance(symbol, Lazy) and symbol.found is None:
+    if isinstance(symbol, Lazy) and symbol.meaning is None:
         return Verdict(
             target, MISSING, name, "its module makes names when asked (`__getattr__`); name it where it is defined"
         )
     reason = names.refusal(name) or refusal(symbol, name, resolver)
-    found = describe(symbol) if isinstance(symbol, Function) else None
+    description = describe(symbol) if isinstance(symbol, Function) else None
     if isinstance(symbol, Native):
-        found = Description("", symbol.name, "", "C function", "", ())
+        description = Description("", symbol.name, "", "C function", "", ())
     if reason is not None:
-        return Verdict(target, REFUSED, name, reason, found)
+        return Verdict(target, REFUSED, name, reason, description)
     # a shipped list names the arguments of several releases, only some of which each has
-    notes = tuple(_notes(target, found)) if own and found is not None else ()
-    return Verdict(target, RESOLVES, name, found=found, notes=notes)
+    notes = tuple(_notes(target, description)) if own and description is not None else ()
+    return Verdict(target, RESOLVES, name, description=description, notes=notes)
 
 
-def _notes(target: Target, found: Description) -> Iterator[str]:
-    if found.abstract and not target.subclasses:
+def _notes(target: Target, function: Description) -> Iterator[str]:
+    if function.abstract and not target.subclasses:
         yield "it is abstract, what runs are its overrides: add `subclasses: true`"
-    if found.kind == "property":
+    if function.kind == "property":
         yield "a property: each read of it is recorded as one call"
-    if any(name.startswith("**") for name in found.arguments):
+    if any(name.startswith("**") for name in function.arguments):
         return
-    known = [*found.keywords, *_ALWAYS]
+    arguments = [*function.keywords, *_ALWAYS]
     for key, alternatives in _given_paths(target):
-        if not any(paths.root(path) in known for path in alternatives):
+        if not any(paths.root(path) in arguments for path in alternatives):
             word = paths.root(alternatives[0])
-            yield f"{key}: no argument `{word}`{_perhaps(word, known)}"
+            yield f"{key}: no argument `{word}`{_perhaps(word, arguments)}"
     for word in (*(target.include or ()), *target.exclude):
-        close = difflib.get_close_matches(paths.root(word), known, n=1, cutoff=0.8)
-        if paths.root(word) not in known and close:
+        close = difflib.get_close_matches(paths.root(word), arguments, n=1, cutoff=0.8)
+        if paths.root(word) not in arguments and close:
             yield f"capture: no argument `{word}`; did you mean `{close[0]}`?"
 
 
@@ -146,6 +146,6 @@ def _given_paths(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
                 yield f"{key}.{name}", alternatives
 
 
-def _perhaps(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f"; did you mean `{close[0]}`?" if close else f"; there are {', '.join(known[: -len(_ALWAYS)])}"
+def _perhaps(word: str, arguments: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, arguments, n=1, cutoff=0.6)
+    return f"; did you mean `{close[0]}`?" if close else f"; there are {', '.join(arguments[: -len(_ALWAYS)])}"

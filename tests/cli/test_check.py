@@ -80,7 +80,7 @@ def test_a_mistake_in_a_file_is_exit_code_2_on_stderr() -> None:
 
 def test_another_release_is_skipped_and_said() -> None:
     result = check('- {target: click.core.Command.main, versions: "click<2"}\n')
-    assert "  skip  click.core.Command.main  for click<2, click " in result.output
+    assert "  skip  click.core.Command.main  for click<2, but this is click " in result.output
     assert "nothing of click " in result.output
     assert "will be traced: the targets are for click<2" in result.output
     assert result.exit_code == 0

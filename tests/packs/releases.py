@@ -32,9 +32,9 @@ def _named(kind: str) -> dict[str, tuple[str, ...]]:
     """Distribution -> versions, as the head of each list has them: ``# releases of verl: 0.8.0, 0.9.1``."""
     versions: dict[str, tuple[str, ...]] = {}
     for path in sorted(LISTS.glob("*.yaml")):
-        for found in _HEADER.finditer(path.read_text(encoding="utf-8")):
-            if found[1] == kind:
-                versions[found[2]] = (*versions.get(found[2], ()), *re.split(r",\s*", found[3].strip()))
+        for header in _HEADER.finditer(path.read_text(encoding="utf-8")):
+            if header[1] == kind:
+                versions[header[2]] = (*versions.get(header[2], ()), *re.split(r",\s*", header[3].strip()))
     return versions
 
 
@@ -83,8 +83,8 @@ def wanted(given: list[str]) -> Iterator[tuple[str, str]]:
             raise SystemExit(
                 f"no list in patch_specs/ names releases of {distribution}; there are {', '.join(everything)}"
             )
-        for found in (version,) if version else everything[distribution]:
-            yield distribution, found
+        for release in (version,) if version else everything[distribution]:
+            yield distribution, release
 
 
 def wheel_of(distribution: str, version: str, cache: Path) -> Path:

@@ -36,11 +36,11 @@ MISTAKES = {
     ),
     "empty list behind target": (
         "- target: []\n",
-        "specs.yaml:1:11: nothing in the list behind `target:`; write a dotted name, or a list of dotted names",
+        "specs.yaml:1:11: the list after `target:` is empty; write a dotted name, or a list of dotted names",
     ),
     "empty entry": (
         "- my.agents.Agent.run\n-\n",
-        "specs.yaml:2:2: an empty entry: write a name behind `- `, package.module.Class.method",
+        "specs.yaml:2:2: an empty entry: write a name after `- `, package.module.Class.method",
     ),
     "entry without target": (
         "- role: llm\n",
@@ -53,7 +53,7 @@ MISTAKES = {
     ),
     "no space behind the colon": (
         "- target:my.agents.Agent.run\n",
-        "specs.yaml:1:3: `target:my.agents.Agent.run`: put a space behind the colon, "
+        "specs.yaml:1:3: `target:my.agents.Agent.run`: put a space after the colon, "
         "`target: package.module.Class.method`",
     ),
     "unknown key": (
@@ -79,7 +79,7 @@ MISTAKES = {
     ),
     "same key twice": (
         "- target: my.agents.Agent.run\n  role: llm\n  role: tool\n",
-        "specs.yaml:3:3: `role:` stands here and in line 2: keep one",
+        "specs.yaml:3:3: `role:` is given here and in line 2: keep one",
     ),
     "same target twice": (
         "- my.agents.Agent.run\n- target: [my.agents.Other.run, my.agents.Agent.run]\n",
@@ -115,11 +115,11 @@ MISTAKES = {
     ),
     "relative": (
         "- .agents.run\n",
-        "specs.yaml:1:3: `.agents.run` is relative: write it from its top-level package on",
+        "specs.yaml:1:3: `.agents.run` is relative: start with the top-level package",
     ),
     "keyword": (
         "- my.class.run\n",
-        "specs.yaml:1:3: `my.class.run`: `class` is a Python keyword, nothing can be called that",
+        "specs.yaml:1:3: `my.class.run`: `class` is a Python keyword and cannot be a name",
     ),
     "no name": (
         "- my.agents-v2.run\n",

@@ -198,7 +198,7 @@ def test_methods_written_in_c_are_told_from_missing_ones(project: Resolver) -> N
 def test_names_under_type_checking_are_not_there(project: Resolver) -> None:
     hidden = project.find("pkg.hidden")
     assert isinstance(hidden, Lazy)
-    assert isinstance(hidden.found, Function)
+    assert isinstance(hidden.meaning, Function)
 
 
 def test_circles_end(project: Resolver) -> None:

@@ -1,0 +1,58 @@
+"""The registry names adapters that exist, and what of a library is never wrapped."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from autotrace.adapters import registry
+from autotrace.patch import library_rules
+
+
+@pytest.mark.parametrize("adapter", registry.ADAPTERS.values())
+def test_an_adapter_has_an_install_that_takes_nothing(adapter: str) -> None:
+    install = importlib.import_module(adapter).install
+    assert callable(install) and getattr(install, "__wrapped__", install).__code__.co_argcount == 0
+
+
+def test_the_engine_loads_no_adapter_by_itself() -> None:
+    code = "import sys, autotrace.patch.engine; print(*[name for name in sys.modules if '.adapters' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "endless"),
+    [
+        ("vllm.v1.engine.core", "run_engine_core", True),
+        ("vllm.v1.executor.multiproc_executor:WorkerProc", "worker_main", True),
+        ("sglang.srt.managers.scheduler", "event_loop_overlap", True),
+        ("sglang.srt.managers.scheduler", "run_scheduler_process", True),
+        ("sglang.srt.managers.scheduler", "run_batch", False),
+        ("my.agents", "worker_main", False),
+        ("vllm_of_mine", "worker_main", False),
+    ],
+)
+def test_entry_points_of_processes_and_endless_loops(module: str, function: str, endless: bool) -> None:
+    assert registry.is_endless(module, function) is endless
+
+
+def test_rules_are_asked_in_turn_and_added_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library_rules, "_refusals", [])
+    monkeypatch.setattr(library_rules, "_classes", [])
+
+    def refuses(value: object, owner: object, attribute: str) -> str | None:
+        return "not this one" if attribute == "forward" else None
+
+    def behind(value: object) -> type | None:
+        return int if value == "an actor class" else None
+
+    for _ in range(2):
+        library_rules.add(refusal=refuses, class_behind=behind)
+    assert library_rules._refusals == [refuses] and library_rules._classes == [behind]
+    assert library_rules.refusal(None, None, "forward") == "not this one"
+    assert library_rules.refusal(None, None, "run") is None
+    assert library_rules.class_behind("an actor class") is int and library_rules.class_behind("x") == "x"
