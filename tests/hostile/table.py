@@ -212,7 +212,7 @@ CASES = [
     *_rows("started", same("seen"), "async-generator", "finished"),
     *_rows("rows", bounded_rows, "secret"),
     *_rows("rows", bounded_rows, "huge", "long"),
-    *_rows("backlog", all_delivered, "histories", "small", "threads"),
+    *_rows("backlog", all_delivered, "small", "histories", "threads"),
     *_rows("secrets", not_on_disk, "arguments"),
     *_rows("secrets", not_on_disk, "structures", "results", "errors"),
     *_rows("dunders", same("called"), "nested", "arguments", "methods"),
