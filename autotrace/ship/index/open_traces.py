@@ -118,7 +118,8 @@ class OpenTrace:
             return None
         if self.row.version and self.news_at is not None and now - self.news_at > GRACE:
             return "final"  # a fact does not wait for late calls
-        return "final" if now - self.root_ended_at > max(ROOT_GRACE, self._spacing) else None
+        patience = max(ROOT_GRACE, self._spacing) if self.row.version else ROOT_GRACE
+        return "final" if now - self.root_ended_at > patience else None
 
     @property
     def _spacing(self) -> float:
