@@ -15,7 +15,7 @@ from autotrace.record.context import Ended, OpenCall, RetainingCall
 from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import TokenLog, WrittenPrompt
 from autotrace.redact.redactor import Redactor
-from autotrace.spool.records import Bind, Close, Define, Fact, Open, Record, Report, Tokens
+from autotrace.spool.records import MEASURED, Bind, Close, Define, Fact, Open, Record, Report, Tokens
 
 Event = OpenCall | Ended | Arrived | Fact | Bind | Report
 """What callers put into the queue. A ``OpenCall`` says that it opened."""
@@ -66,7 +66,18 @@ class RecordEncoder:
             inputs = self._clean_all(signature.named(span.args or (), span.keywords)) or None
         attributes = None if span.attributes is None else self._clean_all(span.attributes)
         span.args = span.keywords = span.attributes = None
-        self._add(Open(span.id, span.trace.id, span.parent, target, span.at, inputs, attributes, tokens))
+        self._add(
+            Open(
+                span=span.id,
+                trace=span.trace.id,
+                parent=span.parent,
+                target=target,
+                at=span.at,
+                inputs=inputs,
+                attributes=attributes,
+                prompt=tokens,
+            )
+        )
 
     def _ended(self, event: Ended) -> None:
         span = event.span
@@ -77,19 +88,19 @@ class RecordEncoder:
             span.timeline = None
         self._add(
             Close(
-                span.id,
-                span.trace.id,
-                event.at,
-                event.status,
-                self._clean("result", event.output),
-                None if event.attributes is None else self._clean_all(event.attributes),
-                None if event.error is None else self._error(*event.error),
-                self._numbers_of(span, "response", self._response, event.response, event.skip),
-                self._numbers_of(span, "logprobs", self._logprobs, event.logprobs or None),
-                self._numbers_of(span, "mask", self._mask, event.mask or None),
-                span.items,
-                span.first_item_at,
-                event.skip,
+                span=span.id,
+                trace=span.trace.id,
+                at=event.at,
+                status=event.status,
+                output=self._clean("result", event.output),
+                attributes=None if event.attributes is None else self._clean_all(event.attributes),
+                error=None if event.error is None else self._error(*event.error),
+                response=self._numbers_of(span, "response", self._response, event.response, event.skip),
+                logprobs=self._numbers_of(span, "logprobs", self._logprobs, event.logprobs or None),
+                mask=self._numbers_of(span, "mask", self._mask, event.mask or None),
+                first_item_at=span.first_item_at,
+                skip=event.skip,
+                **{name: getattr(span, name) for name in MEASURED},
             )
         )
 

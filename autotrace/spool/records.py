@@ -131,6 +131,11 @@ class Close(_Record, frozen=True, tag="C"):
     opened (an agent's output: prompt and response in one)."""
 
 
+MEASURED = ("items",)
+"""Fields of ``Close`` that travel as they are, under one name: from the open call (``record.context.OpenCall``) through
+the record to the assembled ``Span``. What is measured of a call beside its times is one more name here, and a field of
+that name in each of the three classes."""
+
 REQUEST = "autotrace.request"
 """Name of a fact that says how a call's request is called on its other side: key ``request`` (the id) and ``span``."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotrace.ship.assembly.tokens import TokenSequences, floats
-from autotrace.spool.records import Close, Header, Open
+from autotrace.spool.records import MEASURED, Close, Header, Open
 from autotrace.trajectory.jsonable import plain, text
 from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, Trajectory
 
@@ -110,7 +110,8 @@ class Assembly:
         span.attributes.update(_mapping(record.attributes))
         if record.error is not None:
             span.error = (text(record.error[0]), text(record.error[1]), text(record.error[2]))
-        span.items = record.items
+        for name in MEASURED:
+            setattr(span, name, getattr(record, name))
         span.first_item_ns = record.first_item_at + origin.anchor if record.first_item_at else None
         if record.response is not None:
             before = draft.prompt_total or record.skip

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from autotrace.run.info import RunInfo
+from autotrace.run.losses import losses
 from autotrace.ship.assembly.assembler import Assembly, Origin
 from autotrace.ship.store.row import number
 from autotrace.ship.store.state import State
@@ -54,7 +55,7 @@ class Loader:
         trajectory = assembly.finish(self._info.run_id, self.ended, final)
         if trajectory is not None:
             self._describe(trajectory)
-            trajectory.notes += self._drops(assembly.processes)
+            trajectory.notes += self._losses(assembly.processes)
         return trajectory
 
     def _in_order(self, offsets_of: dict[int, list[int]]) -> list[tuple[tuple[str, Origin], list[int]]]:
@@ -80,18 +81,19 @@ class Loader:
         ).fetchone()
         return None if row is None else int(row[0])
 
-    def _drops(self, processes: Iterable[str]) -> Iterator[str]:
-        """What the processes of a trace said they dropped so far, and why: a backend's reader must not take the run for
+    def _losses(self, processes: Iterable[str]) -> Iterator[str]:
+        """What the processes of a trace could not record so far: who reads it in a backend must not take it for
         whole."""
-        dropped: Counter[str] = Counter()
+        counters: Counter[str] = Counter()
         for process in processes:
             row = self._state.db.execute("SELECT counters FROM processes WHERE process = ?", (process,)).fetchone()
             if row is not None and row["counters"] is not None:
-                counted = msgspec.msgpack.decode(row["counters"])["drops"]
-                dropped.update({why: number for why, number in counted.items() if why.startswith("drop:")})
-        if dropped:
-            told = ", ".join(f"{number} {text(why)}" for why, number in sorted(dropped.items()))
-            yield f"the processes of this trajectory dropped records, of this or others: {told}"
+                counters.update(msgspec.msgpack.decode(row["counters"])["drops"])
+        phrases = losses(counters)
+        if phrases:
+            yield text(
+                f"the processes of this trajectory lost something, of this one or of others: {'; '.join(phrases)}"
+            )
 
     def _describe(self, trajectory: Trajectory) -> None:
         attributes = trajectory.attributes
