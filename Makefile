@@ -17,7 +17,7 @@ APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server backends 
 
 # the table of the backends, printed a line a row; VERL_TABLE=0.8.0 runs the part of it about that release
 TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_facts.py verl/test_extension_points.py \
-    ship/test_choice.py ship/test_keep.py ship/test_decode.py ship/test_into_mlflow.py record/test_sampling.py \
+    ship/test_backend_choice.py ship/delivery ship/assembly/test_decoding.py ship/test_into_mlflow.py record/test_sampling.py \
     cli/test_compare.py)
 
 .PHONY: help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \

@@ -278,6 +278,15 @@ def test_a_fact_after_delivery_replaces_what_was_delivered(run: Path) -> None:
     assert len(lines[traces[1].hex()]["spans"]) == 6
 
 
+def test_what_a_process_lost_is_noted_in_its_trajectories(run: Path) -> None:
+    process = Process(run)
+    trace = trajectory(process)
+    process.count({"a.called": 12}, {"drop:tokens": 1311, "fault:a": 1})
+    process.exit()
+    (note,) = shipped(run)[trace.hex()]["notes"]
+    assert "1,311 calls without token lists" in note and "fault" not in note
+
+
 # -- death -------------------------------------------------------------------------------------------------------------
 
 

@@ -91,9 +91,8 @@ class Loader:
                 counters.update(msgspec.msgpack.decode(row["counters"])["drops"])
         phrases = losses(counters)
         if phrases:
-            yield text(
-                f"the processes of this trajectory lost something, of this one or of others: {'; '.join(phrases)}"
-            )
+            listed = text("; ".join(phrases))
+            yield f"the processes of this trajectory could not record everything, perhaps of this one: {listed}"
 
     def _describe(self, trajectory: Trajectory) -> None:
         attributes = trajectory.attributes

@@ -73,8 +73,10 @@ class Indexer:
     def _reopen(self, row: Row) -> OpenTrace:
         """A trace of which records were read before; its open calls are told from them."""
         trace = self._open[row.trace_id] = OpenTrace(row)
-        for process, records in self._segments.records_of(row.trace_id):
-            trace.replay(process, (self._joins.attached(located.record) for located in records))
+        for segment, records in self._segments.records_of(row.trace_id):
+            header = segment.reader.header
+            shift = 0 if header is None else anchor(self._state, segment.process, header)
+            trace.replay(segment.process, (self._joins.attached(located.record) for located in records), shift)
         return trace
 
     # -- what a shipper asks -------------------------------------------------------------------------------------------
@@ -177,7 +179,7 @@ class Indexer:
             self._processes.skip(segment.process, "invalid record")
             return
         trace_id, record = self._attached(segment, record)
-        if self._too_late(trace_id, record):
+        if self._too_late(trace_id, record, record.at + shift):
             if isinstance(record, Open):
                 self._processes.skip(segment.process, f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory")
             return
@@ -188,10 +190,10 @@ class Indexer:
             return
         trace = touched[0]
         if isinstance(record, Close):
-            trace.closed(record.span)
+            trace.closed(record.span, record.at + shift)
             return
         name, role = segment.target(record.target)
-        trace.opened(record.span, record.parent, segment.process, role)
+        trace.opened(record.span, record.parent, segment.process, role, record.at + shift)
         if record.parent == 0 and not trace.row.name:
             self._root(trace, text(name) or "?", text(role), record, record.at + shift)
 
@@ -203,7 +205,7 @@ class Indexer:
             join = self._joins.root(trace_id, record, segment.target(record.target)[1])
         return (trace_id, record) if join is None else (join.trace_id, self._joins.attached(record))
 
-    def _too_late(self, trace_id: str, record: Open | Close) -> bool:
+    def _too_late(self, trace_id: str, record: Open | Close, at_ns: int) -> bool:
         """The record is of a call that is one late call too many of its trace."""
         trace = self._open.get(trace_id) or self._overfull.get(trace_id)
         if trace is None:
@@ -212,7 +214,7 @@ class Indexer:
                 return False
             self._reopen(row)
             trace = self._overfull[trace_id] = self._open.pop(trace_id)
-        return trace.too_late(record)
+        return trace.too_late(record, at_ns)
 
     def _requested(self, fact: Fact, offsets: Offsets) -> None:
         request = self._joins.request(fact)

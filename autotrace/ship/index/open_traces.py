@@ -35,6 +35,7 @@ class OpenTrace:
         "open",
         "opened_at",
         "root",
+        "root_end_ns",
         "root_ended_at",
         "row",
         "tools",
@@ -52,6 +53,8 @@ class OpenTrace:
         self.touched = self.opened_at = time.monotonic()
         self.root_ended_at: float | None = None if row.status == "OPEN" else self.opened_at
         """When the root's end was read (of a trace that was delivered before: when there was more of it)."""
+        self.root_end_ns = row.end_ns if self.root_ended_at is not None else None
+        """Wall-clock time of the root's end."""
         self.late_writers: set[str] = set()
         """Processes that began late calls since this version was opened."""
         self.news_at: float | None = None
@@ -67,10 +70,14 @@ class OpenTrace:
         """A fact about it was read."""
         self.news_at = self.touched
 
-    def opened(self, span: int, parent: int, process: str, role: str) -> None:
+    def _is_late(self, at_ns: int) -> bool:
+        """After the root's end. By the clock: segments of several processes are read in any order."""
+        return self.root_end_ns is not None and at_ns > self.root_end_ns
+
+    def opened(self, span: int, parent: int, process: str, role: str, at_ns: int) -> None:
         """A call began."""
         self.open[span] = process
-        if self.root_ended_at is not None:
+        if self._is_late(at_ns):
             self.row.late_spans += 1
             self.late_writers.add(process)
         self.row.spans += 1
@@ -80,21 +87,22 @@ class OpenTrace:
             self.row.tool_calls += parent not in self.tools
             self.tools.add(span)
 
-    def closed(self, span: int) -> None:
+    def closed(self, span: int, at_ns: int) -> None:
         """A call ended."""
         self.open.pop(span, None)
         self.tools.discard(span)
         if span == self.root:
-            self.root_ended_at = time.monotonic()
+            self.root_ended_at, self.root_end_ns = time.monotonic(), at_ns
 
-    def too_late(self, record: Open | Close) -> bool:
-        """The record belongs to a late call, or to one of those that are too many."""
-        if self.row.late_spans < MAX_LATE_CALLS or self.root_ended_at is None:
+    def too_late(self, record: Open | Close, at_ns: int) -> bool:
+        """The record belongs to one of the late calls that are too many."""
+        if self.row.late_spans < MAX_LATE_CALLS or not self._is_late(at_ns):
             return False
         return isinstance(record, Open) or record.span not in self.open
 
-    def replay(self, process: str, records: Iterable[Record]) -> None:
-        """Take records that were counted already (the shipper was started anew)."""
+    def replay(self, process: str, records: Iterable[Record], shift: int) -> None:
+        """Take records that were counted already (the shipper was started anew). ``shift``: nanoseconds from the clock
+        of ``process`` to the wall clock."""
         ended = []
         for record in records:
             if isinstance(record, Open):
@@ -102,9 +110,9 @@ class OpenTrace:
                 if not record.parent:
                     self.root = record.span
             elif isinstance(record, Close):
-                ended.append(record.span)
-        for span in ended:
-            self.closed(span)
+                ended.append((record.span, record.at + shift))
+        for span, at_ns in ended:
+            self.closed(span, at_ns)
 
     def verdict(self, now: float, ended: Callable[[str], bool], over: bool) -> str | None:
         """``complete``, ``final`` (complete, because nobody waits any longer), or None: more is to come."""

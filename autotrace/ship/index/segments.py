@@ -92,14 +92,14 @@ class Segments:
         segment.targets[define.id] = (define.name, define.role)
         self._state.put_define(segment.id, define)
 
-    def records_of(self, trace_id: str) -> list[tuple[str, list[Located]]]:
-        """What was read of a trace before: the writing process and its records; what cannot be read is left out."""
+    def records_of(self, trace_id: str) -> list[tuple[Segment, list[Located]]]:
+        """What was read of a trace before: segments and the records in each; what cannot be read is left out."""
         records = []
         for id, offsets in self._state.offsets_of(trace_id).items():
             name = self._names[id]
             try:
                 with opened(self._run_folder, name) as fd:
-                    records.append((self._segments[name].process, list(records_at(fd, offsets))))
+                    records.append((self._segments[name], list(records_at(fd, offsets))))
             except OSError:
                 continue
         return records
