@@ -26,10 +26,9 @@ def main(run_folder: str) -> int:
     path = folder / layout.SHIPPER_LOG
     files.ensure(path)
     logging.basicConfig(
-        filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
+        filename=path, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
     )
-    for name in ("httpx", "httpcore", "alembic", "mlflow"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("autotrace").setLevel(logging.INFO)  # of a backend's library only what went wrong
     log = logging.getLogger("autotrace.ship")
     with contextlib.suppress(OSError, ValueError):  # a segment of another node is open as long as its writer lives
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
