@@ -43,11 +43,12 @@ def after(earlier: str | None) -> str:
 
 
 def _age(path: str) -> float:
-    """Seconds since ``path`` was written; endless for one that is not there."""
+    """Seconds since ``path`` was written; 0 for one that is not there (a container of the same host name, where a relay
+    forwards what is recorded)."""
     try:
         return time.time() - os.stat(path).st_mtime
     except OSError:
-        return float("inf")
+        return 0.0
 
 
 def _exists(pid: int) -> bool:
