@@ -8,11 +8,13 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 
 from autotrace.config import environment as env
 from autotrace.config import stderr
 
-DRAIN_TIMEOUT = 60.0
+LEAST = 1.0
+"""Seconds that delivery gets, however long this process took to write its own records."""
 _installed_in: set[int] = set()
 
 
@@ -41,25 +43,18 @@ def _at_exit(pid: int) -> None:
 
 
 def _finish(run_folder: str, quiet: bool) -> None:
-    from autotrace.run.drain import summary, wait_for_delivery
+    from autotrace.run.drain import summary, timeout_of, wait_for_delivery
     from autotrace.run.losses import losses
 
+    deadline = time.monotonic() + timeout_of(run_folder)
+    abandoned = 0
     flusher = sys.modules.get("autotrace.record.flusher")
     if flusher is not None:
         flusher.shutdown()
-    outcome = wait_for_delivery(run_folder, _timeout(run_folder), quiet=quiet)
-    if not quiet or outcome.reason != "done" or losses(outcome.status.get("drops") or {}):
-        stderr.say(summary(run_folder, outcome))
-
-
-def _timeout(run_folder: str) -> float:
-    """Seconds to wait, from ``run.json``."""
-    import json
-
-    from autotrace.run import layout
-
-    try:
-        with open(os.path.join(run_folder, layout.RUN_JSON), "rb") as file:
-            return float(json.load(file)["drain_timeout"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return DRAIN_TIMEOUT
+        abandoned = flusher.abandoned
+    timeout = max(LEAST, deadline - time.monotonic())
+    if abandoned:  # what this process began cannot be completed
+        timeout = min(timeout, LEAST)
+    outcome = wait_for_delivery(run_folder, timeout, quiet=quiet)
+    if not quiet or outcome.reason != "done" or abandoned or losses(outcome.status.get("drops") or {}):
+        stderr.say(summary(run_folder, outcome, abandoned))

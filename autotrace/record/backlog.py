@@ -1,8 +1,12 @@
 """Events on their way to the flusher's thread, and how many bytes wait: the one place that adds and subtracts.
 
-Callers append to a ``deque``: no lock, no wake-up. What an event holds beyond itself (its ``weight``, in bytes) is
+Callers append to a ``deque``: no lock, no wake-up. What an event holds (its ``weight``, in bytes, strings included) is
 charged when it is queued and settled when it is taken; what was encoded and is not in the file yet counts as waiting,
 too.
+
+When much waits, recording gets cheaper in steps, each a share of the memory limit, and each counted where something is
+lost: the flusher's thread works longer between two pauses; callers pack token lists (``PACK``); large arguments and
+results are left out (``LEAVE_OUT``); no new trajectory begins (``NO_NEW``); token lists are left out (all of it).
 """
 
 from __future__ import annotations
@@ -10,17 +14,17 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+import msgspec
+
 from autotrace.record import faults
+from autotrace.record.weights import EVENT_BYTES, LARGE, weigh
 from autotrace.spool.records import Report
 
 MAX_EVENTS = 100_000
-"""Events waiting (about 40 MB without what they were charged for) beyond which not even spans of open trajectories are
-opened."""
-EVENT_BYTES = 512
-"""Least memory of a waiting event."""
-NUMBER_BYTES = 16
-"""Memory of one number of a copied list: 8 for its place, and a share of the objects that the host dropped
-meanwhile."""
+"""Events waiting beyond which not even spans of open trajectories are opened."""
+PACK, LEAVE_OUT, NO_NEW = 0.25, 0.75, 0.9
+STUCK = 1.1
+"""Share of the limit at which not even spans of open trajectories are opened."""
 
 
 class Consumer(Protocol):
@@ -33,11 +37,18 @@ class Consumer(Protocol):
         """Whether the spool has its size once ``events`` more were written."""
 
 
+class Weighted(msgspec.Struct, eq=False, gc=False):
+    """An event that has no place for its own weight."""
+
+    event: object
+    weight: int
+
+
 class Backlog:
     """What waits in this process. Counters are changed without a lock: an addition without a call in it is one step as
     long as there is a global interpreter lock."""
 
-    __slots__ = ("_charged", "_encoded", "_settled", "append", "consumer", "event_bytes", "limit", "queue", "watchful")
+    __slots__ = ("_charged", "_encoded", "_settled", "_watch_above", "append", "consumer", "limit", "queue", "watchful")
 
     def __init__(self) -> None:
         self.queue: deque[object] = deque()
@@ -47,29 +58,34 @@ class Backlog:
         """None: nothing is recorded."""
         self.limit = 0
         """Bytes that may wait."""
-        self.event_bytes = EVENT_BYTES
-        """Average size of a record so far."""
         self.watchful = True
-        """Callers have to ask ``accepts`` and ``overloaded`` first: no thread runs yet, or it is behind, or in a write
+        """Callers have to ask ``accepts`` and the others first: no thread runs yet, or it is behind, or in a write
         that may take its time. Asking every time would cost each call 100 ns."""
+        self._watch_above = 0
         self._charged = 0
         self._settled = 0
         self._encoded = 0
 
     def connect(self, consumer: Consumer | None, limit: int) -> None:
         """From now on ``consumer`` takes the events (None: nobody), and ``limit`` bytes may wait."""
-        self.consumer, self.limit = consumer, limit
+        self.consumer, self.limit, self._watch_above = consumer, limit, int(limit * PACK)
 
     # -- callers -----------------------------------------------------------------------------------------------------
 
     def charge(self, weight: int) -> None:
         """An event that holds ``weight`` bytes is about to be appended."""
         self._charged += weight
+        if self._charged - self._settled > self._watch_above:  # not only when the thread looks the next time
+            self.watchful = True
 
     def put(self, event: object) -> None:
-        """Hand over an event without a weight of its own; never blocks, never raises."""
+        """Hand over an event that was not charged for; never blocks, never raises."""
         if not self.watchful or self.accepts():
-            self.append(event)
+            weight = weigh(getattr(event, "value", None))
+            if weight > LARGE and self.crowded():
+                return
+            self.charge(weight)
+            self.append(Weighted(event, weight))
 
     def report(self, key: str, name: str, state: str, reason: str) -> None:
         """Queue what happened to a target; unlike ``put`` this starts no thread: it leaves with the first record, or at
@@ -81,7 +97,7 @@ class Backlog:
         if self.consumer is None:
             return False
         self.consumer.start()
-        if len(self.queue) < MAX_EVENTS:
+        if len(self.queue) < MAX_EVENTS and self.waiting() < self.limit * STUCK:
             return True
         faults.count("drop:stuck")
         return False
@@ -91,13 +107,24 @@ class Backlog:
         refused, never halves. Counts."""
         if self.consumer is None:
             return False
-        if self.waiting() > self.limit // 2:  # the other half is for those that are open
+        if self.waiting() > self.limit * NO_NEW:  # the rest is for those that are open
             faults.count("drop:memory_limit")
             return True
         if self.consumer.spool_full(len(self.queue)):
             faults.count("drop:spool_limit")
             return True
         return False
+
+    def packs(self) -> bool:
+        """Whether token lists should be packed by the caller: a ninth of the memory, for three times the time."""
+        return self.waiting() > self.limit * PACK
+
+    def crowded(self) -> bool:
+        """Whether large arguments and results have to be left out. Counts."""
+        if self.waiting() <= self.limit * LEAVE_OUT:
+            return False
+        faults.count("drop:content")
+        return True
 
     def overloaded(self) -> bool:
         """Whether not even token lists of trajectories that are recorded may be copied: all the memory there is for
@@ -119,7 +146,7 @@ class Backlog:
         """The oldest event, which waits no longer. Raises ``IndexError`` when there is none."""
         event = self.queue.popleft()
         self._settled += getattr(event, "weight", 0)
-        return event
+        return event.event if type(event) is Weighted else event
 
     def encoded(self, size: int) -> None:
         """``size`` bytes of records are ready and not in the file yet."""
@@ -136,12 +163,17 @@ class Backlog:
 
     def waiting(self) -> int:
         """Bytes that wait to be written, about."""
-        return self._charged - self._settled + len(self.queue) * self.event_bytes + self._encoded
+        return self._charged - self._settled + self._encoded + len(self.queue) * EVENT_BYTES
+
+    @property
+    def pressure(self) -> float:
+        """Share of the limit that is taken."""
+        return self.waiting() / self.limit if self.limit else 0.0
 
     @property
     def behind(self) -> bool:
-        """Half of some limit is reached."""
-        return len(self.queue) > MAX_EVENTS // 2 or self.waiting() > self.limit // 2
+        """Callers have to ask before they hand over more."""
+        return len(self.queue) > MAX_EVENTS // 2 or self.waiting() > self._watch_above
 
 
 backlog = Backlog()

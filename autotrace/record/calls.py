@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotrace.record import context, drivers, faults, ids, sampling
-from autotrace.record.backlog import NUMBER_BYTES, backlog
+from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, fail, finish, item, leave, unread
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in
 from autotrace.record.fields import first
 from autotrace.record.probe import NOT_COPIED, Follower, Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
+from autotrace.record.weights import LARGE, weigh_numbers, without_large
 
 __all__ = [
     "aborted", "begin", "begin_stream", "close", "current", "end", "ended", "exhausted", "fail", "finish", "item",
@@ -121,9 +122,17 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             call.keywords = {**(call.keywords or {}), **probe.picked(arguments)}
         if probe.keeps:
             _retain(call, probe, arguments)
-        call.weight = probe.limits.take_weight() + (0 if prompt is None else len(prompt) * NUMBER_BYTES)
-        if call.weight:
-            backlog.charge(call.weight)
+        weight = probe.limits.take_weight()
+        if weight > LARGE and backlog.watchful and backlog.crowded():
+            call.args = without_large(copies)
+            if call.keywords:
+                call.keywords = dict(zip(call.keywords, without_large([*call.keywords.values()]), strict=True))
+            weight = 0
+        if prompt is not None:
+            weight += weigh_numbers(prompt)
+        if weight:
+            call.weight = weight
+            backlog.charge(weight)
         _append(call)
         if follower is not None and arguments is not None and type(call) is RetainingCall:
             _follow(call, probe, follower, arguments)

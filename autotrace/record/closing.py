@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from autotrace.record import context, errors, origin, sampling
-from autotrace.record.backlog import NUMBER_BYTES, backlog
+from autotrace.record.backlog import backlog
 from autotrace.record.context import Ended, OpenCall, RetainingCall, current
 from autotrace.record.fields import first
 from autotrace.record.probe import Probe
 from autotrace.record.snapshot import FIXED
 from autotrace.record.token_copy import copy_tokens
+from autotrace.record.weights import LARGE, NOT_KEPT, weigh, weigh_numbers
 from autotrace.spool.records import Fact
 
 CLOSED = -1
@@ -40,14 +41,33 @@ def close(call: OpenCall, result: Any) -> None:
             event = Ended(call, at, result if id(type(result)) in FIXED else probe.output(result))
         else:
             event = Ended(call, at)
+        _weigh(event, probe.limits.take_weight())
     except Exception as error:
         probe.trouble("end", error)
         event = Ended(call, at)
-    event.weight += probe.limits.take_weight()
+    call.epoch = CLOSED
     if event.weight:
         backlog.charge(event.weight)
-    call.epoch = CLOSED
     _append(event)
+
+
+def _weigh(event: Ended, captured: int) -> None:
+    """Note what ``event`` holds, of which ``captured`` bytes are copies; what is large is left out while too much
+    waits."""
+    if captured > LARGE and backlog.watchful and backlog.crowded():
+        event.output, captured = NOT_KEPT, 0
+        if event.error is not None:
+            event.error = (event.error[0], [], event.error[2])
+    if event.response is not None or event.logprobs is not None or event.mask is not None:
+        for numbers in (event.response, event.logprobs, event.mask):
+            if numbers is not None:
+                captured += weigh_numbers(numbers)
+    event.weight = captured
+
+
+def _joined(head: Any, tail: Any) -> Any:
+    """Two copied lists as one; while much waits, they are packed."""
+    return head + tail if type(head) is type(tail) else (*(head or ()), *tail)
 
 
 def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
@@ -60,7 +80,7 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
         response = copy_tokens(first(probe.response, values))
         if probe.late_prompt and response is not None:
             head = copy_tokens(first(probe.late_prompt, values)) or ()
-            response, skip = head + response, len(head)
+            response, skip = _joined(head, response), len(head)
     if probe.facts:
         _facts(call, probe, values, at)
     attributes = probe.read(probe.late, values) if probe.late else None
@@ -70,8 +90,7 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     logprobs = copy_tokens(first(probe.logprobs, values)) if probe.logprobs else None
     mask = copy_tokens(first(probe.mask, values)) if probe.mask else None
     output = probe.output(result)
-    weight = NUMBER_BYTES * sum([len(numbers) for numbers in (response, logprobs, mask) if numbers is not None])
-    return Ended(call, at, output, status, attributes, None, response, skip, logprobs, mask, weight)
+    return Ended(call, at, output, status, attributes, None, response, skip, logprobs, mask)
 
 
 def _release(call: OpenCall) -> dict[str, Any]:
@@ -84,7 +103,7 @@ def _release(call: OpenCall) -> dict[str, Any]:
 
 def _facts(call: OpenCall, probe: Probe, values: dict[str, Any], at: int) -> None:
     for name, value in (probe.read(probe.facts, values) or {}).items():
-        _append(Fact(call.trace.id, None, name, value, at))
+        backlog.put(Fact(call.trace.id, None, name, value, at))
 
 
 def aborted(call: OpenCall) -> None:
@@ -121,10 +140,13 @@ def fail(call: OpenCall, error: BaseException) -> None:
         arguments = _release(call)
         if probe.facts:
             _facts(call, probe, arguments, at)
+        _weigh(event, probe.limits.take_weight() + weigh(event.error))
     except Exception as again:
         probe.trouble("fail", again)
     finally:
         call.epoch = CLOSED
+        if event.weight:
+            backlog.charge(event.weight)
         _append(event)
 
 

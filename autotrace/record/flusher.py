@@ -8,6 +8,7 @@ because a thread that computes holds the interpreter for 5 ms at a time.
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import threading
 import time
@@ -18,10 +19,14 @@ from autotrace.record import faults
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
+from autotrace.run import drain
 from autotrace.spool.records import Counters
 
 SLICE = 0.0003
-"""Seconds of work between two pauses."""
+"""Seconds of work between two pauses. Doubled with each 1/16 of the memory limit that is taken, up to ``LONG_SLICE``:
+on a busy machine a pause takes several milliseconds, whatever was asked for."""
+LONG_SLICE = 0.02
+"""Seconds. After 5 ms the interpreter takes itself away from this thread, if another one wants it."""
 PAUSE = 0.0006
 """Seconds, long enough for a busy machine to wake the host's thread up: who comes too late finds the interpreter
 taken again."""
@@ -34,13 +39,16 @@ through by every garbage collection of the host."""
 COUNTERS_EVERY = 1.0
 """Seconds between two records of counters: what a SIGKILL can lose of them."""
 PATIENCE = 5.0
-"""Seconds that the exit of the host waits for a write that does not come back (a network file system that hangs)."""
+"""Seconds without any progress after which the exit of the host waits no longer: a write that does not come back (a
+network file system that hangs). While there is progress, the exit waits as long as the run may wait for delivery."""
 
 _started = False
 _flusher: Flusher | None = None
 _starting = threading.Lock()
 on_open: Callable[[], None] | None = None
 """Called in the flusher's thread once this process has its first segment; set by ``patch``."""
+abandoned = 0
+"""Events and records that this process gave up at its exit."""
 calls_of: Callable[[], dict[str, int]] = dict
 """Calls per target key so far; set by ``patch``."""
 
@@ -136,6 +144,10 @@ class Flusher:
         self._writer.lost = self._encoder.forget_tokens
         self._writer.opened = _opened
         self._busy = threading.Lock()
+        self._closing = False
+        """The host exits, in another thread, and wants to drain by itself."""
+        self._progress = 0
+        """Counts slices of work and writes."""
         self.closed = False
         """Stopped for good."""
         self._counted_at = 0.0
@@ -162,6 +174,8 @@ class Flusher:
 
     def drain(self, pause: bool) -> None:
         """Write everything that waits. ``pause``: give way to the host between slices, write when it is time to."""
+        if pause and self._closing:
+            return
         if not self._busy.acquire(blocking=False):
             if pause:
                 return
@@ -174,21 +188,45 @@ class Flusher:
             self._busy.release()
 
     def close(self) -> None:
-        """Write what waits, last counters, seal. Where its thread is in a write that does not come back, this gives up
-        after ``PATIENCE``, for good: then what waits is lost, and the segment's lock tells that the process ended."""
+        """Write what waits, last counters, seal: as long as there is progress, up to the run's drain timeout. Where its
+        thread is in a write that does not come back, this gives up after ``PATIENCE``, for good: what waits is lost
+        then, and the segment's lock tells that the process ended."""
+        global abandoned
         if self.closed:
             return
-        if not self._busy.acquire(timeout=PATIENCE):
+        deadline = time.monotonic() + drain.timeout_of(self._made_with[0])
+        self._closing = True
+        if not self._acquire(deadline):
             self.closed = True
+            abandoned += len(backlog.queue)
             return
         try:
-            self._drain(pause=False)
+            self._drain(pause=False, deadline=deadline)
+            if left := len(backlog.queue):
+                abandoned += left
+                faults.count("drop:exit", left)
+                backlog.clear()
             self._writer.finish(self._count)
         finally:
+            self._closing = False
             self._busy.release()
 
-    def _drain(self, pause: bool) -> None:
+    def _acquire(self, deadline: float) -> bool:
+        """Take over from the thread, which stops after its slice of work; False: it makes no progress."""
+        seen, since = self._progress, time.monotonic()
+        while not self._busy.acquire(timeout=min(0.1, PATIENCE)):
+            now = time.monotonic()
+            if self._progress != seen:
+                seen, since = self._progress, now
+            elif now - since > PATIENCE:
+                return False
+            if now > deadline:
+                return False
+        return True
+
+    def _drain(self, pause: bool, deadline: float = math.inf) -> None:
         began = time.monotonic()
+        end = began + self._slice()
         queue, take, write = backlog.queue, backlog.take, self._encoder.write
         while queue:
             event = take()
@@ -198,19 +236,29 @@ class Flusher:
                 faults.failed(f"encode:{type(event).__name__}", error)
             if self._writer.batch_full:
                 self._write()
-            if pause and time.monotonic() - began > SLICE:
-                if self._writer.due:  # a host that never pauses never leaves the queue empty
-                    self._write()
-                time.sleep(PAUSE if len(queue) < LONG_QUEUE else SHORT_PAUSE)
-                began = time.monotonic()
+            if time.monotonic() > end:
+                self._progress += 1
+                if time.monotonic() > deadline or (pause and self._closing):
+                    break
+                if pause:
+                    if self._writer.due:  # a host that never pauses never leaves the queue empty
+                        self._write()
+                    time.sleep(PAUSE if len(queue) < LONG_QUEUE else SHORT_PAUSE)
+                end = time.monotonic() + self._slice()
         if not pause or self._writer.due:
             self._write()
+
+    @staticmethod
+    def _slice() -> float:
+        """Seconds to work before the next pause: the more waits, the longer."""
+        return float(min(LONG_SLICE, SLICE * 2 ** int(16 * min(1.0, backlog.pressure))))
 
     def _write(self) -> None:
         self._count_now_and_then()
         backlog.watchful = True  # a write may take its time
         try:
             self._writer.write()
+            self._progress += 1
         finally:
             backlog.watchful = not _started or backlog.behind  # without the thread, the next event starts it
 

@@ -15,14 +15,22 @@ import msgspec
 from autotrace.config.plan import Settings
 from autotrace.config.scalars import integer
 from autotrace.record import faults
-from autotrace.record.backlog import EVENT_BYTES, backlog
+from autotrace.record.backlog import backlog
 from autotrace.spool.limit import SpoolLimit
-from autotrace.spool.records import Define, Record
+from autotrace.spool.records import Close, Define, Open, Record
 from autotrace.spool.segment import frame
 from autotrace.spool.writer import SpoolWriter
 
 BATCH = 1 << 20
 """Bytes after which a batch is written although there is more."""
+MAX_WRITTEN = 32 << 20
+"""Bytes of the largest frame that is written, of ``spool.records.MAX_FRAME`` that can be read: what is larger, no
+backend takes, and it would have to fit into the shipper's memory several times."""
+_CUTS: dict[type, tuple[dict[str, Any], ...]] = {
+    Open: ({"inputs": ...}, {"attributes": None}, {"prompt": None}),
+    Close: ({"output": ...}, {"attributes": None, "error": None}, {"response": None, "logprobs": None, "mask": None}),
+}
+"""What is left out of a record that is too large, one after the other (``...``: a note stands in its place)."""
 RETRY_EVERY = 1.0
 """Seconds between two attempts to write to a disk that failed."""
 
@@ -82,13 +90,16 @@ class RecordWriter:
         if type(record) is Define:
             self._definitions.append(record)
         data = self._framed(record)
+        if len(data) > MAX_WRITTEN:
+            shortened = self._shortened(record, len(data))
+            if shortened is None:
+                return
+            data = shortened
         self._frames.append(data)
         self._size += len(data)
         backlog.encoded(self._size)
         self._records += 1
         self._bytes += len(data)
-        if self._records % 256 == 0:
-            backlog.event_bytes = max(EVENT_BYTES, self._bytes // self._records)
 
     def write(self) -> None:
         """Append what was gathered."""
@@ -135,6 +146,20 @@ class RecordWriter:
             return frame(self._encode(record))
         except (UnicodeEncodeError, OverflowError):  # a lone surrogate (a character cut in two), a big number
             return frame(self._encode(_readable(record)))
+
+    def _shortened(self, record: Record, size: int) -> bytes | None:
+        """The frame of a record that is too large, without what makes it so; None: nothing of it can be written."""
+        faults.count("drop:too_large")
+        left_out = {"…": f"left out: the record would have {size} bytes, more than {MAX_WRITTEN}"}
+        for change in _CUTS.get(type(record), ()):
+            change = {name: left_out if value is ... else value for name, value in change.items()}
+            record = msgspec.structs.replace(record, **change)
+            data = self._framed(record)
+            if "prompt" in change or "response" in change:
+                self.lost()  # later records must not refer to these tokens
+            if len(data) <= MAX_WRITTEN:
+                return data
+        return None
 
     def _define_again(self) -> None:
         """A segment holds the definitions of all targets it refers to."""

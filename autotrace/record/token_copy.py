@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import Any
 
 from autotrace.record import faults
@@ -12,8 +14,11 @@ from autotrace.record.fields import ABSENT
 def copy_tokens(value: Any) -> Any:
     """A copy of a list of numbers that nobody else changes; None for what cannot be copied without waiting, and while
     too much is waiting to be written."""
-    if backlog.watchful and backlog.overloaded():
-        return None
+    if backlog.watchful:
+        if backlog.overloaded():
+            return None
+        if type(value) in (list, tuple) and backlog.packs():
+            return _packed(value)
     if type(value) is list:
         return tuple(value)  # the garbage collector looks through a tuple of numbers once, through a list every time
     if value is ABSENT or value is None:
@@ -31,3 +36,11 @@ def copy_tokens(value: Any) -> Any:
     except Exception as error:
         faults.failed("tokens", error)
         return None
+
+
+def _packed(value: Sequence[Any]) -> Any:
+    """``value`` in 4 bytes a number, if it is a list of token ids."""
+    try:
+        return array("I", value)
+    except (TypeError, OverflowError):
+        return tuple(value)

@@ -25,6 +25,8 @@ START_GRACE = 15.0
 """Seconds a shipper may need to appear (the imports of its backend, on a busy machine) before it counts as missing."""
 RESTART_GRACE = 5.0
 """Seconds a killed shipper is waited for: its guard starts it again."""
+DRAIN_TIMEOUT = 60.0
+"""Seconds, where ``run.json`` cannot be read."""
 FINAL = ("done", "blocked")
 
 
@@ -36,6 +38,8 @@ class Outcome:
     """done | blocked | timeout | interrupted | missing (no shipper is running)"""
     status: dict[str, Any]
     """The last ``status.json``, empty when there was none."""
+    waited: float = 0.0
+    """Seconds."""
 
 
 def wait_for_delivery(
@@ -76,7 +80,16 @@ def wait_for_delivery(
     except (KeyboardInterrupt, SystemExit):  # a SIGTERM handler of the host's may call sys.exit
         reason = "interrupted"
     line.clear()
-    return Outcome(reason, status)
+    return Outcome(reason, status, time.monotonic() - begin)
+
+
+def timeout_of(run_folder: str) -> float:
+    """Seconds that the end of a process of this run may take, from ``run.json``."""
+    try:
+        with open(os.path.join(run_folder, layout.RUN_JSON), "rb") as file:
+            return float(json.load(file)["drain_timeout"])
+    except (OSError, ValueError, KeyError, TypeError):  # a node that does not have the run's folder
+        return DRAIN_TIMEOUT
 
 
 def read_status(run_folder: str) -> tuple[dict[str, Any], int]:
@@ -116,10 +129,12 @@ def left(status: dict[str, Any]) -> int:
     return max(0, int(status.get("pending", 0)) + int(status.get("open", 0)))
 
 
-def summary(run_folder: str, outcome: Outcome) -> str:
+def summary(run_folder: str, outcome: Outcome, abandoned: int = 0) -> str:
     """One line for stderr: what was not recorded, then what was delivered where and how to look, or what is left and
-    what finishes it."""
-    lost = "".join(f"{phrase}; " for phrase in losses(outcome.status.get("drops") or {}))
+    what finishes it. ``abandoned``: events that this process could not write."""
+    drops = dict(outcome.status.get("drops") or {})
+    drops["drop:exit"] = max(int(drops.get("drop:exit", 0)), abandoned)
+    lost = "".join(f"{phrase}; " for phrase in losses(drops))
     return f"autotrace: {lost}{_ending(run_folder, outcome)}"
 
 
@@ -133,16 +148,16 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
         return f"{_count(known, status)} -> {_places(status)}; to look at them: autotrace ls {folder}"
     why = {
         "blocked": "the backend refuses them",
-        "timeout": "the time to wait is over",
-        "interrupted": "the wait was interrupted",
+        "timeout": f"gave up waiting after {outcome.waited:.0f} s",
+        "interrupted": "waiting was interrupted",
         "missing": "no shipper is running",
-        "done": "they were given up",
+        "done": "the backend did not take them",
     }[outcome.reason]
     error = f" ({status['error']})" if status.get("error") else ""
     rest, them = (f"{missing} traces are", "them") if missing != 1 else ("1 trace is", "it")
     if not status:
         rest, them = "what was recorded is", "it"
-    return f"{why}{error}; {rest} left in {folder}, to deliver {them}: autotrace ship {folder}"
+    return f"{why}{error}; {rest} still on disk in {folder}; to deliver {them}: autotrace ship {folder}"
 
 
 def _left_text(status: dict[str, Any]) -> str:

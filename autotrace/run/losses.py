@@ -9,6 +9,9 @@ _WORDS = {
     "memory_limit": ("trajectory", "trajectories", "not recorded: more waited to be written than a process may hold"),
     "spool_limit": ("trajectory", "trajectories", "not recorded: the spool has reached --spool-limit"),
     "tokens": ("call", "calls", "without token lists: more waited to be written than a process may hold"),
+    "content": ("call", "calls", "without large arguments or results: too much waited to be written"),
+    "exit": ("record", "records", "lost: a process ended before they could be written"),
+    "too_large": ("record", "records", "cut: larger than a record may be"),
     "stuck": ("record", "records", "lost: nothing could be written for too long"),
     "disk": ("record", "records", "lost: the run folder could not be written"),
 }

@@ -89,7 +89,7 @@ def test_a_hung_shipper_holds_nobody_longer_than_the_drain_timeout(place: Place)
     assert 1.4 < time.monotonic() - begin < 15
     assert found.returncode == 0
     assert "autotrace: delivering" in found.stderr
-    assert "the time to wait is over" in found.stderr
+    assert "gave up waiting after 2 s" in found.stderr
 
 
 def _signalled(place: Place, number: int, code: str, *options: str) -> str:
@@ -119,14 +119,14 @@ def _signalled(place: Place, number: int, code: str, *options: str) -> str:
 @pytest.mark.parametrize("options", [(), ("--supervise",)], ids=["exec", "supervise"])
 def test_an_interrupt_ends_the_wait_not_the_exit_code(place: Place, options: tuple[str, ...]) -> None:
     rest = _signalled(place, signal.SIGINT, "", *options)
-    assert "the wait was interrupted" in rest
+    assert "waiting was interrupted" in rest
     assert "Traceback" not in rest
 
 
 def test_a_handler_that_exits_ends_the_wait_without_a_word(place: Place) -> None:
     handler = "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
     rest = _signalled(place, signal.SIGTERM, handler)
-    assert "the wait was interrupted" in rest
+    assert "waiting was interrupted" in rest
     assert "Exception ignored" not in rest and "SystemExit" not in rest
 
 
@@ -192,13 +192,14 @@ def test_what_was_not_recorded_is_said_first_even_by_quiet_runs(place: Place, op
         (
             "blocked",
             {"traces": 9, "pending": 3, "error": "403 from the server"},
-            "autotrace: the backend refuses them (403 from the server); 3 traces are left in R, "
+            "autotrace: the backend refuses them (403 from the server); 3 traces are still on disk in R; "
             "to deliver them: autotrace ship R",
         ),
         (
             "missing",
             {},
-            "autotrace: no shipper is running; what was recorded is left in R, to deliver it: autotrace ship R",
+            "autotrace: no shipper is running; what was recorded is still on disk in R; "
+            "to deliver it: autotrace ship R",
         ),
     ],
 )
@@ -207,3 +208,11 @@ def test_the_last_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert summary(str(tmp_path / "R"), Outcome(reason, status)) == said
+
+
+def test_what_this_process_could_not_write_is_said() -> None:
+    line = summary("R", Outcome("timeout", {"traces": 3, "open": 1}, waited=1.2), abandoned=7)
+    assert line == (
+        "autotrace: 7 records lost: a process ended before they could be written; "
+        "gave up waiting after 1 s; 1 trace is still on disk in R; to deliver it: autotrace ship R"
+    )

@@ -230,6 +230,15 @@ def closed_descriptors() -> None:
     os.write(log, b"end\n")
 
 
+def backlog() -> None:
+    """So many trajectories whose tools get long conversations, as fast as they can be made; then an ordinary end."""
+    global tool
+    settings(max_items=256)
+    record, messages = tool, [{"role": "user", "content": f"message {number} " * 8} for number in range(200)]
+    tool = lambda number, arguments: record(number, {"messages": messages})  # noqa: E731
+    calls(int(ARGUMENTS[0]))
+
+
 def slow_writes() -> None:
     """Each write to the spool takes a while, as on a network file system in trouble."""
     from autotrace.spool import writer
@@ -276,6 +285,7 @@ if __name__ == "__main__":
         "read_only": read_only,
         "clock": clock,
         "closed_descriptors": closed_descriptors,
+        "backlog": backlog,
         "slow_writes": slow_writes,
         "from_environment": from_environment,
     }[SCENARIO]()

@@ -14,6 +14,7 @@ from autotrace.config.plan import Plan, Settings
 from autotrace.run import layout
 from autotrace.run.status import Status
 from autotrace.ship.shipper import ship
+from autotrace.ship.store.delivery_queue import DeliveryQueue
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments
 from tests.faults.conftest import Start
@@ -128,7 +129,7 @@ def test_spool_limit_makes_room_by_what_was_delivered(tmp_path: Path, start: Sta
     assert most < 1.2 * limit and not status.skipped
     assert any("removed once delivered" in said for said in status.notes)
     with State.of_run(run) as state:  # what belongs to its MLflow run becomes known late: nothing is sent in pieces
-        state.enqueue_again("jsonl")
+        DeliveryQueue(state).add_delivered_again("jsonl")
     assert ship(run, once=True).state == "done"
     assert at_backend(run) == arrived
     note("--spool-limit, with a shipper", found, f"{most / 1e6:.1f} MB at most of 1.0")

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from autotrace.config.plan import Settings
 from autotrace.record import faults, flusher
-from autotrace.record.backlog import NUMBER_BYTES, backlog
+from autotrace.record.backlog import backlog
 from autotrace.record.context import attach, current_carrier
 from autotrace.record.tokens import TokenLog
+from autotrace.record.weights import NUMBER_BYTES
 from autotrace.ship.assembly.tokens import TokenSequences
 from autotrace.spool.records import Close, Open
 
@@ -127,7 +128,7 @@ def test_a_path_to_something_else_costs_the_numbers_not_the_span(recorder: Recor
 
 def test_with_too_much_waiting_calls_are_recorded_without_their_tokens(recorder: Recorder) -> None:
     """Memory is bounded also for trajectories that are open already: none of their calls is missing."""
-    recorder.use(Settings(memory_limit=200_000, flush_interval=0.01))
+    recorder.use(Settings(memory_limit=150_000, flush_interval=0.01))
     most = []
 
     def generate(prompt_ids: list[int]) -> list[int]:
@@ -147,6 +148,6 @@ def test_with_too_much_waiting_calls_are_recorded_without_their_tokens(recorder:
     assert len(opens) == 20 == len(recorder.records(Close)) - 1
     withheld = sum(record.prompt is None for record in opens)
     assert 0 < withheld < 20 and faults.counts["drop:tokens"] >= withheld
-    assert max(most) < 200_000 + 2 * 2_000 * NUMBER_BYTES
+    assert max(most) < 150_000 + 2 * 2_000 * NUMBER_BYTES
     traced(list(range(2_000)))
     assert recorder.records(Open)[-1].prompt is not None, "there is room again"

@@ -1,0 +1,70 @@
+"""How many bytes a captured value holds, strings included: what is charged when it is queued.
+Close from above: what is small is counted as if it were less so, which is cheaper than to measure it.
+
+Only exact builtin types are looked into, and nothing of the host's is called.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from sys import getsizeof
+from typing import Any
+
+EVENT_BYTES = 512
+"""Memory of a waiting event with a few small values."""
+NUMBER_BYTES = 36
+"""Of one number of a copied list: 8 for its place, and the number itself, which the host may drop meanwhile."""
+NODE_BYTES = 256
+"""Of an item of a dict with its key, or of a container."""
+ITEM_BYTES = 40
+"""Of an item of a list."""
+SHORT = 256
+"""Characters of a text that is counted as an item like any other."""
+LARGE = 1024
+"""Bytes of an argument or result that is worth leaving out."""
+NOT_KEPT = {"…": "left out: too much was waiting to be written"}
+"""What stands for a large argument or result."""
+_SMALL = frozenset({int, float, bool, type(None)})
+_TEXTS = frozenset({str, bytes})
+
+
+def weigh(value: Any) -> int:
+    """Bytes of ``value`` and of all that is in it; 0 for what is small."""
+    kind = type(value)
+    if kind in _SMALL:
+        return 0
+    if kind in _TEXTS:
+        return getsizeof(value) if len(value) > SHORT else 0
+    total = 0
+    containers = [value]
+    while containers:
+        value = containers.pop()
+        kind = type(value)
+        total += NODE_BYTES
+        if kind is dict:
+            total += NODE_BYTES * len(value)
+            items = value.values()
+        elif kind is list or kind is tuple:
+            total += ITEM_BYTES * len(value)
+            items = value
+        else:
+            continue
+        for item in items:
+            kind = type(item)
+            if kind is str or kind is bytes:
+                if len(item) > SHORT:
+                    total += getsizeof(item)
+            elif kind not in _SMALL:
+                containers.append(item)
+    return total
+
+
+def without_large(values: Sequence[Any]) -> tuple[Any, ...]:
+    """``values`` with ``NOT_KEPT`` in the place of those that are large."""
+    return tuple(value if weigh(value) <= LARGE else NOT_KEPT for value in values)
+
+
+def weigh_numbers(numbers: Any) -> int:
+    """Bytes of a copied list of numbers."""
+    return len(numbers) * (numbers.itemsize if type(numbers) is array else NUMBER_BYTES)
