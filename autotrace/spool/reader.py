@@ -182,6 +182,9 @@ class SegmentReader:
         try:
             for frame in read_frames(fd, self.offset, limit):
                 self.offset = frame.end
+                if not frame.payload and frame.end - frame.offset > PREFIX_SIZE:
+                    self.skipped["too large"] += 1
+                    continue
                 try:
                     record = decode(frame.payload)
                 except Undecodable as why:

@@ -39,8 +39,23 @@ class Torn(Exception):
         """True: a checksum or length is wrong; False: the file simply ends too early."""
 
 
+def _whole(fd: int, begin: int, length: int, checksum: int) -> bool:
+    """Whether ``length`` bytes from ``begin`` on have that checksum; reads a megabyte at a time."""
+    if os.fstat(fd).st_size < begin + length:
+        return False
+    found, end = 0, begin + length
+    while begin < end:
+        piece = os.pread(fd, min(1 << 20, end - begin), begin)
+        if not piece:
+            return False
+        found = zlib.crc32(piece, found)
+        begin += len(piece)
+    return found == checksum
+
+
 def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Frame]:
-    """Yield complete frames from ``offset`` (0: checks the magic first) until the end of the file.
+    """Yield complete frames from ``offset`` (0: checks the magic first) until the end of the file; the payload of one
+    that is longer than ``MAX_FRAME`` is left out.
 
     Stops without a word at a clean end; raises ``Torn`` at anything else. At most ``limit`` bytes are read,
     frame-aligned."""
@@ -63,9 +78,13 @@ def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Fram
             if len(prefix) < PREFIX_SIZE:
                 raise Torn(offset, damaged=False)
         length, checksum = _PREFIX.unpack(prefix)
-        if length > MAX_FRAME:
-            raise Torn(offset, damaged=True)
         begin = offset + PREFIX_SIZE
+        if length > MAX_FRAME:  # an older release wrote such frames: pass over one that is whole
+            if not _whole(fd, begin, length, checksum):
+                raise Torn(offset, damaged=True)
+            yield Frame(offset, begin + length, b"")
+            offset = begin + length
+            continue
         payload = chunk[begin - base : begin - base + length]
         if len(payload) < length:
             chunk, base = os.pread(fd, max(length, 1 << 20), begin), begin
