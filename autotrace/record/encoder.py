@@ -16,6 +16,7 @@ from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import TokenLog, WrittenPrompt
 from autotrace.redact.redactor import Redactor
 from autotrace.spool.records import MEASURED, Bind, Close, Define, Fact, Open, Record, Report, Tokens
+from autotrace.trajectory.jsonable import plain
 
 Event = OpenCall | Ended | Arrived | Fact | Bind | Report
 """What callers put into the queue. A ``OpenCall`` says that it opened."""
@@ -174,7 +175,7 @@ class RecordEncoder:
         self._add(Fact(fact.trace, fact.key, fact.name, self._clean(fact.name, fact.value), fact.at))
 
     def _bind(self, bind: Bind) -> None:
-        value = _plain(bind.value)
+        value = plain(bind.value)
         if bind.name == "tokenizer":
             value = self._with_copy(value)
         self._add(Bind(bind.name, self._clean(bind.name, value), bind.at))
@@ -220,11 +221,3 @@ class RecordEncoder:
             number = self._numbers[key, name] = len(self._numbers) + 1
             self._add(Define(number, key, name, role, module))
         return number
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

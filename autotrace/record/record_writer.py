@@ -20,6 +20,7 @@ from autotrace.spool.limit import SpoolLimit
 from autotrace.spool.records import Close, Define, Open, Record
 from autotrace.spool.segment import frame
 from autotrace.spool.writer import SpoolWriter
+from autotrace.trajectory.jsonable import Conversion
 
 BATCH = 1 << 20
 """Bytes after which a batch is written although there is more."""
@@ -203,19 +204,25 @@ def _unknown(value: Any) -> Any:
     return {"…": f"{type(value).__module__}.{type(value).__qualname__}"}
 
 
-def _readable(record: Any) -> Any:
-    """``record`` with lone surrogates replaced, and numbers of more than 64 bits as text."""
-    fields = {name: _scrub(getattr(record, name)) for name in record.__struct_fields__}
-    return type(record)(**fields)
+class _Encodable(Conversion):
+    """What msgpack has room for: bytes stay, lone surrogates are replaced, numbers of more than 64 bits are text."""
 
-
-def _scrub(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if type(value) is int:
+    def integer(self, value: int) -> Any:
         return integer(value)
-    if isinstance(value, dict):
-        return {_scrub(name): _scrub(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_scrub(item) for item in value)
-    return value
+
+    def not_finite(self, value: float) -> Any:
+        return value
+
+    def bytes(self, value: bytes | bytearray) -> Any:
+        return bytes(value)
+
+    def other(self, value: Any) -> Any:
+        return value
+
+
+_encodable = _Encodable()
+
+
+def _readable(record: Any) -> Any:
+    """``record`` with what its encoder declined in another form."""
+    return type(record)(**{name: _encodable(getattr(record, name)) for name in record.__struct_fields__})

@@ -7,21 +7,19 @@ show it as noise, and one of them compares it leaf by leaf.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from autotrace.redact.images import without_images
-from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.jsonable import Conversion, text
 from autotrace.trajectory.model import Span, Trajectory
 
 TOKEN_ROLES = ("llm", "engine")
 """Roles of spans that are one request to the model; an engine span repeats the tokens of the LLM call above it."""
 LONG_LIST = 32
 """A longer list of numbers becomes text."""
-MAX_DEPTH = 32
 WHOLE_TEXT = 16_384
 """Characters of a conversation that are shown once more in one piece, beside its turns. Of a longer one, which is where
 the bytes of a run are (20 turns at 700 tokens: 55,000), the turns alone have all of it."""
@@ -52,31 +50,35 @@ def runs(mask: Iterable[int]) -> str:
     return " ".join(f"{sum(1 for _ in group)}x{value}" for value, group in groupby(mask))
 
 
-def plain(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """``value`` as JSON that every backend can store and show.
+class _Shown(Conversion):
+    """As JSON that every backend can store and show.
 
     NaN and infinities become null (one stored NaN makes W&B's SQLite server fail on later queries), integers beyond
     64 bits text, long lists of numbers text, inline images their type and size. Lone surrogates are replaced.
     """
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
+
+    def integer(self, value: int) -> Any:
         return value if -(1 << 63) <= value < 1 << 63 else str(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, str):
+
+    def not_finite(self, value: float) -> Any:
+        return None
+
+    def text(self, value: str) -> str:
         return without_images(text(value))
-    if isinstance(value, (bytes, bytearray)):
-        return f"{len(value)} bytes"
-    if depth <= 0:
-        return "…"
-    if isinstance(value, Mapping):
-        if MARKER in value:
-            return marked(value)
-        return {text(str(name)): plain(item, depth - 1) for name, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return _listed(list(value), depth)
-    return text(str(value))
+
+    def mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
+        return marked(value) if MARKER in value else super().mapping(value, depth)
+
+    def sequence(self, value: Any, depth: int) -> Any:
+        if len(value) > LONG_LIST and all(type(item) is int for item in value):
+            return packed(value)
+        if len(value) > LONG_LIST and all(type(item) in (int, float) for item in value):
+            return packed_floats(value)
+        return super().sequence(value, depth)
+
+
+plain = _Shown()
+"""Makes any value JSON that every backend can store and show."""
 
 
 def marked(value: Mapping[str, Any]) -> Any:
@@ -91,14 +93,6 @@ def marked(value: Mapping[str, Any]) -> Any:
     if rest.get("first"):
         words.append("beginning " + ", ".join(text(str(number)) for number in rest["first"]))
     return " ".join(words)
-
-
-def _listed(values: list[Any], depth: int) -> Any:
-    if len(values) > LONG_LIST and all(type(item) is int for item in values):
-        return packed(values)
-    if len(values) > LONG_LIST and all(type(item) in (int, float) for item in values):
-        return packed_floats(values)
-    return [plain(item, depth - 1) for item in values]
 
 
 @dataclass(frozen=True)

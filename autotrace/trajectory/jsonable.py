@@ -1,36 +1,66 @@
-"""Any decoded value as plain JSON: what a record holds was written by somebody else and may be anything."""
+"""Any decoded value as plain JSON: what a record holds was written by somebody else and may be anything.
+
+There is one conversion. Where JSON leaves a choice (what a long list, a text, a number that is not finite becomes), a
+subclass decides: ``sinks.payload`` for what people are shown, ``record.record_writer`` for what a record may hold.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
+
+from autotrace.config.scalars import readable as text
+
+__all__ = ["MAX_DEPTH", "Conversion", "plain", "text"]
 
 MAX_DEPTH = 32
 
 
-def text(value: str) -> str:
-    """``value`` without lone surrogates, which no backend and no file can encode."""
-    try:
-        value.encode()
-        return value
-    except UnicodeEncodeError:
-        return value.encode("utf-8", "replace").decode()
+class Conversion:
+    """Makes values of dicts with text keys, lists, text, finite numbers, booleans and None."""
 
+    def __call__(self, value: Any, depth: int = MAX_DEPTH) -> Any:
+        """``value`` converted; what is nested deeper than ``depth`` is left out."""
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            return self.integer(value)
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, float):
+            return value if math.isfinite(value) else self.not_finite(value)
+        if isinstance(value, (bytes, bytearray)):
+            return self.bytes(value)
+        if depth <= 0:
+            return "…"
+        if isinstance(value, Mapping):
+            return self.mapping(value, depth)
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return self.sequence(value, depth)
+        return self.other(value)
 
-def plain(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """``value`` made of dicts with text keys, lists, text, finite numbers, booleans and None."""
-    if value is None or isinstance(value, (bool, int)):
+    def integer(self, value: int) -> Any:
         return value
-    if isinstance(value, str):
+
+    def text(self, value: str) -> str:
         return text(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, (bytes, bytearray)):
+
+    def not_finite(self, value: float) -> Any:
+        return str(value)
+
+    def bytes(self, value: bytes | bytearray) -> Any:
         return f"{len(value)} bytes"
-    if depth <= 0:
-        return "…"
-    if isinstance(value, dict):
-        return {text(str(key)): plain(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item, depth - 1) for item in value]
-    return text(str(value))
+
+    def mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
+        return {text(str(key)): self(item, depth - 1) for key, item in value.items()}
+
+    def sequence(self, value: Any, depth: int) -> Any:
+        return [self(item, depth - 1) for item in value]
+
+    def other(self, value: Any) -> Any:
+        return text(str(value))
+
+
+plain = Conversion()
+"""The conversion as it is for files and commands."""
