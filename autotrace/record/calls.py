@@ -169,7 +169,11 @@ def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[st
     variable would leak into the caller."""
     call = begin(function, key, args, kwargs)
     if call is not None and not call.recorded:
-        leave(call)
+        try:
+            leave(call)
+        except BaseException:  # the host's
+            leave(call)
+            raise
         return None
     return call
 

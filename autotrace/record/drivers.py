@@ -59,6 +59,12 @@ _RETURN_GENERATOR = opcode.opmap.get("RETURN_GENERATOR")
 """The instruction at which an unstarted one stands, from Python 3.11."""
 
 
+class _Taken:
+    """What was pending and is started."""
+
+    __slots__ = ("call", "inner")
+
+
 class _Pending:
     """A call and what it returned, until that is started. Dropped before: the call ends, and Python says only once, of
     the driver, that a coroutine was never awaited."""
@@ -74,18 +80,24 @@ class _Pending:
         call = self.call
         if type(call) is RetainingCall:
             call.followed = False  # the follower was asked already
-        closing.enter(call)
-        return call
+        try:
+            closing.enter(call)
+            return call
+        except BaseException as error:  # the host's
+            closing.fail(call, error)
+            raise
 
     def take(self) -> Any:
         """What the call returned, once."""
         inner, self.inner = self.inner, None
+        self.__class__ = _Taken  # type: ignore[assignment] # whatever the host raises in a ``__del__`` is lost
         return inner
 
     def __del__(self) -> None:
-        if self.inner is not None:
-            if type(self.inner) is CoroutineType:
-                self.inner.close()
+        inner = getattr(self, "inner", None)  # absent if the host raised while this was made
+        if inner is not None:
+            if type(inner) is CoroutineType:
+                inner.close()
             closing.ended(self.call, GeneratorExit())
 
 

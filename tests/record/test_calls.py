@@ -8,6 +8,7 @@ import gc
 import os
 import time
 import weakref
+from collections.abc import Mapping
 from email.message import Message
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,8 @@ from urllib.error import HTTPError
 import pytest
 
 from autotrace.record import calls, context, faults, sampling
+from autotrace.record.context import OpenCall
+from autotrace.record.probe import Follower
 from autotrace.spool.records import Close, Define, Fact, Open
 
 from .conftest import Recorder
@@ -353,3 +356,22 @@ def test_an_error_without_arguments_keeps_what_it_says(recorder: Recorder) -> No
         with pytest.raises(type(error)):
             traced(number)
     assert [record.error[1] for record in recorder.records(Close)] == ["HTTP Error 404: Not Found", "bad", "", ""]
+
+
+class FailsToOpen(Follower):
+    """A follower that would keep the call open, if it knew of it."""
+
+    def opened(self, span: OpenCall, known: Mapping[str, Any]) -> None:
+        raise KeyError("not what it was in the last release")
+
+    def holds(self, span: OpenCall, result: Any) -> bool:
+        return True
+
+
+def test_a_call_whose_follower_fails_ends_as_any_other(recorder: Recorder) -> None:
+    traced = recorder.wrap(lambda x: x, key="followed")
+    calls.probes["followed"].follower = FailsToOpen()
+    assert traced(1) == 1
+    assert [close.status for close in recorder.records(Close)] == ["OK"]
+    assert len(recorder.records(Open)) == 1
+    assert faults.counts.pop("fault:follow:followed") == 1
