@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import faults
+from autotrace.record import faults, origin
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -119,6 +119,7 @@ def _start() -> None:
 
 
 def _run() -> None:
+    origin.own_thread()
     while True:
         flusher = _flusher
         interval = flusher.settings.flush_interval if flusher is not None else 1.0
