@@ -50,9 +50,9 @@ class WeightUpdate(Follower):
     def __init__(self, argument: str) -> None:
         self.argument = argument
 
-    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
+    def opened(self, span: RetainingCall, arguments: Mapping[str, Any]) -> None:
         span.timeline = Timeline()
-        span.timeline.attributes.update(sizes(known.get(self.argument)))
+        span.timeline.attributes.update(sizes(arguments.get(self.argument)))
 
 
 def sizes(request: Any) -> dict[str, int]:

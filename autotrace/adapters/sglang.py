@@ -73,11 +73,11 @@ class Request(Follower):
         request = args[1] if len(args) > 1 else kwargs.get("obj")
         return not is_batch(request) and not is_health_check(request)
 
-    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
-        manager, request = known.get("self"), known.get("obj")
+    def opened(self, span: RetainingCall, arguments: Mapping[str, Any]) -> None:
+        manager, request = arguments.get("self"), arguments.get("obj")
         span.timeline = Timeline()
         span.timeline.coarse = not getattr(request, "stream", False)
-        _pass_on(span, manager, request, known.get("request"))
+        _pass_on(span, manager, request, arguments.get("request"))
         if not span.trace.elsewhere:
             bind_tokenizer(manager, _tokenizer)
 
@@ -88,8 +88,8 @@ class MemberOfABatch(Follower):
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return timeline_here() is None and not is_health_check(args[1] if len(args) > 1 else kwargs.get("obj"))
 
-    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
-        manager, request = known["self"], known["obj"]
+    def opened(self, span: RetainingCall, arguments: Mapping[str, Any]) -> None:
+        manager, request = arguments["self"], arguments["obj"]
         span.timeline = Timeline()
         span.timeline.coarse = not getattr(request, "stream", False)
         watch(manager, request.rid, span.timeline)

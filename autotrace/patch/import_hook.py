@@ -107,10 +107,10 @@ def _hook_execution(loader: Any, name: str, hook: ImportHook) -> None:
         if not pending:
             vars(loader).pop("exec_module", None)
             vars(loader).pop("get_code", None)
-        known = len(sys.modules)
+        before = len(sys.modules)
         execute(module)
         try:
-            meanwhile = [other for other in list(sys.modules.values())[known:] if isinstance(other, ModuleType)]
+            meanwhile = [other for other in list(sys.modules.values())[before:] if isinstance(other, ModuleType)]
             hook.imported(module, meanwhile)
         except Exception as error:
             faults.failed("imported", error)

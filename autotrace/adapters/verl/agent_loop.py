@@ -151,10 +151,10 @@ def _taken_over() -> list[str]:
 
 def _older_settings(caller: FrameType) -> dict[str, Any]:
     """``+trainer.rollout_trace.*``, as veRL's documentation had it before 0.5; no release with agent loops reads it."""
-    known = {"config": getattr(caller.f_locals.get("self"), "config", None)}
+    worker = {"config": getattr(caller.f_locals.get("self"), "config", None)}
     names = ("backend", "token2text", "max_samples_per_step_per_worker")
-    found = {name: Path(f"config.trainer.rollout_trace.{name}").read(known) for name in names}
-    return {"key": "trainer.rollout_trace", **{name: value for name, value in found.items() if value is not ABSENT}}
+    values = {name: Path(f"config.trainer.rollout_trace.{name}").read(worker) for name in names}
+    return {"key": "trainer.rollout_trace", **{name: value for name, value in values.items() if value is not ABSENT}}
 
 
 def _publish_worker(caller: FrameType) -> None:
@@ -165,14 +165,14 @@ def _publish_worker(caller: FrameType) -> None:
     publish_config(config)
     model = Path("config.actor_rollout_ref.model").read({"config": config})
     tokenizer = getattr(worker, "tokenizer", None)
-    known = {"model": model, "tokenizer": tokenizer, "worker": worker}
+    sources = {"model": model, "tokenizer": tokenizer, "worker": worker}
     statements.bind(
         "tokenizer",
         {
             # where it was loaded from on this node, which is what another process can load it from
-            "path": _first(known, "tokenizer.name_or_path", "model.tokenizer_path", "model.path"),
-            "source": _first(known, "model.tokenizer_path", "model.path"),
-            "trust_remote_code": bool(_first(known, "model.trust_remote_code")),
+            "path": _first(sources, "tokenizer.name_or_path", "model.tokenizer_path", "model.path"),
+            "source": _first(sources, "model.tokenizer_path", "model.path"),
+            "trust_remote_code": bool(_first(sources, "model.trust_remote_code")),
             "class": type(tokenizer).__name__,
             "processor": getattr(worker, "processor", None) is not None,
         },
@@ -183,12 +183,12 @@ def publish_config(config: Any) -> None:
     """``Bind("config")`` from veRL's configuration (a ``DictConfig`` or plain dicts); None: nothing is known."""
     if config is None:
         return
-    found = {name: path.read({"config": config}) for name, path in _CONFIG.items()}
-    statements.bind("config", {name: plain(value) for name, value in found.items() if value is not ABSENT})
+    values = {name: path.read({"config": config}) for name, path in _CONFIG.items()}
+    statements.bind("config", {name: plain(value) for name, value in values.items() if value is not ABSENT})
 
 
-def _first(known: Mapping[str, Any], *paths: str) -> Any:
-    values = (Path(text).read(known) for text in paths)
+def _first(sources: Mapping[str, Any], *paths: str) -> Any:
+    values = (Path(text).read(sources) for text in paths)
     return next((plain(value) for value in values if value is not ABSENT and value is not None), None)
 
 

@@ -81,7 +81,7 @@ def observe(owner: Any, name: str, *, before: Observer | None = None, after: Obs
         return
     signature = inspect.signature(original)
 
-    def told(observer: Observer | None, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def notify(observer: Observer | None, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if observer is None:
             return
         try:
@@ -91,9 +91,9 @@ def observe(owner: Any, name: str, *, before: Observer | None = None, after: Obs
 
     @functools.wraps(original)
     def observed(*args: Any, **kwargs: Any) -> Any:
-        told(before, None, args, kwargs)
+        notify(before, None, args, kwargs)
         result = original(*args, **kwargs)
-        told(after, result, args, kwargs)
+        notify(after, result, args, kwargs)
         return result
 
     setattr(owner, name, observed)
@@ -162,8 +162,8 @@ def _key(key: str) -> dict[str, Any] | None:
 
 
 def _sessions(keys: Iterable[str]) -> list[dict[str, Any]]:
-    found = {(key["uid"], key["session_id"]): None for key in map(_key, keys) if key is not None}
-    return [{"uid": uid, "session_id": session} for uid, session in found]
+    sessions = {(key["uid"], key["session_id"]): None for key in map(_key, keys) if key is not None}
+    return [{"uid": uid, "session_id": session} for uid, session in sessions]
 
 
 # -- the classic path: DataProto ---------------------------------------------------------------------------------------

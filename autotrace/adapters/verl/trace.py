@@ -119,8 +119,8 @@ def _block(manager: Any, given: dict[str, Any], config: Any) -> Any:
     if not given.get("trace", True):
         return _silent(manager)
     identity = {name: given.get(name, getattr(config, name, None)) for name in IDENTITY}
-    known = {name: value for name, value in identity.items() if value is not None}
-    return _root(manager, str(given.get("name") or "rollout_trace"), known)
+    present = {name: value for name, value in identity.items() if value is not None}
+    return _root(manager, str(given.get("name") or "rollout_trace"), present)
 
 
 @contextlib.contextmanager

@@ -66,18 +66,18 @@ def install() -> None:
 class Request(Follower):
     """A request to ``AsyncLLM``."""
 
-    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
+    def opened(self, span: RetainingCall, arguments: Mapping[str, Any]) -> None:
         span.timeline = Timeline()
         if not span.trace.elsewhere:
-            bind_tokenizer(known.get("self"), _tokenizer)
+            bind_tokenizer(arguments.get("self"), _tokenizer)
 
 
 class OfflineRequest(Request):
     """A request to ``LLMEngine``, which ``LLM`` drives."""
 
-    def opened(self, span: RetainingCall, known: Mapping[str, Any]) -> None:
-        super().opened(span, known)
-        vars(known["self"]).setdefault(_REQUESTS, {})[known["request_id"]] = span
+    def opened(self, span: RetainingCall, arguments: Mapping[str, Any]) -> None:
+        super().opened(span, arguments)
+        vars(arguments["self"]).setdefault(_REQUESTS, {})[arguments["request_id"]] = span
 
     def holds(self, span: OpenCall, result: Any) -> bool:
         return True
@@ -178,10 +178,10 @@ def take(timelines: Timelines, ids: Iterable[str], events: Iterable[tuple[str, A
         if timeline is not None:
             timeline.first_ns = timeline.first_ns or now
             timeline.arrivals.append(at)
-    for request_id, told in events:
+    for request_id, happenings in events:
         timeline = timelines.get(request_id)
         if timeline is not None:
-            happened(timeline, told)
+            happened(timeline, happenings)
 
 
 def happened(timeline: Timeline, events: Iterable[Any]) -> None:
