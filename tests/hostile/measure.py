@@ -111,7 +111,8 @@ def traced(
     variables: Mapping[str, str] | None = None,
 ) -> Observed:
     """The same with the prefix."""
-    launcher = [sys.executable, "-m", "autotrace.launch.main", "--spec", SPEC, "--run-dir", str(run_dir), *options]
+    launcher = [sys.executable, "-m", "autotrace.launch.main", "--spec", SPEC, "--run-dir", str(run_dir)]
+    launcher += ["--drain-timeout", str(TIMEOUT - 60), *options]
     return _run([*launcher, "--", *command(program, variant)], run_dir, environment(variables))
 
 
@@ -126,10 +127,13 @@ def has_mlflow() -> bool:
 
 
 def _run(words: Sequence[str], run_dir: Path, variables: Mapping[str, str]) -> Observed:
-    done = subprocess.run(
-        words, cwd=ROOT, env=dict(variables), capture_output=True, text=True, timeout=TIMEOUT, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            words, cwd=ROOT, env=dict(variables), capture_output=True, text=True, timeout=TIMEOUT, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Observed(-1, {}, f"did not end within {TIMEOUT} s", run_dir)
     lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     report = json.loads(lines[-1].removeprefix(MARK)) if lines else {}
     folders = sorted(path.parent for path in run_dir.glob("*/run.json"))

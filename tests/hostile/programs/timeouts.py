@@ -98,30 +98,29 @@ def _asynchronous(work: Callable[[], None]) -> None:
     fired = arrived = 0
     chance = random.Random(7)
     main_thread = threading.get_ident()
-    armed, over = threading.Event(), False
+    armed, raised = threading.Event(), threading.Event()
 
     def other() -> None:
         nonlocal fired
-        while armed.wait() and not over:
+        for _ in range(ROUNDS):
+            armed.wait()
             armed.clear()
             time.sleep(chance.uniform(0.0002, 0.003))
-            fired += 1
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main_thread), ctypes.py_object(Timeout))
+            fired += 1
+            raised.set()
 
-    thread = threading.Thread(target=other)
-    thread.start()
+    threading.Thread(target=other, daemon=True).start()
     for _ in range(ROUNDS):
-        before = fired
         try:
             armed.set()
-            while fired == before:
+            while not raised.is_set():
                 work()
             until = time.monotonic() + PATIENCE
             while time.monotonic() < until:
                 work()
         except Timeout:
             arrived += 1
-    over = True
-    armed.set()
-    thread.join()
+        raised.wait()
+        raised.clear()
     report(fired=fired, arrived=arrived)
