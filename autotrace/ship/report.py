@@ -98,7 +98,7 @@ class StatusFile:
 
 
 def _backend(state: State, name: str, info: RunInfo, run_folder: str | Path, since: int) -> BackendStatus:
-    known = state.metas(f"backend:{name}:")
+    remembered = state.metas(f"backend:{name}:")
     rejected = state.db.execute(
         "SELECT trace_id, rejected FROM deliveries WHERE backend = ? AND rejected != ? LIMIT ?",
         (name, OVER_BUDGET, _SHOWN),
@@ -122,8 +122,8 @@ def _backend(state: State, name: str, info: RunInfo, run_folder: str | Path, sin
         over_budget=state.count(
             "SELECT count(*) FROM deliveries WHERE backend = ? AND rejected = ?", (name, OVER_BUDGET)
         ),
-        place=known.get("place"),
-        open_with=known.get("open_with"),
+        place=remembered.get("place"),
+        open_with=remembered.get("open_with"),
     )
 
 

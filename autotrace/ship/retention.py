@@ -59,10 +59,10 @@ class Retention:
             "SELECT DISTINCT segment FROM places LEFT JOIN traces USING (trace_id) WHERE coalesce(complete, 0) = 0 "
             "OR kept IS NULL OR trace_id IN (SELECT trace_id FROM queue)"
         )}  # fmt: skip
-        known = self._state.segments()
+        rows = self._state.segments()
         removable = []
         for file in sorted(files, key=lambda file: file.changed_ns):
-            row = known.get(file.name)
+            row = rows.get(file.name)
             if row is None or row["id"] in awaited or row["header"] is None:
                 continue
             if file.process in ended or (row["sealed"] is not None and row["offset"] >= file.size):

@@ -24,7 +24,7 @@ class Times:
     decode_s: float | None = None
     """Between first and last token, without the time a request was preempted."""
     way_s: float | None = None
-    """LLM calls beside all that: router, Ray, HTTP; the whole call where the engine told nothing."""
+    """LLM calls beside all that: router, Ray, HTTP; the whole call where the engine reported nothing."""
     tool_s: float | None = None
     reward_s: float | None = None
     other_s: float | None = None
@@ -32,8 +32,8 @@ class Times:
 
     def known(self) -> dict[str, float]:
         """What is known, by name."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def times(trajectory: Trajectory) -> Times:
@@ -61,25 +61,25 @@ def _phases(spans: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, float
     """Sums over the requests; of nested spans with figures the innermost counts."""
     having = [span for span in spans if "decode_s" in span.attributes or "ttft_s" in span.attributes]
     outer = {above.span_id for span in having for above in _ancestors(span, by_id)}
-    found: dict[str, float | None] = {"queue": None, "prefill": None, "decode": None}
+    sums: dict[str, float | None] = {"queue": None, "prefill": None, "decode": None}
 
     def add(phase: str, *values: object) -> None:
         numbers = [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
         if numbers:
-            found[phase] = _rounded((found[phase] or 0.0) + sum(numbers))
+            sums[phase] = _rounded((sums[phase] or 0.0) + sum(numbers))
 
     for span in having:
         if span.span_id in outer:
             continue
-        told = span.attributes
-        preempted = told.get("preempted_s") or 0.0
-        add("queue", told.get("dispatch_s"), told.get("queue_s"), preempted or None)
-        add("prefill", told.get("prefill_s"))
-        if "prefill_s" not in told:  # the engine does not tell waiting from reading
-            add("prefill", told.get("ttft_s"))
-        decode = told.get("decode_s")
+        figures = span.attributes
+        preempted = figures.get("preempted_s") or 0.0
+        add("queue", figures.get("dispatch_s"), figures.get("queue_s"), preempted or None)
+        add("prefill", figures.get("prefill_s"))
+        if "prefill_s" not in figures:  # the engine does not tell waiting from reading
+            add("prefill", figures.get("ttft_s"))
+        decode = figures.get("decode_s")
         add("decode", decode - preempted if isinstance(decode, (int, float)) else None)
-    return found
+    return sums
 
 
 def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterable[Span]:

@@ -12,9 +12,9 @@ from autotrace.trajectory.model import Span
 def asked(span: Span, *, whole: bool = False) -> str | None:
     """What an LLM call read: the new part of its prompt (``whole``: all of it), else its arguments; None: not known."""
     texts = (span.prompt_text,) if whole else (span.new_prompt_text, span.prompt_text)
-    known = next((text for text in texts if text), None)
-    if known is not None or not span.inputs:
-        return known
+    decoded = next((text for text in texts if text), None)
+    if decoded is not None or not span.inputs:
+        return decoded
     values = list(span.inputs.values())
     return _words(values[0] if len(values) == 1 else span.inputs, span.prompt_tokens is not None)
 

@@ -42,7 +42,7 @@ def test_a_node_that_is_switched_off_leaves_what_it_recorded(tmp_path: Path) -> 
         assert found[2, 1].spans[0]["status"] == "INTERRUPTED"
         assert all(found[1, n].status == found[3, n].status == "OK" for n in range(4))
         assert run.status()["state"] == "done"
-        assert any("node2 went away" in note for note in run.status()["notes"])
+        assert any("node2 is gone or cannot be reached" in note for note in run.status()["notes"])
 
 
 def test_nodes_that_share_the_run_folder_need_no_relay(tmp_path: Path) -> None:

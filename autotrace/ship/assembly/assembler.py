@@ -118,9 +118,9 @@ class Assembly:
             ids, problem = self._tokens(origin, record).response(record.span, record.response, before)
             if record.skip and span.prompt_tokens is None and span.role in ("llm", "engine"):
                 # an engine that was given text: what it read is known only once the request is over
-                known = self._tokens(origin, record).response(record.span, record.response, 0)[0]
+                everything = self._tokens(origin, record).response(record.span, record.response, 0)[0]
                 span.prompt_tokens = record.skip
-                span.prompt_ids = span.new_prompt_ids = None if known is None else known[: record.skip]
+                span.prompt_ids = span.new_prompt_ids = None if everything is None else everything[: record.skip]
             span.response_ids = ids
             span.response_tokens = max(0, record.response.total - before)
             self._note(problem)
@@ -163,16 +163,16 @@ class Assembly:
     def _tree(self, spans: list[Span]) -> list[Span]:
         """Root first, the rest by start; a span whose parent is not here hangs from the root."""
         spans.sort(key=lambda span: (span.start_ns, span.span_id))
-        known = {span.span_id for span in spans}
+        recorded = {span.span_id for span in spans}
         root = next((span for span in spans if span.span_id in self._roots), None)
         if root is None:
             self._note("the trajectory's own call was not recorded; its first recorded part stands in for it")
-            root = next((span for span in spans if span.parent_id not in known), spans[0])
+            root = next((span for span in spans if span.parent_id not in recorded), spans[0])
         spans.remove(root)
         root.parent_id = None
         orphans = 0
         for span in spans:
-            if span.parent_id not in known or span.parent_id == span.span_id:
+            if span.parent_id not in recorded or span.parent_id == span.span_id:
                 span.parent_id = root.span_id
                 orphans += 1
         if orphans:
@@ -214,8 +214,8 @@ def _mapping(value: Any) -> dict[str, Any]:
     """A record's mapping of names to values; anything else stands under one name."""
     if value is None:
         return {}
-    known = plain(value)
-    return known if isinstance(known, dict) else {"value": known}
+    mapping = plain(value)
+    return mapping if isinstance(mapping, dict) else {"value": mapping}
 
 
 __all__ = ["OPEN", "Assembly", "Origin", "span_id"]

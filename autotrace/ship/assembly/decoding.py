@@ -76,10 +76,10 @@ class Decoder:
             return
         trajectory.tokenizer = self._place
         try:
-            known: dict[str, Span] = {}
+            earlier: dict[str, Span] = {}
             for span in trajectory.spans:
-                known[span.span_id] = span
-                _texts(span, known, decode)
+                earlier[span.span_id] = span
+                _texts(span, earlier, decode)
             _whole_text(trajectory, decode)
             for span in trajectory.spans:
                 if self._redact(span):
@@ -89,21 +89,21 @@ class Decoder:
 
     def _redact(self, span: Span) -> bool:
         """Redact the texts of a span again, now that tokens are text; ids that spell what was redacted go with it."""
-        found = False
+        redacted = False
         texts = {"new_prompt_text": "new_prompt_ids", "response_text": "response_ids", "prompt_text": ""}
         for name, ids in texts.items():
-            said = getattr(span, name)
-            cleaned = None if said is None else self._redactor.text(said)
-            if cleaned != said:
+            decoded = getattr(span, name)
+            cleaned = None if decoded is None else self._redactor.text(decoded)
+            if cleaned != decoded:
                 setattr(span, name, cleaned)
                 if ids:
                     setattr(span, ids, None)
-                found = True
+                redacted = True
         if span.response_parts is not None:
             span.response_parts = self._redactor.clean("response_parts", span.response_parts)
-        if found and span.messages is not None:
+        if redacted and span.messages is not None:
             span.messages = self._redactor.clean("messages", span.messages)
-        return found
+        return redacted
 
     def _loaded(self) -> Callable[[list[int]], str] | None:
         if self._decode is not None or self.problem is not None or not self._binds:
@@ -168,14 +168,14 @@ def _load_fast(place: str) -> Callable[[list[int]], str]:
     return lambda ids: text(str(tokenizer.decode(ids, skip_special_tokens=False)))
 
 
-def _texts(span: Span, known: Mapping[str, Span], decode: Callable[[list[int]], str]) -> None:
+def _texts(span: Span, earlier: Mapping[str, Span], decode: Callable[[list[int]], str]) -> None:
     """Texts of one call; what earlier calls said already is taken over, not decoded again."""
     if span.response_ids is not None:
         span.response_text = decode(span.response_ids)
     if span.prompt_ids is None or span.new_prompt_ids is None:
         return
     span.new_prompt_text = decode(span.new_prompt_ids)
-    base = known.get(span.prompt_base or "")
+    base = earlier.get(span.prompt_base or "")
     if base is None:
         span.prompt_text = span.new_prompt_text
     elif (

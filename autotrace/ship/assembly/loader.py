@@ -59,7 +59,7 @@ class Loader:
         return trajectory
 
     def _in_order(self, offsets_of: dict[int, list[int]]) -> list[tuple[tuple[str, Origin], list[int]]]:
-        found = []
+        entries = []
         for segment, offsets in offsets_of.items():
             row = self._state.db.execute("SELECT name, header FROM segments WHERE id = ?", (segment,)).fetchone()
             if row is None or row["header"] is None:
@@ -71,8 +71,8 @@ class Loader:
                 for define in self._state.db.execute("SELECT * FROM defines WHERE segment = ?", (segment,))
             }
             origin = Origin(file.process, header, targets, anchor(self._state, file.process, header))
-            found.append(((file.process, file.sequence), ((row["name"], origin), offsets)))
-        return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
+            entries.append(((file.process, file.sequence), ((row["name"], origin), offsets)))
+        return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
     def ended(self, process: str) -> int | None:
         """When the last record of a process was written, if the process lives no more."""
@@ -127,8 +127,8 @@ def facts_of(state: State, trace_id: str) -> dict[str, Any]:
             facts["reward_extra_info"] = rest
     score = number(facts.get("token_level_score"))
     if score is not None:  # the trainer's reward as float32: news only where it is not the one known already
-        known = number(facts.setdefault("reward", score))
-        if known is not None and math.isclose(known, score, rel_tol=1e-5, abs_tol=1e-6):
+        reward_before = number(facts.setdefault("reward", score))
+        if reward_before is not None and math.isclose(reward_before, score, rel_tol=1e-5, abs_tol=1e-6):
             del facts["token_level_score"]
     return facts
 
@@ -142,5 +142,5 @@ def binds_of(state: State) -> list[tuple[str, dict[str, Any]]]:
 def anchor(state: State, process: str, header: Header) -> int:
     """Nanoseconds from a segment's monotonic clock to the wall clock: one for all processes of a boot."""
     key = f"anchor:{header.boot_id or process}"
-    known = state.meta(key)
-    return header.wall_ns - header.mono_ns if known is None else int(known)
+    remembered = state.meta(key)
+    return header.wall_ns - header.mono_ns if remembered is None else int(remembered)

@@ -41,7 +41,7 @@ def prompt_messages(text: str, fallback: str = "user") -> list[Message]:
 
     A token that is repeated for every patch of an image stands there once, with its number.
     """
-    text = _REPEATED.sub(lambda found: f"{found[1]}x{len(found[0]) // len(found[1])}", text)
+    text = _REPEATED.sub(lambda match: f"{match[1]}x{len(match[0]) // len(match[1])}", text)
     for markup in MARKUPS:
         parts = list(markup.begin.finditer(text))
         if not parts:
@@ -75,8 +75,8 @@ def _spoken(role: str, content: str) -> list[Message]:
     if role != "assistant":
         return [{"role": role, "content": content.strip("\n")}]
     calls = []
-    for number, found in enumerate(_CALL.findall(content)):
-        call = _call(found, number)
+    for number, written in enumerate(_CALL.findall(content)):
+        call = _call(written, number)
         if call is None:
             return [{"role": role, "content": content.strip("\n")}]
         calls.append(call)
@@ -86,9 +86,9 @@ def _spoken(role: str, content: str) -> list[Message]:
     return [message]
 
 
-def _call(found: str, number: int) -> Message | None:
+def _call(written: str, number: int) -> Message | None:
     try:
-        call = json.loads(found)
+        call = json.loads(written)
     except (ValueError, RecursionError):
         return None
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):

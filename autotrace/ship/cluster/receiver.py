@@ -185,7 +185,7 @@ class Receiver:
                     node = name.rsplit("-", 3)[0]
                     self._let_go(name)
                     self.silent[node] = None
-                    _log.warning("%s has been silent for %.0f s: what records there counts as dead", node, SILENCE)
+                    _log.warning("%s has sent nothing for %.0f s; its processes are taken for dead", node, SILENCE)
 
     def close(self) -> None:
         """Stop listening."""
@@ -201,10 +201,10 @@ def published(run_folder: str | Path) -> dict[str, str]:
     """What ``collector.json`` says (``url``, ``token``); empty when there is none."""
     try:
         with open(Path(run_folder, layout.COLLECTOR_JSON), encoding="utf-8") as file:
-            known = json.load(file)
+            values = json.load(file)
     except (OSError, ValueError):
         return {}
-    return {str(name): str(value) for name, value in known.items()} if isinstance(known, dict) else {}
+    return {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {}
 
 
 def address(towards: str = "") -> str:
@@ -212,9 +212,9 @@ def address(towards: str = "") -> str:
     for place in filter(None, (towards, "192.0.2.1")):  # the second: documentation range, stands for "anywhere else"
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
             probe.connect((place, 9))  # a datagram socket sends nothing here
-            found = str(probe.getsockname()[0])
-            if not found.startswith("127."):
-                return found
+            own = str(probe.getsockname()[0])
+            if not own.startswith("127."):
+                return own
     return socket.gethostbyname(socket.gethostname())
 
 
@@ -243,9 +243,9 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
                 self._answer(401, {})
                 return
             receiver.knows(self.connection)
-            known = clock(self.headers)  # before the body: its way here is no part of the difference
-            if known is not None:
-                receiver.clocks.setdefault(*known)
+            sender_clock = clock(self.headers)  # before the body: its way here is no part of the difference
+            if sender_clock is not None:
+                receiver.clocks.setdefault(*sender_clock)
             parts = urlsplit(self.path)
             name = parts.path.removeprefix("/segments/")
             query = parse_qs(parts.query)
@@ -264,7 +264,7 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             try:
                 status, size = receiver.append(name, offset, alive, data)
             except OSError as error:
-                _log.error("cannot keep a segment of another node: %s", error)
+                _log.error("cannot write a segment of another node to disk: %s", error)
                 self._answer(507, {})
                 return
             self._answer(status, {"size": size})

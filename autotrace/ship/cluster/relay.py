@@ -50,7 +50,7 @@ TIMEOUT = 15.0
 @dataclass
 class _Sent:
     size: int = 0
-    said: float = -HEARTBEAT
+    heartbeat_at: float = -HEARTBEAT
     probed: float = -PROBE
     ended: bool = False
     """The collector knows that the writer is gone, and has everything."""
@@ -130,13 +130,13 @@ class Relay:
                     data = os.pread(fd, min(CHUNK, size - sent.size), sent.size)
                     last = sent.size + len(data) >= size
                     sent.size = self._collector.append(file.name, sent.size, alive or not last, data)
-                    sent.said, moved = time.monotonic(), True
+                    sent.heartbeat_at, moved = time.monotonic(), True
             if not alive:
                 sent.size = self._collector.append(file.name, sent.size, False, b"")
                 sent.ended = True
-            elif time.monotonic() - sent.said > HEARTBEAT:
+            elif time.monotonic() - sent.heartbeat_at > HEARTBEAT:
                 sent.size = self._collector.append(file.name, sent.size, True, b"")
-                sent.said = time.monotonic()
+                sent.heartbeat_at = time.monotonic()
         if self._limit:
             self._make_room()
         return moved
@@ -160,24 +160,24 @@ class Relay:
         """Until the writers are gone and everything was taken; False when something is left."""
         quiet_since = failing_since = None
         delay = POLL
-        told = False
+        reported = False
         while True:
             try:
                 moved = self.round()
                 if failing_since is not None:
                     _log.info("the collector can be reached again")
                 failing_since, delay = None, POLL
-                told = told or not _hush()
+                reported = reported or not _hush()
             except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
                 failing_since = failing_since or time.monotonic()
                 delay = min(delay * 2, 15.0)
                 _log.warning("the collector cannot be reached (%s: %s)", type(error).__name__, error)
-                if not told:
+                if not reported:
                     say(
                         f"autotrace: {self._collector} cannot be reached from {os.uname().nodename}: what is recorded "
                         f"there stays in {self._folder} until it can; why: {layout.SHIPPER_LOG} in that folder"
                     )
-                    told = not _hush()
+                    reported = not _hush()
                 moved = False
             now = time.monotonic()
             quiet_since = None if self.living or moved else quiet_since or now
@@ -230,7 +230,7 @@ def main(run_folder: str) -> int:
             if not relay.behind():  # who began meanwhile saw the lock and started no relay
                 return exit_codes.OK
     except Exception:
-        _log.exception("the relay ended")
+        _log.exception("the relay stopped because of an unexpected error")
         return exit_codes.BROKEN
 
 

@@ -38,7 +38,7 @@ class MonthBook:
             with self._open():
                 pass
         except (OSError, sqlite3.Error) as error:
-            _log.warning("%s cannot be written, a month's budget is this run's alone: %s", self._path, error)
+            _log.warning("%s cannot be written, so --month-budget counts this run only: %s", self._path, error)
 
     def add(self, backend: str, size: int) -> None:
         """``backend`` took ``size`` more bytes of this run."""
@@ -98,14 +98,16 @@ class Ledger:
         """Whether a trajectory of ``group`` may be sent. The first of a group decides for all of it; ``sizes`` tells
         how many bytes each of them would take, by trace id. What is sent again is not counted again."""
         sql = "SELECT trace_id, bytes FROM admitted WHERE backend = ? AND group_key = ?"
-        known = dict(self._state.db.execute(sql, (self._backend, group)).fetchall())
-        if trace_id in known:
-            return known[trace_id] is not None
-        found = {other: size for other, size in sizes().items() if other not in known}
-        admitted = any(size is not None for size in known.values()) if known else self._fits(step, sum(found.values()))
+        decided = dict(self._state.db.execute(sql, (self._backend, group)).fetchall())
+        if trace_id in decided:
+            return decided[trace_id] is not None
+        undecided = {other: size for other, size in sizes().items() if other not in decided}
+        admitted = (
+            any(size is not None for size in decided.values()) if decided else self._fits(step, sum(undecided.values()))
+        )
         self._state.db.executemany(
             "INSERT OR REPLACE INTO admitted VALUES (?, ?, ?, ?, ?, ?)",
-            ((self._backend, id, group, step, month(), size if admitted else None) for id, size in found.items()),
+            ((self._backend, id, group, step, month(), size if admitted else None) for id, size in undecided.items()),
         )
         return admitted
 

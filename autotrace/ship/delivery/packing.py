@@ -61,11 +61,11 @@ class Packer:
         group = own if row is None else row.group
 
         def sizes() -> dict[str, int]:
-            found = {own: courier.sink.size(trajectory)}
+            by_trace = {own: courier.sink.size(trajectory)}
             for other in self._state.group(group):
                 loaded = self._loaded(other.trace_id) if other.complete and other.trace_id != own else None
                 if loaded is not None:
-                    found[loaded.trace_id] = courier.sink.size(loaded)
-            return found
+                    by_trace[loaded.trace_id] = courier.sink.size(loaded)
+            return by_trace
 
         return courier.ledger.admits(own, group, None if row is None else row.step, sizes)

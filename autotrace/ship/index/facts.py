@@ -65,10 +65,10 @@ class FactBook:
     def _search(
         self, uid: str | None, session: str | None, digest: str | None, score: float | None, name: str, at_ns: int
     ) -> str | None:
-        """The latest trajectory of that key which had begun when the fact was said.
+        """The latest trajectory of that key which had begun when the fact was reported.
 
         Of rollouts that answered the same, word for word, the one with that reward; of several, the one of which this
-        was said least often: what is said of each of them is dealt out among them.
+        was reported least often: what is reported of each of them is dealt out among them.
         """
         if uid is None:
             return None
@@ -81,17 +81,17 @@ class FactBook:
         else:
             sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ?"
             values = (uid,)
-        found = self._state.db.execute(sql, values).fetchall()
-        if session is None and digest is None and len(found) != 1:
+        candidates = self._state.db.execute(sql, values).fetchall()
+        if session is None and digest is None and len(candidates) != 1:
             return None  # the uid alone names a group
-        found.sort(key=lambda row: row["start_ns"] or 0)
-        if digest is not None and len(found) > 1:
-            nearest = min(_distance(row["reward"], score) for row in found)
-            found = [row for row in found if _distance(row["reward"], score) == nearest]
-            said = {row["trace_id"]: self._said(row["trace_id"], name, digest) for row in found}
-            found = [row for row in found if said[row["trace_id"]] == min(said.values())]
-        begun = [row for row in found if (row["start_ns"] or 0) <= at_ns]
-        chosen = begun[-1:] or found[:1]
+        candidates.sort(key=lambda row: row["start_ns"] or 0)
+        if digest is not None and len(candidates) > 1:
+            nearest = min(_distance(row["reward"], score) for row in candidates)
+            candidates = [row for row in candidates if _distance(row["reward"], score) == nearest]
+            reported = {row["trace_id"]: self._count_of(row["trace_id"], name, digest) for row in candidates}
+            candidates = [row for row in candidates if reported[row["trace_id"]] == min(reported.values())]
+        begun = [row for row in candidates if (row["start_ns"] or 0) <= at_ns]
+        chosen = begun[-1:] or candidates[:1]
         return chosen[0]["trace_id"] if chosen else None
 
     def arrived(self, row: Row) -> None:
@@ -120,7 +120,7 @@ class FactBook:
             )
         return bool(own)
 
-    def _said(self, trace_id: str, name: str, digest: str) -> int:
+    def _count_of(self, trace_id: str, name: str, digest: str) -> int:
         sql = "SELECT count(*) FROM facts WHERE trace_id = ? AND name = ? AND digest = ?"
         return self._state.count(sql, (trace_id, name, digest))
 

@@ -70,13 +70,13 @@ class Row(msgspec.Struct):
         return None if self.end_ns is None or self.start_ns is None else self.end_ns - self.start_ns
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> Row:
+    def of(cls, row: Mapping[str, Any]) -> Row:
         """From a row of the state."""
-        known = {name: found[name] for name in COLUMNS}
+        values = {name: row[name] for name in COLUMNS}
         for name, kind in COLUMNS.items():
-            if kind == "bool" and known[name] is not None:
-                known[name] = bool(known[name])
-        return cls(**known)
+            if kind == "bool" and values[name] is not None:
+                values[name] = bool(values[name])
+        return cls(**values)
 
     def values(self) -> tuple[Any, ...]:
         """In the order of ``COLUMNS``."""
