@@ -340,7 +340,7 @@ def test_a_segment_written_by_another_release(
     (run / layout.SPOOL / "node-1-aa-0.seg").write_bytes(data)
     line = _shipped(run)
     (note_of_drops,) = line["notes"]
-    assert line["facts"] == {"reward": 1.0} and "3 drop:disk" in note_of_drops
+    assert line["facts"] == {"reward": 1.0} and "3 records lost: the run folder" in note_of_drops
     spans = line["spans"]
     assert isinstance(spans, list)
     assert [span["role"] for span in spans] == ["trajectory", "agent", "llm", "parser", "tool", "llm"]
