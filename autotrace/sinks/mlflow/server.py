@@ -32,7 +32,7 @@ class ServerStore:
     """
 
     def __init__(self, uri: str, client: httpx.Client | None = None) -> None:
-        self.place = without_password(uri).rstrip("/")
+        self.url = without_password(uri).rstrip("/")
         self._client = client or httpx.Client(timeout=TIMEOUT, verify=_verify(), auth=_auth(uri), headers=_headers())
         self._experiments: dict[str, str] = {}
         self._version: tuple[int, ...] | None = None
@@ -48,7 +48,7 @@ class ServerStore:
         """Ask for the release. Raises ``Unavailable`` or ``Refused``."""
         answer = self._ask("GET", "/version", timeout=ANSWER_TIMEOUT)
         if not answer.is_success:
-            raise Refused(f"{self.place} is not an MLflow server: it answers {answer.status_code} to /version")
+            raise Refused(f"{self.url} is not an MLflow server: it answers {answer.status_code} to /version")
 
     def experiment_id(self, name: str) -> str:
         """See ``Store``. Two processes that create it at once both get the same."""
@@ -88,7 +88,7 @@ class ServerStore:
         answer = self._ask("POST", "/v1/traces", content=body, headers=headers)
         if answer.status_code in (404, 405, 501) and "error_code" not in answer.text:
             raise Refused(
-                f"{self.place} does not accept traces ({answer.status_code}): it needs MLflow 3.5 and an SQL store"
+                f"{self.url} does not accept traces ({answer.status_code}): it needs MLflow 3.5 and an SQL store"
             )
         self._check(answer)
 
@@ -98,30 +98,30 @@ class ServerStore:
 
     def page(self, experiment_id: str, trace_id: str) -> str | None:
         """See ``Store``."""
-        return f"{self.place}/#/experiments/{experiment_id}/traces?selectedEvaluationId={quote(trace_id)}"
+        return f"{self.url}/#/experiments/{experiment_id}/traces?selectedEvaluationId={quote(trace_id)}"
 
     def _ask(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
-            answer = self._client.request(method, self.place + path, **request)
+            answer = self._client.request(method, self.url + path, **request)
         except httpx.TimeoutException as error:
-            raise Unavailable(f"MLflow at {self.place} does not answer") from error
+            raise Unavailable(f"MLflow at {self.url} does not answer") from error
         except httpx.TransportError as error:
-            raise Unavailable(f"MLflow at {self.place} cannot be reached ({type(error).__name__})") from error
+            raise Unavailable(f"MLflow at {self.url} cannot be reached ({type(error).__name__})") from error
         code = answer.status_code
         if code in (401, 403):
             raise Refused(self._forbidden(answer))
         if code in (408, 425, 429, 502, 503, 504):
             raise Unavailable(
-                f"MLflow at {self.place} asked to wait (HTTP {code})", retry_after(answer.headers.get("retry-after"))
+                f"MLflow at {self.url} asked to wait (HTTP {code})", retry_after(answer.headers.get("retry-after"))
             )
         return answer
 
     def _forbidden(self, answer: httpx.Response) -> str:
         if "host header" in answer.text.lower():
-            host = urlsplit(self.place).netloc
-            return f"MLflow at {self.place} does not serve this name; start it with --allowed-hosts '{host}'"
+            host = urlsplit(self.url).netloc
+            return f"MLflow at {self.url} does not serve this name; start it with --allowed-hosts '{host}'"
         return (
-            f"MLflow at {self.place} rejected the credentials (HTTP {answer.status_code}); set "
+            f"MLflow at {self.url} rejected the credentials (HTTP {answer.status_code}); set "
             "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, and run autotrace ship"
         )
 
@@ -130,7 +130,7 @@ class ServerStore:
         try:
             return answer.json()
         except ValueError as error:
-            raise Refused(f"{self.place} is not an MLflow server: its answer is not JSON") from error
+            raise Refused(f"{self.url} is not an MLflow server: its answer is not JSON") from error
 
     def _check(self, answer: httpx.Response) -> None:
         if not answer.is_success:

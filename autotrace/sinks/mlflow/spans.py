@@ -38,7 +38,7 @@ def encode(trajectory: Trajectory) -> list[OtlpSpan]:
 
 
 def _span(trajectory: Trajectory, span: Span) -> OtlpSpan:
-    made = OtlpSpan(
+    otlp_span = OtlpSpan(
         trace_id=bytes.fromhex(trajectory.trace_id),
         span_id=bytes.fromhex(span.span_id),
         parent_span_id=bytes.fromhex(span.parent_id) if span.parent_id else b"",
@@ -46,29 +46,29 @@ def _span(trajectory: Trajectory, span: Span) -> OtlpSpan:
         start_time_unix_nano=max(0, span.start_ns),
         end_time_unix_nano=max(0, payload.end_of(trajectory, span)),
     )
-    _status(made, span)
-    _put(made, "mlflow.spanType", SPAN_TYPES.get(span.role, "UNKNOWN"))
-    _put_json(made, "mlflow.spanInputs", _inputs(span))
-    _put_json(made, "mlflow.spanOutputs", _outputs(trajectory, span))
+    _status(otlp_span, span)
+    _put(otlp_span, "mlflow.spanType", SPAN_TYPES.get(span.role, "UNKNOWN"))
+    _put_json(otlp_span, "mlflow.spanInputs", _inputs(span))
+    _put_json(otlp_span, "mlflow.spanOutputs", _outputs(trajectory, span))
     for name, value in _own_attributes(trajectory, span).items():
         if value is not None:
-            _put_json(made, name, value)
+            _put_json(otlp_span, name, value)
     for name, value in span.attributes.items():
         if not name.startswith(_RESERVED) and value is not None:
-            _put_json(made, text(name)[:250], payload.plain(value))
-    return made
+            _put_json(otlp_span, text(name)[:250], payload.plain(value))
+    return otlp_span
 
 
-def _status(made: OtlpSpan, span: Span) -> None:
+def _status(otlp_span: OtlpSpan, span: Span) -> None:
     if span.status == OK:
-        made.status.code = OtlpStatus.STATUS_CODE_OK
+        otlp_span.status.code = OtlpStatus.STATUS_CODE_OK
         return
     if span.status == OPEN:
         return
-    made.status.code = OtlpStatus.STATUS_CODE_ERROR
-    made.status.message = payload.failure(span) or span.status
+    otlp_span.status.code = OtlpStatus.STATUS_CODE_ERROR
+    otlp_span.status.message = payload.failure(span) or span.status
     if span.error is not None:
-        event = made.events.add(name="exception", time_unix_nano=max(0, span.end_ns or span.start_ns))
+        event = otlp_span.events.add(name="exception", time_unix_nano=max(0, span.end_ns or span.start_ns))
         for name, value in zip(("type", "message", "stacktrace"), span.error, strict=True):
             event.attributes.append(KeyValue(key=f"exception.{name}", value=AnyValue(string_value=text(value))))
 
@@ -149,17 +149,17 @@ def usage(span: Span) -> dict[str, int] | None:
     return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
 
 
-def _put(made: OtlpSpan, name: str, value: str) -> None:
-    made.attributes.append(KeyValue(key=name, value=AnyValue(string_value=value)))
+def _put(otlp_span: OtlpSpan, name: str, value: str) -> None:
+    otlp_span.attributes.append(KeyValue(key=name, value=AnyValue(string_value=value)))
 
 
-def _put_json(made: OtlpSpan, name: str, value: Any) -> None:
+def _put_json(otlp_span: OtlpSpan, name: str, value: Any) -> None:
     """Text as it is, everything else as JSON text."""
     if value is None:
         return
     if isinstance(value, bool):
-        made.attributes.append(KeyValue(key=name, value=AnyValue(bool_value=value)))
+        otlp_span.attributes.append(KeyValue(key=name, value=AnyValue(bool_value=value)))
     elif isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
-        made.attributes.append(KeyValue(key=name, value=AnyValue(int_value=value)))
+        otlp_span.attributes.append(KeyValue(key=name, value=AnyValue(int_value=value)))
     else:
-        _put(made, name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        _put(otlp_span, name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
