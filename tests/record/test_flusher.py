@@ -9,9 +9,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from autotrace.config.plan import Settings
 from autotrace.record import faults, flusher, statements
+from autotrace.record.encoder import RecordEncoder
 from autotrace.run import layout
-from autotrace.spool.records import Bind, Counters, Seal
+from autotrace.spool.records import Bind, Close, Counters, Open, Seal
 from autotrace.spool.writer import SpoolWriter
 from tests.record.conftest import Recorder
 
@@ -66,3 +68,39 @@ def test_the_tokenizer_of_a_temporary_folder_is_copied_by_the_process_that_has_i
     statements.bind("tokenizer", {"path": "some/model-of-the-hub"})
     assert "blob" not in recorder.records(Bind)[-1].value
     assert not faults.counts
+
+
+def _slow_encoding(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    write = RecordEncoder.write
+
+    def slowly(self: RecordEncoder, event: object) -> None:
+        time.sleep(seconds)
+        write(self, event)
+
+    monkeypatch.setattr(RecordEncoder, "write", slowly)
+
+
+def test_the_exit_waits_while_there_is_progress(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each event takes a while, all of them far longer than is waited for a write that does not come back."""
+    monkeypatch.setattr(flusher, "PATIENCE", 0.2)
+    _slow_encoding(monkeypatch, 0.02)
+    call = recorder.wrap(lambda: 1, key="one")
+    for _ in range(50):
+        call()
+    flusher.shutdown()
+    assert len(recorder.records(Close)) == 50 and recorder.records(Seal)
+    assert not faults.counts and flusher.abandoned == 0
+
+
+def test_what_the_drain_timeout_leaves_is_counted(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (recorder.folder / layout.RUN_JSON).write_text('{"drain_timeout": 0.3}')
+    monkeypatch.setattr(flusher, "abandoned", 0)
+    recorder.use(Settings(flush_interval=60.0))
+    _slow_encoding(monkeypatch, 0.02)
+    call = recorder.wrap(lambda: 1, key="one")
+    for _ in range(100):
+        call()
+    flusher.shutdown()
+    lost = flusher.abandoned
+    assert 0 < lost < 200 and recorder.records(Counters)[-1].drops == {"drop:exit": lost}
+    assert lost + len(recorder.records(Close)) + len(recorder.records(Open)) == 200 and recorder.records(Seal)
