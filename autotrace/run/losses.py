@@ -12,6 +12,7 @@ _WORDS = {
     "content": ("call", "calls", "without large arguments or results: too much waited to be written"),
     "exit": ("record", "records", "lost: a process ended before they could be written"),
     "too_large": ("record", "records", "cut: larger than a record may be"),
+    "fact on a device": ("fact", "facts", "not recorded: their values are on a device"),
     "stuck": ("record", "records", "lost: nothing could be written for too long"),
     "disk": ("record", "records", "lost: the run folder could not be written"),
 }
