@@ -247,7 +247,7 @@ except Exception as error:
 """
     ran = run(host.folder, "- checked.inner.f\n- checked.inner.C.run\n", "-c", code)
     assert [name for _, name in ran.calls()][:2] == ["f", "C.run"]
-    assert ran.stdout.split()[0] in ("typeguard", "beartype", "builtins") and "hook" not in ran.stderr
+    assert ran.stdout.split()[0] in ("typeguard", "beartype", "builtins")
     assert {state for state, _ in ran.reports().values()} == {"bound"}
 
 
