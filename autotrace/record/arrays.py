@@ -73,9 +73,11 @@ def _dtype(dtype: Any) -> str:
 
 def _tensor(torch: Any, value: Any, kind: type) -> Any:
     """Of a subclass (a fake tensor, a wrapper of the host's) only the name: its fields are computed by its code."""
-    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+    parameter = sys.modules.get("torch.nn.parameter")
+    if kind is not torch.Tensor and (parameter is None or kind is not parameter.__dict__.get("Parameter")):
         return None
-    base = torch._C.TensorBase
+    names = torch._C.__dict__
+    base = names.get("TensorBase") or names["_TensorBase"]  # before torch 2.1
     with torch._C.DisableTorchFunction():
         shape = base.shape.__get__(value)
         dtype, device = base.dtype.__get__(value), base.device.__get__(value)
