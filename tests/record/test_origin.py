@@ -172,7 +172,8 @@ def storm(
     ignored: list[Any] = []
 
     def unraisable(hook: Any) -> None:
-        if not getattr(hook.object, "__module__", "").startswith("autotrace"):
+        ours = getattr(hook.object, "__module__", "").startswith("autotrace")
+        if not ours and issubclass(hook.exc_type, (Timeout, ValueError, TimeoutError, TimeoutAsAssertion)):
             ignored.append(hook.exc_type)  # it came in a weak reference's callback of the standard library's
 
     monkeypatch.setattr(sys, "unraisablehook", unraisable)
