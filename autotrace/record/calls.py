@@ -93,7 +93,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             if signature.whole:
                 copies = args[signature.start :]
                 for value in copies:
-                    if id(kind := type(value)) not in FIXED and (kind is not str or len(value) > SHORT):
+                    kind = type(value)
+                    if (len(value) > SHORT) if kind is str else id(kind) not in FIXED:
                         copies = signature.positional(args, probe.limits)
                         break
             else:
@@ -122,7 +123,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             call.keywords = {**(call.keywords or {}), **probe.picked(arguments)}
         if probe.keeps:
             _retain(call, probe, arguments)
-        weight = probe.limits.take_weight()
+        weight = probe.limits.take_weight() if probe.limits.weight else 0
         if weight > LARGE and backlog.watchful and backlog.crowded():
             call.args = without_large(copies)
             if call.keywords:

@@ -37,11 +37,13 @@ def close(call: OpenCall, result: Any) -> None:
         at = _monotonic_ns()
         if probe.reads_result:
             event = _with_result(call, probe, result, at)
+            _weigh(event, probe.limits.take_weight())
         elif probe.result:
             event = Ended(call, at, result if id(type(result)) in FIXED else probe.output(result))
+            if probe.limits.weight:
+                _weigh(event, probe.limits.take_weight())
         else:
             event = Ended(call, at)
-        _weigh(event, probe.limits.take_weight())
     except Exception as error:
         probe.trouble("end", error)
         event = Ended(call, at)

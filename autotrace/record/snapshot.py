@@ -30,8 +30,6 @@ NODE_BYTES = 256
 _NUMBERS = frozenset(map(id, (int, float)))
 MAX_NODES = 2_000
 """Values visited for one argument: the bound on the caller's time whatever is passed."""
-MAX_NUMBERS = 4_096
-"""Items of a longer list that are looked at to see whether all are numbers."""
 FIRST = 16
 """Numbers shown of a long list."""
 LONGEST_KEY = 256
@@ -73,6 +71,11 @@ def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
         if len(value) > SHORT:
             limits.weight += min(_size(value), 4 * limits.string)
         return value if len(value) <= limits.string else shortened(value, limits.string)
+    if (kind is dict or kind is list or kind is tuple) and len(value) <= limits.items:
+        flat = _flat(value, kind)
+        if flat is not None:
+            limits.weight += NODE_BYTES
+            return flat
     copier = _Copier(limits)
     if without and kind is not list and kind is not tuple and not issubclass(kind, dict):
         copied = copier.object(value, kind, limits.depth, without)
@@ -98,10 +101,7 @@ class _Copier:
     def copy(self, value: Any, depth: int) -> Any:
         kind = type(value)
         if kind is str:
-            if len(value) > self.string:
-                value = shortened(value, self.string)
-            self.weight += _size(value)
-            return value
+            return value if len(value) <= SHORT else self.text(value)
         if id(kind) in FIXED:
             return value
         self.nodes -= 1
@@ -116,27 +116,42 @@ class _Copier:
     def exact(self, value: dict[Any, Any], depth: int) -> Any:
         """Of an exact dict: a copy made in C, in which what has to be is replaced."""
         copied = value.copy()
-        string, weight = self.string, 0
         for key, item in copied.items():
             if type(key) is not str or len(key) > LONGEST_KEY:
                 return self.mapping(value, depth)
             kind = type(item)
             if kind is str:
-                if len(item) > string:
-                    copied[key] = item = shortened(item, string)
-                weight += _size(item)
-            elif id(kind) not in FIXED:
+                if len(item) > SHORT:
+                    copied[key] = self.text(item)
+            elif kind is not int and kind is not float and kind is not bool and item is not None:
                 copied[key] = self.copy(item, depth - 1)
-        self.weight += weight
         return copied
+
+    def text(self, value: str) -> str:
+        """Of an exact string that is not short."""
+        if len(value) > self.string:
+            value = shortened(value, self.string)
+        self.weight += _size(value)
+        return value
 
     def sequence(self, value: Any, size: int, depth: int) -> Any:
         """Of an exact list or tuple."""
-        if size > self.items and _are_numbers(value):
+        if size > self.items and _are_numbers(value, self.items):
             return {"…": f"{size} numbers", "first": list(value[:FIRST])}
         if depth <= 0:
             return {"…": f"{size} items"}
-        copied = [item if id(type(item)) in FIXED else self.copy(item, depth - 1) for item in value[: self.items]]
+        copied = value[: self.items] if type(value) is list else list(value[: self.items])
+        items, below = self.items, depth - 1
+        for number, item in enumerate(copied):
+            kind = type(item)
+            if kind is str:
+                if len(item) > SHORT:
+                    copied[number] = self.text(item)
+            elif kind is dict and below > 0 and len(item) <= items and self.nodes > 0:
+                self.nodes -= 1
+                copied[number] = self.exact(item, below)
+            elif kind is not int and kind is not float and kind is not bool and item is not None:
+                copied[number] = self.copy(item, below)
         if size > self.items:
             copied.append({"…": f"{size - self.items} more"})
         return copied
@@ -215,10 +230,29 @@ class _Copier:
 _arguments = BaseException.__dict__["args"].__get__
 
 
-def _are_numbers(value: Any) -> bool:
-    """Whether all items of a list that is too long to be shown are numbers. A longer one than can be looked through in
-    no time is shown item by item as far as the limit goes."""
-    return len(value) <= MAX_NUMBERS and _NUMBERS.issuperset(map(id, map(type, value)))
+def _flat(value: Any, kind: type) -> Any:
+    """A copy of an exact dict, list or tuple that holds short texts, numbers and None only; else None."""
+    if kind is dict:
+        copied = value.copy()
+        items = copied.values()
+        for key in copied:
+            if type(key) is not str or len(key) > LONGEST_KEY:
+                return None
+    else:
+        items = copied = list(value)
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            if len(item) > SHORT:
+                return None
+        elif kind is not int and kind is not float and kind is not bool and item is not None:
+            return None
+    return copied
+
+
+def _are_numbers(value: Any, shown: int) -> bool:
+    """Whether a list that is too long to be shown holds numbers, as far as it would be shown."""
+    return _NUMBERS.issuperset(map(id, map(type, value[:shown])))
 
 
 def _key(key: Any) -> str:
