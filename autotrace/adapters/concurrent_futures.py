@@ -25,17 +25,17 @@ def install() -> None:
 
     @functools.wraps(original)
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        span = current.get()
-        if span is None:
+        call = current.get()
+        if call is None:
             return original(self, fn, *args, **kwargs)
-        return original(self, _inside, span, fn, args, kwargs)
+        return original(self, _inside, call, fn, args, kwargs)
 
     setattr(submit, _MARK, True)
     ThreadPoolExecutor.submit = submit  # type: ignore[method-assign]
 
 
-def _inside(span: OpenCall, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    token = current.set(span)
+def _inside(call: OpenCall, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    token = current.set(call)
     try:
         return function(*args, **kwargs)
     finally:

@@ -36,27 +36,27 @@ class InsideATrace(Follower):
 class Streaming(Follower):
     """A handler that answers with an HTTP response whose body is a stream: its span ends with the stream."""
 
-    def holds(self, span: OpenCall, result: Any) -> bool:
+    def holds(self, call: OpenCall, result: Any) -> bool:
         body = getattr(result, "body_iterator", None)
         if type(body) is not AsyncGeneratorType:
             return False
-        result.body_iterator = drivers.stream(span, body)
+        result.body_iterator = drivers.stream(call, body)
         return True
 
 
 class WeightUpdate(Follower):
-    """New weights for the engine: how many tensors and bytes, of whatever the request for it tells. Never a tensor."""
+    """New weights for the engine: how many tensors and bytes, if the request lists them. Never a tensor."""
 
     def __init__(self, argument: str) -> None:
         self.argument = argument
 
-    def opened(self, span: RetainingCall, arguments: Mapping[str, Any]) -> None:
-        span.timeline = Timeline()
-        span.timeline.attributes.update(sizes(arguments.get(self.argument)))
+    def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
+        call.timeline = Timeline()
+        call.timeline.attributes.update(sizes(arguments.get(self.argument)))
 
 
 def sizes(request: Any) -> dict[str, int]:
-    """``tensors`` and ``bytes`` of a request to update weights; empty where it does not tell.
+    """``tensors`` and ``bytes`` of a request to update weights; empty where it does not list them.
 
     vLLM (``WeightTransferUpdateRequest.update_info``) and SGLang (``UpdateWeightsFromDistributedReqInput``) list names,
     types and shapes; SGLang's ``UpdateWeightsFromTensorReqInput`` carries pickled tensors, one string for each rank.
@@ -86,8 +86,8 @@ def follow(key: str, follower: Follower) -> None:
 
 def timeline_here() -> Timeline | None:
     """Of the request that is being handed to the engine by the code running now."""
-    span = context.current.get()
-    return span.timeline if isinstance(span, RetainingCall) else None
+    call = context.current.get()
+    return call.timeline if isinstance(call, RetainingCall) else None
 
 
 def register(timelines: Timelines, request_id: Any, timeline: Timeline) -> None:
@@ -114,7 +114,7 @@ def arrived(read: Callable[..., None], timelines: Timelines, request_ids: list[A
         return
     try:
         ids = BETWEEN.join(request_ids)
-    except TypeError:  # an id of the user's that is no text
+    except TypeError:  # an id of the user's that is not text
         ids = BETWEEN.join([name for name in request_ids if type(name) is str])
     backlog.charge(len(ids))
     backlog.append(Arrived(_split, (read, timelines, ids, *more), len(ids)))
@@ -124,15 +124,15 @@ def _split(read: Callable[..., None], timelines: Timelines, ids: str, *more: Any
     read(timelines, ids.split(BETWEEN), *more)
 
 
-def traceparent(span: OpenCall) -> str:
-    """``span`` as W3C trace context: what an engine's own OpenTelemetry takes as the parent of its spans."""
-    return f"00-{span.trace.id.hex()}-{span.id & 0xFFFFFFFFFFFFFFFF:016x}-01"
+def traceparent(call: OpenCall) -> str:
+    """``call`` as W3C trace context: what an engine's own OpenTelemetry takes as the parent of its spans."""
+    return f"00-{call.trace.id.hex()}-{call.id & 0xFFFFFFFFFFFFFFFF:016x}-01"
 
 
 class Hooks:
-    """Methods of an engine that tell something about its requests; ``key`` names them in reports.
+    """Methods of an engine that show something about its requests; ``key`` names them in reports.
 
-    They are no targets: they record nothing themselves. What a release does not have is left out and reported.
+    They are not targets: they record nothing themselves. What a release does not have is left out and reported.
     """
 
     def __init__(self, key: str) -> None:
@@ -148,22 +148,22 @@ class Hooks:
             original = owner.__dict__[method]
             setattr(owner, method, functools.wraps(original)(make(original)))
         except (AttributeError, KeyError):
-            engine.report(self.key, location, "pending", "this release has no such method; its timings are not known")
+            engine.report(self.key, location, "pending", "this release has no such method; its timings are missing")
         except Exception as error:
             faults.failed(self.key, error)
         else:
             engine.report(self.key, location, "bound", "")
 
 
-_TOLD = "_autotrace_tokenizer"
+_BOUND = "_autotrace_tokenizer"
 
 
 def bind_tokenizer(owner: Any, read: Callable[[Any], Mapping[str, Any] | None]) -> None:
-    """Say once an engine where ``owner`` loaded its tokenizer from (``read(owner)``): the collector decodes with
+    """Publish once per engine where ``owner`` loaded its tokenizer from (``read(owner)``): the collector decodes with
     it."""
-    if owner is None or getattr(owner, _TOLD, False):
+    if owner is None or getattr(owner, _BOUND, False):
         return
-    setattr(owner, _TOLD, True)
+    setattr(owner, _BOUND, True)
     value = read(owner)
     if value is not None:
         statements.bind("tokenizer", value)

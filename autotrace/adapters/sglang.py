@@ -8,7 +8,7 @@
 - If the user switched on SGLang's own OpenTelemetry, its spans hang under ours.
 
 No reference to a generator of SGLang is kept anywhere: suspended, it holds the lock that a weight update waits for.
-Read in 0.4.6.post5 to 0.5.23, run with 0.5.23. What is not found as expected is left alone.
+Read in 0.4.6.post5 to 0.5.23, run with 0.5.23. What is not as expected is left alone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _monotonic = time.monotonic
 
 
 def install() -> None:
-    """Attach to the targets and ask to be told about the modules below. Called once, after ``sglang`` was imported."""
+    """Attach to the targets and register the hooks on the modules below. Called once, after ``sglang`` was imported."""
     follow(GENERATE, Request())
     follow(MEMBER, MemberOfABatch())
     follow(HANDLER, Streaming())
@@ -73,12 +73,12 @@ class Request(Follower):
         request = args[1] if len(args) > 1 else kwargs.get("obj")
         return not is_batch(request) and not is_health_check(request)
 
-    def opened(self, span: RetainingCall, arguments: Mapping[str, Any]) -> None:
+    def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
         manager, request = arguments.get("self"), arguments.get("obj")
-        span.timeline = Timeline()
-        span.timeline.coarse = not getattr(request, "stream", False)
-        _pass_on(span, manager, request, arguments.get("request"))
-        if not span.trace.elsewhere:
+        call.timeline = Timeline()
+        call.timeline.coarse = not getattr(request, "stream", False)
+        _pass_on(call, manager, request, arguments.get("request"))
+        if not call.trace.elsewhere:
             bind_tokenizer(manager, _tokenizer)
 
 
@@ -88,17 +88,17 @@ class MemberOfABatch(Follower):
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return timeline_here() is None and not is_health_check(args[1] if len(args) > 1 else kwargs.get("obj"))
 
-    def opened(self, span: RetainingCall, arguments: Mapping[str, Any]) -> None:
+    def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
         manager, request = arguments["self"], arguments["obj"]
-        span.timeline = Timeline()
-        span.timeline.coarse = not getattr(request, "stream", False)
-        watch(manager, request.rid, span.timeline)
-        if not span.trace.elsewhere:
+        call.timeline = Timeline()
+        call.timeline.coarse = not getattr(request, "stream", False)
+        watch(manager, request.rid, call.timeline)
+        if not call.trace.elsewhere:
             bind_tokenizer(manager, _tokenizer)
 
 
 def is_batch(request: Any) -> bool:
-    """Whether the request is several, before SGLang has made its own mind up (``normalize_batch_and_arguments``)."""
+    """Whether the request is several, before SGLang decides that itself (``normalize_batch_and_arguments``)."""
     text, ids = getattr(request, "text", None), getattr(request, "input_ids", None)
     if isinstance(text, list) or (isinstance(ids, list) and bool(ids) and isinstance(ids[0], list)):
         return True
@@ -113,13 +113,13 @@ def is_health_check(request: Any) -> bool:
     return isinstance(request_id, str) and request_id.startswith("HEALTH_CHECK")
 
 
-def _pass_on(span: OpenCall, manager: Any, request: Any, http: Any) -> None:
-    """Make ``span`` the parent of SGLang's own spans, unless the request came with a parent."""
+def _pass_on(call: OpenCall, manager: Any, request: Any, http: Any) -> None:
+    """Make ``call`` the parent of SGLang's own spans, unless the request came with a parent."""
     if not getattr(manager, "enable_trace", False) or getattr(request, "external_trace_header", 0) is not None:
         return
     headers = getattr(http, "headers", None)
     if headers is None or "traceparent" not in headers:
-        request.external_trace_header = {"traceparent": traceparent(span)}
+        request.external_trace_header = {"traceparent": traceparent(call)}
 
 
 def _tokenizer(manager: Any) -> dict[str, Any] | None:
@@ -226,19 +226,19 @@ def settle(timeline: Timeline, batch: Any, number: int) -> None:
     stats = getattr(batch, "time_stats", None)
     if not isinstance(stats, list) or number >= len(stats):
         return
-    queued, taken, first = (
+    queued, scheduled, first = (
         float(getattr(stats[number], name, 0.0) or 0.0)
         for name in ("wait_queue_entry_time", "forward_entry_time", "prefill_finished_time")
     )
     waited = float(getattr(stats[number], "queue_duration_s", 0.0) or 0.0)
-    if not queued or not taken:
+    if not queued or not scheduled:
         return
-    retracted = queued > taken  # it waited once more: the entry time is that of the last wait
+    retracted = queued > scheduled  # it waited once more: the entry time is that of the last wait
     if not retracted:
-        timeline.queued, timeline.scheduled = queued, [taken]
+        timeline.queued, timeline.scheduled = queued, [scheduled]
     elif waited:
         timeline.attributes["queue_s"] = round(waited, 6)
-        timeline.scheduled = [taken]
+        timeline.scheduled = [scheduled]
     if first and timeline.coarse:
         timeline.first_ns = int(first * 1e9)
         timeline.arrivals.insert(0, first)

@@ -16,7 +16,7 @@ class Signature:
     """One function of a target: what it is called, its parameters, and which of them are captured.
 
     ``names`` are its positional parameters in order, ``method`` tells whether the first is ``self`` or ``cls``; members
-    of ``**kwargs`` are known under their own names. ``takes``: whether the argument of that name is captured;
+    of ``**kwargs`` have their own names. ``takes``: whether the argument of that name is captured;
     ``whole``: every one is.
 
     A wrapper has its original's parameters and so passes defaults on. An argument that is its default is not captured,
@@ -24,6 +24,8 @@ class Signature:
     """
 
     __slots__ = (
+        "captured",
+        "captured_defaults",
         "count",
         "defaults",
         "identity",
@@ -32,11 +34,9 @@ class Signature:
         "name",
         "names",
         "nones",
-        "places",
-        "presets",
+        "positions",
         "rest",
         "start",
-        "taken",
         "takes",
         "whole",
     )
@@ -63,36 +63,37 @@ class Signature:
         }
         self.nones = tuple(name for name, value in self.defaults.items() if value is None)
         self.takes = takes
-        self.places = tuple(
-            place for place, name in enumerate(self.names) if takes(name) and not (self.method and place == 0)
+        self.positions = tuple(
+            position for position, name in enumerate(self.names) if takes(name) and not (self.method and position == 0)
         )
-        """Where positional arguments stand that are captured."""
-        self.taken = tuple(self.names[place] for place in self.places)
-        self.presets = tuple(self.defaults.get(name, ABSENT) for name in self.taken)
-        """Their defaults."""
-        self.whole = whole and len(self.places) == self.count - self.start
+        """Indexes of the positional arguments that are captured."""
+        self.captured = tuple(self.names[position] for position in self.positions)
+        """Their names."""
+        self.captured_defaults = tuple(self.defaults.get(name, ABSENT) for name in self.captured)
+        """Their defaults; ``ABSENT`` for those without."""
+        self.whole = whole and len(self.positions) == self.count - self.start
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """``{name: value}`` of what was passed. Wrong calls bind as far as they go."""
-        known = dict(zip(self.names, args))  # noqa: B905 - too many or too few is the callee's error to raise
+        arguments = dict(zip(self.names, args))  # noqa: B905 - too many or too few is the callee's error to raise
         if len(args) > len(self.names) and self.rest:
-            known[self.rest] = args[len(self.names) :]
+            arguments[self.rest] = args[len(self.names) :]
         if kwargs:
-            known.update(kwargs)
+            arguments.update(kwargs)
         for name in self.nones:
-            if known.get(name, ABSENT) is None:
-                del known[name]
+            if arguments.get(name, ABSENT) is None:
+                del arguments[name]
         if self.method and args:
-            known["self"] = args[0]
-        return known
+            arguments["self"] = args[0]
+        return arguments
 
     def positional(self, args: tuple[Any, ...], limits: Limits) -> Sequence[Any]:
         """Copies of the positional arguments to be captured, for ``named``."""
         passed = len(args)
         copies = [
-            preset if args[place] is preset else snapshot(args[place], limits)
-            for place, preset in zip(self.places, self.presets)  # noqa: B905 - made together
-            if place < passed
+            default if args[position] is default else snapshot(args[position], limits)
+            for position, default in zip(self.positions, self.captured_defaults)  # noqa: B905 - made together
+            if position < passed
         ]
         if passed > self.count and self.rest and self.takes(self.rest):
             copies += [snapshot(value, limits) for value in args[self.count :]]
@@ -111,11 +112,13 @@ class Signature:
         """What ``positional`` and ``keywords`` copied, by name."""
         inputs = {
             name: value
-            for name, preset, value in zip(self.taken, self.presets, args)  # noqa: B905 - a wrong call has too many
-            if value is not preset
+            for name, default, value in zip(  # noqa: B905 - a wrong call has too many
+                self.captured, self.captured_defaults, args
+            )
+            if value is not default
         }
-        if len(args) > len(self.taken) and self.rest:
-            inputs[self.rest] = list(args[len(self.taken) :])
+        if len(args) > len(self.captured) and self.rest:
+            inputs[self.rest] = list(args[len(self.captured) :])
         if keywords:
             inputs.update(keywords)
         return inputs

@@ -181,7 +181,7 @@ def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[st
 
 def _retain(call: Any, probe: Probe, arguments: Any) -> None:
     """What a call holds of the host's until it ends."""
-    call.known = arguments
+    call.arguments = arguments
     if probe.batch:
         groups = sampling.choose(probe.batch, arguments, probe.sampling)
         if groups is not None:

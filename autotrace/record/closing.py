@@ -17,7 +17,7 @@ from autotrace.record.weights import LARGE, NOT_KEPT, weigh, weigh_numbers
 from autotrace.spool.records import Fact
 
 CLOSED = -1
-"""Epoch of a call that is closed: closing it again does nothing. (The adapter of an engine may have been told that the
+"""Epoch of a call that is closed: closing it again does nothing. (The adapter of an engine may have learnt that the
 request was aborted; an exception of the host's may arrive when the call was closed already.)"""
 
 ABORTED = frozenset({"abort", "aborted"})
@@ -99,7 +99,7 @@ def _release(call: OpenCall) -> dict[str, Any]:
     """The arguments the call kept, which it holds no longer."""
     if not isinstance(call, RetainingCall):
         return {}
-    arguments, call.known = call.known, None
+    arguments, call.arguments = call.arguments, None
     return arguments or {}
 
 

@@ -35,7 +35,7 @@ class Trace:
 
 
 class OpenCall(msgspec.Struct, eq=False, gc=False):
-    """An open call, and the event that says so. Only the process that opened a call closes it (``epoch`` changes in a
+    """An open call, and the event that it opened. Only the process that opened a call closes it (``epoch`` changes in a
     forked child).
 
     A struct the garbage collector does not see: made in 90 ns instead of 350, and a full queue does not slow the host's
@@ -74,7 +74,7 @@ class RetainingCall(OpenCall, eq=False, gc=True):
     """A call that keeps the host's objects until it ends: visible to the garbage collector, or an abandoned
     coroutine could not be collected."""
 
-    known: dict[str, Any] | None = None
+    arguments: dict[str, Any] | None = None
     """Bound arguments that some path reads when the call ends."""
     chosen: Token[frozenset[str] | None] | None = None
     """This call chose samples of its batch (``sampling.chosen``)."""
@@ -87,7 +87,7 @@ class RetainingCall(OpenCall, eq=False, gc=True):
 class Ended(msgspec.Struct, eq=False, gc=False):
     """The event that a call ended. Lives in the queue only."""
 
-    span: OpenCall
+    call: OpenCall
     at: int
     output: Any = None
     status: str = "OK"
@@ -117,17 +117,17 @@ def forked() -> None:
 
 def current_carrier() -> bytes | None:
     """The current span as bytes for another process, or None when nothing is being recorded here."""
-    span = current.get()
-    if span is None:
+    call = current.get()
+    if call is None:
         return None
-    flags = _RECORDED if span.recorded else 0
-    if span.trace.elsewhere or (span.probe is not None and span.probe.prompt):
+    flags = _RECORDED if call.recorded else 0
+    if call.trace.elsewhere or (call.probe is not None and call.probe.prompt):
         flags |= _TOKENS
-    return _CARRIER.pack(_VERSION, flags, span.trace.id or bytes(16), span.id)
+    return _CARRIER.pack(_VERSION, flags, call.trace.id or bytes(16), call.id)
 
 
 def restore(carrier: bytes | None) -> OpenCall | None:
-    """A stand-in for the span of another process; None for anything that is no carrier."""
+    """A stand-in for the span of another process; None for anything that is not a carrier."""
     if not isinstance(carrier, bytes) or len(carrier) != _CARRIER.size:
         return None
     version, flags, trace, span = _CARRIER.unpack(carrier)
@@ -145,12 +145,12 @@ def stand_in(
 
 @contextmanager
 def attach(carrier: bytes | None) -> Iterator[None]:
-    """Make the span of another process current. Anything that is no carrier leaves the context as it is."""
-    span = restore(carrier)
-    if span is None:
+    """Make the span of another process current. Anything that is not a carrier leaves the context as it is."""
+    call = restore(carrier)
+    if call is None:
         yield
         return
-    token = current.set(span)
+    token = current.set(call)
     try:
         yield
     finally:

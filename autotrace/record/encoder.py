@@ -1,6 +1,6 @@
 """From events to records: what the callers copied becomes what may stand in the spool. Runs on the flusher's thread.
 
-Arguments get their names, secrets are taken out, token lists become "what is known plus what is new".
+Arguments get their names, secrets are taken out, token lists become "what was written already plus what is new".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from autotrace.spool.records import MEASURED, Bind, Close, Define, Fact, Open, R
 from autotrace.trajectory.jsonable import plain
 
 Event = OpenCall | Ended | Arrived | Fact | Bind | Report
-"""What callers put into the queue. A ``OpenCall`` says that it opened."""
+"""What callers put into the queue. An ``OpenCall`` is queued when it opens."""
 
 
 class RecordEncoder:
@@ -28,7 +28,7 @@ class RecordEncoder:
     def __init__(self, settings: Settings, epoch: int, add: Callable[[Record], None], run_folder: str = "") -> None:
         self.settings = settings
         self.epoch = epoch
-        """Token sequences of another epoch are not to be referred to: a forked child's parent wrote them, or they were
+        """Token sequences of another epoch cannot be referred to: a forked child's parent wrote them, or they were
         lost on a full disk."""
         self._add = add
         self._run_folder = run_folder
@@ -53,27 +53,27 @@ class RecordEncoder:
         """Records were lost: the token lists in them cannot be referred to."""
         self.epoch += 1
 
-    def _opened(self, span: OpenCall) -> None:
-        signature, probe = span.signature, span.probe
+    def _opened(self, call: OpenCall) -> None:
+        signature, probe = call.signature, call.probe
         if signature is None or probe is None:
             return
         target = self._target(probe.key, probe.label or signature.name, probe.role, signature.module)
         tokens = None
-        prompt, span.prompt = span.prompt, None
+        prompt, call.prompt = call.prompt, None
         if prompt is not None:
-            tokens = self._numbers_of(span, "prompt", self._prompt, prompt)
+            tokens = self._numbers_of(call, "prompt", self._prompt, prompt)
         inputs = None
-        if span.args or span.keywords:
-            inputs = self._clean_all(signature.named(span.args or (), span.keywords)) or None
-        attributes = None if span.attributes is None else self._clean_all(span.attributes)
-        span.args = span.keywords = span.attributes = None
+        if call.args or call.keywords:
+            inputs = self._clean_all(signature.named(call.args or (), call.keywords)) or None
+        attributes = None if call.attributes is None else self._clean_all(call.attributes)
+        call.args = call.keywords = call.attributes = None
         self._add(
             Open(
-                span=span.id,
-                trace=span.trace.id,
-                parent=span.parent,
+                span=call.id,
+                trace=call.trace.id,
+                parent=call.parent,
                 target=target,
-                at=span.at,
+                at=call.at,
                 inputs=inputs,
                 attributes=attributes,
                 prompt=tokens,
@@ -81,77 +81,77 @@ class RecordEncoder:
         )
 
     def _ended(self, event: Ended) -> None:
-        span = event.span
-        if span.args is not None:  # its opening was never queued: an exception of the host's came in between
+        call = event.call
+        if call.args is not None:  # its opening was never queued: an exception of the host's came in between
             return
-        if type(span) is RetainingCall and span.timeline is not None:
-            self._request(span, span.timeline, event)
-            span.timeline = None
+        if type(call) is RetainingCall and call.timeline is not None:
+            self._request(call, call.timeline, event)
+            call.timeline = None
         self._add(
             Close(
-                span=span.id,
-                trace=span.trace.id,
+                span=call.id,
+                trace=call.trace.id,
                 at=event.at,
                 status=event.status,
                 output=self._clean("result", event.output),
                 attributes=None if event.attributes is None else self._clean_all(event.attributes),
                 error=None if event.error is None else self._error(*event.error),
-                response=self._numbers_of(span, "response", self._response, event.response, event.skip),
-                logprobs=self._numbers_of(span, "logprobs", self._logprobs, event.logprobs or None),
-                mask=self._numbers_of(span, "mask", self._mask, event.mask or None),
-                first_item_at=span.first_item_at,
+                response=self._numbers_of(call, "response", self._response, event.response, event.skip),
+                logprobs=self._numbers_of(call, "logprobs", self._logprobs, event.logprobs or None),
+                mask=self._numbers_of(call, "mask", self._mask, event.mask or None),
+                first_item_at=call.first_item_at,
                 skip=event.skip,
-                **{name: getattr(span, name) for name in MEASURED},
+                **{name: getattr(call, name) for name in MEASURED},
             )
         )
 
     def _arrived(self, event: Arrived) -> None:
         event.read(*event.seen)
 
-    def _request(self, span: OpenCall, timeline: Timeline, event: Ended) -> None:
+    def _request(self, call: OpenCall, timeline: Timeline, event: Ended) -> None:
         """What an engine's adapter learnt about the request: its timings and, over all chunks, its tokens."""
         try:
             generated = timeline.response() if timeline.response is not None else None
             if generated is not None:
                 event.response, event.skip = list(generated), 0
             count = None if event.response is None else len(event.response)
-            event.attributes = {**timeline.read(span.at, count), **(event.attributes or {})}
-            if event.response is not None and span.prompt is None and timeline.prompt:
+            event.attributes = {**timeline.read(call.at, count), **(event.attributes or {})}
+            if event.response is not None and call.prompt is None and timeline.prompt:
                 event.response = [*timeline.prompt, *event.response]
                 event.skip = len(timeline.prompt)
         except Exception as error:
             faults.failed("timeline", error)
 
-    def _numbers_of(self, span: OpenCall, field: str, write: Callable[..., Any], numbers: Any, *more: int) -> Any:
+    def _numbers_of(self, call: OpenCall, field: str, write: Callable[..., Any], numbers: Any, *more: int) -> Any:
         """What ``write`` makes of ``numbers``; None where there are none, or where the list's path leads to something
         else (messages, one dict per token): that costs the span its numbers, not its record."""
         if numbers is None:
             return None
         try:
-            return write(span, numbers, *more)
+            return write(call, numbers, *more)
         except Exception as error:
-            if (probe := span.probe) is not None:
+            if (probe := call.probe) is not None:
                 named = ", ".join(path.text for path in getattr(probe, field)) or "result"
                 faults.failed(f"tokens:{probe.key}:{field}: {named}", error)
             return None
 
-    def _prompt(self, span: OpenCall, prompt: Sequence[int]) -> Tokens:
-        log = self._log(span)
+    def _prompt(self, call: OpenCall, prompt: Sequence[int]) -> Tokens:
+        log = self._log(call)
         if log is None:
-            tokens, span.prompt = TokenLog(self.epoch).prompt(prompt, withheld=True)
+            tokens, call.prompt = TokenLog(self.epoch).prompt(prompt, withheld=True)
         else:
-            tokens, span.prompt = log.prompt(prompt, self._withheld)
+            tokens, call.prompt = log.prompt(prompt, self._withheld)
         return tokens
 
-    def _response(self, span: OpenCall, response: Sequence[int], skip: int) -> Tokens:
-        log = self._log(span)
+    def _response(self, call: OpenCall, response: Sequence[int], skip: int) -> Tokens:
+        log = self._log(call)
         withheld = self._withheld or log is None
         log = log or TokenLog(self.epoch)
-        note, span.prompt = span.prompt, None
+        note, call.prompt = call.prompt, None
         if skip:
-            return log.prompt(response, withheld)[0]  # prompt and response in one: most of it is known
-        known = note if isinstance(note, WrittenPrompt) and note.epoch == self.epoch else None
-        return log.response(known, response, withheld)
+            return log.prompt(response, withheld)[0]  # prompt and response in one: most of it was written already
+        written = note if isinstance(note, WrittenPrompt) and note.epoch == self.epoch else None
+        return log.response(written, response, withheld)
 
     def _logprobs(self, _: OpenCall, logprobs: Sequence[float]) -> bytes:
         return array("f", logprobs).tobytes()
@@ -159,9 +159,9 @@ class RecordEncoder:
     def _mask(self, _: OpenCall, mask: Sequence[int]) -> bytes:
         return bytes([1 if flag else 0 for flag in mask])
 
-    def _log(self, span: OpenCall) -> TokenLog | None:
-        """The token log of the span's trace; None when another process records the tokens of this call."""
-        trace = span.trace
+    def _log(self, call: OpenCall) -> TokenLog | None:
+        """The token log of the call's trace; None when another process records the tokens of this call."""
+        trace = call.trace
         if trace.elsewhere:
             return None
         log = trace.tokens

@@ -1,5 +1,5 @@
-"""Our own failures: counted, logged once per place and minute, never raised. After too many a target is switched off.
-The one place that tells them from exceptions of the host's, which are raised again."""
+"""Our own failures: counted, logged once per site and minute, never raised. After too many a target is switched off.
+Only here are they told apart from exceptions of the host's, which are raised again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ log.addHandler(logging.NullHandler())
 counts: dict[str, int] = {}
 """Failures and drops by reason since the process started; travels with the data in ``Counters.drops``."""
 
-_said: dict[str, float] = {}
+_logged_at: dict[str, float] = {}
+"""When each site was logged last (monotonic seconds)."""
 PERIOD = 60.0
-"""Seconds between two log lines of one place."""
+"""Seconds between two log lines of one site."""
 
 
 def count(reason: str, number: int = 1) -> None:
@@ -24,19 +25,19 @@ def count(reason: str, number: int = 1) -> None:
     counts[reason] = counts.get(reason, 0) + number
 
 
-def failed(place: str, error: Exception) -> None:
-    """Count a failure of ours at ``place``; log its type (never its message: it may quote a prompt) once a minute.
+def failed(site: str, error: Exception) -> None:
+    """Count a failure of ours at ``site``; log its type (never its message: it may quote a prompt) once a minute.
 
     Raises ``error`` again if it is not ours but the host's (see ``origin``).
     """
     if is_hosts(error):
         raise error
     try:
-        count(f"fault:{place}")
+        count(f"fault:{site}")
         now = time.monotonic()
-        if now - _said.get(place, -PERIOD) >= PERIOD:
-            _said[place] = now
-            log.warning("autotrace failed in %s (%s); the call itself went on", place, type(error).__name__)
+        if now - _logged_at.get(site, -PERIOD) >= PERIOD:
+            _logged_at[site] = now
+            log.warning("autotrace failed in %s (%s); the call itself went on", site, type(error).__name__)
     except Exception as again:  # logging handlers of the host may raise
         if is_hosts(again):
             raise

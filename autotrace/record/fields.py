@@ -22,17 +22,17 @@ class Path:
         self.root, *steps = text.split(".")
         self.steps: tuple[tuple[str, int | None], ...] = tuple((step, _index(step)) for step in steps)
 
-    def read(self, known: Mapping[str, Any]) -> Any:
-        """Value at this path below ``known``, or ``ABSENT``. User code may run (properties) and may not raise
-        through."""
-        value = known.get(self.root, ABSENT)
+    def read(self, roots: Mapping[str, Any]) -> Any:
+        """Value at this path, whose first word is a key of ``roots``; ``ABSENT`` if there is none. User code may run
+        (properties): what it raises counts as absent, unless it is the host's (see ``origin``)."""
+        value = roots.get(self.root, ABSENT)
         if value is ABSENT:
             return ABSENT
         try:
             for step, index in self.steps:
                 if index is None and type(value) in _objects:
-                    found = getattr(value, step, ABSENT)
-                    value = _asked(value, step) if found is ABSENT else found
+                    attribute = getattr(value, step, ABSENT)
+                    value = _from_get(value, step) if attribute is ABSENT else attribute
                 else:
                     value = _step(value, step, index)
                 if value is ABSENT:
@@ -45,7 +45,7 @@ class Path:
 
 
 _objects: set[type] = set()
-"""Classes known to be no ``Mapping``: to ask the abstract class costs more than to read the attribute."""
+"""Classes that are not a ``Mapping``: asking the abstract class costs more than reading the attribute."""
 MAX_OBJECTS = 500
 
 
@@ -66,25 +66,25 @@ def _step(value: Any, step: str, index: int | None) -> Any:
         return value[index] if isinstance(value, Sequence) and -len(value) <= index < len(value) else ABSENT
     if len(_objects) < MAX_OBJECTS and value.__class__ is kind and _is_its_modules(kind):  # no proxy, which may change
         _objects.add(kind)
-    found = getattr(value, step, ABSENT)
-    return _asked(value, step) if found is ABSENT else found
+    attribute = getattr(value, step, ABSENT)
+    return _from_get(value, step) if attribute is ABSENT else attribute
 
 
 def _is_its_modules(kind: type) -> bool:
-    """Whether a class is found where it says: one that was made at run time the host may drop."""
+    """Whether the class is an attribute of its module: the host may drop one that was made at run time."""
     return getattr(sys.modules.get(kind.__module__), "__dict__", {}).get(kind.__qualname__) is kind
 
 
-def _asked(value: Any, step: str) -> Any:
+def _from_get(value: Any, step: str) -> Any:
     """OmegaConf nodes, tensordicts and friends answer to keys without being Mappings."""
     getter = getattr(value, "get", None)
     return getter(step, ABSENT) if callable(getter) else ABSENT
 
 
-def first(paths: Sequence[Path], known: Mapping[str, Any]) -> Any:
+def first(paths: Sequence[Path], roots: Mapping[str, Any]) -> Any:
     """Value of the first path that is present."""
     for path in paths:
-        value = path.read(known)
+        value = path.read(roots)
         if value is not ABSENT:
             return value
     return ABSENT
@@ -98,7 +98,7 @@ def compiled(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path,
 def reader(paths: Sequence[Path], sample: Any) -> Callable[[Any], Any]:
     """``first(paths, {root: value})`` as a function of the value, quick for values built like ``sample``.
 
-    It raises what a value that is built differently makes it raise, and answers ``ABSENT`` for what is not there.
+    A value that is built differently may make it raise; it answers ``ABSENT`` for what is not there.
     """
     if len(paths) == 1 and all(index is None for _, index in paths[0].steps):
         steps = [step for step, _ in paths[0].steps]
@@ -108,20 +108,20 @@ def reader(paths: Sequence[Path], sample: Any) -> Callable[[Any], Any]:
         elif len(steps) == 2:
             outer, inner = steps
             quick.append(lambda value: value[outer][inner])
-        for found in quick:
+        for getter in quick:
             try:
-                found(sample)
+                getter(sample)
             except Exception as error:
                 if is_hosts(error):
                     raise
                 continue
-            return found
+            return getter
 
     def slow(value: Any) -> Any:
         for path in paths:
-            found = path.read({path.root: value})
-            if found is not ABSENT and found:
-                return found
+            answer = path.read({path.root: value})
+            if answer is not ABSENT and answer:
+                return answer
         return ABSENT
 
     return slow

@@ -21,7 +21,7 @@ MAX_SIGNATURES = 1_000
 
 
 class Follower:
-    """What the adapter of a library does beside recording the calls of a target (``Probe.follower``).
+    """What the adapter of a library does besides recording the calls of a target (``Probe.follower``).
 
     Runs on the caller's thread, inside the guard that counts failures and gives up on the target after too many. What
     it is given is a ``context.RetainingCall``, untyped here because an open call knows its probe.
@@ -31,11 +31,11 @@ class Follower:
         """Whether this call is recorded at all. Also asked, to no effect, of calls that are only counted."""
         return True
 
-    def opened(self, span: Any, known: Mapping[str, Any]) -> None:
-        """The call is about to be made. ``known``: its arguments by name, and ``self``."""
+    def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:
+        """The call is about to be made. ``arguments``: by name, and ``self``."""
 
-    def holds(self, span: Any, result: Any) -> bool:
-        """The call returned. True: what it began goes on, and the adapter will close the span."""
+    def holds(self, call: Any, result: Any) -> bool:
+        """The call returned. True: what it began goes on, and the adapter will close the call."""
         return False
 
 
@@ -101,8 +101,8 @@ class Probe:
         self.on_fault: Callable[[Probe], None] | None = None
         self.limits = Limits(settings.max_depth, settings.max_items, settings.max_string)
         self.content = settings.content != "none"
-        taken = "result" not in target.exclude and (target.include is None or "result" in target.include)
-        self.result = self.content and taken
+        includes_result = target.include is None or "result" in target.include
+        self.result = self.content and includes_result and "result" not in target.exclude
         self.include = None if target.include is None else frozenset(target.include)
         self.members = self._members(target)
         """Members of arguments that are captured, under their own names: ``request.messages``."""
@@ -124,7 +124,7 @@ class Probe:
         self.facts = fields.compiled(target.facts)
         self.final = tuple(fields.Path(text) for text in target.final)
         self.is_final: Callable[[Any], Any] | None = None
-        """What ``final_reader`` found, for the chunks of every further call."""
+        """What ``final_reader`` made, for the chunks of every further call."""
         later = [path for _, paths in (*self.facts, *self.late) for path in paths]
         later += [*self.response, *self.logprobs, *self.mask]
         self.batch = dict(fields.compiled(target.batch))
@@ -155,9 +155,9 @@ class Probe:
 
     def signature(self, function: Any) -> Signature:
         """The signature of ``function``, made at the first call of each override."""
-        known = self.passing.get(function)
-        if known is not None:
-            return known
+        signature = self.passing.get(function)
+        if signature is not None:
+            return signature
         if len(self.signatures) > MAX_SIGNATURES:  # modules loaded again and again: let the old ones go
             self.signatures.clear()
         signature = Signature(function, self.takes, self.whole)
@@ -173,14 +173,14 @@ class Probe:
             return False
         return self.include is None or name in self.include
 
-    def picked(self, known: Mapping[str, Any]) -> dict[str, Any]:
+    def picked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Copies of the members of arguments to be captured."""
-        found: dict[str, Any] = {}
+        copies: dict[str, Any] = {}
         for name, path in self.members:
-            value = path.read(known)
+            value = path.read(arguments)
             if value is not ABSENT and value is not None:
-                found[name] = value if id(type(value)) in FIXED else self.copied(value)
-        return found
+                copies[name] = value if id(type(value)) in FIXED else self.copied(value)
+        return copies
 
     def output(self, result: Any) -> Any:
         """Copy of the result, without the token lists that travel by themselves."""
@@ -200,24 +200,25 @@ class Probe:
             faults.failed(f"copy:{self.key}", error)
             return NOT_COPIED
 
-    def read(self, pairs: Any, known: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Values of ``{name: paths}`` that are present."""
-        found: dict[str, Any] = {}
+    def read(self, pairs: Any, roots: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Copies of the values that are present, by name. ``pairs``: names and their paths; ``roots``: see
+        ``Path.read``."""
+        copies: dict[str, Any] = {}
         for name, paths in pairs:
-            value = paths[0].read(known) if len(paths) == 1 else fields.first(paths, known)
+            value = paths[0].read(roots) if len(paths) == 1 else fields.first(paths, roots)
             if value is not ABSENT and value is not None:
-                found[name] = value if id(type(value)) in FIXED else self.copied(value)
-        return found or None
+                copies[name] = value if id(type(value)) in FIXED else self.copied(value)
+        return copies or None
 
     def final_reader(self, item: Any) -> Callable[[Any], Any]:
-        """What tells whether an item like ``item`` is the final one, cheap enough to be asked of every chunk."""
+        """What decides whether an item like ``item`` is the final one, cheap enough to call for every chunk."""
         self.is_final = fields.reader(self.final, item)
         return self.is_final
 
-    def trouble(self, place: str, error: Exception) -> None:
+    def trouble(self, site: str, error: Exception) -> None:
         """A failure of ours while recording this target: count it, and give up on the target after ``MAX_FAULTS``
-        in a row: a call in between that was recorded begins the row anew."""
-        faults.failed(f"{place}:{self.key}", error)
+        in a row. A call in between that was recorded starts the count again."""
+        faults.failed(f"{site}:{self.key}", error)
         self.faults = 1 if self.calls > self.faulty + 1 else self.faults + 1
         self.faulty = self.calls
         if self.faults == MAX_FAULTS:

@@ -65,7 +65,7 @@ def admits(decide: Decision | None, attributes: Mapping[str, Any]) -> bool:
     return decide is None or decide(attributes)
 
 
-def choose(paths: Mapping[str, Sequence[Path]], known: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+def choose(paths: Mapping[str, Sequence[Path]], arguments: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
     """The groups of a batch to record, ``frozenset`` of their names; None when nothing limits their number.
 
     ``paths`` (a target's ``batch``): ``group`` and ``sample`` name one value per row, ``limit`` and ``n`` numbers of
@@ -73,15 +73,15 @@ def choose(paths: Mapping[str, Sequence[Path]], known: Mapping[str, Any], settin
     """
     limit = settings.get("max_samples_per_step_per_worker")
     if limit is None:
-        limits = (path.read(known) for path in paths.get("limit", ()))
+        limits = (path.read(arguments) for path in paths.get("limit", ()))
         limit = next((value for value in limits if value is not ABSENT and value is not None), None)
     if limit is None:
         return None
-    samples = _rows(first(paths.get("sample", ()), known))
-    groups = _rows(first(paths.get("group", ()), known)) or samples
+    samples = _rows(first(paths.get("sample", ()), arguments))
+    groups = _rows(first(paths.get("group", ()), arguments)) or samples
     if len(samples) != len(groups) or len(set(samples)) <= 1:
         samples = groups  # no index in the dataset: every row says 0
-    expected = first(paths.get("n", ()), known)
+    expected = first(paths.get("n", ()), arguments)
     return lowest(groups, samples, int(limit), settings.get("seed", 0), expected if isinstance(expected, int) else 1)
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 
 class Arrived(msgspec.Struct, eq=False, gc=False):
-    """The event that outputs of several requests left the engine. ``read(*seen)`` tells their timelines, in the
+    """The event that outputs of several requests left the engine. ``read(*seen)`` updates their timelines, in the
     flusher's thread: the engine's event loop has a request and a chunk to serve every few microseconds."""
 
     read: Callable[..., None]
@@ -28,7 +28,7 @@ class Arrived(msgspec.Struct, eq=False, gc=False):
 
 
 class Timeline:
-    """One request. Everything is optional: engines differ in what they tell."""
+    """One request. Everything is optional: engines differ in what they report."""
 
     __slots__ = (
         "__weakref__",
@@ -56,49 +56,49 @@ class Timeline:
         """When the scheduler took the request up: first, and again after each preemption."""
         self.preempted: list[float] = []
         self.prompt: Sequence[int] | None = None
-        """Token ids of the prompt, where they are known only inside the engine."""
+        """Token ids of the prompt, where only the engine has them."""
         self.response: Callable[[], Sequence[int] | None] | None = None
         """Token ids generated so far, over all chunks."""
         self.attributes: dict[str, Any] = {}
-        """What else the engine told."""
+        """What else the engine reported."""
         self.settle: Callable[[Timeline], None] | None = None
-        """Called before anything is read, in the flusher's thread: takes what the engine tells only at the end."""
+        """Called before anything is read, in the flusher's thread: takes what the engine reports only at the end."""
 
     def read(self, opened_ns: int, generated: int | None = None) -> dict[str, Any]:
         """The attributes. ``opened_ns``: when the span of the request opened (``time.monotonic_ns``); ``generated``:
         tokens of the response."""
         if self.settle is not None:
             self.settle(self)
-        found: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         if self.first_ns and opened_ns:
-            found["ttft_s"] = _seconds((self.first_ns - opened_ns) / 1e9)
+            attributes["ttft_s"] = _seconds((self.first_ns - opened_ns) / 1e9)
         if self.queued and self.first_ns and opened_ns:
             waited = self.queued - opened_ns / 1e9
             if 0 <= waited <= (self.first_ns - opened_ns) / 1e9:  # else the engine's clock is another machine's
-                found["dispatch_s"] = _seconds(waited)
+                attributes["dispatch_s"] = _seconds(waited)
         if self.queued and self.scheduled:
-            found["queue_s"] = _seconds(self.scheduled[0] - self.queued)
+            attributes["queue_s"] = _seconds(self.scheduled[0] - self.queued)
         if self.arrivals:
             first, last = self.arrivals[0], self.arrivals[-1]
             if self.scheduled:
-                found["prefill_s"] = _seconds(first - self.scheduled[0])
-            found["decode_s"] = _seconds(last - first)
+                attributes["prefill_s"] = _seconds(first - self.scheduled[0])
+            attributes["decode_s"] = _seconds(last - first)
             if not self.coarse:
-                found["outputs"] = len(self.arrivals)
-                found.update(_gaps(self.arrivals))
+                attributes["outputs"] = len(self.arrivals)
+                attributes.update(_gaps(self.arrivals))
             elif generated is not None and generated > 1:
-                found["itl_mean_ms"] = round(1e3 * max(0.0, last - first) / (generated - 1), 3)
+                attributes["itl_mean_ms"] = round(1e3 * max(0.0, last - first) / (generated - 1), 3)
         if self.preempted:
-            found["preemptions"] = len(self.preempted)
-            found["preempted_s"] = _seconds(self._preempted(self.arrivals[-1] if self.arrivals else 0.0))
-        found.update(self.attributes)
-        return found
+            attributes["preemptions"] = len(self.preempted)
+            attributes["preempted_s"] = _seconds(self._preempted(self.arrivals[-1] if self.arrivals else 0.0))
+        attributes.update(self.attributes)
+        return attributes
 
     def _preempted(self, end: float) -> float:
         """Seconds between each preemption and the next time the request was scheduled."""
         total = 0.0
         for at in self.preempted:
-            again = min((taken for taken in self.scheduled if taken >= at), default=max(end, at))
+            again = min((scheduled for scheduled in self.scheduled if scheduled >= at), default=max(end, at))
             total += again - at
         return total
 

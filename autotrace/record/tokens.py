@@ -24,7 +24,7 @@ MAX_CHECKPOINTS = 16
 
 
 def packed(numbers: Sequence[int]) -> bytes:
-    """Little-endian int32. Raises ``TypeError`` or ``OverflowError`` for what are no token ids."""
+    """Little-endian int32. Raises ``TypeError`` or ``OverflowError`` for anything but token ids."""
     if len(numbers) <= _PIECE:
         return _packed(numbers)
     pieces = []
@@ -39,7 +39,7 @@ def _packed(numbers: Sequence[int]) -> bytes:
         ids = array("I", numbers)  # three times as fast as "i", and the same bytes up to 2**31
     except OverflowError:
         ids = array("i", numbers)
-    if ids.itemsize != _WIDTH:  # pragma: no cover - no such platform is known
+    if ids.itemsize != _WIDTH:  # pragma: no cover - on no platform of ours
         raise OverflowError("int is not 4 bytes wide here")
     return ids.tobytes()
 
@@ -76,28 +76,28 @@ class TokenLog:
         """In order of writing."""
 
     def forget(self, epoch: int) -> None:
-        """What was written before ``epoch`` is not to be referred to."""
+        """What was written before ``epoch`` can no longer be referred to."""
         self.epoch = epoch
         self.checkpoints.clear()
 
     def prompt(self, ids: Sequence[int], withheld: bool) -> tuple[Tokens, WrittenPrompt]:
-        """Record for a prompt: the longest known prefix and the rest."""
+        """Record for a prompt: the longest prefix that was written already, and the rest."""
         data = packed(ids)
         hasher = hashlib.blake2b(digest_size=16)
         base, keep = -1, 0
         at = 0
-        for known in sorted(self.checkpoints):
-            if known.length > len(ids):
+        for checkpoint in sorted(self.checkpoints):
+            if checkpoint.length > len(ids):
                 break
-            hasher.update(data[at : known.length * _WIDTH])
-            at = known.length * _WIDTH
-            if hasher.digest() == known.digest:
-                base, keep = known.sequence, known.length
+            hasher.update(data[at : checkpoint.length * _WIDTH])
+            at = checkpoint.length * _WIDTH
+            if hasher.digest() == checkpoint.digest:
+                base, keep = checkpoint.sequence, checkpoint.length
         hasher.update(data[at:])
         return self._written(hasher, data[keep * _WIDTH :], base, keep, len(ids), withheld)
 
     def response(self, prompt: WrittenPrompt | None, ids: Sequence[int], withheld: bool) -> Tokens:
-        """Record for a response: prompt + response, of which the prompt is known."""
+        """Record for a response: prompt + response, of which the prompt was written already."""
         data = packed(ids)
         if prompt is None:
             hasher, base, keep = hashlib.blake2b(digest_size=16), -1, 0
@@ -106,9 +106,10 @@ class TokenLog:
         hasher.update(data)
         total = keep + len(ids)
         digest = hasher.digest()
-        for known in self.checkpoints:
-            if known.length == total and known.digest == digest:  # the engine's span of the same call wrote it already
-                base, keep, data = known.sequence, total, b""
+        for checkpoint in self.checkpoints:
+            if checkpoint.length == total and checkpoint.digest == digest:
+                # the engine's span of the same call wrote it already
+                base, keep, data = checkpoint.sequence, total, b""
         return self._written(hasher, data, base, keep, total, withheld)[0]
 
     def _written(

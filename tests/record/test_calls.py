@@ -361,10 +361,10 @@ def test_an_error_without_arguments_keeps_what_it_says(recorder: Recorder) -> No
 class FailsToOpen(Follower):
     """A follower that would keep the call open, if it knew of it."""
 
-    def opened(self, span: OpenCall, known: Mapping[str, Any]) -> None:
+    def opened(self, call: OpenCall, arguments: Mapping[str, Any]) -> None:
         raise KeyError("not what it was in the last release")
 
-    def holds(self, span: OpenCall, result: Any) -> bool:
+    def holds(self, call: OpenCall, result: Any) -> bool:
         return True
 
 

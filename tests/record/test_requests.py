@@ -98,11 +98,11 @@ class Engine(Follower):
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return "unseen" not in kwargs
 
-    def opened(self, span: OpenCall, known: Mapping[str, Any]) -> None:
-        span.timeline = timeline(prompt=[1, 2, 3], response=lambda: (4, 5))
-        self.open.append(span)
+    def opened(self, call: OpenCall, arguments: Mapping[str, Any]) -> None:
+        call.timeline = timeline(prompt=[1, 2, 3], response=lambda: (4, 5))
+        self.open.append(call)
 
-    def holds(self, span: OpenCall, result: Any) -> bool:
+    def holds(self, call: OpenCall, result: Any) -> bool:
         return self.keeps_open
 
 

@@ -1,7 +1,7 @@
 """Ray: our variables into the workers. A worker on a running cluster inherits nothing from the driver but
 ``runtime_env``. How the trace context crosses calls is in ``actors`` and ``tasks``.
 
-All of this is private API of Ray (read in 2.44, 2.49 and 2.60): what is not found as expected is left alone and
+All of this is private API of Ray (read in 2.44, 2.49 and 2.60): what is not as expected is left alone and
 counted in ``faults``, and the calls go through without context.
 """
 
@@ -63,8 +63,8 @@ def with_variables(runtime_env: Any, environ: Mapping[str, str]) -> Any:
     """
     theirs = dict((runtime_env or {}).get("env_vars") or {})
     job = json.loads(environ.get(workers.JOB_CONFIG) or "{}")
-    taken = {*theirs, *((job.get("runtime_env") or {}).get("env_vars") or {})}
-    ours = {name: value for name, value in variables(environ).items() if name not in taken}
+    set_by_user = {*theirs, *((job.get("runtime_env") or {}).get("env_vars") or {})}
+    ours = {name: value for name, value in variables(environ).items() if name not in set_by_user}
     if not ours:
         return runtime_env
     if runtime_env is None:
@@ -100,7 +100,7 @@ def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwarg
             given = job_config.runtime_env or None
         if not given and _starts_a_cluster(args, kwargs):
             return kwargs  # its workers inherit this environment; a runtime_env would make each of them start twice
-        # Ray's own daemons were there before us: on other nodes nothing of this run is known but what is said here.
+        # Ray's own daemons were there before us: other nodes know of this run only what is passed on here.
         address = args[0] if args else kwargs.get("address")
         environ = {**os.environ, **remote_node.invite(os.environ, workers.head(address))}
         runtime_env = with_variables(given, environ)
@@ -111,7 +111,7 @@ def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwarg
 
 
 def _starts_a_cluster(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether this ``ray.init`` will start a cluster of its own, on this machine; False when that cannot be told."""
+    """Whether this ``ray.init`` will start a cluster of its own, on this machine; False when that is unclear."""
     address = args[0] if args else kwargs.get("address")
     if address == "local":
         return True

@@ -1,4 +1,4 @@
-"""Ray workers that should trace and cannot: the driver's log says so, once a node.
+"""Ray workers that should trace and cannot: the driver's log says so, once per node.
 
 A worker without autotrace (another image, ``py_executable: uv run``) knows nothing of us, and the driver cannot see
 into it. But Ray runs a job's ``worker_process_setup_hook`` in each of its workers, and shows what they print in the
@@ -31,7 +31,7 @@ def with_notice(runtime_env: Any, environ: Mapping[str, str], address: str | Non
 
 
 def head(address: str | None) -> str:
-    """Address of the cluster's head (``ray.init(address=...)``), "" where that cannot be told."""
+    """Address of the cluster's head (``ray.init(address=...)``), "" where it has none."""
     if address is None or address == "auto":
         services = importlib.import_module("ray._private.services")
         address = services.canonicalize_bootstrap_address(address)

@@ -1,12 +1,12 @@
-"""veRL: what its list cannot say.
+"""veRL: what its list cannot express.
 
 - Which MLflow or W&B run veRL's own logger opened, which tokenizer the rollout uses, what the configuration says about
-  agents, and which columns the dataset has: published once known (``Bind`` records), for the collector.
+  agents, and which columns the dataset has: published when they are read (``Bind`` records), for the collector.
 - The user's own reward function, which has no name before veRL loads it from a file.
 - veRL's own rollout trace into a backend that autotrace has: its settings become ours, and its client is kept from
   starting, so nothing is traced twice.
 
-Read in the wheels of veRL 0.5.0 to 0.9.1. What is not found as expected is left alone.
+Read in the wheels of veRL 0.5.0 to 0.9.1. What is not as expected is left alone.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _CONFIG = {name: Path(text) for name, text in CONFIG.items()}
 
 
 def install() -> None:
-    """Ask to be told about the modules below. Called once, right after ``verl`` was imported."""
+    """Register the hooks on the modules below. Called once, right after ``verl`` was imported."""
     concurrent_futures.install()
     facts.install()
     requests.install()
@@ -116,7 +116,7 @@ def publish_runs(loggers: Mapping[str, Any], project: Any, experiment: Any) -> N
 def _watch_workers(module: ModuleType) -> None:
     """Every agent-loop worker of every release ends its constructor with ``RolloutTraceConfig.init(...)``.
 
-    That is the one place where the configuration and the tokenizer are known and nothing is traced yet; the worker
+    Only there are the configuration and the tokenizer at hand before anything is traced; the worker
     classes themselves have three names and are Ray actors, some decorated in their own module.
     """
     config = module.RolloutTraceConfig
@@ -180,7 +180,7 @@ def _publish_worker(caller: FrameType) -> None:
 
 
 def publish_config(config: Any) -> None:
-    """``Bind("config")`` from veRL's configuration (a ``DictConfig`` or plain dicts); None: nothing is known."""
+    """``Bind("config")`` from veRL's configuration (a ``DictConfig`` or plain dicts); nothing for None."""
     if config is None:
         return
     values = {name: path.read({"config": config}) for name, path in _CONFIG.items()}
@@ -193,7 +193,7 @@ def _first(sources: Mapping[str, Any], *paths: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON knows it; a ``ListConfig`` becomes a list, what else is no scalar becomes text."""
+    """``value`` as JSON knows it; a ``ListConfig`` becomes a list, anything else that is not a scalar becomes text."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     if isinstance(value, (list, tuple)) or type(value).__name__ == "ListConfig":

@@ -1,10 +1,10 @@
-"""veRL: what only the trainer knows about a trajectory, said when it is known: advantage, trained in step S, dropped.
+"""veRL: what only the trainer knows about a trajectory, as it learns it: advantage, trained in step S, dropped.
 
 A rollout on the V1 path (TransferQueue) is named by its key ``{uid}_{session}_{output}``, one on the classic path
 (``DataProto``) by its group's ``uid`` and the digest of its response. Values are read from the tensors that the trainer
 goes on with, and only from those that are on the CPU: nothing here waits for a GPU (what was left out is counted).
 
-Read in the wheels of veRL 0.7.1, 0.8.0 and 0.9.1. What is not found as expected is left alone.
+Read in the wheels of veRL 0.7.1, 0.8.0 and 0.9.1. What is not as expected is left alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from autotrace import patch
 from autotrace.record import faults, statements
 
 SKIPPED = "drop:fact on a device"
-"""Counter: rows whose advantage was not said because it stood on an accelerator."""
+"""Counter: rows whose advantage was not recorded because it was on an accelerator."""
 
 FILTERED = "filtered: every reward of its group is the same"
 STALE = "stale: {versions} weight versions old"
@@ -34,11 +34,11 @@ _ROWS = 256
 
 Given = Mapping[str, Any]
 Observer = Callable[[Any, Given], None]
-"""Is told the result (None before the call) and the arguments by name."""
+"""Receives the result (None before the call) and the arguments by name."""
 
 
 def install() -> None:
-    """Ask to be told about the modules below. Called once, right after ``verl`` was imported."""
+    """Register the hooks on the modules below. Called once, right after ``verl`` was imported."""
     patch.when_imported("verl.trainer.ppo.ray_trainer", _watch_classic)
     patch.when_imported("verl.trainer.ppo.v1.utils", _watch_advantages)
     patch.when_imported("verl.trainer.ppo.v1.trainer_base", _watch_trainer)
@@ -75,7 +75,7 @@ def _watch_buffer(module: ModuleType) -> None:
 
 
 def observe(owner: Any, name: str, *, before: Observer | None = None, after: Observer | None = None) -> None:
-    """Tell ``before`` or ``after`` of every call of ``owner.name``, whose callers notice nothing."""
+    """Call ``before`` or ``after`` with every call of ``owner.name``; its callers notice nothing."""
     original = vars(owner).get(name) if owner is not None else None
     if not inspect.isfunction(original):
         return
@@ -129,18 +129,18 @@ def evicted(_: Any, given: Given) -> None:
         versions = given["global_steps"] - born.get(uid, given["global_steps"]) + 1
         reasons = {STALE.format(versions=versions): stale, FILTERED: filtered, FAILED: failed}
         _dropped(buffer, partition, {uid}, "; ".join(reason for reason, uids in reasons.items() if uid in uids))
-        _told.add(uid)
+        _evicted.add(uid)
 
 
-_told: set[str] = set()
-"""Groups whose eviction was said and which ``_clear_groups`` is about to remove."""
+_evicted: set[str] = set()
+"""Groups whose eviction is recorded and which ``_clear_groups`` is about to remove."""
 
 
 def cleared(_: Any, given: Given) -> None:
     """``ReplayBuffer._clear_groups``: what was not evicted for a reason is more than the batch needed."""
     uids = set(given["uids"])
-    surplus = uids - _told
-    _told.difference_update(uids)
+    surplus = uids - _evicted
+    _evicted.difference_update(uids)
     if given["partition_id"] != "val":
         _dropped(given["self"], given["partition_id"], surplus, SURPLUS)
 
@@ -177,7 +177,7 @@ def classic_advantages(result: Any, given: Given) -> None:
     values = response_values(result.batch["advantages"], result.batch["response_mask"])
     for key, value in zip(keys, values or (), strict=False):
         statements.fact("advantage", value, key)
-    for key in keys:  # what the trainer has as reward, where no reward loop of the rollout said it before
+    for key in keys:  # the trainer's reward, for rollouts that no reward loop scored before
         if "score" in key:
             statements.fact("token_level_score", key["score"], key)
 
@@ -195,7 +195,7 @@ _digested: tuple[Any, list[bytes]] | None = None
 
 def _rows(data: Any) -> list[dict[str, Any]]:
     """``uid``, digest of the response without its padding, and ``score`` if there is one, of each row; empty where they
-    cannot be told."""
+    cannot be read."""
     names = set(data.batch.keys())
     if not {"responses", "attention_mask"} <= names or "uid" not in data.non_tensor_batch:
         return []

@@ -1,8 +1,8 @@
-"""veRL: under which id a turn is known to the engine.
+"""veRL: the id that the engine has for a turn.
 
 Since 0.7 the engine is given a fresh id for every turn: ``LLMServerClient._vllm_request_id`` makes it, before 0.8 the
-``uuid4`` that the agent loop's module imported. It is said here, so that a request whose context is lost on the way (a
-Ray whose calls cannot carry it) still finds its turn.
+``uuid4`` that the agent loop's module imported. It is recorded here, so that a request whose context is lost on the
+way (a Ray whose calls cannot carry it) still finds its turn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autotrace.record import context, faults, statements
 
 
 def install() -> None:
-    """Ask to be told about the modules below. Called once, after ``verl`` was imported."""
+    """Register the hooks on the modules below. Called once, after ``verl`` was imported."""
     patch.when_imported("verl.workers.rollout.llm_server", watch_client)
     patch.when_imported("verl.experimental.agent_loop.agent_loop", watch_manager)
 
@@ -27,23 +27,23 @@ def watch_client(module: ModuleType) -> None:
     client = module.LLMServerClient
     original = client.__dict__.get("_vllm_request_id")
     if original is not None:
-        client._vllm_request_id = _said(original, lambda made: made)
+        client._vllm_request_id = _recording(original, lambda made: made)
 
 
 def watch_manager(module: ModuleType) -> None:
     """veRL 0.7: the manager of the same module calls ``uuid4().hex``."""
     manager = getattr(module, "AsyncLLMServerManager", None)
     if getattr(manager, "__module__", None) == module.__name__ and callable(getattr(module, "uuid4", None)):
-        module.uuid4 = _said(module.uuid4, lambda made: made.hex)  # type: ignore[attr-defined]
+        module.uuid4 = _recording(module.uuid4, lambda made: made.hex)  # type: ignore[attr-defined]
 
 
-def _said(original: Callable[..., Any], id_of: Callable[[Any], Any]) -> Callable[..., Any]:
+def _recording(original: Callable[..., Any], id_of: Callable[[Any], Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def made(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         try:
-            span = context.current.get()
-            if span is not None and span.probe is not None and span.probe.role == "llm":
+            call = context.current.get()
+            if call is not None and call.probe is not None and call.probe.role == "llm":
                 statements.requests(str(id_of(result)))
         except Exception as error:
             faults.failed("verl:request", error)

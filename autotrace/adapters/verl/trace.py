@@ -1,7 +1,7 @@
 """veRL's own extension points for tracing keep working: what a user decorated with ``rollout_trace_op`` becomes a span,
 a ``rollout_trace_attr`` block outside of veRL's agent-loop worker the root of a trajectory.
 
-Both stand in ``verl.utils.rollout_trace`` (0.5.0 to 0.9.1) and do nothing by themselves while veRL's backend is unset,
+Both are in ``verl.utils.rollout_trace`` (0.5.0 to 0.9.1) and do nothing by themselves while veRL's backend is unset,
 which ``adapters.verl.agent_loop`` sees to. veRL's own functions carry the decorator, too, and are all in the list; a
 user's agent loops and tools may be in both, and are recorded once, by the list.
 """
@@ -25,7 +25,7 @@ IDENTITY = ("step", "sample_index", "rollout_n", "validate", "experiment_name", 
 
 
 def install() -> None:
-    """Ask to be told about the module. Called once, right after ``verl`` was imported."""
+    """Register the hook on the module. Called once, right after ``verl`` was imported."""
     patch.when_imported("verl.utils.rollout_trace", _watch)
 
 
@@ -64,7 +64,7 @@ def _watch(module: ModuleType) -> None:
 def recorded(made: Callable[..., Any], func: Any) -> Callable[..., Any]:
     """``made`` (veRL's wrapper of ``func``) recording its calls, unless its class's target records them.
 
-    The function that is returned is no wrapper of ours to the patch engine: where the list names it, the engine wraps
+    To the patch engine the returned function is not a wrapper of ours: where the list names it, the engine wraps
     it as well, opens the span with the list's role, and the layer here passes through.
     """
     from autotrace.record import calls
@@ -113,8 +113,8 @@ def _block(manager: Any, given: dict[str, Any], config: Any) -> Any:
     """
     from autotrace.record import context
 
-    span = context.current.get()
-    if span is not None and (span.probe is None or span.probe.role != "trainer"):
+    call = context.current.get()
+    if call is not None and (call.probe is None or call.probe.role != "trainer"):
         return manager
     if not given.get("trace", True):
         return _silent(manager)
@@ -140,16 +140,16 @@ def _silent(manager: Any) -> Iterator[Any]:
 def _root(manager: Any, name: str, identity: dict[str, Any]) -> Iterator[Any]:
     from autotrace.record import calls
 
-    span = calls.begin(_named(name), BLOCK, (), identity)
+    call = calls.begin(_named(name), BLOCK, (), identity)
     try:
         with manager as entered:
             yield entered
     except BaseException as error:
-        if span is not None:
-            calls.fail(span, error)
+        if call is not None:
+            calls.fail(call, error)
         raise
-    if span is not None:
-        calls.end(span, None)
+    if call is not None:
+        calls.end(call, None)
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,13 +1,13 @@
 """vLLM: what its list cannot say.
 
-- When a request's tokens came and where it had waited, whatever the kind of output (a request that is not streamed is
+- When a request's tokens came and where it had waited, for every kind of output (a request that is not streamed is
   seen by its caller once): from ``OutputProcessor``, which all outputs of the engine pass, those of ``AsyncLLM`` and of
   ``LLM``.
 - Queueing and preemption: see ``scheduler``.
 - A request of the synchronous engine (``LLM``) begins in ``add_request`` and ends in some later ``step``.
 - If the user switched on vLLM's own OpenTelemetry, its span hangs under ours.
 
-Read in 0.8.5 to 0.33, run with 0.27.1. What is not found as expected is left alone.
+Read in 0.8.5 to 0.33, run with 0.27.1. What is not as expected is left alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BATCHES = ("vllm.entrypoints.llm.LLM.generate", "vllm.entrypoints.llm.LLM.chat")
 _TIMELINES = "_autotrace_timelines"
 """Attribute of ``OutputProcessor``: ``Timelines``."""
 _REQUESTS = "_autotrace_requests"
-"""Attribute of ``LLMEngine``: request id -> open span."""
+"""Attribute of ``LLMEngine``: request id -> open call."""
 _monotonic_ns = time.monotonic_ns
 
 
@@ -66,20 +66,20 @@ def install() -> None:
 class Request(Follower):
     """A request to ``AsyncLLM``."""
 
-    def opened(self, span: RetainingCall, arguments: Mapping[str, Any]) -> None:
-        span.timeline = Timeline()
-        if not span.trace.elsewhere:
+    def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
+        call.timeline = Timeline()
+        if not call.trace.elsewhere:
             bind_tokenizer(arguments.get("self"), _tokenizer)
 
 
 class OfflineRequest(Request):
     """A request to ``LLMEngine``, which ``LLM`` drives."""
 
-    def opened(self, span: RetainingCall, arguments: Mapping[str, Any]) -> None:
-        super().opened(span, arguments)
-        vars(arguments["self"]).setdefault(_REQUESTS, {})[arguments["request_id"]] = span
+    def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
+        super().opened(call, arguments)
+        vars(arguments["self"]).setdefault(_REQUESTS, {})[arguments["request_id"]] = call
 
-    def holds(self, span: OpenCall, result: Any) -> bool:
+    def holds(self, call: OpenCall, result: Any) -> bool:
         return True
 
 
@@ -114,11 +114,11 @@ def _add_request(original: Callable[..., Any]) -> Callable[..., Any]:
     def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, request, *args, **kwargs)
         try:
-            span = context.current.get()
-            if isinstance(span, RetainingCall) and span.timeline is not None:
-                pass_on(span, self, request)
-                if span.timeline.response is None:  # of n > 1 samples the first
-                    attend(self, request.request_id, span.timeline)
+            call = context.current.get()
+            if isinstance(call, RetainingCall) and call.timeline is not None:
+                pass_on(call, self, request)
+                if call.timeline.response is None:  # of n > 1 samples the first
+                    attend(self, request.request_id, call.timeline)
         except Exception as error:
             faults.failed("vllm:add_request", error)
         return result
@@ -126,12 +126,12 @@ def _add_request(original: Callable[..., Any]) -> Callable[..., Any]:
     return add_request
 
 
-def pass_on(span: OpenCall, processor: Any, request: Any) -> None:
-    """Make ``span`` the parent of vLLM's own span, if the user switched tracing on (``--otlp-traces-endpoint``) and the
+def pass_on(call: OpenCall, processor: Any, request: Any) -> None:
+    """Make ``call`` the parent of vLLM's own span, if the user switched tracing on (``--otlp-traces-endpoint``) and the
     request came without a parent. ``request`` is on its way to the engine core."""
     tracing = getattr(processor, "tracing_enabled", False) or getattr(processor, "tracer", None)
     if tracing and not getattr(request, "trace_headers", True):  # None, or {} from the HTTP handlers
-        request.trace_headers = {"traceparent": traceparent(span)}
+        request.trace_headers = {"traceparent": traceparent(call)}
 
 
 def attend(processor: Any, request_id: str, timeline: Timeline) -> None:
@@ -211,9 +211,9 @@ def _step(original: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 for output in outputs:
                     if output.finished:
-                        span = requests.pop(output.request_id, None)
-                        if span is not None:
-                            calls.close(span, output)
+                        call = requests.pop(output.request_id, None)
+                        if call is not None:
+                            calls.close(call, output)
             except Exception as error:
                 faults.failed("vllm:step", error)
         return outputs
@@ -229,9 +229,9 @@ def _abort_request(original: Callable[..., Any]) -> Callable[..., Any]:
             internal = args[0] if args else kwargs.get("internal", False)
             for request_id in request_ids:
                 # inside the engine a request is called after its own id and eight more digits
-                span = requests.pop(request_id.rpartition("-")[0] if internal else request_id, None)
-                if span is not None:
-                    calls.aborted(span)
+                call = requests.pop(request_id.rpartition("-")[0] if internal else request_id, None)
+                if call is not None:
+                    calls.aborted(call)
         except Exception as error:
             faults.failed("vllm:abort_request", error)
         return result
