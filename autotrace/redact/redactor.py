@@ -5,7 +5,8 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from itertools import count
 from typing import Any
 
 from autotrace.config.plan import Settings
@@ -62,14 +63,18 @@ class Redactor:
         """A dict key as it is written, and which of its values are secret (``secret_names.kind``)."""
         kind = type(key)
         name: str = key if kind is str else str(key) if kind in (int, float, bool) else kind.__name__
+        if len(name) > LONGEST_NAME:  # data: not remembered, as many as may come would take any memory
+            return self.text(name), self._kind(name)
         known = self._names.get(name)
         if known is None:
             if len(self._names) > MAX_NAMES:  # names made of data: do not grow without end
                 self._names.clear()
-            lower = name.lower()
-            own = any(glob.match(lower) for glob in self._globs)
-            known = self._names[name] = self.text(name), secret_names.SECRET if own else secret_names.kind(name)
+            known = self._names[name] = self.text(name), self._kind(name)
         return known
+
+    def _kind(self, name: str) -> int:
+        lower = name.lower()
+        return secret_names.SECRET if any(glob.match(lower) for glob in self._globs) else secret_names.kind(name)
 
     def _walk(self, value: Any) -> Any:
         kind = type(value)
@@ -88,14 +93,16 @@ class Redactor:
         return value
 
     def _mapping(self, value: dict[Any, Any]) -> dict[str, Any]:
-        cleaned = {}
+        cleaned: dict[str, Any] = {}
         for key, item in value.items():
             name, secret = self._key(key)
+            if name in cleaned:  # two keys that are credentials
+                name = _numbered(name, cleaned)
             cleaned[name] = REDACTED if secret and _hidden(secret, item, value) else self._walk(item)
         if len(value) > 1:
             for member in MEMBER_NAMES:
                 named = value.get(member)
-                if type(named) is str and (secret := self._key(named)[1]):
+                if type(named) is str and len(named) <= LONGEST_NAME and (secret := self._key(named)[1]):
                     for other in MEMBER_VALUES:
                         if other in value and _hidden(secret, value[other], value):
                             cleaned[other] = REDACTED
@@ -118,6 +125,11 @@ def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
     """Whether ``value``, under a name of ``kind``, is a secret. ``beside``: the names it stands with; what has a
     probability (``logprobs.content`` of OpenAI's API) is a model's token."""
     return kind == secret_names.SECRET or (type(value) in (str, bytes) and "logprob" not in beside)
+
+
+def _numbered(name: str, names: Collection[str]) -> str:
+    """``name`` with a number behind it that makes it differ from all ``names``."""
+    return next(numbered for n in count(len(names) + 1) if (numbered := f"{name} #{n}") not in names)
 
 
 def _fits(value: int | float) -> bool:

@@ -1,0 +1,34 @@
+"""Values under their names: what is written of a mapping, and what is remembered of its keys."""
+
+from __future__ import annotations
+
+from autotrace.config.plan import Settings
+from autotrace.redact.credentials import REDACTED
+from autotrace.redact.redactor import LONGEST_NAME, Redactor
+
+KEYS = ["ghp_" + letter * 36 for letter in "abc"]
+
+
+def test_keys_that_are_redacted_to_the_same_text_keep_their_values() -> None:
+    cleaned = Redactor(Settings()).clean("value", {key: number for number, key in enumerate(KEYS)})
+    assert cleaned == {REDACTED: 0, f"{REDACTED} #2": 1, f"{REDACTED} #3": 2}
+
+
+def test_a_number_that_is_taken_is_not_given_again() -> None:
+    cleaned = Redactor(Settings()).clean("value", {f"{REDACTED} #3": 0, KEYS[0]: 1, KEYS[1]: 2})
+    assert sorted(cleaned.values()) == [0, 1, 2]
+
+
+def test_long_texts_are_no_names_to_be_remembered() -> None:
+    redactor = Redactor(Settings())
+    for number in range(50):
+        text = f"{number}" * 50_000
+        redactor.clean("value", {"name": text, "value": 1})
+        redactor.clean(text, 1)
+        redactor.clean("value", {text: 1})
+    assert sum(map(len, redactor._names)) < 50 * LONGEST_NAME
+
+
+def test_a_long_name_is_still_looked_at() -> None:
+    name = "x" * LONGEST_NAME + "_password"
+    assert Redactor(Settings()).clean("value", {name: "hunter"}) == {name: REDACTED}
