@@ -27,19 +27,26 @@ def install() -> None:
     if pid not in _installed_in and os.environ.get(env.MAIN_PID) == f"{pid}:{os.uname().nodename}":
         _installed_in.add(pid)
         stderr.remember()
-        atexit.register(_at_exit, pid)
+        # Read now: the host may clear its environment.
+        atexit.register(_at_exit, pid, os.environ[env.RUN_FOLDER], os.environ.get(env.QUIET) == "1")
 
 
-def _at_exit(pid: int) -> None:
+def _at_exit(pid: int, run_folder: str, quiet: bool) -> None:
     # A forked child that leaves through sys.exit inherited the hook.
     if os.getpid() != pid:
         return
+    from autotrace.run import host_timers
+
     try:
-        _finish(os.environ[env.RUN_FOLDER], os.environ.get(env.QUIET) == "1")
+        with host_timers.held():
+            _finish(run_folder, quiet)
     except (KeyboardInterrupt, SystemExit):
         return
     except Exception as error:  # law 1: the host's exit code and output are its own
-        stderr.complain(f"cannot wait for delivery ({type(error).__name__})")
+        if os.path.isdir(run_folder):
+            stderr.complain(f"cannot wait for delivery ({type(error).__name__})")
+        else:
+            stderr.complain(f"{run_folder} was removed while the program ran; what was not delivered is lost")
 
 
 def _finish(run_folder: str, quiet: bool) -> None:
@@ -50,7 +57,7 @@ def _finish(run_folder: str, quiet: bool) -> None:
     abandoned = 0
     flusher = sys.modules.get("autotrace.record.flusher")
     if flusher is not None:
-        flusher.shutdown()
+        flusher.stop()  # what a daemon thread still calls would never let delivery come to an end
         abandoned = flusher.abandoned
     timeout = max(LEAST, deadline - time.monotonic())
     if abandoned:  # what this process began cannot be completed

@@ -69,6 +69,7 @@ class Backlog:
     def connect(self, consumer: Consumer | None, limit: int) -> None:
         """From now on ``consumer`` takes the events (None: nobody), and ``limit`` bytes may wait."""
         self.consumer, self.limit, self._watch_above = consumer, limit, int(limit * PACK)
+        self.watchful = True
 
     # -- callers -----------------------------------------------------------------------------------------------------
 
@@ -173,7 +174,7 @@ class Backlog:
     @property
     def behind(self) -> bool:
         """Callers have to ask before they hand over more."""
-        return len(self.queue) > MAX_EVENTS // 2 or self.waiting() > self._watch_above
+        return self.consumer is None or len(self.queue) > MAX_EVENTS // 2 or self.waiting() > self._watch_above
 
 
 backlog = Backlog()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from autotrace.record import faults, origin
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
-from autotrace.run import drain
+from autotrace.run import drain, host_timers
 from autotrace.spool.records import Counters
 
 SLICE = 0.0003
@@ -66,7 +67,8 @@ def shutdown() -> None:
     if flusher is None:
         return
     try:
-        flusher.close()
+        with host_timers.held():
+            flusher.close()
     except Exception as error:
         faults.failed("shutdown", error)
 
@@ -189,7 +191,8 @@ class Flusher:
             self._busy.release()
 
     def close(self) -> None:
-        """Write what waits, last counters, seal: as long as there is progress, up to the run's drain timeout. Where its
+        """Write what waits now, last counters, seal: as long as there is progress, up to the run's drain timeout; a
+        daemon thread of the host's may go on recording, and has no say in how long the exit takes. Where the flusher's
         thread is in a write that does not come back, this gives up after ``PATIENCE``, for good: what waits is lost
         then, and the segment's lock tells that the process ended."""
         global abandoned
@@ -202,8 +205,8 @@ class Flusher:
             abandoned += len(backlog.queue)
             return
         try:
-            self._drain(pause=False, deadline=deadline)
-            if left := len(backlog.queue):
+            left = self._drain(pause=False, deadline=deadline)
+            if left:
                 abandoned += left
                 faults.count("drop:exit", left)
                 backlog.clear()
@@ -225,11 +228,14 @@ class Flusher:
                 return False
         return True
 
-    def _drain(self, pause: bool, deadline: float = math.inf) -> None:
+    def _drain(self, pause: bool, deadline: float = math.inf) -> int:
+        """Write what waits, until ``deadline``; how many events are left of those that waited when this began."""
         began = time.monotonic()
         end = began + self._slice()
         queue, take, write = backlog.queue, backlog.take, self._encoder.write
-        while queue:
+        left = sys.maxsize if pause else len(queue)
+        while left and queue:
+            left -= 1
             event = take()
             try:
                 write(event)
@@ -248,6 +254,7 @@ class Flusher:
                 end = time.monotonic() + self._slice()
         if not pause or self._writer.due:
             self._write()
+        return min(left, len(queue))
 
     @staticmethod
     def _slice() -> float:

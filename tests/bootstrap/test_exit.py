@@ -92,6 +92,36 @@ def test_a_hung_shipper_holds_nobody_longer_than_the_drain_timeout(place: Place)
     assert "gave up waiting after 2 s" in found.stderr
 
 
+def test_a_timer_of_the_host_does_not_go_off_while_it_waits_for_us(place: Place) -> None:
+    code = SHIPPER_READY + (
+        "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0.5)\nos.kill(pid, 19); print(pid); sys.exit(4)"
+    )
+    found = place.launch(["python", "-c", code], ["--drain-timeout", "1.5"])
+    os.kill(int(found.stdout), signal.SIGKILL)
+    assert found.returncode == 4
+    assert "gave up waiting after 2 s" in found.stderr
+
+
+def test_a_daemon_thread_that_goes_on_recording_does_not_hold_the_exit(place: Place) -> None:
+    place.write("spec.yaml", "- tools.search\n")
+    place.write("tools.py", "def search(): pass\n")
+    code = (
+        "import threading, time, tools\n"
+        "def work():\n"
+        "    while True: tools.search(); time.sleep(0.002)\n"
+        "threading.Thread(target=work, daemon=True).start()\n"
+        "time.sleep(0.2)"
+    )
+    found = place.launch(["python", "-c", code], ["--spec", "spec.yaml", "--drain-timeout", "30"])
+    assert found.returncode == 0
+    assert "traces -> jsonl" in found.stderr, found.stderr
+
+
+def test_a_host_that_clears_its_environment_is_waited_for(place: Place) -> None:
+    found = place.launch(["python", "-c", "import os; os.environ.clear()"])
+    assert "nothing was recorded" in found.stderr
+
+
 def _signalled(place: Place, number: int, code: str, *options: str) -> str:
     """What is said after a signal in the wait for a shipper that has stopped; the exit code stays the program's."""
     code = SHIPPER_READY + code + "os.kill(pid, 19); print(pid, flush=True); sys.exit(4)"
@@ -135,6 +165,7 @@ def test_a_removed_run_folder_disturbs_nobody(place: Place) -> None:
     found = place.launch(["python", "-c", code])
     assert found.returncode == 6
     assert "Traceback" not in found.stderr
+    assert "was removed while the program ran" in found.stderr
 
 
 def test_the_shipper_outlives_the_command_and_its_terminal(place: Place) -> None:
