@@ -32,12 +32,12 @@ class Watch:
         import_system.replace(self._original, self._installed)
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """What was found without us."""
+        """The spec that is found without us."""
         first = name in self.names and not self.started
         engine = self.start() if first else None
         spec = self._original(name, path, target)
         if engine is not None:
-            engine.imports.found(name, spec)
+            engine.imports.spec_found(name, spec)
         return spec
 
     def start(self) -> Any:

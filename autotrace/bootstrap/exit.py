@@ -1,4 +1,4 @@
-"""The exit hook of the run's first process: it waits for delivery, within bounds, and says one line.
+"""The exit hook of the run's first process: it waits for delivery, within bounds, and prints one line.
 
 Imported in no other process; what it needs at the end it imports at the end.
 """

@@ -14,7 +14,7 @@ ON, OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 AUTOTRACE = "AUTOTRACE"
 """``1`` switches the agent on (the one gate that the ``.pth`` file tests), ``0`` switches everything off; see ``ON``
-and ``OFF``. A process that it switched on says ``1`` to its children."""
+and ``OFF``. A process that it switched on passes ``1`` to its children."""
 
 BACKEND = "AUTOTRACE_BACKEND"
 """Comma-separated sinks: ``mlflow`` (default), ``weave``, ``otlp``, ``jsonl``."""

@@ -2,7 +2,7 @@
 
 ``importlib._bootstrap._find_spec`` (Python 3.4 to 3.14) asks the entries of ``sys.meta_path`` one after the other. An
 entry of our own would never hear of a module that an entry before it finds by itself, and type checkers, pytest and
-others put theirs first. What this function returns is what is imported, whoever found it.
+others put theirs first. What this function returns is what is imported, whichever entry it comes from.
 
 Standard library only: every Python process of a run imports this.
 """

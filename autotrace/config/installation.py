@@ -36,6 +36,6 @@ def with_activation(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _joined(*parts: str | None) -> str:
-    """One search path, each entry once, at its first place."""
+    """One search path, each entry once, where it comes first."""
     entries = [entry for part in parts if part for entry in part.split(os.pathsep)]
     return os.pathsep.join(dict.fromkeys(entries))

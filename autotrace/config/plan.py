@@ -66,7 +66,7 @@ class Settings:
     """Items kept of one captured container (token lists named in ``tokens`` are never cut)."""
     max_depth: int = 6
     redact_keys: tuple[str, ...] = ()
-    """Case-insensitive globs on argument and dict key names, beside the built-in ones."""
+    """Case-insensitive globs on argument and dict key names, in addition to the built-in ones."""
     redact_patterns: tuple[str, ...] = ()
     """Regular expressions replaced in every captured string."""
     redact_hook: str | None = None

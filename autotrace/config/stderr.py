@@ -1,6 +1,6 @@
 """The lines that autotrace itself writes to a person's terminal: launcher, exit of a run, a node that cannot deliver.
 
-Never used on success in a traced process, but for the one line of the run's first process at its exit.
+Never used on success in a traced process, except for the one line of the run's first process at its exit.
 """
 
 from __future__ import annotations

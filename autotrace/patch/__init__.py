@@ -1,4 +1,4 @@
-"""Find targets, wrap, report what bound. What adapters may use is here; the rest is found by following ``engine``."""
+"""Find targets, wrap, report what bound. What adapters may use is here; for the rest start at ``engine``."""
 
 from __future__ import annotations
 

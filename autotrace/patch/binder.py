@@ -244,7 +244,7 @@ class Binder:
                 self._glob_member(glob, cls, name, module, f"{cls.__qualname__}.{name}")
 
     def _glob_member(self, glob: Glob, owner: Any, name: str, module: str, qualname: str) -> None:
-        # what another target records is no news here
+        # what another target records is left to it
         if not glob.takes(f"{module}.{qualname}") or recorded_for(member(owner, name)) is not None:
             return
         bound = self._install(glob.target, owner, name, f"{module}:{qualname}")

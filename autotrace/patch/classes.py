@@ -1,5 +1,5 @@
-"""Being told of every class right after its body ran: before ``@ray.remote`` copies its methods, before anybody
-subclasses it, also in ``__main__``. A hook on ``builtins.__build_class__``; costs 0.5 us a class statement.
+"""Calls back with every class right after its body ran: before ``@ray.remote`` copies its methods, before anybody
+subclasses it, also in ``__main__``. A hook on ``builtins.__build_class__``; costs 0.5 us per class statement.
 """
 
 from __future__ import annotations

@@ -174,8 +174,8 @@ def start(
 ) -> Engine | None:
     """Start the engine of this process; without arguments everything comes from the environment. Idempotent.
 
-    ``adapters``: see ``Engine``; ``adapters.registry`` has those that there are. Returns None, and says so once in the
-    log, when the plan cannot be read: the host runs untraced.
+    ``adapters``: see ``Engine``; ``adapters.registry`` has all of ours. Returns None, and logs it once, when
+    the plan cannot be read: the host runs untraced.
     """
     global engine
     if engine is not None:

@@ -1,6 +1,6 @@
 """What a glob takes: the public functions of a module and the public methods of its public classes.
 
-Only what was written in Python and in this place. Nothing here looks at an object's attributes before its type: what
+Only what was written in Python and right there. Nothing here looks at an object's attributes before its type: what
 stands in a module may be a lazy proxy that does something, or raises, when it is asked.
 """
 
@@ -37,6 +37,6 @@ def _method(cls: type, raw: Any) -> bool:
     function = raw.__func__ if type(raw) in (staticmethod, classmethod) else raw
     if type(function) is not FunctionType:
         return False
-    # ``encoder = json_encoder`` keeps a function of another place, which is pickled by the name it has there
+    # ``encoder = json_encoder`` keeps a function from elsewhere, which is pickled by the name it has there
     owner = function.__qualname__.rpartition(".")[0]
     return owner == cls.__qualname__ or owner.endswith("<locals>")

@@ -1,4 +1,4 @@
-"""Being told when a module was imported, without anybody noticing.
+"""Calls back when a module was imported; the program notices nothing.
 
 No entry is added to ``sys.meta_path`` (see ``config.import_system``). The module's own loader stays in place; it only
 gets an ``exec_module`` of ours as an instance attribute for that one execution, so ``module.__loader__``, ``__spec__``
@@ -24,7 +24,7 @@ Imported = Callable[[ModuleType, Sequence[ModuleType]], None]
 
 
 class ImportHook:
-    """Sees every spec that is found, whichever finder found it, and hooks the loader of those that are wanted."""
+    """Sees every spec, whichever finder it comes from, and hooks the loader of those that are wanted."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ImportHook:
         def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
             self._ask()
             spec: ModuleSpec | None = original(name, path, target)
-            self.found(name, spec)
+            self.spec_found(name, spec)
             return spec
 
         self._installed = find_spec
@@ -61,7 +61,7 @@ class ImportHook:
         self.wanted = None
         import_system.replace(self._installed, self._original)
 
-    def found(self, name: str, spec: ModuleSpec | None) -> None:
+    def spec_found(self, name: str, spec: ModuleSpec | None) -> None:
         """``spec`` is what module ``name`` will be made from. Never raises."""
         if self.wanted is None or spec is None or spec.loader is None:
             return

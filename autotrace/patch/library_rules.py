@@ -1,4 +1,4 @@
-"""What adapters have said about the objects of their library: what not to wrap, and which class stands behind a value.
+"""Adapters' rules for the objects of their library: what not to wrap, and which class stands behind a value.
 
 ``patch`` itself knows no library. An adapter adds its rules when its library is imported, which is before anything that
 uses the library can be bound.

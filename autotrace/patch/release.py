@@ -6,7 +6,7 @@ import sys
 
 
 def outside(requirement: str) -> str | None:
-    """Why the installed release does not satisfy ``requirement``; None when it does, or when nobody can tell."""
+    """Why the installed release does not satisfy ``requirement``; None when it does, or when that cannot be decided."""
     from importlib import metadata
 
     from packaging.requirements import Requirement

@@ -93,7 +93,7 @@ def _records_inside(function: FunctionType, key: str) -> bool:
 def looks_at_caller(function: FunctionType) -> bool:
     """Whether ``function``, or a function of its module that it calls for that, asks who called it.
 
-    veRL's ``@auto_await`` does, to tell whether to return a coroutine; with a wrapper in between ``await`` raises.
+    veRL's ``@auto_await`` does, to decide whether to return a coroutine; with a wrapper in between ``await`` raises.
     """
     names = function.__code__.co_names
     if _reaches(function.__code__, 1):
@@ -103,7 +103,7 @@ def looks_at_caller(function: FunctionType) -> bool:
 
 
 def _reaches(code: CodeType, depth: int) -> bool:
-    """Whether ``code`` looks at a frame ``depth`` or more above its own (as far as its names and constants tell)."""
+    """Whether ``code`` looks at a frame ``depth`` or more above its own (as far as its names and constants show)."""
     names = frozenset(code.co_names)
     if "f_back" in names or not names.isdisjoint(("getouterframes", "_getframemodulename")):
         return True

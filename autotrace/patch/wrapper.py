@@ -2,9 +2,9 @@
 
 Each closes over the original, a string and ``sys``, and finds the runtime by name at call time, so that it can be
 pickled by value into a process without autotrace (there it passes through), survives ``copy.deepcopy``, ``ray.remote``
-and every start method, and is told from the original by nothing but ``__wrapped__`` and the file of its code. Its
-globals are the original's (doctest and ``get_type_hints`` look at them). A ``wrapt.FunctionWrapper`` is lost without a
-word in Ray actors: cloudpickle takes the proxy for a function and serialises the inner one.
+and every start method, and differs from the original only in ``__wrapped__`` and the file of its code. Its
+globals are the original's (doctest and ``get_type_hints`` look at them). A ``wrapt.FunctionWrapper`` is lost silently
+in Ray actors: cloudpickle takes the proxy for a function and serialises the inner one.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _made: WeakValueDictionary[tuple[int, str], FunctionType] = WeakValueDictionary(
 def wrap(function: Function, key: str) -> Function:
     """A function of the same kind as ``function`` that records its calls for the target ``key``."""
     assert type(function) is FunctionType
-    known = _made.get((id(function), key))
-    if known is not None:
-        return known
+    wrapper = _made.get((id(function), key))
+    if wrapper is not None:
+        return wrapper
     code = template.code_for(function.__code__)
     wrapper = FunctionType(
         code, function.__globals__, function.__name__, function.__defaults__, _closure(code, function, key)
@@ -52,7 +52,7 @@ def _closure(code: CodeType, function: FunctionType, key: str) -> tuple[CellType
 
 
 def key_of(function: Any) -> str | None:
-    """The key ``function`` was wrapped for; None for whatever is no wrapper."""
+    """The key ``function`` was wrapped for; None for anything that is not a wrapper."""
     if not is_wrapper(function):
         return None
     return str(function.__closure__[function.__code__.co_freevars.index(template.KEY)].cell_contents)

@@ -1,4 +1,4 @@
-"""Events on their way to the flusher's thread, and how many bytes wait: the one place that adds and subtracts.
+"""Events on their way to the flusher's thread, and how many bytes wait: the only module that adds and subtracts.
 
 Callers append to a ``deque``: no lock, no wake-up. What an event holds (its ``weight``, in bytes, strings included) is
 charged when it is queued and settled when it is taken; what was encoded and is not in the file yet counts as waiting,
@@ -38,7 +38,7 @@ class Consumer(Protocol):
 
 
 class Weighted(msgspec.Struct, eq=False, gc=False):
-    """An event that has no place for its own weight."""
+    """An event that has no field for its own weight."""
 
     event: object
     weight: int

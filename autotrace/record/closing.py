@@ -156,8 +156,7 @@ def item(call: OpenCall, value: Any) -> tuple[OpenCall | None, Callable[[Any], A
     """A generator yielded ``value``; ``call`` is current no longer.
 
     Returns what to go on with: the call, None when that was the final item (``final`` of the target); and for targets
-    that have one, what tells of each further item whether it is the final one, False for the others. None: that is not
-    known yet.
+    that have one, what decides whether a further item is the final one, False for the others. None: not decided yet.
     """
     leave(call)
     probe = call.probe
@@ -218,7 +217,7 @@ def leave(call: OpenCall) -> None:
     """Make current again what was before ``call``.
 
     Not by the token that ``set`` returns: it refers to the whole context, and through a call that nobody closed would
-    keep it alive. Where ``call`` is not current, it is found above the current one (a call below was never left), or
+    keep it alive. Where ``call`` is not current, it is above the current one (a call below was never left), or
     the host drives this coroutine in several contexts and there is nothing to restore in this one.
     """
     now = current.get()

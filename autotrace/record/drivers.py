@@ -42,7 +42,7 @@ def stream(call: OpenCall, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[An
 
 
 def is_unstarted(result: Any) -> bool:
-    """Whether a coroutine or generator was never advanced, nor closed."""
+    """Whether a coroutine or generator was neither advanced nor closed."""
     prefix = "cr" if type(result) is CoroutineType else "ag" if type(result) is AsyncGeneratorType else "gi"
     frame = getattr(result, f"{prefix}_frame")
     if frame is None or getattr(result, f"{prefix}_running"):
@@ -66,8 +66,8 @@ class _Taken:
 
 
 class _Pending:
-    """A call and what it returned, until that is started. Dropped before: the call ends, and Python says only once, of
-    the driver, that a coroutine was never awaited."""
+    """A call and what it returned, until that is started. If it is dropped before that, the call ends, and Python
+    warns once, for the driver, that a coroutine was never awaited."""
 
     __slots__ = ("call", "inner")
 
@@ -123,8 +123,8 @@ def _driver(result: Any) -> Callable[[_Pending], Any]:
 
 
 def _references() -> int:
-    """What ``sys.getrefcount`` says in ``drive`` of what nobody holds but the frames of the call: counted by going the
-    same way (wrapper, ``calls.end``, ``drive``), as it differs between releases of Python."""
+    """What ``sys.getrefcount`` returns in ``drive`` for an object that only the frames of the call hold: counted along
+    the same path (wrapper, ``calls.end``, ``drive``), as it differs between releases of Python."""
 
     def drive_it(result: Any) -> int:
         return sys.getrefcount(result)

@@ -37,8 +37,8 @@ def described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | Non
 
 
 def _message(error: BaseException, kind: type[BaseException]) -> Any:
-    """The arguments; of an error that was made without any and speaks for itself (urllib's ``HTTPError``, pydantic's
-    ``ValidationError``) what it says."""
+    """The error's arguments; its text if it was made without any and has a ``__str__`` of its own (urllib's
+    ``HTTPError``, pydantic's ``ValidationError``)."""
     try:
         if error.args or kind.__str__ is BaseException.__str__:
             return snapshot(error.args, _LIMITS)

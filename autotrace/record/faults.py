@@ -1,5 +1,5 @@
 """Our own failures: counted, logged once per site and minute, never raised. After too many a target is switched off.
-Only here are they told apart from exceptions of the host's, which are raised again."""
+The only module that separates them from exceptions of the host's, which are raised again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of ours that lie between two frames of the host, made transparent to whoever counts frames."""
+"""Frames of ours that lie between two frames of the host, made transparent to code that counts frames."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Function = TypeVar("Function", bound=Any)
 
 
 def transparent(function: Function) -> Function:
-    """``function`` with its code said to be in ``FILE``."""
+    """``function`` with ``FILE`` as the file of its code."""
     assert type(function) is FunctionType
     function.__code__ = function.__code__.replace(co_filename=FILE)
     return function

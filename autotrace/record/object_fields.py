@@ -36,7 +36,7 @@ def name_of(kind: type) -> str:
 
 
 def module_of(kind: type) -> str:
-    """Name of the module that a class says it is from."""
+    """A class's ``__module__``; empty if that is not a text."""
     module = _module(kind)
     return module if type(module) is str else ""
 

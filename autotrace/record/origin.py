@@ -22,8 +22,8 @@ _OURS = {kind for kind in vars(builtins).values() if isinstance(kind, type) and 
     TimeoutError,
     InterruptedError,
 }
-"""What statements of ours can raise: exactly one of the types that Python itself has, but for those that say that time
-is over. A type of the host's matches none, whatever it derives from."""
+"""What statements of ours can raise: exactly one of Python's own types, except those that mean a timeout. A type of
+the host's matches none, whatever it derives from."""
 _OUR_LIBRARIES = frozenset({"msgspec", "struct", "_struct"})
 _RAISES = frozenset({opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]})
 

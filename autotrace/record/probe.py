@@ -113,7 +113,7 @@ class Probe:
         prompt = table.get("prompt", ())
         self.prompt = tuple(path for path in prompt if path.root != "result")
         self.late_prompt = tuple(path for path in prompt if path.root == "result")
-        """The prompt is known only from the result (an agent's output)."""
+        """The prompt comes only with the result (an agent's output)."""
         self.response = table.get("response", ())
         self.logprobs = table.get("logprobs", ()) if settings.logprobs else ()
         self.mask = table.get("mask", ())

@@ -80,7 +80,7 @@ def choose(paths: Mapping[str, Sequence[Path]], arguments: Mapping[str, Any], se
     samples = _rows(first(paths.get("sample", ()), arguments))
     groups = _rows(first(paths.get("group", ()), arguments)) or samples
     if len(samples) != len(groups) or len(set(samples)) <= 1:
-        samples = groups  # no index in the dataset: every row says 0
+        samples = groups  # no index in the dataset: every row has 0
     expected = first(paths.get("n", ()), arguments)
     return lowest(groups, samples, int(limit), settings.get("seed", 0), expected if isinstance(expected, int) else 1)
 

@@ -24,7 +24,7 @@ FIXED = frozenset(map(id, (int, float, bool, type(None))))
 """Types whose values are small and cannot change: kept by reference. Their ``id()``, because to ask a set for a class
 runs its metaclass's ``__hash__``."""
 SHORT = 512
-"""Characters of a text that is kept by reference wherever it stands, uncounted."""
+"""Characters of a text that is kept by reference everywhere, uncounted."""
 NODE_BYTES = 256
 """Memory of a copied container, about."""
 _NUMBERS = frozenset(map(id, (int, float)))

@@ -1,4 +1,4 @@
-"""What adapters state about the run and its trajectories, beside the calls that are recorded."""
+"""What adapters state about the run and its trajectories, besides the calls that are recorded."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from autotrace.spool.records import REQUEST, Bind, Fact
 
 
 def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
-    """Say something about a trajectory: the current one, or the one that ``key`` (``uid``, ``session_id``, ...)
+    """Record a fact about a trajectory: the current one, or the one that ``key`` (``uid``, ``session_id``, ...)
     names."""
-    span = context.current.get()
-    if key is None and (span is None or not span.recorded):
+    call = context.current.get()
+    if key is None and (call is None or not call.recorded):
         return
-    trace = b"" if key is not None or span is None else span.trace.id
+    trace = b"" if key is not None or call is None else call.trace.id
     backlog.put(Fact(trace, dict(key) if key else None, name, value, time.monotonic_ns()))
 
 
 def requests(request_id: str) -> None:
-    """Say that the current call makes a request which its other side knows as ``request_id``: if the context is lost on
-    the way, the collector joins the two."""
-    span = context.current.get()
-    if span is not None and span.recorded:
-        key = {"request": request_id, "span": span.id}
-        backlog.put(Fact(span.trace.id, key, REQUEST, None, time.monotonic_ns()))
+    """Record that the current call makes a request whose id on the other side is ``request_id``: if the context is
+    lost on the way, the collector joins the two."""
+    call = context.current.get()
+    if call is not None and call.recorded:
+        key = {"request": request_id, "span": call.id}
+        backlog.put(Fact(call.trace.id, key, REQUEST, None, time.monotonic_ns()))
 
 
 def bind(name: str, value: Mapping[str, Any]) -> None:
-    """Say something about the run that became known only now (see ``spool.records.Bind``)."""
+    """Record something that was learnt about the run (see ``spool.records.Bind``)."""
     backlog.put(Bind(name, dict(value), time.monotonic_ns()))

@@ -31,7 +31,7 @@ class Shape(NamedTuple):
     """A function's parameters as source text."""
 
     declared: str
-    """Between the parentheses of ``def``; defaults are no part of the code."""
+    """Between the parentheses of ``def``; defaults are not part of the code."""
     call: str
     """What passes them on."""
     args: str

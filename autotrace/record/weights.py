@@ -14,7 +14,7 @@ from typing import Any
 EVENT_BYTES = 512
 """Memory of a waiting event with a few small values."""
 NUMBER_BYTES = 36
-"""Of one number of a copied list: 8 for its place, and the number itself, which the host may drop meanwhile."""
+"""Of one number of a copied list: 8 for its reference, and the number itself, which the host may drop meanwhile."""
 NODE_BYTES = 256
 """Of an item of a dict with its key, or of a container."""
 ITEM_BYTES = 40
@@ -61,7 +61,7 @@ def weigh(value: Any) -> int:
 
 
 def without_large(values: Sequence[Any]) -> tuple[Any, ...]:
-    """``values`` with ``NOT_KEPT`` in the place of those that are large."""
+    """``values`` with ``NOT_KEPT`` instead of those that are large."""
     return tuple(value if weigh(value) <= LARGE else NOT_KEPT for value in values)
 
 

@@ -94,9 +94,9 @@ def without_credentials(text: str, mask: str = REDACTED, any_value: bool = False
         text = without_userinfo(text, mask)
         data = text.encode("ascii", "replace")
     if any(separator in data for separator in _SEPARATORS):
-        places = _places(data.lower())
-        if places:
-            text = _without_named(text, places, mask, any_value)
+        starts = _name_starts(data.lower())
+        if starts:
+            text = _without_named(text, starts, mask, any_value)
     if b"earer " in data or b"Basic " in data or b"BEARER " in data:
         text = _SCHEME.sub(lambda match: match["scheme"] + mask, text)
     if b"-u " in data or b"-user" in data:
@@ -142,10 +142,10 @@ def _without_userinfo(match: re.Match[str], mask: str) -> str:
     return f"{scheme}://{mask}@"
 
 
-def _without_named(text: str, places: list[int], mask: str, any_value: bool) -> str:
+def _without_named(text: str, starts: list[int], mask: str, any_value: bool) -> str:
     pieces: list[str] = []
     written = 0
-    for at in places:
+    for at in starts:
         if at < written:
             continue
         end = _WORD.match(text, at).end()  # type: ignore[union-attr] # matches nothing, too
@@ -171,16 +171,16 @@ def _without_named(text: str, places: list[int], mask: str, any_value: bool) -> 
 _FOLLOWS = frozenset((":", "=", '"', "'", "\\", " ", "\t", "\n"))
 
 
-def _places(lower: bytes) -> list[int]:
+def _name_starts(lower: bytes) -> list[int]:
     """Where fragments of names stand, in order."""
-    places = []
+    starts = []
     for fragment in _FRAGMENTS:
         at = lower.find(fragment)
         while at >= 0:
-            places.append(at)
+            starts.append(at)
             at = lower.find(fragment, at + len(fragment))
-    places.sort()
-    return places
+    starts.sort()
+    return starts
 
 
 def _value_of(text: str, start: int, end: int, any_value: bool) -> tuple[int, int] | None:

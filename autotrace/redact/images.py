@@ -20,7 +20,7 @@ _URI = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?[^,]{0,100};base64,(?P<data
 _BARE = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
 """How base64 of PNG, JPEG, GIF and WebP begins."""
 _WORD = re.compile(r"[A-Za-z0-9+/=\s]+")
-# frames of a JPEG that tell its size (SOF0 to SOF15 without DHT, JPG and DAC)
+# frames of a JPEG that hold its size (SOF0 to SOF15 without DHT, JPG and DAC)
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
@@ -64,7 +64,7 @@ def _amount(count: int) -> str:
 
 
 def _looked_at(head: bytes) -> tuple[str | None, str]:
-    """Media type and `` WIDTHxHEIGHT`` (empty where it cannot be told)."""
+    """Media type and `` WIDTHxHEIGHT`` (empty where the header does not give it)."""
     try:
         if head.startswith(b"\x89PNG\r\n\x1a\n"):
             return "image/png", " {}x{}".format(*struct.unpack(">II", head[16:24]))

@@ -65,12 +65,12 @@ class Redactor:
         name: str = key if kind is str else str(key) if kind in (int, float, bool) else kind.__name__
         if len(name) > LONGEST_NAME:  # data: not remembered, as many as may come would take any memory
             return self.text(name), self._kind(name)
-        known = self._names.get(name)
-        if known is None:
+        entry = self._names.get(name)
+        if entry is None:
             if len(self._names) > MAX_NAMES:  # names made of data: do not grow without end
                 self._names.clear()
-            known = self._names[name] = self.text(name), self._kind(name)
-        return known
+            entry = self._names[name] = self.text(name), self._kind(name)
+        return entry
 
     def _kind(self, name: str) -> int:
         lower = name.lower()

@@ -32,12 +32,12 @@ _OF_A_TEXT = frozenset(
         "top", "max", "min", "num", "by", "added", "extra", "vocab", "call",
     }
 )  # fmt: skip
-"""What stands before ``_token`` where that is a piece of text, or a place in a listing."""
+"""What stands before ``_token`` where that is a piece of text, or a position in a listing."""
 
 
 def kind(name: str) -> int:
     """``NOT``, ``TEXT`` or ``SECRET``. ``x-auth-token``, ``accessToken`` and ``HF_TOKEN`` are read alike; ``tokens``,
-    ``token_ids`` and ``max_tokens`` are no secrets."""
+    ``token_ids`` and ``max_tokens`` are not secrets."""
     words = re.sub(r"[\W_]+", "_", _CAMEL.sub("_", name)).strip("_").lower()
     if _ANYWHERE.search(words) or _AT_THE_END.search(words) or _KEY.search(words) or words in _WHOLE:
         return SECRET

@@ -104,7 +104,7 @@ def read_status(run_folder: str) -> tuple[dict[str, Any], int]:
 
 
 def shipper_alive(run_folder: str) -> bool | None:
-    """Whether a process of this node holds ``shipper.lock``; None: there never was one, or this cannot be told here."""
+    """Whether a process of this node holds ``shipper.lock``; None: there never was one, or the lock cannot be tried."""
     import fcntl
 
     try:
@@ -125,7 +125,7 @@ def shipper_alive(run_folder: str) -> bool | None:
 
 
 def left(status: dict[str, Any]) -> int:
-    """Traces known and not yet acknowledged by every backend."""
+    """Traces that not every backend has acknowledged yet."""
     return max(0, int(status.get("pending", 0)) + int(status.get("open", 0)))
 
 
@@ -140,12 +140,12 @@ def summary(run_folder: str, outcome: Outcome, abandoned: int = 0) -> str:
 
 def _ending(run_folder: str, outcome: Outcome) -> str:
     status, missing = outcome.status, left(outcome.status)
-    known = int(status.get("trajectories", 0)) or int(status.get("traces", 0))
+    count = int(status.get("trajectories", 0)) or int(status.get("traces", 0))
     folder = min(run_folder, os.path.relpath(run_folder), key=len)
     if outcome.reason == "done" and not missing:
-        if not known:
+        if not count:
             return f"nothing was recorded; why: autotrace status {folder}"
-        return f"{_count(known, status)} -> {_places(status)}; to look at them: autotrace ls {folder}"
+        return f"{_count(count, status)} -> {_destinations(status)}; to look at them: autotrace ls {folder}"
     why = {
         "blocked": "the backend refuses them",
         "timeout": f"gave up waiting after {outcome.waited:.0f} s",
@@ -170,16 +170,16 @@ def _count(number: int, status: dict[str, Any]) -> str:
     return f"{number} trajector{'y' if number == 1 else 'ies'}"
 
 
-def _places(status: dict[str, Any]) -> str:
+def _destinations(status: dict[str, Any]) -> str:
     """``mlflow (sqlite:////data/mlflow.db)``."""
     backends: dict[str, dict[str, Any]] = status.get("backends", {})
-    return ", ".join(_place(name, known) for name, known in backends.items())
+    return ", ".join(_destination(name, backend) for name, backend in backends.items())
 
 
-def _place(name: str, known: dict[str, Any]) -> str:
-    over = f"{known['over_budget']} stay here, over the budget" if known.get("over_budget") else ""
-    words = [word for word in (known.get("place"), over) if word]
-    return f"{name} ({'; '.join(words)})" if words else name
+def _destination(name: str, backend: dict[str, Any]) -> str:
+    over = f"{backend['over_budget']} stay here, over the budget" if backend.get("over_budget") else ""
+    details = [detail for detail in (backend.get("place"), over) if detail]
+    return f"{name} ({'; '.join(details)})" if details else name
 
 
 def _ask(run_folder: str) -> int:

@@ -103,7 +103,7 @@ class Descriptor:
 
     @property
     def open(self) -> bool:
-        """It was neither closed nor let go, as far as is known."""
+        """It was neither closed nor given up, as far as we have noticed."""
         return self._fd >= 0
 
     def number(self, size: int | None = None) -> int:

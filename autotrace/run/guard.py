@@ -63,7 +63,7 @@ def guard(words: list[str], run_folder: str) -> int:
 
 
 def _let_go(run_folder: str) -> None:
-    """Hold no stream of whoever started us: a pipe into ``tee`` would wait for us."""
+    """Keep none of the starting process's streams open: a pipe into ``tee`` would wait for us."""
     try:
         log = files.append(os.path.join(run_folder, layout.SHIPPER_LOG))
     except OSError:

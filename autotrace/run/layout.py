@@ -1,4 +1,4 @@
-"""File names of a run folder: the one place that knows them.
+"""File names of a run folder: the only module that has them.
 
 ::
 

@@ -1,6 +1,6 @@
-"""One shipper per run folder: whoever holds ``shipper.lock``.
+"""One shipper per run folder: the process that holds ``shipper.lock``.
 
-Who reads the run (``autotrace ls``) holds it too while it brings the index up to date, and says so in the file: a
+A reader of the run (``autotrace ls``) holds it too while it brings the index up to date, and marks the file: a
 shipper waits for a reader, however long it takes, and goes when there is another shipper.
 """
 
@@ -15,13 +15,13 @@ from types import TracebackType
 from autotrace.run import files, layout
 
 _PATIENCE = 0.5
-"""Seconds to try: who only asks whether a shipper lives holds the lock for microseconds."""
+"""Seconds to try: a process that only asks whether a shipper lives holds the lock for microseconds."""
 _READER = b"r"
 
 
 class ShipperLock:
     """``with ShipperLock(run_folder) as lock:`` - then ``lock.held`` tells whether it is ours. Raises ``OSError`` where
-    the folder cannot be written. ``reading``: this is no shipper."""
+    the folder cannot be written. ``reading``: this is a reader, not a shipper."""
 
     def __init__(self, run_folder: str | Path, *, reading: bool = False) -> None:
         self._path = os.path.join(run_folder, layout.SHIPPER_LOCK)

@@ -1,4 +1,4 @@
-"""What traced processes could not record, in words: it stands first wherever a person looks. Standard library only."""
+"""What traced processes could not record, in words: shown first to a person. Standard library only."""
 
 from __future__ import annotations
 

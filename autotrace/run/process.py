@@ -31,11 +31,11 @@ def program(argv: Sequence[str]) -> Program:
             if word == "--check-hash-based-pycs":
                 next(words, None)
             continue
-        for place, letter in enumerate(word[1:], 2):
+        for end, letter in enumerate(word[1:], 2):
             if letter in _LAST:
-                return Program(letter, word[place:] or next(words, ""))
+                return Program(letter, word[end:] or next(words, ""))
             if letter in _WITH_VALUE:
-                if place == len(word):
+                if end == len(word):
                     next(words, None)
                 break
     return Program("", "")

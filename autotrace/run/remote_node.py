@@ -65,26 +65,26 @@ def invite(environ: Mapping[str, str], towards: str = "", patience: float = 5.0)
 
     For the run's first process, when it joins a cluster; ``towards``: an address of that cluster. Waits at most
     ``patience`` seconds for the collector; without it (no shipper, no network) the plan alone comes back, those nodes
-    keep what they record, and one line says so. Raises ``OSError``.
+    keep what they record, and one line reports it. Raises ``OSError``.
     """
     folder = environ[env.RUN_FOLDER]
-    told = {env.PLAN_DATA: packed_plan(plan_text(environ))}
+    variables = {env.PLAN_DATA: packed_plan(plan_text(environ))}
     if environ.get(env.COLLECTOR) or not os.path.exists(os.path.join(folder, layout.RUN_JSON)):
-        return told  # a job started by a job: what was inherited stands
+        return variables  # a job started by a job: what was inherited stands
     _ask_to_listen(folder, towards)
     deadline = time.monotonic() + patience
     while True:
         try:
             with open(os.path.join(folder, layout.COLLECTOR_JSON), encoding="utf-8") as file:
-                known = json.load(file)
-            return {**told, env.COLLECTOR: known["url"], env.TOKEN: known["token"]}
+                collector = json.load(file)
+            return {**variables, env.COLLECTOR: collector["url"], env.TOKEN: collector["token"]}
         except (OSError, ValueError, KeyError):
             if time.monotonic() > deadline:
                 complain(
                     f"the collector does not listen ({layout.SHIPPER_LOG} in {folder} may say why): what other nodes "
                     f"record stays there, in {folder} or {_private()}"
                 )
-                return told
+                return variables
             time.sleep(0.05)
 
 

@@ -14,7 +14,7 @@ class TargetStatus(msgspec.Struct):
 
     key: str
     states: dict[str, int] = {}
-    """bound | shadowed | failed | refused | pending -> number of places."""
+    """bound | shadowed | failed | refused | pending -> number of locations."""
     places: list[str] = []
     """Where it was bound, at most 20."""
     reasons: list[str] = []
@@ -32,17 +32,17 @@ class BackendStatus(msgspec.Struct):
     """ok | waiting (cannot be reached, tries again) | blocked (a person must act)"""
     delivered: int = 0
     rate: float = 0.0
-    """Delivered a second, over the last minute."""
+    """Delivered per second, over the last minute."""
     pending: int = 0
     rejected: dict[str, str] = {}
     """Trace id -> reason, at most 20."""
     rejected_count: int = 0
     error: str | None = None
-    """What it said last, while it is not ``ok``."""
+    """Its last error, while it is not ``ok``."""
     sent_bytes: int = 0
     """What it took of this run, before compression."""
     gb_a_day: float = 0.0
-    """Gigabytes a day, if it goes on as in this run so far."""
+    """Gigabytes per day, if it goes on as in this run so far."""
     month_bytes: int = 0
     """What it took this month of all runs in the same folder, once one of them has a budget for the month."""
     step_budget: int | None = None
@@ -80,15 +80,15 @@ class Status(msgspec.Struct):
     processes: int = 0
     living: int = 0
     died: int = 0
-    """Processes that ended without saying so."""
+    """Processes that ended without a final record."""
     torn: int = 0
-    """Bytes at the ends of segments that are no complete records."""
+    """Bytes at the ends of segments that are not complete records."""
     skipped: dict[str, int] = {}
     """Records that could not be used, by reason."""
     drops: dict[str, int] = {}
     """What the traced processes dropped, by reason."""
     facts_waiting: int = 0
-    """Facts (rewards, ...) whose trajectory is not known."""
+    """Facts (rewards, ...) that no trajectory matches."""
     spool_bytes: int = 0
     backends: dict[str, BackendStatus] = {}
     targets: list[TargetStatus] = []

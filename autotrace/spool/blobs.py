@@ -20,15 +20,15 @@ MAX_BYTES = 256 << 20
 
 
 def claim_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
-    """``keep_tokenizer`` in the first process of a run that says so, None in the others: one copy is enough, and a run
-    may delete the folder (a temporary one) before the shipper, which has little of the processor, comes to it. Raises
+    """``keep_tokenizer`` in the first process of a run that calls it, None in the others: one copy is enough, and a run
+    may delete the folder (a temporary one) before the shipper, which gets little CPU time, comes to it. Raises
     ``OSError``."""
     if not os.path.isdir(folder):
         return None
-    place = hashlib.blake2b(os.path.abspath(folder).encode(), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(os.path.abspath(folder).encode(), digest_size=16).hexdigest()
     blobs = os.path.join(run_folder, layout.BLOBS)
     files.folder(blobs)
-    claim = os.path.join(blobs, f"claim-{place}")
+    claim = os.path.join(blobs, f"claim-{digest}")
     try:
         os.close(files.new(claim))
     except FileExistsError:
@@ -38,7 +38,7 @@ def claim_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
 
 def keep_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
     """Copy the tokenizer in ``folder`` into the run folder; the name of the copy below ``blobs``, the same for the same
-    content. None when ``folder`` is no local folder with a tokenizer, or too large. Raises ``OSError``."""
+    content. None when ``folder`` is not a local folder with a tokenizer, or too large. Raises ``OSError``."""
     if not os.path.isdir(folder):
         return None
     sources = sorted(_files(Path(folder)))

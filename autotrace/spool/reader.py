@@ -1,4 +1,4 @@
-"""Reading segments back: which files there are, what stands in them, who still writes. Trusts no file and no record.
+"""Reading segments back: which files there are, what is in them, who still writes. Trusts no file and no record.
 
 Nothing is held open between two reads (a run may have hundreds of writers). A symbolic link, a directory or a pipe
 in the spool folder is passed over; a record that does not validate is counted and skipped, never raised.
@@ -28,11 +28,11 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # NONBLOCK:
 
 
 class Undecodable(Exception):
-    """The payload is no record; the message says why in two words."""
+    """The payload is not a record; the message says why in two words."""
 
 
 def decode(payload: bytes) -> Record:
-    """The record in ``payload``. Raises ``Undecodable`` for anything hostile, damaged or of a kind not known here."""
+    """The record in ``payload``. Raises ``Undecodable`` for anything hostile, damaged or of an unknown kind."""
     try:
         return _decoder.decode(payload)
     except msgspec.ValidationError as error:
@@ -51,7 +51,7 @@ class Located:
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """What a directory listing tells of a segment."""
+    """A segment as the directory listing shows it."""
 
     name: str
     size: int
@@ -64,14 +64,14 @@ class SegmentFile:
 
     @property
     def sequence(self) -> int:
-        """Place in the series; -1 when the name tells none."""
+        """Number in the series; -1 when the name has none."""
         last = self.name.removesuffix(layout.SEGMENT_SUFFIX).rsplit("-", 1)[-1]
         return int(last) if last.isdecimal() and len(last) < 10 else -1
 
 
 def segments(run_folder: str | Path) -> list[SegmentFile]:
     """The segment files of a run, by name; only regular files."""
-    found = []
+    segment_files = []
     try:
         entries = list(os.scandir(layout.spool_of(str(run_folder))))
     except (FileNotFoundError, NotADirectoryError):
@@ -84,14 +84,14 @@ def segments(run_folder: str | Path) -> list[SegmentFile]:
         except FileNotFoundError:
             continue
         if stat.S_ISREG(info.st_mode):
-            found.append(SegmentFile(entry.name, info.st_size, info.st_mtime_ns))
-    return sorted(found, key=lambda file: (file.process, file.sequence))
+            segment_files.append(SegmentFile(entry.name, info.st_size, info.st_mtime_ns))
+    return sorted(segment_files, key=lambda file: (file.process, file.sequence))
 
 
 @contextmanager
 def opened(run_folder: str | Path, name: str) -> Iterator[int]:
-    """A descriptor of the segment ``name``. Raises ``FileNotFoundError`` when it is gone or no regular file (any more),
-    another ``OSError`` when it cannot be read now."""
+    """A descriptor of the segment ``name``. Raises ``FileNotFoundError`` when it is gone or not a regular file (any
+    more), another ``OSError`` when it cannot be read now."""
     try:
         fd = os.open(os.path.join(layout.spool_of(str(run_folder)), name), _FLAGS)
     except OSError as error:
@@ -100,7 +100,7 @@ def opened(run_folder: str | Path, name: str) -> Iterator[int]:
         raise
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise FileNotFoundError(f"{name} is no regular file")
+            raise FileNotFoundError(f"{name} is not a regular file")
         yield fd
     finally:
         os.close(fd)
@@ -144,7 +144,7 @@ class SegmentReader:
         self.incomplete: Torn | None = None
         """Why the last ``read`` stopped before the end of the file: still being written, or torn."""
         self.unusable: str | None = None
-        """Why this file is no segment of ours; nothing more is read from it."""
+        """Why this file is not a segment of ours; nothing more is read from it."""
         self.tried = -1
         """Size of the file at the last ``read``."""
         self.skipped: Counter[str] = Counter()
@@ -178,7 +178,7 @@ class SegmentReader:
                 return []
 
     def _records(self, fd: int, limit: int) -> list[Located]:
-        found: list[Located] = []
+        records: list[Located] = []
         try:
             for frame in read_frames(fd, self.offset, limit):
                 self.offset = frame.end
@@ -198,15 +198,15 @@ class SegmentReader:
                         self.unusable = f"it does not begin with a header of format {FORMAT}"
                         return []
                     self.header = record
-                found.append(Located(frame.offset, record))
+                records.append(Located(frame.offset, record))
                 if isinstance(record, Seal):
                     self.sealed = record.reason
                     break
         except Torn as torn:
-            if not found:
+            if not records:
                 raise
             self.incomplete = torn
-        return found
+        return records
 
 
 def _is_boundary(fd: int, offset: int) -> bool:

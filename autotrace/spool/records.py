@@ -30,7 +30,7 @@ Number = Annotated[int, Meta(ge=0, le=1 << 31)]
 """An enumerator: of a process, a target, a segment."""
 Count = Annotated[int, Meta(ge=0, le=1 << 48)]
 """Of tokens, calls, bytes."""
-Place = Annotated[int, Meta(ge=-1, le=1 << 31)]
+SequenceNumber = Annotated[int, Meta(ge=-1, le=1 << 31)]
 """An enumerator, -1: none."""
 
 
@@ -70,16 +70,16 @@ class Define(_Record, frozen=True, tag="D"):
 
 
 class Tokens(_Record, frozen=True, tag="T"):
-    """Token ids without the part that is known already.
+    """Token ids without the part that was written before.
 
     The full list is ``sequences[base][:keep] + new`` and becomes ``sequences[sequence]``, where ``sequences`` is
     counted per trace and writing process. In ``Open.prompt`` the full list is the prompt; in ``Close.response`` it is
     prompt + response, so the response is what follows the prompt's ``total`` tokens (the prompt of the same span; none:
-    all of it). ``base`` -1: nothing is known, ``new`` is everything. ``new`` empty with ``base`` -1 and ``total`` > 0:
-    the content stands in another span (the agent's LLM call of which this is the engine's side) or was withheld; count
-    and digest tell."""
+    all of it). ``base`` -1: nothing was written before, ``new`` is the full list. ``new`` empty with ``base`` -1 and
+    ``total`` > 0: the content is in another span (the agent's LLM call of which this is the engine's side) or was
+    withheld; count and digest remain."""
 
-    base: Place
+    base: SequenceNumber
     keep: Count
     new: bytes
     """Little-endian int32."""
@@ -87,7 +87,7 @@ class Tokens(_Record, frozen=True, tag="T"):
     """Length of the full list."""
     digest: bytes = b""
     """First 8 bytes of blake2b (digest_size 16) of the full list as little-endian int32: the reader checks the list."""
-    sequence: Place = -1
+    sequence: SequenceNumber = -1
 
 
 class Open(_Record, frozen=True, tag="O"):
@@ -127,24 +127,24 @@ class Close(_Record, frozen=True, tag="C"):
     """Items a generator yielded."""
     first_item_at: Moment = 0
     skip: Count = 0
-    """Tokens of ``response``'s full list that come before the response, for a span whose prompt was not known when it
-    opened (an agent's output: prompt and response in one)."""
+    """Tokens of ``response``'s full list that come before the response, for a span that opened without its prompt (an
+    agent's output: prompt and response in one)."""
 
 
 MEASURED = ("items",)
 """Fields of ``Close`` that travel as they are, under one name: from the open call (``record.context.OpenCall``) through
-the record to the assembled ``Span``. What is measured of a call beside its times is one more name here, and a field of
+the record to the assembled ``Span``. What is measured of a call besides its times is one more name here, and a field of
 that name in each of the three classes."""
 
 REQUEST = "autotrace.request"
-"""Name of a fact that says how a call's request is called on its other side: key ``request`` (the id) and ``span``."""
+"""Name of the fact with the id that the other side of a call has for it: key ``request`` (the id) and ``span``."""
 
 
 class Fact(_Record, frozen=True, tag="F"):
-    """Something known about a trajectory: reward, advantage, "trained in step 3".
+    """A fact about a trajectory: reward, advantage, "trained in step 3".
 
     ``trace`` is empty when the writer does not know it; then ``key`` (``uid``, ``session_id``, ``output``, or ``uid``
-    and ``digest``) says which trajectory is meant.
+    and ``digest``) identifies the trajectory.
     """
 
     trace: bytes
@@ -155,7 +155,7 @@ class Fact(_Record, frozen=True, tag="F"):
 
 
 class Bind(_Record, frozen=True, tag="B"):
-    """Something about the run that became known after the launch: ``mlflow`` (run id, tracking URI, experiment),
+    """Something learnt about the run after its launch: ``mlflow`` (run id, tracking URI, experiment),
     ``wandb`` (entity, project, run id), ``tokenizer`` (path, revision, trust_remote_code), ``config``."""
 
     name: str

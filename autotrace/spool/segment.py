@@ -43,14 +43,14 @@ def _whole(fd: int, begin: int, length: int, checksum: int) -> bool:
     """Whether ``length`` bytes from ``begin`` on have that checksum; reads a megabyte at a time."""
     if os.fstat(fd).st_size < begin + length:
         return False
-    found, end = 0, begin + length
+    actual, end = 0, begin + length
     while begin < end:
         piece = os.pread(fd, min(1 << 20, end - begin), begin)
         if not piece:
             return False
-        found = zlib.crc32(piece, found)
+        actual = zlib.crc32(piece, actual)
         begin += len(piece)
-    return found == checksum
+    return actual == checksum
 
 
 def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Frame]:

@@ -1,7 +1,7 @@
-"""The segment files of this process: append-only, one ``os.write`` a batch, held by a file lock for life.
+"""The segment files of this process: append-only, one ``os.write`` per batch, held by a file lock for life.
 
 ``os.write`` rather than mmap (on a full disk mmap is SIGBUS); the page cache survives SIGKILL of the process. The lock
-says that the writer lives: pids mean nothing across containers. The descriptor lives in the host's process, which may
+shows that the writer lives: pids mean nothing across containers. The descriptor lives in the host's process, which may
 close it and get its number for a file of its own, so it is looked at before each use (``run.files.Descriptor``).
 """
 

@@ -23,7 +23,7 @@ from autotrace.record import faults
 from autotrace.run import remote_node
 
 CARRIED = ("MLFLOW_DISABLE_TELEMETRY",)
-"""Variables beside ``AUTOTRACE*`` that a traced worker needs; set by the launcher when the user did not."""
+"""Variables besides ``AUTOTRACE*`` that a traced worker needs; set by the launcher when the user did not."""
 
 
 _done: set[Callable[[], None]] = set()

@@ -31,7 +31,7 @@ def with_notice(runtime_env: Any, environ: Mapping[str, str], address: str | Non
 
 
 def head(address: str | None) -> str:
-    """Address of the cluster's head (``ray.init(address=...)``), "" where it has none."""
+    """Address of the cluster's head (``ray.init(address=...)``), "" where there is none."""
     if address is None or address == "auto":
         services = importlib.import_module("ray._private.services")
         address = services.canonicalize_bootstrap_address(address)
@@ -56,7 +56,7 @@ def notice() -> Callable[[], None]:
                 return
             run = os.path.basename(os.environ.get("AUTOTRACE_RUN_ID", ""))
             mark = os.path.join(tempfile.gettempdir(), f"autotrace-absent-{os.getuid()}-{run}")
-            os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # one worker of this node says it
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # one worker of this node reports it
             try:
                 state = "installed, but not active," if find_spec("autotrace") else "not installed"
             except ImportError:
