@@ -95,7 +95,7 @@ def _in_a_process_of_its_own() -> dict[str, str] | None:
             timeout=TIMEOUT,
             check=False,
         )
-        if done.returncode:
+        if done.returncode or not done.stdout:  # where SIGCHLD is ignored the code is lost
             return None
         answer: dict[str, str] = json.loads(done.stdout)
         return answer

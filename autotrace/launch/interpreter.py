@@ -19,6 +19,7 @@ _CODE = (
     "import sys\n"
     "if 'autotrace.bootstrap.activate' not in sys.modules: sys.exit(3)\n"
     "import msgspec, wrapt\n"
+    "print('traced')\n"
 )  # fmt: skip
 
 
@@ -43,7 +44,9 @@ def activates(interpreter: str, environ: Mapping[str, str], timeout: float = TIM
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return {0: True, 1: False, 3: False}.get(done.returncode)
+    if done.returncode == 0:  # also what is told of any child where SIGCHLD is ignored
+        return b"traced" in done.stdout
+    return False if done.returncode in (1, 3) else None
 
 
 def _has_pth(interpreter: str) -> bool:

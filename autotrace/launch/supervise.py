@@ -38,8 +38,10 @@ _FROM_KERNEL = 0x80
 def supervise(program: Command, environ: Mapping[str, str], run_folder: str, options: Options) -> NoReturn:
     """Run ``program`` as a child, wait for it and for delivery, end as it ended."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED | {signal.SIGCHLD})
+    on_child = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would never tell us that the command ended
     child = os.fork()
     if not child:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL if on_child is None else on_child)
         _be_the_command(program, environ, before)
     status, terminated = _forward_until_exit(child)
 

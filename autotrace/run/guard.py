@@ -36,6 +36,7 @@ def guard(words: list[str], run_folder: str) -> int:
         if charge is not None:
             charge.send_signal(number)
 
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it hides how our child ended
     signal.signal(signal.SIGTERM, stop)
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
@@ -43,6 +44,8 @@ def guard(words: list[str], run_folder: str) -> int:
     while True:
         began = time.monotonic()
         charge = subprocess.Popen(words)
+        if stopped:  # the signal came while the process was being started
+            charge.send_signal(stopped[-1])
         if not deaths:
             _let_go(run_folder)
         code = charge.wait()
@@ -56,7 +59,9 @@ def guard(words: list[str], run_folder: str) -> int:
         how = f"was killed by signal {-code}" if code < 0 else "broke down"
         sys.stderr.write(f"{words[-2]} {how}; it is started again\n")
         sys.stderr.flush()
-        time.sleep(delay)
+        again = time.monotonic() + delay
+        while not stopped and time.monotonic() < again:
+            time.sleep(0.1)  # a signal does not end a sleep
         if stopped:
             return exit_codes.OK
         delay = min(delay * 2, LONGEST_DELAY)

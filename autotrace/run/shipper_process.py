@@ -5,7 +5,9 @@ A ``guard`` stands above it and starts it again when it is killed.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import sys
 from collections.abc import Mapping
 
@@ -16,15 +18,23 @@ from autotrace.run import files, layout
 NICENESS = 10
 """The cores belong to the training; at the end of the run, when delivery matters, they are idle."""
 
+_MOST_DESCRIPTORS = 1 << 20
+"""Closed at most where the system does not list those that are open."""
+
 
 def start(run_folder: str, environ: Mapping[str, str]) -> None:
     """Start ``python -m autotrace.ship RUN_FOLDER`` (guarded) in a session of its own, no child of the caller.
 
     Call it from a process with one thread (it forks). Never raises: what goes wrong is in ``shipper.log``.
     """
-    middle = os.fork()
+    try:
+        middle = os.fork()
+    except OSError as error:
+        _could_not_start(error)
+        return
     if middle:
-        os.waitpid(middle, 0)
+        with contextlib.suppress(ChildProcessError):  # where SIGCHLD is ignored the kernel collects it, once it ended
+            os.waitpid(middle, 0)
         return
     try:
         os.setsid()
@@ -32,9 +42,14 @@ def start(run_folder: str, environ: Mapping[str, str]) -> None:
             os._exit(0)
         _become(run_folder, environ)
     except OSError as error:
-        os.write(2, f"the shipper could not start: {error}\n".encode())
+        _could_not_start(error)
     finally:
         os._exit(1)
+
+
+def _could_not_start(error: OSError) -> None:
+    with contextlib.suppress(OSError):  # stderr may be closed
+        os.write(2, f"autotrace: the shipper could not start: {error}\n".encode())
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -53,7 +68,22 @@ def _become(run_folder: str, environ: Mapping[str, str]) -> None:
     for target, source in ((0, nothing), (1, log), (2, log)):
         os.dup2(source, target)
     # Inherited descriptors (a pipe into `tee`, make's job server) would keep their other ends waiting for us.
-    os.closerange(3, 65_536)
+    _close_from(3)
     os.nice(NICENESS)
     words = [sys.executable, "-m", "autotrace.run.guard", "autotrace.ship", run_folder]
     os.execve(sys.executable, words, variables(environ))
+
+
+def _close_from(lowest: int) -> None:
+    """Close every descriptor from ``lowest`` on, whatever the limit was when it was opened."""
+    for listing in ("/proc/self/fd", "/dev/fd"):
+        try:
+            numbers = [int(name) for name in os.listdir(listing)]
+        except OSError:
+            continue
+        for number in numbers:
+            if number >= lowest:
+                os.closerange(number, number + 1)  # says nothing of one that is closed already
+        return
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    os.closerange(lowest, _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS))

@@ -104,6 +104,15 @@ def test_death_by_a_signal_is_reported_as_it_was(
     assert place.launch(["python", "-c", code], options).returncode == -number
 
 
+@pytest.mark.parametrize("options", [(), ("--supervise",)], ids=["exec", "supervise"])
+def test_a_parent_that_ignores_sigchld(place: Place, options: tuple[str, ...]) -> None:
+    argv = ["python", "-c", "import signal, sys; print(signal.getsignal(signal.SIGCHLD).name); sys.exit(7)"]
+    done = place.run(place.command(argv, options), preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+
+    assert (done.returncode, done.stdout) == (7, "SIG_IGN\n"), done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_key_on_the_terminal_reaches_a_supervised_command_once(place: Place) -> None:
     code = (
         "import signal, sys\n"

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,12 +22,12 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(run: Path, code: str) -> subprocess.Popen[str]:
+def start(run: Path, code: str, **how: Any) -> subprocess.Popen[str]:
     """The guard over ``charge.py``; each of its lives adds its pid to ``lives``."""
     (run / "charge.py").write_text(f"import os, sys, time\nprint(os.getpid(), file=open('lives', 'a'))\n{code}\n")
     words = [sys.executable, "-m", "autotrace.run.guard", "charge", str(run)]
     environ = {**os.environ, "PYTHONPATH": f"{run}:{Path(__file__).parents[2]}", "AUTOTRACE": "0"}
-    return subprocess.Popen(words, cwd=run, env=environ, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(words, cwd=run, env=environ, stderr=subprocess.PIPE, text=True, **how)
 
 
 def lives(run: Path) -> list[int]:
@@ -83,3 +84,30 @@ def test_nobody_waits_for_its_stderr(run: Path) -> None:
     assert guard.poll() is None
     guard.terminate()
     guard.wait(timeout=60)
+
+
+def test_one_that_is_killed_is_started_again_where_the_parent_ignores_sigchld(run: Path) -> None:
+    guard = start(
+        run,
+        "time.sleep(600) if sum(1 for _ in open('lives')) < 2 else sys.exit(3)",
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+    )
+    until(lambda: len(lives(run)) == 1)
+    os.kill(lives(run)[0], signal.SIGKILL)
+    assert guard.wait(timeout=60) == 3
+    assert len(lives(run)) == 2
+
+
+def test_sigterm_ends_the_wait_for_the_next_start() -> None:
+    code = (
+        "import os, signal, sys, threading\n"
+        "from autotrace.run import guard\n"
+        "guard.FIRST_DELAY = 3600.0\n"
+        "guard.sys.stderr = type('Told', (), {'write': lambda self, text: os.kill(os.getpid(), signal.SIGTERM),"
+        " 'flush': lambda self: None})()\n"
+        "guard._let_go = lambda run_folder: None\n"
+        "guard.layout.spool_of = lambda run_folder: '/'\n"
+        "sys.exit(guard.guard([sys.executable, '-c', 'import sys; sys.exit(70)'], ''))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0
