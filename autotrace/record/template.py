@@ -7,6 +7,7 @@ fail at the first ``await``). It also costs less: no keyword dictionary is built
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import keyword
@@ -49,11 +50,8 @@ FILE = str(_TEXT)
 
 _BODIES = {PLAIN: "plain", COROUTINE: "coroutine", GENERATOR: "generator", ASYNC_GENERATOR: "async_generator"}
 """Names of the functions there."""
-_NAMES = re.compile(
-    r"(?<![\w.])(above|call|calls|current|error|final|function|hooks|inner|item|key|last|result|sent|step|stop|sys"
-    r"|thrown|value)\b"
-)
-"""What the text calls its variables: no name that a parameter of the original may have."""
+_CELLS = {"function": FUNCTION, "key": KEY, "sys": SYS}
+"""What the text calls what the closure holds."""
 _PASSED = re.compile(r"\(\*args, \*\*kwargs\)")
 _BEGIN = re.compile(r"\bargs, kwargs\)")
 
@@ -97,17 +95,47 @@ def _shape(code: CodeType) -> Shape:
 
 
 def _usable(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_autotrace") and name != CLASS
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_autotrace") or name == CLASS:
+        return False
+    return not hasattr(builtins, name) or not any(name in _names(kind).builtins for kind in _BODIES)
+
+
+class Names(NamedTuple):
+    """What the text of a kind of wrapper uses, as the compiler says."""
+
+    own: re.Pattern[str]
+    """Its variables, which get a name that no parameter of the original has."""
+    builtins: frozenset[str]
+    """Builtins: an original with a parameter of such a name gets a wrapper with ``*args, **kwargs``."""
+
+
+@functools.lru_cache(maxsize=4)
+def _names(kind: str) -> Names:
+    code = next(code for code in _nested(compile(_text(), FILE, "exec")) if code.co_name == _BODIES[kind])
+    codes = [code, *_nested(code)]
+    variables = {name for code in codes for name in (*code.co_varnames, *code.co_cellvars)} - {"args", "kwargs"}
+    own = re.compile(rf"(?<![\w.])({'|'.join(sorted(variables.union(_CELLS)))})\b")
+    return Names(own, frozenset(name for code in codes for name in code.co_names if hasattr(builtins, name)))
+
+
+def _nested(code: CodeType) -> list[CodeType]:
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    return [*inner, *(code for one in inner for code in _nested(one))]
+
+
+@functools.lru_cache(maxsize=1)
+def _text() -> str:
+    return _TEXT.read_text(encoding="utf-8")
 
 
 @functools.lru_cache(maxsize=4)
 def _body(kind: str) -> tuple[str, str]:
     """Lines up to the body of the wrapper of this kind, blank, so that it keeps its line numbers; and the body."""
-    lines = _TEXT.read_text(encoding="utf-8").splitlines()
+    lines = _text().splitlines()
     start = next(number for number, line in enumerate(lines) if re.match(rf"(async )?def {_BODIES[kind]}\(", line))
     end = next(n for n in range(start + 1, len(lines) + 1) if n == len(lines) or lines[n][:1] not in ("", " "))
     body = "\n".join(lines[start + 1 : end])
-    return "\n" * (start - 1), _NAMES.sub(r"_autotrace_\1", body)
+    return "\n" * (start - 1), _names(kind).own.sub(r"_autotrace_\1", body)
 
 
 @functools.lru_cache(maxsize=1024)
