@@ -169,7 +169,7 @@ def _losses(status: Status) -> list[str]:
     sentences = []
     faults = {reason.removeprefix("fault:"): n for reason, n in status.drops.items() if reason.startswith("fault:")}
     if faults:
-        where = ", ".join(f"{place} ({n:,})" for place, n in sorted(faults.items(), key=lambda item: -item[1])[:5])
+        where = ", ".join(f"{site} ({n:,})" for site, n in sorted(faults.items(), key=lambda item: -item[1])[:5])
         sentences.append(
             f"autotrace failed in traced processes, the calls themselves went on: {where}; please report it"
         )

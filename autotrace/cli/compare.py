@@ -19,7 +19,7 @@ from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.ship.run_reader import RunReader
 from autotrace.sinks.protocol import SinkError
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.span_text import answered
+from autotrace.trajectory.span_text import output_text
 
 LINES = 4
 """Lines shown of one text without ``--full``."""
@@ -71,15 +71,16 @@ def compare(
 def _of_run(
     folder: Any, traces: Sequence[str], step: int | None, sample: str | None, validate: bool
 ) -> list[Trajectory]:
-    index = RunReader.open(folder)
+    reader = RunReader.open(folder)
     wanted = list(traces) or [
         row.trace_id
         for row in sorted(
-            index.rows(step=step, sample_index=sample, role="trajectory"), key=lambda row: (row.uid, row.rollout_n or 0)
+            reader.rows(step=step, sample_index=sample, role="trajectory"),
+            key=lambda row: (row.uid, row.rollout_n or 0),
         )
         if bool(row.validate) is validate
     ]
-    return [index.load(trace) for trace in wanted]
+    return [reader.load(trace) for trace in wanted]
 
 
 def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
@@ -114,7 +115,7 @@ def _answer(one: Trajectory, turn: int, full: bool) -> Text | Group:
         return Text("—", style="dim")
     span = one.llm_spans[turn - 1]
     count = f"{span.response_tokens:,} tokens" if span.response_tokens is not None else ""
-    answer = block(answered(span) or "", lines=None if full else LINES)
+    answer = block(output_text(span) or "", lines=None if full else LINES)
     return Group(answer, Text(count, style="dim")) if count else answer
 
 
@@ -209,7 +210,7 @@ def letters() -> list[str]:
 
 def as_dict(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     """Everything that is printed as one plain value."""
-    from autotrace.trajectory.jsonable import plain
+    from autotrace.trajectory.jsonable import jsonable
 
     shown = [
         {
@@ -217,7 +218,7 @@ def as_dict(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
             "status": one.status,
             "attributes": one.attributes,
             "facts": one.facts,
-            "turns": [answered(span) for span in one.llm_spans],
+            "turns": [output_text(span) for span in one.llm_spans],
             "tool_calls": [asdict(call) for call in calls(one)],
         }
         for one in trajectories
@@ -229,5 +230,5 @@ def as_dict(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
         }
         for where, call in group(trajectories)
     ]
-    value: dict[str, Any] = plain({"trajectories": shown, "divergence": [None, *parts]})
+    value: dict[str, Any] = jsonable({"trajectories": shown, "divergence": [None, *parts]})
     return value

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotrace.trajectory.jsonable import plain
+from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.span_text import answered, asked
+from autotrace.trajectory.span_text import input_text, output_text
 
 UNKNOWN = "unknown"
 
@@ -65,14 +65,14 @@ def parted(one: Trajectory, other: Trajectory) -> Divergence | None:
     if len(mine) == len(yours):
         return unknown
     turn = min(len(mine), len(yours))
-    nexts = [(answered(spans[turn]) or "") if len(spans) > turn else "" for spans in (mine, yours)]
+    nexts = [(output_text(spans[turn]) or "") if len(spans) > turn else "" for spans in (mine, yours)]
     return Divergence(turn + 1, "end", None, *nexts)
 
 
 def _prompts(turn: int, a: Span, b: Span) -> Divergence | None:
     if a.prompt_ids is not None and b.prompt_ids is not None:
         return _by_ids(turn, "prompt", (a.prompt_ids, b.prompt_ids), (a.prompt_text, b.prompt_text))
-    here, there = asked(a, whole=True), asked(b, whole=True)
+    here, there = input_text(a, whole=True), input_text(b, whole=True)
     return None if here is None or there is None else _by_text(turn, "prompt", here, there)
 
 
@@ -96,7 +96,7 @@ def _ended(a: Span, b: Span) -> Divergence | None:
 
 
 def _outcome(span: Span) -> str | None:
-    return f"{span.error[0]}: {span.error[1]}" if span.error is not None else answered(span)
+    return f"{span.error[0]}: {span.error[1]}" if span.error is not None else output_text(span)
 
 
 def _by_ids(
@@ -154,9 +154,9 @@ def calls(trajectory: Trajectory) -> list[Call]:
 
 
 def _name(span: Span) -> str:
-    called = span.inputs.get("tool_call")
-    asked = called.get("name") if isinstance(called, dict) else None
-    return str(span.attributes.get("tool_name") or asked or span.name)
+    tool_call = span.inputs.get("tool_call")
+    requested = tool_call.get("name") if isinstance(tool_call, dict) else None
+    return str(span.attributes.get("tool_name") or requested or span.name)
 
 
 def _arguments(span: Span) -> str:
@@ -186,7 +186,7 @@ def _result(span: Span) -> str:
 
 
 def _word(value: Any) -> str:
-    text: str = json.dumps(plain(value), ensure_ascii=False, sort_keys=True)
+    text: str = json.dumps(jsonable(value), ensure_ascii=False, sort_keys=True)
     return text
 
 

@@ -80,7 +80,7 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
     yield _run_dir(options)
     try:
         backends = run_setup.checked_backends(options)
-    except run_setup.Unusable as error:
+    except run_setup.RunSetupError as error:
         yield Finding("fail", "backends", str(error))
         return
     for backend in backends:

@@ -20,9 +20,9 @@ import click
 from autotrace.cli import runs, terminal
 from autotrace.run import files
 from autotrace.ship.run_reader import Gone, RunReader
-from autotrace.trajectory.jsonable import plain
+from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.span_text import answered, asked
+from autotrace.trajectory.span_text import input_text, output_text
 
 NOT_DUMPED = ("score", "input", "output", "gts", "step", "uid")
 
@@ -38,12 +38,12 @@ NOT_DUMPED = ("score", "input", "output", "gts", "step", "uid")
 @click.option("--step", type=int, metavar="N", help="Export only this training step.")
 def export(run: str | None, layout: str, out: Path | None, step: int | None) -> None:
     """Write the trajectories of a run to files. Existing files of the same name are replaced."""
-    index = RunReader.open(runs.locate(run))
-    folder = out or index.run_folder / "export" / layout
+    reader = RunReader.open(runs.locate(run))
+    folder = out or reader.run_folder / "export" / layout
     files: dict[Path, IO[str]] = {}
     count = gone = 0
     try:
-        for trajectory in _trajectories(index, step):
+        for trajectory in _trajectories(reader, step):
             if trajectory is None:
                 gone += 1
                 continue
@@ -68,12 +68,12 @@ def export(run: str | None, layout: str, out: Path | None, step: int | None) -> 
     )
 
 
-def _trajectories(index: RunReader, step: int | None) -> Iterator[Trajectory | None]:
+def _trajectories(reader: RunReader, step: int | None) -> Iterator[Trajectory | None]:
     """In veRL's order; None for one whose segments are gone."""
-    rows = index.rows(step=step, role="trajectory")
+    rows = reader.rows(step=step, role="trajectory")
     for row in sorted(rows, key=lambda row: (row.step or 0, row.uid or "", row.rollout_n or 0, row.start_ns or 0)):
         try:
-            yield index.load(row.trace_id)
+            yield reader.load(row.trace_id)
         except Gone:
             yield None
 
@@ -97,7 +97,7 @@ def _verl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:
         prompt, answer = texts[0].prompt_text, texts[0].response_text
     else:
         first, last = (calls[0], calls[-1]) if calls else (trajectory.root, trajectory.root)
-        prompt, answer = asked(first, whole=True), answered(last)
+        prompt, answer = input_text(first, whole=True), output_text(last)
     model = trajectory.root.inputs.get("reward_model")
     row: dict[str, Any] = {
         "input": prompt or "",
@@ -117,7 +117,7 @@ def _verl(trajectory: Trajectory) -> tuple[str, dict[str, Any]]:
     if isinstance(extra, dict):
         row.update({str(name): value for name, value in extra.items() if name not in NOT_DUMPED})
     name = f"{max(step, 0)}.jsonl"
-    return (f"validation/{name}" if attributes.get("validate") is True else name), plain(row)
+    return (f"validation/{name}" if attributes.get("validate") is True else name), jsonable(row)
 
 
 def _created(path: Path) -> IO[str]:

@@ -62,9 +62,9 @@ def ls(
     limit: int | None, everything: bool, as_tree: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List the trajectories of a run, and name the best, worst and longest of them."""
-    index = RunReader.open(runs.locate(run))
-    pages = index.pages()
-    candidates = index.rows(step=step, validate=validate)
+    reader = RunReader.open(runs.locate(run))
+    pages = reader.pages()
+    candidates = reader.rows(step=step, validate=validate)
     # an engine alone, a program without RL
     everything = everything or all(row.role != "trajectory" for row in candidates)
     rows = [
@@ -75,19 +75,19 @@ def ls(
     rows = ordered(rows, sort, reverse)
     shown = rows[:limit]
     out = terminal.console()
-    for loss in losses(index.status().drops):
+    for loss in losses(reader.status().drops):
         terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
     if as_json:
         for row in shown:
             out.file.write(json.dumps(as_dict(row, pages), ensure_ascii=False) + "\n")
         return
     if not rows:
-        out.print(nothing(index, step))
+        out.print(nothing(reader, step))
         return
     if as_tree:
         from autotrace.cli.overview import overview
 
-        out.print(overview(shown, index))
+        out.print(overview(shown, reader))
     elif sort == "duration":
         from autotrace.cli import time_breakdown
 
@@ -96,7 +96,7 @@ def ls(
         out.print(table(shown, pages))
     if len(shown) < len(rows):
         out.print(Text(f"{len(shown)} of {len(rows)} trajectories", style="dim"))
-    for text in [*remarkable(rows, pages), *places(index)]:
+    for text in [*remarkable(rows, pages), *destinations(reader)]:
         out.print(text, soft_wrap=True)
 
 
@@ -157,19 +157,19 @@ def remarkable(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Text]:
     return lines
 
 
-def places(index: RunReader) -> list[Text]:
+def destinations(reader: RunReader) -> list[Text]:
     """Where the backends keep the trajectories, and the command that opens their page."""
     lines = []
-    for name, backend in index.backends().items():
+    for name, backend in reader.backends().items():
         shown = backend.get("open_with") or backend.get("place")
         if shown:
             lines.append(Text(f"{name:8}", style="bold") + Text(terminal.safe(shown)))
     return lines
 
 
-def nothing(index: RunReader, step: int | None) -> Text:
+def nothing(reader: RunReader, step: int | None) -> Text:
     """Why the list is empty."""
-    steps = sorted({row.step for row in index.rows() if row.step is not None})
+    steps = sorted({row.step for row in reader.rows() if row.step is not None})
     if step is not None and steps:
         available = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
         return Text(f"no trajectory of step {step}; this run has steps {available}")

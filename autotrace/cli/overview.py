@@ -15,9 +15,9 @@ from autotrace.trajectory.model import Span
 SHOWN_ROLES = ("llm", "tool", "env")
 
 
-def overview(rows: Sequence[Row], index: RunReader) -> Tree:
+def overview(rows: Sequence[Row], reader: RunReader) -> Tree:
     """``rows`` in their order, below the step and prompt that they belong to."""
-    top = Tree(Text(index.info.run_id, style="bold"), guide_style="dim")
+    top = Tree(Text(reader.info.run_id, style="bold"), guide_style="dim")
     branches: dict[object, Tree] = {}
     for row in rows:
         step, prompt = (row.validate, row.step), (row.validate, row.step, row.uid)
@@ -26,7 +26,7 @@ def overview(rows: Sequence[Row], index: RunReader) -> Tree:
         if prompt not in branches:
             branches[prompt] = branches[step].add(_prompt(row))
         node = branches[prompt].add(_rollout(row))
-        for span in _calls(index, row):
+        for span in _calls(reader, row):
             node.add(_call(span))
     return top
 
@@ -48,10 +48,10 @@ def _rollout(row: Row) -> Text:
     return text if row.status == "OK" else text + Text("  ") + status_text(row.status)
 
 
-def _calls(index: RunReader, row: Row) -> list[Span]:
+def _calls(reader: RunReader, row: Row) -> list[Span]:
     """The LLM and tool calls of a trajectory; of tools inside tools the outer one."""
     try:
-        spans = {span.span_id: span for span in index.load(row.trace_id, texts=False).spans}
+        spans = {span.span_id: span for span in reader.load(row.trace_id, texts=False).spans}
     except KeyError:
         return []
     return [

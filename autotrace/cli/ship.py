@@ -36,7 +36,7 @@ def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everythi
 
         progress = _progress if sys.stderr.isatty() else None
         status = deliver(folder, once=True, everything=everything, progress=progress)
-    except run_setup.Unusable as error:
+    except run_setup.RunSetupError as error:
         raise terminal.fail(error) from None
     except (OSError, msgspec.MsgspecError, sqlite3.Error) as error:
         raise terminal.fail(f"{folder} cannot be used: {error}") from None

@@ -17,7 +17,7 @@ from autotrace.cli.time_breakdown import sentence
 from autotrace.ship.run_reader import RunReader
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.span_text import answered, asked, one_line
+from autotrace.trajectory.span_text import input_text, one_line, output_text
 
 LINES, WIDTH = 6, 160
 """What is shown of one text without ``--full``."""
@@ -40,19 +40,19 @@ IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source
 @click.option("--json", "as_json", is_flag=True, help="Print the whole trajectory as one JSON object.")
 def show(trace: str, run: str | None, full: bool, as_json: bool) -> None:
     """Show one trajectory as a tree. TRACE is a trace id or the beginning of one (see autotrace ls)."""
-    index = RunReader.open(runs.locate(run))
+    reader = RunReader.open(runs.locate(run))
     try:
-        trajectory = index.load(trace)
+        trajectory = reader.load(trace)
     except KeyError as error:
         raise terminal.fail(error.args[0]) from None
     out = terminal.console()
     if as_json:
-        from autotrace.trajectory.jsonable import plain
+        from autotrace.trajectory.jsonable import jsonable
 
-        out.file.write(json.dumps(plain(as_dict(trajectory)), ensure_ascii=False) + "\n")
+        out.file.write(json.dumps(jsonable(as_dict(trajectory)), ensure_ascii=False) + "\n")
         return
     out.print(tree(trajectory, full), soft_wrap=not out.is_terminal)
-    for backend, (delivered_ns, page, rejected) in index.deliveries(trajectory.trace_id).items():
+    for backend, (delivered_ns, page, rejected) in reader.deliveries(trajectory.trace_id).items():
         state = f"rejected: {rejected}" if rejected else page or f"delivered {terminal.clock(delivered_ns)}"
         out.print(line(f"{backend}  ", "dim") + line(state), soft_wrap=True)
 
@@ -127,7 +127,7 @@ def _texts(span: Span) -> list[tuple[str, Any, str]]:
     if span.role in ("trajectory", "agent"):
         return []
     if span.role == "llm":
-        texts = [(">", asked(span), "dim"), ("<", answered(span), "")]
+        texts = [(">", input_text(span), "dim"), ("<", output_text(span), "")]
     else:
         texts = [
             (">", one_line(span.inputs) if span.inputs else None, "dim"),

@@ -33,8 +33,8 @@ STATE_STYLE = {
 }  # fmt: skip
 _ABOUT = ("backends", "tracking_uri", "project", "experiment", "drain_timeout", "run_dir", "supervise", "quiet")
 """Settings that are shown in a place of their own, or matter to nobody afterwards."""
-PLACES = 3
-"""Places and reasons shown of one target."""
+SHOWN = 3
+"""Definitions and reasons shown of one target."""
 COMMAND = 200
 """Characters shown of the command: veRL's have thousands; ``--json`` has it whole."""
 
@@ -50,27 +50,27 @@ COMMAND = 200
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: str | None, everything: bool, as_json: bool) -> None:
     """Show what happened to every target of a run, how far delivery is, and what to change."""
-    index = RunReader.open(runs.locate(run))
-    current, plan = index.status(), plan_of(index)
-    sentences = advice(index.run_folder, index.info, current, plan, index.rows(), latest_of(index.binds()))
+    reader = RunReader.open(runs.locate(run))
+    current, plan = reader.status(), plan_of(reader)
+    sentences = advice(reader.run_folder, reader.info, current, plan, reader.rows(), latest_of(reader.binds()))
     if as_json:
-        whole = {"run": msgspec.to_builtins(index.info), "status": msgspec.to_builtins(current), "advice": sentences}
+        whole = {"run": msgspec.to_builtins(reader.info), "status": msgspec.to_builtins(current), "advice": sentences}
         sys.stdout.write(json.dumps(whole, ensure_ascii=False) + "\n")
         return
     out = terminal.console()
     for loss in losses(current.drops):
         out.print(line(f"! {loss}", "bold red"), soft_wrap=True)
-    _about(out, index, current, plan)
+    _about(out, reader, current, plan)
     _delivery(out, current)
     print_targets(out, current, plan, everything)
     for sentence in sentences:
         out.print(Text("! ", style="yellow") + line(sentence), soft_wrap=not out.is_terminal)
 
 
-def plan_of(index: RunReader) -> Plan | None:
+def plan_of(reader: RunReader) -> Plan | None:
     """The run's plan, None when it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
-        return Plan.loads((index.run_folder / layout.PLAN_JSON).read_text(encoding="utf-8"))
+        return Plan.loads((reader.run_folder / layout.PLAN_JSON).read_text(encoding="utf-8"))
     return None
 
 
@@ -118,22 +118,22 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
 def _where(target: TargetStatus) -> str:
     """Why not, and the classes it was found on where the key does not say it; a few of each."""
     key = target.key.replace(":", ".")
-    names = [place.rpartition(":")[2] for place in target.places if place.replace(":", ".") != key]
-    more = [f"and {len(names) - PLACES} more"] if len(names) > PLACES else []
-    return "; ".join([*target.reasons[:PLACES], *names[:PLACES], *more])
+    names = [definition.rpartition(":")[2] for definition in target.places if definition.replace(":", ".") != key]
+    more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
+    return "; ".join([*target.reasons[:SHOWN], *names[:SHOWN], *more])
 
 
 def _joined(states: Sequence[str]) -> Text:
     return Text(", ").join(Text(state, style=STATE_STYLE.get(state, "")) for state in states)
 
 
-def _about(out: Console, index: RunReader, current: Status, plan: Plan | None) -> None:
-    info = index.info
+def _about(out: Console, reader: RunReader, current: Status, plan: Plan | None) -> None:
+    info = reader.info
     command = " ".join(info.command)
     command = command if len(command) <= COMMAND else command[:COMMAND] + " ..."
     out.print(Text(info.run_id, style="bold") + line(f"  {current.state}  {command}"), soft_wrap=True)
     out.print(line(f"started {info.created} on {info.host} (pid {info.main_pid}), autotrace {info.version}", "dim"))
-    binds = dict(index.binds())
+    binds = dict(reader.binds())
     config, trace = binds.get("config", {}), binds.get("verl_trace", {})
     for name, value in (
         ("backends", ", ".join(info.backends)), ("tracking_uri", info.tracking_uri), ("project", info.project),

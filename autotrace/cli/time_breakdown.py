@@ -51,7 +51,7 @@ def table(rows: Sequence[Row], id_length: int) -> Table:
 
 def sentence(times: Times) -> str:
     """``decode 8.2 s, tool 3.1 s, ...``, the largest first, without what took no time."""
-    durations: Mapping[str, float] = times.known()
+    durations: Mapping[str, float] = times.measured()
     parts = sorted(((value, PARTS[name]) for name, value in durations.items() if value >= 0.0005), reverse=True)
     return ", ".join(f"{name} {_shown(value)}" for value, name in parts)
 

@@ -78,9 +78,9 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
     try:
         options = Options.from_context(ctx)
         if dead := refuse_dead_keys(command):
-            raise run_setup.Unusable(dead)
+            raise run_setup.RunSetupError(dead)
         run = run_setup.make(options, command, os.getpid(), environ)
-    except run_setup.Unusable as error:
+    except run_setup.RunSetupError as error:
         _fail(str(error), exit_codes.USAGE)
     environ = {**with_activation(environ), **run.variables}
     if not options.quiet:

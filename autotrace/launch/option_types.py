@@ -44,12 +44,12 @@ class BackendOption(click.Option):
         """Looks the backends up when help is printed, and not before."""
         from autotrace.sinks import registry
 
-        plain = self.help
+        help_text = self.help
         try:
-            self.help = f"{plain} One of {registry.help_text()}."
+            self.help = f"{help_text} One of {registry.help_text()}."
             return super().get_help_record(ctx)
         finally:
-            self.help = plain
+            self.help = help_text
 
 
 def share(text: str) -> float:

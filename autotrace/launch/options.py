@@ -41,10 +41,10 @@ class Setting(click.Option):
     ) -> None:
         """``variable``: without it ``AUTOTRACE_`` and the option's name. ``fallback``: variables of others that say the
         same. ``separator``: between values in the variable of a repeatable option."""
-        plain = option.removeprefix("--").replace("-", "_")
-        self.variables = (variable or f"AUTOTRACE_{plain.upper()}", *fallback)
+        parameter = option.removeprefix("--").replace("-", "_")
+        self.variables = (variable or f"AUTOTRACE_{parameter.upper()}", *fallback)
         self.goes, self.separator = goes, separator
-        super().__init__([option, name or plain], help=help, envvar=list(self.variables), show_envvar=True, **more)
+        super().__init__([option, name or parameter], help=help, envvar=list(self.variables), show_envvar=True, **more)
 
     def variable_given(self) -> str | None:
         """The variable that says something."""
@@ -148,11 +148,18 @@ class SettingsCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
+def _default_backends() -> tuple[str, ...]:
+    # Imported only now: a nested or switched off launch makes no Options and shall not pay for it.
+    from autotrace.sinks import registry
+
+    return (registry.DEFAULT,)
+
+
 @dataclass(frozen=True)
 class Options:
     """The settings of one run, and where each is from: an option wins over a variable, a variable over the default."""
 
-    backends: tuple[str, ...] = ("mlflow",)
+    backends: tuple[str, ...] = field(default_factory=_default_backends)
     tracking_uri: str | None = None
     project: str | None = None
     experiment: str | None = None

@@ -29,7 +29,7 @@ def main() -> int:
     try:
         options = Options.from_environment()
         run = run_setup.make(options, request["command"], request["pid"], environ)
-    except (OptionError, run_setup.Unusable) as error:
+    except (OptionError, run_setup.RunSetupError) as error:
         complain(f"{error}\nautotrace: the program runs without tracing")
         return exit_codes.USAGE
     if not options.quiet:

@@ -32,7 +32,7 @@ ADAPTED = ("ray",)
 _ELSEWHERE = f"choose another place with --run-dir or {env.RUN_DIR}"
 
 
-class Unusable(Exception):
+class RunSetupError(Exception):
     """The run cannot be made; the text says why and what to do, for stderr. Nothing was started."""
 
 
@@ -51,7 +51,7 @@ def host() -> str:
 
 
 def make(options: Options, command: Sequence[str], main_pid: int, environ: Mapping[str, str]) -> Run:
-    """Make a run for ``command``. Raises ``Unusable``, then nothing was started and no folder is left."""
+    """Make a run for ``command``. Raises ``RunSetupError``, then nothing was started and no folder is left."""
     plan = _plan(options)
     backends = checked_backends(options)
     uri = absolute_uri(options.tracking_uri, backends)
@@ -62,7 +62,7 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
         _write(folder, options, plan, command, main_pid, uri)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
-        raise Unusable(f"cannot write into {folder} ({error.strerror}); {_ELSEWHERE}") from error
+        raise RunSetupError(f"cannot write into {folder} ({error.strerror}); {_ELSEWHERE}") from error
     variables = {
         env.AUTOTRACE: "1",
         env.RUN_ID: os.path.basename(folder),
@@ -90,7 +90,7 @@ def absolute_uri(uri: str | None, backends: Sequence[Backend]) -> str | None:
 def checked_backends(options: Options) -> list[Backend]:
     """The backends of ``options``, which can be used as far as it can be told without a connection.
 
-    Raises ``Unusable``.
+    Raises ``RunSetupError``.
     """
     backends = []
     for name in options.backends:
@@ -98,13 +98,13 @@ def checked_backends(options: Options) -> list[Backend]:
             backends.append(registry.usable(name))
         except registry.BackendError as error:
             origin = options.origins.get("backends", "default")
-            raise Unusable(f"{origin}: {error}, or choose --backend jsonl") from error
+            raise RunSetupError(f"{origin}: {error}, or choose --backend jsonl") from error
     destination = Destination(absolute_uri(options.tracking_uri, backends), options.origins)
     for backend in backends:
         try:
             backend.check(destination)
         except ValueError as error:
-            raise Unusable(f"{destination.uri_origin}: {error}") from error
+            raise RunSetupError(f"{destination.uri_origin}: {error}") from error
     return backends
 
 
@@ -115,7 +115,7 @@ def _check_hook(options: Options, command: Sequence[str]) -> None:
     from autotrace.launch.redact_hook import missing
 
     if trouble := missing(hook, command):
-        raise Unusable(f"{options.origins.get('redact_hook')}: {hook!r}: {trouble}")
+        raise RunSetupError(f"{options.origins.get('redact_hook')}: {hook!r}: {trouble}")
 
 
 def _plan(options: Options) -> Plan:
@@ -126,7 +126,7 @@ def _plan(options: Options) -> Plan:
     try:
         return compile_plan(options.specs, settings=Settings(content=options.content, **options.settings))
     except SpecError as error:
-        raise Unusable(str(error)) from error
+        raise RunSetupError(str(error)) from error
 
 
 def _folder(options: Options) -> str:
@@ -143,7 +143,7 @@ def _folder(options: Options) -> str:
         files.folder(layout.spool_of(folder))
         files.folder(os.path.join(folder, layout.BLOBS))
     except OSError as error:
-        raise Unusable(f"cannot make a run folder in {parent} ({error.strerror}); {_ELSEWHERE}") from error
+        raise RunSetupError(f"cannot make a run folder in {parent} ({error.strerror}); {_ELSEWHERE}") from error
     return folder
 
 
@@ -176,4 +176,4 @@ def _prepare(backends: Sequence[Backend], destination: Destination) -> None:
         try:
             backend.prepare(destination)
         except ValueError as error:
-            raise Unusable(str(error)) from error
+            raise RunSetupError(str(error)) from error

@@ -16,7 +16,7 @@ from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import TokenLog, WrittenPrompt
 from autotrace.redact.redactor import Redactor
 from autotrace.spool.records import MEASURED, Bind, Close, Define, Fact, Open, Record, Report, Tokens
-from autotrace.trajectory.jsonable import plain
+from autotrace.trajectory.jsonable import jsonable
 
 Event = OpenCall | Ended | Arrived | Fact | Bind | Report
 """What callers put into the queue. An ``OpenCall`` is queued when it opens."""
@@ -175,7 +175,7 @@ class RecordEncoder:
         self._add(Fact(fact.trace, fact.key, fact.name, self._clean(fact.name, fact.value), fact.at))
 
     def _bind(self, bind: Bind) -> None:
-        value = plain(bind.value)
+        value = jsonable(bind.value)
         if bind.name == "tokenizer":
             value = self._with_copy(value)
         self._add(Bind(bind.name, self._clean(bind.name, value), bind.at))

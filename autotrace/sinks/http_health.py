@@ -15,7 +15,7 @@ TIMEOUT = 5.0
 """Seconds."""
 
 
-def asked(url: str, setting: str) -> Health:
+def probe(url: str, setting: str) -> Health:
     """What came of ``GET url``. Any answer counts, also a 404: then the server is there.
 
     ``setting``: the option or variable that holds the address. ``user:password@`` of the address is sent as basic

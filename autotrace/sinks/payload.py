@@ -77,7 +77,7 @@ class _Shown(Conversion):
         return super().sequence(value, depth)
 
 
-plain = _Shown()
+jsonable = _Shown()
 """Makes any value JSON that every backend can store and show."""
 
 
@@ -86,7 +86,7 @@ def marked(value: Mapping[str, Any]) -> Any:
     cuda:0``, ``image 640x480``. A mapping of which only the rest was cut keeps its members and says so."""
     rest = {name: item for name, item in value.items() if name != MARKER}
     if set(rest) - _DETAILS:
-        return {**{text(str(name)): plain(item) for name, item in rest.items()}, MARKER: text(str(value[MARKER]))}
+        return {**{text(str(name)): jsonable(item) for name, item in rest.items()}, MARKER: text(str(value[MARKER]))}
     words = [text(str(value[MARKER])), *(text(str(rest[name])) for name in ("dtype", "mode", "shape") if name in rest)]
     if rest.get("device") not in (None, "", "cpu"):
         words.append(f"on {text(str(rest['device']))}")
@@ -107,15 +107,15 @@ class Turn:
 
 def turn(span: Span) -> Turn:
     """Messages of an LLM call: the ones that could be told, else the decoded text under the role ``user``."""
-    messages = [plain(message) for message in span.messages or []]
+    messages = [jsonable(message) for message in span.messages or []]
     reply: dict[str, Any] | None = None
     if messages and messages[-1].get("role") == "assistant":
         reply = messages.pop()
     new = span.new_prompt_text if span.new_prompt_text is not None else span.prompt_text
     if not messages and new is not None:
-        messages = [{"role": "user", "content": plain(new)}]
+        messages = [{"role": "user", "content": jsonable(new)}]
     if reply is None and span.response_text is not None:
-        reply = {"role": "assistant", "content": plain(span.response_text)}
+        reply = {"role": "assistant", "content": jsonable(span.response_text)}
     return Turn(messages, reply)
 
 
@@ -175,14 +175,14 @@ def texts(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     More than ``WHOLE_TEXT`` characters that stand in the turns already: both ends of each text, and what is between is
     counted.
     """
-    known_texts = {"prompt_text": span.prompt_text, "response_text": span.response_text}
-    fields: dict[str, Any] = {name: plain(value) for name, value in known_texts.items() if value is not None}
+    texts_of_span = {"prompt_text": span.prompt_text, "response_text": span.response_text}
+    fields: dict[str, Any] = {name: jsonable(value) for name, value in texts_of_span.items() if value is not None}
     if sum(map(len, fields.values())) > WHOLE_TEXT and any(
         other.role == "llm" and other.response_text is not None for other in trajectory.spans
     ):
         return {name: _ends(value) for name, value in fields.items()}
     if span.response_parts:
-        fields["response_parts"] = plain(span.response_parts)
+        fields["response_parts"] = jsonable(span.response_parts)
     return fields
 
 

@@ -22,15 +22,15 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
 
     ``alternatives``: name -> other names of the same symbol in other releases (from the shipped lists).
     """
-    plain = stem(name).replace(":", ".")
+    path = stem(name).replace(":", ".")
     tail = name[len(stem(name)) :] if name.endswith("*") else ""
-    for other in _elsewhere(plain, alternatives):
+    for other in _elsewhere(path, alternatives):
         if other != name and isinstance(resolver.find(other), Function):
             return f"`{_short(name)}` moved to `{other}`"
-    there, gone = _depth(plain, resolver)
+    there, gone = _depth(path, resolver)
     if there is None:
-        close = difflib.get_close_matches(top(plain), resolver.source.children(""), n=5, cutoff=0.75)
-        spellings = [f"{word}{plain[len(top(plain)) :]}" for word in close]
+        close = difflib.get_close_matches(top(path), resolver.source.children(""), n=5, cutoff=0.75)
+        spellings = [f"{word}{path[len(top(path)) :]}" for word in close]
         best = next(
             (spelling for spelling in spellings if isinstance(resolver.find(spelling), (Function, Class))), None
         )
@@ -38,13 +38,13 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
         return f"did you mean `{best}{tail}`?" if best else ""
     if isinstance(there, Module) and there.trouble:
         return there.trouble
-    moved = list(_same_elsewhere(plain, gone, resolver))
+    moved = list(_same_elsewhere(path, gone, resolver))
     spelt = _respelt(there, gone, resolver)
     if moved and spelt not in moved:
-        return f"`{_short(plain)}` moved to {_either(moved)}"
+        return f"`{_short(path)}` moved to {_either(moved)}"
     if spelt is not None:
         return f"did you mean `{spelt}{tail}`?"
-    alike = list(_alike_elsewhere(plain, gone, resolver))
+    alike = list(_alike_elsewhere(path, gone, resolver))
     if alike:
         return f"nearest is {_either(alike)}"
     names = [word for word in resolver.own_names(there) if not word.startswith("_")]

@@ -113,12 +113,12 @@ def _arguments(function: Any) -> tuple[str, ...]:
     code = getattr(function, "__code__", None)
     if code is None:
         return ()
-    plain = code.co_varnames[: code.co_argcount]
+    positional = code.co_varnames[: code.co_argcount]
     keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     rest = list(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
     stars = [f"*{rest.pop(0)}"] if code.co_flags & inspect.CO_VARARGS else ["*"] if keywords else []
     double = [f"**{rest.pop(0)}"] if code.co_flags & inspect.CO_VARKEYWORDS else []
-    return (*plain, *stars, *keywords, *double)
+    return (*positional, *stars, *keywords, *double)
 
 
 def _first_line(error: BaseException) -> str:

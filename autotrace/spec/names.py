@@ -76,5 +76,5 @@ def refusal(name: str) -> str | None:
 
 
 def _dotted(name: str) -> str:
-    plain = name[:-3] if name.endswith(".py") else name
-    return plain.strip("./").replace("/", ".")
+    path = name[:-3] if name.endswith(".py") else name
+    return path.strip("./").replace("/", ".")

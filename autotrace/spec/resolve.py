@@ -234,14 +234,14 @@ class Resolver:
 
     def _bases(self, cls: Class) -> Iterator[Class | Other | Native]:
         for base in cls.node.bases:
-            plain = base.value if isinstance(base, ast.Subscript) else base
+            base_class = base.value if isinstance(base, ast.Subscript) else base
             owner = self._owner(cls)
-            symbol = None if isinstance(plain, ast.Call) else self._expression(plain, cls.module, owner, 0)
+            symbol = None if isinstance(base_class, ast.Call) else self._expression(base_class, cls.module, owner, 0)
             if isinstance(symbol, (Class, Native)):
                 if symbol != cls:
                     yield symbol
-            elif syntax.last_word(plain) not in ("Protocol", "Generic", "NamedTuple", "TypedDict"):
-                name = syntax.dotted(plain) or "a call"
+            elif syntax.last_word(base_class) not in ("Protocol", "Generic", "NamedTuple", "TypedDict"):
+                name = syntax.dotted(base_class) or "a call"
                 yield Other(f"the source of its base class {name} cannot be read here", certain=False)
 
     def _owner(self, cls: Class) -> Class | None:

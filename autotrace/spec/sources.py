@@ -164,10 +164,13 @@ class Archive:
                     yield file
 
     def version(self, distribution: str) -> str | None:
-        def plain(name: str) -> str:
+        def normalized(name: str) -> str:
             return re.sub(r"[-_.]+", "-", name).lower()
 
-        ours = plain(distribution) == plain(self.distribution) or self.find(distribution.replace("-", "_")) is not None
+        ours = (
+            normalized(distribution) == normalized(self.distribution)
+            or self.find(distribution.replace("-", "_")) is not None
+        )
         return self._version if ours else None
 
     def _describe(self, text: str) -> None:

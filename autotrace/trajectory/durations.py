@@ -30,8 +30,8 @@ class Times:
     other_s: float | None = None
     """In none of these calls: the agent's own work, templates, parsers, waiting."""
 
-    def known(self) -> dict[str, float]:
-        """What is known, by name."""
+    def measured(self) -> dict[str, float]:
+        """The times that are not None, by name."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 

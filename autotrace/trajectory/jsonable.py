@@ -12,7 +12,7 @@ from typing import Any
 
 from autotrace.config.scalars import readable as text
 
-__all__ = ["MAX_DEPTH", "Conversion", "plain", "text"]
+__all__ = ["MAX_DEPTH", "Conversion", "jsonable", "text"]
 
 MAX_DEPTH = 32
 
@@ -62,5 +62,5 @@ class Conversion:
         return text(str(value))
 
 
-plain = Conversion()
+jsonable = Conversion()
 """The conversion as it is for files and commands."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from autotrace.trajectory.jsonable import plain
+from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span
 
 
-def asked(span: Span, *, whole: bool = False) -> str | None:
+def input_text(span: Span, *, whole: bool = False) -> str | None:
     """What an LLM call read: the new part of its prompt (``whole``: all of it), else its arguments; None: not known."""
     texts = (span.prompt_text,) if whole else (span.new_prompt_text, span.prompt_text)
     decoded = next((text for text in texts if text), None)
@@ -19,7 +19,7 @@ def asked(span: Span, *, whole: bool = False) -> str | None:
     return _words(values[0] if len(values) == 1 else span.inputs, span.prompt_tokens is not None)
 
 
-def answered(span: Span) -> str | None:
+def output_text(span: Span) -> str | None:
     """What an LLM call said: its text, else what it returned; None: not known."""
     if span.response_text is not None or span.output is None:
         return span.response_text
@@ -38,4 +38,4 @@ def _words(value: Any, beside_tokens: bool) -> str | None:
 
 def one_line(value: Any) -> str:
     """A captured value: text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(jsonable(value), ensure_ascii=False)

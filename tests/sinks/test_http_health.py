@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from autotrace.sinks.http_health import asked
+from autotrace.sinks.http_health import probe
 
 
 @pytest.mark.parametrize(("code", "healthy"), [(200, True), (404, True), (403, False), (500, False)])
@@ -23,7 +23,7 @@ def test_a_server_is_asked(code: int, healthy: bool) -> None:
 
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        health = asked(f"http://127.0.0.1:{server.server_port}", "option --tracking-uri")
+        health = probe(f"http://127.0.0.1:{server.server_port}", "option --tracking-uri")
         server.shutdown()
     assert (health.ok, f"answers {code}" in health.text) == (healthy, True)
 
@@ -42,7 +42,7 @@ def test_a_server_is_asked_with_the_credentials_of_the_address() -> None:
 
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        health = asked(f"http://bob:p%40ss@127.0.0.1:{server.server_port}", "option --tracking-uri")
+        health = probe(f"http://bob:p%40ss@127.0.0.1:{server.server_port}", "option --tracking-uri")
         server.shutdown()
     assert health.ok and "answers 200" in health.text and "p%40ss" not in health.text
     assert seen == ["Basic " + base64.b64encode(b"bob:p@ss").decode()]

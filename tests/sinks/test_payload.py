@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 from autotrace.record.snapshot import Limits, snapshot
-from autotrace.sinks.payload import HEAD, TAIL, WHOLE_TEXT, plain, texts
+from autotrace.sinks.payload import HEAD, TAIL, WHOLE_TEXT, jsonable, texts
 from tests.sinks.rollouts import trajectory
 
 
 def test_arrays_and_numbers_of_numpy() -> None:
     numpy = pytest.importorskip("numpy")
-    shown = plain(snapshot({"long": numpy.arange(100), "one": numpy.int64(7), "few": numpy.arange(3)}, Limits()))
+    shown = jsonable(snapshot({"long": numpy.arange(100), "one": numpy.int64(7), "few": numpy.arange(3)}, Limits()))
     assert shown == {"long": "array int64 [100] beginning 0, 1, 2, 3", "one": 7, "few": [0, 1, 2]}
 
 
 def test_tensors_images_bytes_and_what_was_cut() -> None:
-    assert plain({"…": "tensor", "dtype": "torch.float32", "shape": [2, 3], "device": "cuda:0"}) == (
+    assert jsonable({"…": "tensor", "dtype": "torch.float32", "shape": [2, 3], "device": "cuda:0"}) == (
         "tensor torch.float32 [2, 3] on cuda:0"
     )
-    assert plain({"…": "image 640x480", "mode": "RGB"}) == "image 640x480 RGB"
-    assert plain([{"…": "12 bytes"}, {"a": 1, "…": "3 more"}]) == ["12 bytes", {"a": 1, "…": "3 more"}]
-    assert plain({"…": "4000 numbers", "first": [1, 2]}) == "4000 numbers beginning 1, 2"
+    assert jsonable({"…": "image 640x480", "mode": "RGB"}) == "image 640x480 RGB"
+    assert jsonable([{"…": "12 bytes"}, {"a": 1, "…": "3 more"}]) == ["12 bytes", {"a": 1, "…": "3 more"}]
+    assert jsonable({"…": "4000 numbers", "first": [1, 2]}) == "4000 numbers beginning 1, 2"
 
 
 def test_a_long_conversation_stands_whole_in_its_turns_alone() -> None:

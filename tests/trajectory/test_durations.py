@@ -22,7 +22,7 @@ REQUEST = {"ttft_s": 2.0, "dispatch_s": 0.5, "queue_s": 0.5, "prefill_s": 1.0, "
 
 
 def test_a_turn_a_tool_and_a_reward() -> None:
-    found = times(
+    durations = times(
         trajectory(
             span("root", None, "trajectory", 0, 20),
             span("agent", "root", "agent", 1, 16),
@@ -34,12 +34,12 @@ def test_a_turn_a_tool_and_a_reward() -> None:
             span("score", "root", "reward", 16, 17),
         )
     )
-    assert found == Times(2.0, 1.0, 5.0, 2.0, 3.0, 1.0, 6.0)
-    assert sum(found.known().values()) == 20
+    assert durations == Times(2.0, 1.0, 5.0, 2.0, 3.0, 1.0, 6.0)
+    assert sum(durations.measured().values()) == 20
 
 
 def test_parallel_tools_count_once_and_parallel_requests_each() -> None:
-    found = times(
+    durations = times(
         trajectory(
             span("root", None, "trajectory", 0, 10),
             *(span(f"tool{number}", "root", "tool", 1, 4) for number in range(3)),
@@ -50,8 +50,14 @@ def test_parallel_tools_count_once_and_parallel_requests_each() -> None:
             ),
         )
     )
-    assert (found.tool_s, found.prefill_s, found.decode_s, found.way_s, found.other_s) == (3.0, 2.0, 6.0, 0.0, 3.0)
-    assert found.queue_s is None
+    assert (durations.tool_s, durations.prefill_s, durations.decode_s, durations.way_s, durations.other_s) == (
+        3.0,
+        2.0,
+        6.0,
+        0.0,
+        3.0,
+    )
+    assert durations.queue_s is None
 
 
 def test_an_engine_used_alone_and_a_trajectory_that_is_still_open() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from autotrace.ship.assembly.tokens import TokenSequences, floats
 from autotrace.spool.records import MEASURED, Close, Header, Open
-from autotrace.trajectory.jsonable import plain, text
+from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, Trajectory
 
 _STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT"})
@@ -106,7 +106,7 @@ class Assembly:
             return
         span.end_ns = max(at, span.start_ns)
         span.status = record.status if record.status in _STATUSES else "ERROR"
-        span.output = plain(record.output)
+        span.output = jsonable(record.output)
         span.attributes.update(_mapping(record.attributes))
         if record.error is not None:
             span.error = (text(record.error[0]), text(record.error[1]), text(record.error[2]))
@@ -214,7 +214,7 @@ def _mapping(value: Any) -> dict[str, Any]:
     """A record's mapping of names to values; anything else stands under one name."""
     if value is None:
         return {}
-    mapping = plain(value)
+    mapping = jsonable(value)
     return mapping if isinstance(mapping, dict) else {"value": mapping}
 
 

@@ -36,10 +36,10 @@ class Decoder:
         self._redactor = Redactor(dataclasses.replace(settings, max_string=1 << 40, redact_hook=None))
         """The run's own rules; texts of whole trajectories are not cut."""
         self._text_only = settings.content == "text"
-        self._told: list[dict[str, Any]] = []
+        self._seen: list[dict[str, Any]] = []
         self._binds: list[dict[str, Any]] = []
         self._decode: Callable[[list[int]], str] | None = None
-        self._place = ""
+        self._source = ""
         self.problem: str | None = None
         """Why there is no text, for people."""
 
@@ -47,9 +47,9 @@ class Decoder:
         """Take ``{path, revision, trust_remote_code, blob}``: where the run loaded its tokenizer from. ``blob`` names a
         copy in the run folder, which is preferred."""
         bind = dict(value)
-        if bind in self._told:
+        if bind in self._seen:
             return
-        self._told.append(bind)
+        self._seen.append(bind)
         try:  # now, while it is there: a run may load its tokenizer from a temporary folder
             if not bind.get("blob"):
                 bind["blob"] = keep_tokenizer(self._run_folder, str(bind.get("path") or ""))
@@ -74,7 +74,7 @@ class Decoder:
             if self.problem:
                 trajectory.notes.append(f"no text: {self.problem}")
             return
-        trajectory.tokenizer = self._place
+        trajectory.tokenizer = self._source
         try:
             earlier: dict[str, Span] = {}
             for span in trajectory.spans:
@@ -110,25 +110,25 @@ class Decoder:
             return self._decode
         problems = []
         for bind in self._binds:
-            for place in self._places(bind):
+            for source in self._sources(bind):
                 try:
-                    self._decode, self._place = _load(place, bind), place
+                    self._decode, self._source = _load(source, bind), source
                     return self._decode
                 except Exception as error:
-                    problems.append(f"{place}: {type(error).__name__}: {str(error).splitlines()[:1]}"[:300])
+                    problems.append(f"{source}: {type(error).__name__}: {str(error).splitlines()[:1]}"[:300])
         self.problem = "the tokenizer cannot be loaded (" + "; ".join(problems) + ")"
         _log.warning("%s", self.problem)
         return None
 
-    def _places(self, bind: Mapping[str, Any]) -> list[str]:
-        places = []
+    def _sources(self, bind: Mapping[str, Any]) -> list[str]:
+        sources = []
         blob = bind.get("blob")
         if isinstance(blob, str) and blob and "/" not in blob and not blob.startswith("."):
-            places.append(str(self._run_folder / layout.BLOBS / blob))
+            sources.append(str(self._run_folder / layout.BLOBS / blob))
         path = bind.get("path")
         if isinstance(path, str) and path:
-            places.append(path)
-        return places
+            sources.append(path)
+        return sources
 
 
 def _settings(run_folder: Path) -> Settings:
@@ -139,20 +139,20 @@ def _settings(run_folder: Path) -> Settings:
         return Settings()
 
 
-def _load(place: str, bind: Mapping[str, Any]) -> Callable[[list[int]], str]:
-    """The decoding function of the tokenizer at ``place``, special tokens kept."""
+def _load(source: str, bind: Mapping[str, Any]) -> Callable[[list[int]], str]:
+    """The decoding function of the tokenizer at ``source``, special tokens kept."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    local = os.path.isdir(place)
+    local = os.path.isdir(source)
     try:
         from transformers import AutoTokenizer
     except ImportError:
-        if local and os.path.exists(os.path.join(place, "tokenizer.json")):
-            return _load_fast(place)
+        if local and os.path.exists(os.path.join(source, "tokenizer.json")):
+            return _load_fast(source)
         raise
     options: dict[str, Any] = {"trust_remote_code": bind.get("trust_remote_code") is True, "local_files_only": local}
     if isinstance(bind.get("revision"), str) and not local:
         options["revision"] = bind["revision"]
-    tokenizer = AutoTokenizer.from_pretrained(place, **options)
+    tokenizer = AutoTokenizer.from_pretrained(source, **options)
 
     def decode(ids: list[int]) -> str:
         return text(str(tokenizer.decode(ids, skip_special_tokens=False)))
@@ -160,11 +160,11 @@ def _load(place: str, bind: Mapping[str, Any]) -> Callable[[list[int]], str]:
     return decode
 
 
-def _load_fast(place: str) -> Callable[[list[int]], str]:
+def _load_fast(source: str) -> Callable[[list[int]], str]:
     """The same without ``transformers``, for tokenizers that are one ``tokenizer.json``."""
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(os.path.join(place, "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(os.path.join(source, "tokenizer.json"))
     return lambda ids: text(str(tokenizer.decode(ids, skip_special_tokens=False)))
 
 

@@ -17,7 +17,7 @@ from autotrace.ship.store.row import number
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import SegmentFile, opened, records_at
 from autotrace.spool.records import Close, Header, Open
-from autotrace.trajectory.jsonable import plain, text
+from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import Trajectory
 
 
@@ -118,7 +118,7 @@ def facts_of(state: State, trace_id: str) -> dict[str, Any]:
         "SELECT name, value, output FROM facts WHERE trace_id = ? ORDER BY at_ns, segment, offset", (trace_id,)
     ):
         name = row["name"] if row["output"] in (None, "0") else f"{row['name']}.{row['output']}"
-        facts[name] = plain(msgspec.msgpack.decode(row["value"]))
+        facts[name] = jsonable(msgspec.msgpack.decode(row["value"]))
     reward = facts.get("reward")
     if isinstance(reward, dict) and number(reward.get("score")) is not None:  # what veRL's reward functions may return
         facts["reward"] = reward["score"]

@@ -70,14 +70,14 @@ class TokenSequences:
     """The sequences that one process wrote for one trace."""
 
     def __init__(self) -> None:
-        self._known: dict[int, _Sequence] = {}
+        self._sequences: dict[int, _Sequence] = {}
 
     def prompt(self, span: int, tokens: Tokens) -> Prompt:
         """The prompt of ``span``."""
         full, problem = self._full(span, tokens)
         if full is None:
             return Prompt(None, tokens.total, problem=problem)
-        base = self._known.get(tokens.base)
+        base = self._sequences.get(tokens.base)
         return Prompt(full.tolist(), tokens.total, base.span if base else None, tokens.keep if base else 0)
 
     def response(self, span: int, tokens: Tokens, prompt_total: int) -> tuple[list[int] | None, str | None]:
@@ -90,7 +90,7 @@ class TokenSequences:
             return None, None
         ids = array("i")
         if tokens.base >= 0:
-            base = self._known.get(tokens.base)
+            base = self._sequences.get(tokens.base)
             if base is None or not 0 <= tokens.keep <= len(base.ids):
                 return None, "token ids are missing: the turn they continue was not recorded"
             ids.extend(base.ids[: tokens.keep])
@@ -98,5 +98,5 @@ class TokenSequences:
         if len(ids) != tokens.total or (tokens.digest and digest(ids.tobytes()) != tokens.digest):
             return None, "token ids are missing: the rebuilt list does not match its checksum"
         if tokens.sequence >= 0:
-            self._known[tokens.sequence] = _Sequence(ids, span)
+            self._sequences[tokens.sequence] = _Sequence(ids, span)
         return ids, None

@@ -28,12 +28,12 @@ class Listening:
 
     def look(self) -> None:
         """Begin to listen if other nodes will send; let go of those that have fallen silent."""
-        asked = self._run_folder / layout.LISTEN
-        if self._receiver is None and asked.exists():
+        request = self._run_folder / layout.LISTEN
+        if self._receiver is None and request.exists():
             host, _, port = os.environ.get(env.LISTEN, "").rpartition(":")
             try:
                 self._receiver = Receiver(
-                    self._run_folder, host or "0.0.0.0", int(port or 0), asked.read_text().strip()
+                    self._run_folder, host or "0.0.0.0", int(port or 0), request.read_text().strip()
                 )
                 self._receiver.publish(self._run_folder)
             except (OSError, ValueError) as error:

@@ -209,9 +209,9 @@ def published(run_folder: str | Path) -> dict[str, str]:
 
 def address(towards: str = "") -> str:
     """The address other nodes reach this one at: that of the interface towards ``towards``, or of the default route."""
-    for place in filter(None, (towards, "192.0.2.1")):  # the second: documentation range, stands for "anywhere else"
+    for target in filter(None, (towards, "192.0.2.1")):  # the second: documentation range, stands for "anywhere else"
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
-            probe.connect((place, 9))  # a datagram socket sends nothing here
+            probe.connect((target, 9))  # a datagram socket sends nothing here
             own = str(probe.getsockname()[0])
             if not own.startswith("127."):
                 return own

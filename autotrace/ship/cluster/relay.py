@@ -61,7 +61,7 @@ class Collector:
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
-        self._place = (parts.hostname or "", parts.port or 80)
+        self._address = (parts.hostname or "", parts.port or 80)
         self._token = token
         self._boot = boot_id()
         self._connection: http.client.HTTPConnection | None = None
@@ -70,7 +70,7 @@ class Collector:
         """Size of segment ``name`` at the collector afterwards."""
         try:
             if self._connection is None:
-                self._connection = http.client.HTTPConnection(*self._place, timeout=TIMEOUT)
+                self._connection = http.client.HTTPConnection(*self._address, timeout=TIMEOUT)
                 self._connection.connect()
             headers = {
                 "Authorization": f"Bearer {self._token}",
@@ -89,7 +89,7 @@ class Collector:
         return int(json.loads(body)["size"])
 
     def __str__(self) -> str:
-        return f"the collector of this run (http://{self._place[0]}:{self._place[1]})"
+        return f"the collector of this run (http://{self._address[0]}:{self._address[1]})"
 
     def close(self) -> None:
         """Drop the connection; the next request makes another."""

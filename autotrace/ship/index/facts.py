@@ -10,7 +10,7 @@ import msgspec
 from autotrace.ship.store.row import Row, number
 from autotrace.ship.store.state import State
 from autotrace.spool.records import Fact
-from autotrace.trajectory.jsonable import plain, text
+from autotrace.trajectory.jsonable import jsonable, text
 
 FORGET_EVERY = 20_000
 """Facts of unknown trajectories between two looks at how old the waiting ones are."""
@@ -52,7 +52,7 @@ class FactBook:
         self._state.db.execute(
             "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (segment, offset, trace_id, uid, session, digest, output, name,
-             msgspec.msgpack.encode(_stored(plain(fact.value))), at_ns, score),
+             msgspec.msgpack.encode(_stored(jsonable(fact.value))), at_ns, score),
         )  # fmt: skip
         return [] if trace_id is None else [trace_id]
 

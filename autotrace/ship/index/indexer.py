@@ -24,7 +24,7 @@ from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, segments
 from autotrace.spool.records import REQUEST, Bind, Close, Counters, Define, Fact, Header, Open, Report
-from autotrace.trajectory.jsonable import plain, text
+from autotrace.trajectory.jsonable import jsonable, text
 
 ROUND_BYTES = 64 << 20
 """Read in one transaction at most, about."""
@@ -232,7 +232,7 @@ class Indexer:
         """The trace has a name now: who it is, and which facts had been waiting for it."""
         row = trace.row
         trace.root = record.span
-        attributes = plain(record.attributes or {})
+        attributes = jsonable(record.attributes or {})
         begin(row, name, role, at, attributes)
         if row.uid is not None and row.session is not None and role == "trajectory":
             row.attempt = 1 + self._state.count(
@@ -249,7 +249,7 @@ class Indexer:
                 self._state.put_meta(f"config:{key}", str(attributes[key])[:250])
 
     def _bind(self, record: Bind) -> None:
-        value = {str(key): plain(item) for key, item in sorted(record.value.items())}
+        value = {str(key): jsonable(item) for key, item in sorted(record.value.items())}
         cursor = self._state.db.execute(
             "INSERT OR IGNORE INTO binds (name, value) VALUES (?, ?)", (record.name, msgspec.msgpack.encode(value))
         )

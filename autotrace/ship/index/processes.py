@@ -48,69 +48,71 @@ class Processes:
     def __init__(self, state: State, run_folder: str | Path) -> None:
         self._state = state
         self._run_folder = run_folder
-        self.known: dict[str, Process] = {}
+        self._by_name: dict[str, Process] = {}
         for row in state.db.execute("SELECT * FROM processes"):
             skipped = Counter(msgspec.json.decode(row["skipped"], type=dict[str, int]))
-            self.known[row["process"]] = Process(
+            self._by_name[row["process"]] = Process(
                 row["last_ns"], row["ended"], row["torn"], skipped, row["counters"], dirty=False
             )
 
-    def of(self, process: str) -> Process:
-        """The process, known or new."""
-        return self.known.setdefault(process, Process())
+    def of(self, name: str) -> Process:
+        """The process of this name, made when it is new."""
+        return self._by_name.setdefault(name, Process())
 
-    def has_ended(self, process: str) -> bool:
+    def has_ended(self, name: str) -> bool:
         """It will write nothing more."""
-        known = self.known.get(process)
-        return known is None or known.ended is not None
+        process = self._by_name.get(name)
+        return process is None or process.ended is not None
 
     def living(self) -> list[str]:
         """Those that may still write."""
-        return [name for name, process in self.known.items() if process.ended is None]
+        return [name for name, process in self._by_name.items() if process.ended is None]
 
-    def heard(self, process: str, at_ns: int) -> None:
+    def heard(self, name: str, at_ns: int) -> None:
         """A record of that time was read."""
-        known = self.of(process)
-        if known.ended in ("died", _GONE):  # another node out of reach for a while; a segment after all were removed
-            known.ended, known.dirty = None, True
-        if at_ns > known.last_ns:
-            known.last_ns, known.dirty = at_ns, True
+        process = self.of(name)
+        if process.ended in ("died", _GONE):  # another node out of reach for a while; a segment after all were removed
+            process.ended, process.dirty = None, True
+        if at_ns > process.last_ns:
+            process.last_ns, process.dirty = at_ns, True
 
-    def skip(self, process: str, reason: str, count: int = 1) -> None:
+    def skip(self, name: str, reason: str, count: int = 1) -> None:
         """Records were passed over."""
-        known = self.of(process)
-        known.skipped[reason] += count
-        known.dirty = True
+        process = self.of(name)
+        process.skipped[reason] += count
+        process.dirty = True
 
-    def skipped(self, process: str, reader: SegmentReader) -> None:
+    def skipped(self, name: str, reader: SegmentReader) -> None:
         """Take over what a reader passed over."""
-        self.of(process)
+        self.of(name)
         for reason, count in reader.skipped.items():
-            self.skip(process, reason, count)
+            self.skip(name, reason, count)
         reader.skipped.clear()
 
-    def count(self, process: str, record: Counters) -> None:
+    def count(self, name: str, record: Counters) -> None:
         """Latest counters (they are cumulative)."""
-        known = self.of(process)
-        known.counters = msgspec.msgpack.encode({"calls": record.calls, "drops": record.drops, "gauges": record.gauges})
-        known.dirty = True
+        process = self.of(name)
+        process.counters = msgspec.msgpack.encode(
+            {"calls": record.calls, "drops": record.drops, "gauges": record.gauges}
+        )
+        process.dirty = True
 
-    def report(self, process: str, record: Report) -> None:
+    def report(self, name: str, record: Report) -> None:
         """What happened to a target."""
         self._state.db.execute(
             "INSERT OR REPLACE INTO reports VALUES (?, ?, ?, ?, ?)",
-            (process, text(record.key), text(record.name), text(record.state), text(record.reason)[:1000]),
+            (name, text(record.key), text(record.name), text(record.state), text(record.reason)[:1000]),
         )
 
     def probe_all(self) -> None:
         """Look at every lock again at the next ``watch``, however young the file."""
-        for process in self.known.values():
+        for process in self._by_name.values():
             process.probed = _AT_ONCE
 
     def watch(self, files: Sequence[SegmentFile], readers: Mapping[str, SegmentReader]) -> None:
         """Find out who ended; ``files`` are in order within each process. Inside a transaction."""
         last = {file.process: file for file in files}
-        for name, process in self.known.items():
+        for name, process in self._by_name.items():
             file = last.get(name)
             if process.ended is None:
                 process.ended = _GONE if file is None else self._end(process, file, readers[file.name])

@@ -40,7 +40,7 @@ def summarise(row: Row, trajectory: Trajectory) -> None:
     row.error = f"{failed[0].error[0]}: {failed[0].error[1]}"[:500] if failed and failed[0].error else None
     row.facts = msgspec.json.encode(trajectory.facts).decode()
     row.attributes = msgspec.json.encode(trajectory.attributes).decode()
-    row.times = msgspec.json.encode(times(trajectory).known()).decode()
+    row.times = msgspec.json.encode(times(trajectory).measured()).decode()
 
 
 def digests(trajectory: Trajectory) -> list[str]:

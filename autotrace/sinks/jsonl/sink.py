@@ -18,7 +18,7 @@ import msgspec
 
 from autotrace.run import files
 from autotrace.sinks.protocol import Unavailable
-from autotrace.trajectory.jsonable import plain
+from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
 
 FILE = "trajectories.jsonl"
@@ -38,7 +38,7 @@ class JsonlSink:
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Append; where one of them has a line already, rewrite the file without it (atomically)."""
         try:
-            lines = self._known()
+            lines = self._written_lines()
             if any(trajectory.trace_id in lines for trajectory in trajectories):
                 self._drop({trajectory.trace_id for trajectory in trajectories})
             self._append(trajectories)
@@ -46,7 +46,7 @@ class JsonlSink:
             self._lines = None
             raise Unavailable(f"cannot write {self._path}: {error.strerror}") from error
 
-    def _known(self) -> dict[str, tuple[int, int]]:
+    def _written_lines(self) -> dict[str, tuple[int, int]]:
         """Trace id -> offset and length of its line; an incomplete last line (we were killed) is cut off."""
         if self._lines is not None:
             return self._lines
@@ -66,7 +66,7 @@ class JsonlSink:
         part = self._path.with_suffix(".part")
         kept = {}
         with self._path.open("rb") as old, os.fdopen(files.overwrite(part), "wb") as new:
-            for trace_id, (at, length) in self._known().items():
+            for trace_id, (at, length) in self._written_lines().items():
                 if trace_id not in trace_ids:
                     old.seek(at)
                     kept[trace_id] = (new.tell(), new.write(old.read(length)))
@@ -74,7 +74,7 @@ class JsonlSink:
         self._lines = kept
 
     def _append(self, trajectories: Sequence[Trajectory]) -> None:
-        lines = self._known()
+        lines = self._written_lines()
         with os.fdopen(files.append(self._path), "wb") as file:
             at = file.seek(0, os.SEEK_END)
             for trajectory in trajectories:
@@ -111,8 +111,8 @@ def line_of(trajectory: Trajectory) -> dict[str, Any]:
         "trace_id": trajectory.trace_id,
         "run_id": trajectory.run_id,
         "status": trajectory.status,
-        "attributes": plain(trajectory.attributes),
-        "facts": plain(trajectory.facts),
+        "attributes": jsonable(trajectory.attributes),
+        "facts": jsonable(trajectory.facts),
         "notes": trajectory.notes,
         "spans": [_span(span) for span in trajectory.spans],
     }
@@ -141,8 +141,8 @@ _SOMETIMES = (
 
 
 def _span(span: Span) -> dict[str, Any]:
-    line = {name: plain(getattr(span, name)) for name in _ALWAYS}
-    line.update({name: plain(value) for name in _SOMETIMES if (value := getattr(span, name))})
+    line = {name: jsonable(getattr(span, name)) for name in _ALWAYS}
+    line.update({name: jsonable(value) for name in _SOMETIMES if (value := getattr(span, name))})
     if span.role != "llm" and span.prompt_text is not None:
         line["prompt_text"] = span.prompt_text
     return line

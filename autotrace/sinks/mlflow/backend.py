@@ -54,9 +54,9 @@ class MlflowBackend(Backend):
         if uri is None:
             return Health(True, "no tracking URI: veRL's own mlflow logger decides, else SQLite beside the run folders")
         if uri.startswith(("http://", "https://")):
-            from autotrace.sinks.http_health import asked
+            from autotrace.sinks.http_health import probe
 
-            return asked(uri.rstrip("/") + "/health", destination.uri_origin)
+            return probe(uri.rstrip("/") + "/health", destination.uri_origin)
         shown = f"{masked_uri(uri)} ({destination.uri_origin})"
         path = uris.sqlite_path(uris.absolute(uri))
         if path is None:

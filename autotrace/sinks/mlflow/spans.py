@@ -55,7 +55,7 @@ def _span(trajectory: Trajectory, span: Span) -> OtlpSpan:
             _put_json(otlp_span, name, value)
     for name, value in span.attributes.items():
         if not name.startswith(_RESERVED) and value is not None:
-            _put_json(otlp_span, text(name)[:250], payload.plain(value))
+            _put_json(otlp_span, text(name)[:250], payload.jsonable(value))
     return otlp_span
 
 
@@ -74,7 +74,7 @@ def _status(otlp_span: OtlpSpan, span: Span) -> None:
 
 
 def _inputs(span: Span) -> Any:
-    inputs = payload.plain(span.inputs)
+    inputs = payload.jsonable(span.inputs)
     if span.role != "llm":
         return inputs
     messages = [_chat(message) for message in payload.turn(span).messages]
@@ -82,7 +82,7 @@ def _inputs(span: Span) -> Any:
 
 
 def _outputs(trajectory: Trajectory, span: Span) -> Any:
-    output = payload.plain(span.output)
+    output = payload.jsonable(span.output)
     if span.role == "llm":
         reply = payload.turn(span).reply
         if reply is None:
@@ -90,7 +90,7 @@ def _outputs(trajectory: Trajectory, span: Span) -> Any:
         choices = [{"index": 0, "message": _chat(reply), "finish_reason": span.attributes.get("stop_reason") or "stop"}]
         return {"choices": choices, **_named(output)}
     texts = payload.texts(trajectory, span) if span.role == "agent" or span is trajectory.root else {}
-    facts = payload.plain(trajectory.facts) if span is trajectory.root else {}
+    facts = payload.jsonable(trajectory.facts) if span is trajectory.root else {}
     return {**_named(output), **facts, **texts} if facts or texts else output
 
 
@@ -140,10 +140,10 @@ def _own_attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
 def usage(span: Span) -> dict[str, int] | None:
     """Token usage of one LLM call in MLflow's words."""
     if span.prompt_tokens is None and span.response_tokens is None:
-        known = payload.usage(span)
-        if known is None:
+        counts = payload.usage(span)
+        if counts is None:
             return None
-        read, written = known
+        read, written = counts
     else:
         read, written = span.prompt_tokens or 0, span.response_tokens or 0
     return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}

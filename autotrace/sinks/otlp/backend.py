@@ -26,10 +26,10 @@ class OtlpBackend(Backend):
 
     def health(self, destination: Destination) -> Health:
         """See ``Backend``."""
-        from autotrace.sinks.http_health import asked
+        from autotrace.sinks.http_health import probe
         from autotrace.sinks.otlp.endpoint import endpoint
 
-        return asked(endpoint(), "OTEL_EXPORTER_OTLP_ENDPOINT")
+        return probe(endpoint(), "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 BACKEND = OtlpBackend()

@@ -90,9 +90,9 @@ def _agent(trajectory: Trajectory, span: Span) -> str:
 
 
 def tool_name(span: Span) -> str:
-    """Name of the tool, as the call told it."""
-    asked = span.inputs.get("tool_call")
-    for source in (span.attributes, asked if isinstance(asked, dict) else {}):
+    """Name of the tool, as the call has it."""
+    tool_call = span.inputs.get("tool_call")
+    for source in (span.attributes, tool_call if isinstance(tool_call, dict) else {}):
         for name in ("tool_name", "name"):
             if isinstance(source.get(name), str):
                 return text(source[name])
@@ -106,7 +106,7 @@ def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
         "autotrace.target": span.key,
     }
     for source in (span.attributes, trajectory.attributes):
-        attributes |= {f"autotrace.{text(str(name))}": payload.plain(value) for name, value in source.items()}
+        attributes |= {f"autotrace.{text(str(name))}": payload.jsonable(value) for name, value in source.items()}
     attributes |= {"autotrace.run_id": trajectory.run_id, "autotrace.status": span.status}
     attributes |= {"autotrace.host": span.host, "autotrace.pid": span.pid}
     group = payload.group_of(trajectory.attributes)
@@ -124,10 +124,12 @@ def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
 def _content(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     if span.role == "llm":
         return _chat(trajectory, span)
-    inputs, output = payload.plain(span.inputs), payload.plain(span.output)
+    inputs, output = payload.jsonable(span.inputs), payload.jsonable(span.output)
     if span.role == "tool":
-        asked = inputs.get("tool_call")
-        arguments = asked.get("arguments", asked) if isinstance(asked, dict) else inputs.get("parameters", inputs)
+        tool_call = inputs.get("tool_call")
+        arguments = (
+            tool_call.get("arguments", tool_call) if isinstance(tool_call, dict) else inputs.get("parameters", inputs)
+        )
         return {
             "gen_ai.tool.name": tool_name(span),
             "gen_ai.tool.type": "function",
@@ -144,61 +146,64 @@ def _content(trajectory: Trajectory, span: Span) -> dict[str, Any]:
 
 
 def _root(trajectory: Trajectory) -> dict[str, Any]:
-    """What the root tells of the whole: text, mask, facts, notes."""
+    """What the root span carries for the whole trajectory: text, mask, facts, notes."""
     whole = payload.whole(trajectory)
     prompt, response = whole.get("prompt_text"), whole.get("response_text")
-    found: dict[str, Any] = {"autotrace.turns": trajectory.turns, "autotrace.response_mask": whole.get("response_mask")}
+    attributes: dict[str, Any] = {
+        "autotrace.turns": trajectory.turns,
+        "autotrace.response_mask": whole.get("response_mask"),
+    }
     if prompt is not None:
-        found["gen_ai.input.messages"] = _json(input_messages([{"role": "user", "content": prompt}]))
+        attributes["gen_ai.input.messages"] = _json(input_messages([{"role": "user", "content": prompt}]))
     if response is not None:
         stop = "error" if payload.failure(trajectory.root) else "stop"
-        found["gen_ai.output.messages"] = _json(output_messages({"content": response}, stop))
+        attributes["gen_ai.output.messages"] = _json(output_messages({"content": response}, stop))
     if trajectory.facts:
-        facts = payload.plain(trajectory.facts)
-        found["autotrace.facts"] = _json(facts)
-        found["autotrace.reward"] = facts.get("reward")
+        facts = payload.jsonable(trajectory.facts)
+        attributes["autotrace.facts"] = _json(facts)
+        attributes["autotrace.reward"] = facts.get("reward")
     if trajectory.notes:
-        found["autotrace.notes"] = payload.plain(trajectory.notes)
+        attributes["autotrace.notes"] = payload.jsonable(trajectory.notes)
     tokens = payload.tokens(trajectory, trajectory.root)
-    return found | {f"autotrace.{name}": value for name, value in tokens.items()}
+    return attributes | {f"autotrace.{name}": value for name, value in tokens.items()}
 
 
 def _chat(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     turn, model = payload.turn(span), payload.model_name(trajectory, span)
     stop = span.attributes.get("stop_reason") or span.attributes.get("finish_reason")
     reason = "error" if payload.failure(span) else str(stop or "stop")
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "gen_ai.provider.name": provider(trajectory, span),
         "gen_ai.request.model": model,
         "gen_ai.response.model": model,
         "gen_ai.response.finish_reasons": [reason],
         "gen_ai.output.type": "text",
-        "autotrace.inputs": _json(payload.plain(span.inputs)) if span.inputs else None,
-        "autotrace.output": _json(payload.plain(span.output)),
+        "autotrace.inputs": _json(payload.jsonable(span.inputs)) if span.inputs else None,
+        "autotrace.output": _json(payload.jsonable(span.output)),
     }
     sampling = span.inputs.get("sampling_params", span.inputs)
     for name, kind in REQUEST.items():
         value = sampling.get(name) if isinstance(sampling, dict) else None
         if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
-            found[f"gen_ai.request.{name}"] = kind(value)
+            attributes[f"gen_ai.request.{name}"] = kind(value)
     if turn.messages:
-        found["gen_ai.input.messages"] = _json(input_messages(turn.messages))
+        attributes["gen_ai.input.messages"] = _json(input_messages(turn.messages))
     if turn.reply is not None:
-        found["gen_ai.output.messages"] = _json(output_messages(turn.reply, reason))
+        attributes["gen_ai.output.messages"] = _json(output_messages(turn.reply, reason))
     usage, cached = payload.usage(span), span.attributes.get("cached_tokens")
     if usage is not None:
-        found |= {"gen_ai.usage.input_tokens": usage[0], "gen_ai.usage.output_tokens": usage[1]}
+        attributes |= {"gen_ai.usage.input_tokens": usage[0], "gen_ai.usage.output_tokens": usage[1]}
     if isinstance(cached, int):
-        found["gen_ai.usage.cache_read.input_tokens"] = cached
+        attributes["gen_ai.usage.cache_read.input_tokens"] = cached
     if span.first_item_ns:
-        found["gen_ai.response.time_to_first_chunk"] = (span.first_item_ns - span.start_ns) / 1e9
+        attributes["gen_ai.response.time_to_first_chunk"] = (span.first_item_ns - span.start_ns) / 1e9
     if span.prompt_base is not None:
-        found |= {"autotrace.prompt_base": span.prompt_base, "autotrace.prompt_keep": span.prompt_keep}
-    return found | {f"autotrace.{name}": value for name, value in payload.tokens(trajectory, span).items()}
+        attributes |= {"autotrace.prompt_base": span.prompt_base, "autotrace.prompt_keep": span.prompt_keep}
+    return attributes | {f"autotrace.{name}": value for name, value in payload.tokens(trajectory, span).items()}
 
 
 def provider(trajectory: Trajectory, span: Span) -> str:
-    """The engine that answered, told from the spans below; else the library that was called."""
+    """The engine that answered, judged by the spans below; else the library that was called."""
     below = [other.key for other in trajectory.spans if other.parent_id == span.span_id]
     for key in (span.key, *below):
         for engine in ENGINES:
@@ -212,27 +217,27 @@ def _events(trajectory: Trajectory, span: Span) -> list[Event]:
     events: list[Event] = []
     if span.error is not None:
         names = ("exception.type", "exception.message", "exception.stacktrace")
-        told = {name: text(value) for name, value in zip(names, span.error, strict=True)}
-        events.append(Event("exception", told, timestamp=end))
+        exception = {name: text(value) for name, value in zip(names, span.error, strict=True)}
+        events.append(Event("exception", exception, timestamp=end))
     if span is trajectory.root:
         for name, value in scores(trajectory.facts).items():
-            told_score: dict[str, Any] = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": float(value)}
+            score: dict[str, Any] = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": float(value)}
             if isinstance(value, bool):
-                told_score["gen_ai.evaluation.score.label"] = "pass" if value else "fail"
-            events.append(Event("gen_ai.evaluation.result", told_score, timestamp=end))
+                score["gen_ai.evaluation.score.label"] = "pass" if value else "fail"
+            events.append(Event("gen_ai.evaluation.result", score, timestamp=end))
     return events
 
 
 def scores(facts: Mapping[str, Any]) -> dict[str, float | bool]:
     """Facts that are results of an evaluation: ``reward`` and its parts, ``advantage``; numbers or truth values."""
-    found: dict[str, float | bool] = {}
-    for name, value in payload.plain(dict(facts)).items():
+    results: dict[str, float | bool] = {}
+    for name, value in payload.jsonable(dict(facts)).items():
         if not name.startswith(("reward", "advantage", "score")):
             continue
         for part, number in value.items() if isinstance(value, dict) else [("", value)]:
             if isinstance(number, (bool, int, float)):
-                found[f"{name}.{part}" if part else name] = number
-    return found
+                results[f"{name}.{part}" if part else name] = number
+    return results
 
 
 def _json(value: Any) -> str | None:

@@ -27,13 +27,13 @@ class WeaveBackend(Backend):
 
     def health(self, destination: Destination) -> Health:
         """See ``Backend``."""
-        from autotrace.sinks.http_health import asked
+        from autotrace.sinks.http_health import probe
         from autotrace.sinks.weave.login import Login
 
         login = Login.from_environment()
         if not login.api_key:
             return Health(False, f"no API key for {login.base_url}: set WANDB_API_KEY or log in with `wandb login`")
-        return asked(login.trace_url, "WF_TRACE_SERVER_URL")
+        return probe(login.trace_url, "WF_TRACE_SERVER_URL")
 
 
 BACKEND = WeaveBackend()

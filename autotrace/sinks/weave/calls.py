@@ -98,12 +98,12 @@ def add_facts(call: dict[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """The root call with what is known of the trajectory: ``output.reward``, ``output.facts``, ``summary.reward``."""
     if not facts:
         return call
-    plain = payload.plain(dict(facts))
+    shown = payload.jsonable(dict(facts))
     output = call["output"] if isinstance(call["output"], dict) else {"result": call["output"]}
     summary = dict(call["summary"])
-    output = {**output, "facts": plain}
-    if "reward" in plain:
-        output["reward"] = summary["reward"] = plain["reward"]
+    output = {**output, "facts": shown}
+    if "reward" in shown:
+        output["reward"] = summary["reward"] = shown["reward"]
     return {**call, "output": output, "summary": summary}
 
 
@@ -113,7 +113,7 @@ def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     for source in (span.attributes, trajectory.attributes):
         for name, value in source.items():
             key = text(str(name)).replace(".", "_")
-            attributes[f"{ATTRIBUTES_OF_OURS}{key}" if key in RESERVED else key] = payload.plain(value)
+            attributes[f"{ATTRIBUTES_OF_OURS}{key}" if key in RESERVED else key] = payload.jsonable(value)
     attributes.setdefault("run_id", trajectory.run_id)
     attributes["role"] = span.role
     attributes["target"] = span.key
@@ -124,13 +124,13 @@ def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     if span.first_item_ns:
         attributes["seconds_to_first_item"] = round((span.first_item_ns - span.start_ns) / 1e9, 6)
     if span is trajectory.root and trajectory.notes:
-        attributes["notes"] = payload.plain(trajectory.notes)
+        attributes["notes"] = payload.jsonable(trajectory.notes)
     return attributes
 
 
 def _content(trajectory: Trajectory, span: Span) -> tuple[dict[str, Any], Any]:
-    inputs = payload.plain(span.inputs)
-    result = payload.plain(span.output)
+    inputs = payload.jsonable(span.inputs)
+    result = payload.jsonable(span.output)
     if span.role == "llm":
         return _chat(trajectory, span, inputs, result)
     if span is not trajectory.root:
@@ -156,7 +156,7 @@ def _chat(trajectory: Trajectory, span: Span, inputs: dict[str, Any], result: An
     output: dict[str, Any] = {}
     if turn.reply is not None:
         stop = span.attributes.get("stop_reason") or span.attributes.get("finish_reason")
-        choice = {"index": 0, "message": turn.reply, "finish_reason": payload.plain(stop)}
+        choice = {"index": 0, "message": turn.reply, "finish_reason": payload.jsonable(stop)}
         output = {"object": "chat.completion", "model": model, "choices": [choice]}
     counts = payload.usage(span)
     if counts is not None:

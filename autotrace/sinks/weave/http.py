@@ -116,12 +116,12 @@ def reason_of(content: bytes) -> str:
         return ""
     detail = body.get("reason") or body.get("detail") or body.get("error") or ""
     if isinstance(detail, list):
-        places = [
+        mistakes = [
             ".".join(map(str, item.get("loc", ()))) + ": " + str(item.get("type", ""))
             for item in detail[:3]
             if isinstance(item, dict)
         ]
-        return "; ".join(places)[:300]
+        return "; ".join(mistakes)[:300]
     return str(detail)[:300] if isinstance(detail, str) else ""
 
 

@@ -28,12 +28,12 @@ def wanted(trajectory: Trajectory, in_call: Mapping[str, Any]) -> dict[str, Any]
     """Facts to store as feedback. ``in_call``: the facts that the root call holds."""
     facts: dict[str, Any] = {}
     for name, value in trajectory.facts.items():
-        plain = payload.plain(value)
-        if plain is None:
+        shown = payload.jsonable(value)
+        if shown is None:
             continue
-        number = isinstance(plain, (int, float))
-        if (name in SCORES and number) or name not in in_call or in_call[name] != plain:
-            facts[name] = plain
+        number = isinstance(shown, (int, float))
+        if (name in SCORES and number) or name not in in_call or in_call[name] != shown:
+            facts[name] = shown
     return facts
 
 

@@ -168,12 +168,12 @@ class WeaveSink:
         call = call_of(trajectory, span, project.id, self._run(project))
         call["op_name"] = project.op(span.name, span.key)
         digest = hashlib.blake2b(msgspec.json.encode(call), digest_size=16).digest()
-        known = self._delivered.get(trajectory.trace_id)
-        if known is not None and known.calls.get(call["id"]) == digest:
+        delivered = self._delivered.get(trajectory.trace_id)
+        if delivered is not None and delivered.calls.get(call["id"]) == digest:
             return None
         if span is not trajectory.root:
             return _Outgoing(trajectory, call, digest, None)
-        facts = payload.plain(trajectory.facts)
+        facts = payload.jsonable(trajectory.facts)
         return _Outgoing(trajectory, add_facts(call, trajectory.facts), digest, facts)
 
     def _store(self, project: Project, batch: Sequence[tuple[_Outgoing, bytes]], reasons: dict[str, str]) -> None:

@@ -79,10 +79,10 @@ def trace_of(trajectory: Trajectory) -> Trace:
         messages += [*turn.messages, *([turn.reply] if turn.reply else [])]
     if not messages:  # no call of a model, or none whose text is known: what went in and what came out
         ends = {"user": trajectory.root.inputs, "assistant": trajectory.root.output}
-        messages = [{"role": role, "content": json.dumps(payload.plain(value))} for role, value in ends.items()]
+        messages = [{"role": role, "content": json.dumps(payload.jsonable(value))} for role, value in ends.items()]
     metadata = {**trajectory.attributes, **trajectory.facts, "status": trajectory.status}
     metadata |= {"trace_id": trajectory.trace_id, "session_id": payload.group_of(trajectory.attributes)}
-    return Trace(messages, payload.plain(metadata), [_span(trajectory, span) for span in trajectory.spans])
+    return Trace(messages, payload.jsonable(metadata), [_span(trajectory, span) for span in trajectory.spans])
 
 
 def _span(trajectory: Trajectory, span: Span) -> dict[str, Any]:
@@ -98,10 +98,10 @@ def _span(trajectory: Trajectory, span: Span) -> dict[str, Any]:
         "duration_ms": (end - span.start_ns) / 1e6,
         "status": span.status,
         "error": payload.failure(span),
-        "input": payload.plain(span.inputs),
-        "output": payload.plain(span.output),
+        "input": payload.jsonable(span.inputs),
+        "output": payload.jsonable(span.output),
         "usage": None if usage is None else {"prompt_tokens": usage[0], "completion_tokens": usage[1]},
-        "metadata": payload.plain(span.attributes),
+        "metadata": payload.jsonable(span.attributes),
     }
 
 
