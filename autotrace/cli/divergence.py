@@ -19,7 +19,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Call:
-    """One tool call: what the agent asked for and what it was told."""
+    """One tool call: the agent's request and its result."""
 
     turn: int
     """Number of the LLM turn it followed, from 1."""
@@ -34,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where two trajectories part. ``here`` and ``there`` are what each has from that place on."""
+    """Where two trajectories part. ``here`` and ``there`` are what each has from that point on."""
 
     turn: int
     """LLM turn, from 1; 0 where there is none."""
@@ -42,7 +42,7 @@ class Divergence:
     """``prompt``, ``answer``, ``end`` (one makes no such turn), ``result`` (of trajectories without a turn) or
     ``unknown``; of calls ``tool``, ``arguments``, ``result``, ``end``."""
     token: int | None
-    """Index within the part; None when ids are not known."""
+    """Index within the part; None without token ids."""
     here: str
     there: str
 
@@ -50,7 +50,7 @@ class Divergence:
 def parted(one: Trajectory, other: Trajectory) -> Divergence | None:
     """The first token at which ``other`` leaves ``one``; None when they agree to the end.
 
-    Where token ids are not known texts are compared, then captured values, then numbers of tokens. A part ``unknown``
+    Without token ids, texts are compared, then captured values, then numbers of tokens. A part ``unknown``
     means that they agree as far as they were recorded, and that the answer of that turn was not.
     """
     mine, yours = one.llm_spans, other.llm_spans

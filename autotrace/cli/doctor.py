@@ -35,7 +35,7 @@ MARKS = {"ok": ("ok  ", "green"), "note": ("note", "dim"), "warn": ("warn", "yel
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: ``ok`` | ``note`` | ``warn`` | ``fail``, what was looked at, what was found and what to do."""
+    """One line: ``ok`` | ``note`` | ``warn`` | ``fail``, the subject, its state and what to do."""
 
     level: str
     subject: str
@@ -60,7 +60,7 @@ def doctor(interpreter: str | None) -> None:
 
 
 def findings(interpreter: str | None) -> Iterator[Finding]:
-    """Everything there is to say, in the order of the way of the data."""
+    """All findings, in the order in which data flows."""
     yield Finding("ok", "autotrace", f"{autotrace.__version__} in {installation.PACKAGE_PARENT}, {sys.executable}")
     yield from _other_project()
     yield from _activation(interpreter or shutil.which("python") or sys.executable)

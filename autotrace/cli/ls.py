@@ -20,7 +20,7 @@ ID_LENGTH = 12
 """Characters of a trace id that are shown; any unique beginning can be given to ``autotrace show``."""
 
 TRAJECTORIES = ("", "trajectory")
-"""Roles of the root that are listed, where any root is a trajectory; empty: not yet known."""
+"""Roles of the root that are listed, where any root is a trajectory; empty: not read yet."""
 
 SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
     "start": (lambda row: row.start_ns, False),
@@ -32,7 +32,7 @@ SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
 
 
 def known_status(text: str) -> str:
-    """``text`` in capitals. Raises ``BadParameter`` with the statuses that there are."""
+    """``text`` in capitals. Raises ``BadParameter`` with the possible statuses."""
     if text.upper() not in terminal.STATUS_STYLE:
         raise click.BadParameter(f"{text!r} is not a status; choose from {', '.join(terminal.STATUS_STYLE)}")
     return text.upper()

@@ -48,7 +48,7 @@ def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everythi
 
 
 def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None) -> None:
-    """Write other backends or another place into ``run.json``, after a look whether they can be used."""
+    """Write other backends or another tracking URI into ``run.json``, after checking that they can be used."""
     info = RunInfo.read(folder)
     wanted = tuple(dict.fromkeys([*info.backends, *backends]))
     origins = {"backends": "option --backend", "tracking_uri": "option --tracking-uri"}

@@ -32,7 +32,7 @@ STATE_STYLE = {
     "refused": "red",
 }  # fmt: skip
 _ABOUT = ("backends", "tracking_uri", "project", "experiment", "drain_timeout", "run_dir", "supervise", "quiet")
-"""Settings that are shown in a place of their own, or matter to nobody afterwards."""
+"""Settings that are shown elsewhere, or that no longer matter after the run."""
 SHOWN = 3
 """Definitions and reasons shown of one target."""
 COMMAND = 200
@@ -116,7 +116,7 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
 
 
 def _where(target: TargetStatus) -> str:
-    """Why not, and the classes it was found on where the key does not say it; a few of each."""
+    """Why it was not wrapped, and the classes that define it where the key does not name them; a few of each."""
     key = target.key.replace(":", ".")
     names = [definition.rpartition(":")[2] for definition in target.places if definition.replace(":", ".") != key]
     more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
@@ -151,7 +151,7 @@ def _about(out: Console, reader: RunReader, current: Status, plan: Plan | None) 
     for name in ("token2text", "max_samples_per_step_per_worker"):
         if (
             trace.get(name) not in (None, False) and own.get(name) is None
-        ):  # veRL's own tracer stands aside, its settings hold
+        ):  # veRL's own tracer is off, its settings hold
             out.print(
                 line(f"  {name}  {trace[name]}") + line(f"  ({origin_of(trace, name)})", "dim"),
                 soft_wrap=True,
@@ -159,7 +159,7 @@ def _about(out: Console, reader: RunReader, current: Status, plan: Plan | None) 
 
 
 def _named(name: str, config: Mapping[str, Any], begun: bool) -> tuple[str, str]:
-    """The project or experiment that nobody gave, and its origin: veRL's, which is not known before veRL has begun."""
+    """The project or experiment where no option names one, and its origin: veRL's, once veRL has begun."""
     key = f"trainer.{name}_name"
     reported = config.get(f"{name}_name")
     default = DEFAULT_PROJECT if name == "project" else "none"
@@ -185,7 +185,7 @@ def _days(days: float) -> str:
 
 
 def chosen(info: RunInfo, plan: Plan | None) -> dict[str, Any]:
-    """What somebody decided about recording and delivery (``launch.options``), by the name of its origin."""
+    """What options and variables set about recording and delivery (``launch.options``), by the name of its origin."""
     settings = plan.settings if plan is not None else None
     sampling = {"sample_rate" if name == "rate" else name: value for name, value in own_sampling(settings).items()}
     decided = {}

@@ -1,4 +1,4 @@
-"""Putting things on a terminal: what a model wrote is shown, never obeyed.
+"""Terminal output: control characters in what a model wrote are shown, never executed.
 
 Model output reaches these commands as it is, and a terminal acts on control characters (it can rewrite earlier lines,
 set the title, answer on stdin). ``safe`` makes them visible; all is printed as ``rich.text.Text``, never as markup.

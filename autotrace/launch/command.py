@@ -38,7 +38,7 @@ class Command:
         return any(_PYTHON.match(os.path.basename(name)) for name in (self.path, _shebang(self.path)))
 
     def interpreter(self, environ: Mapping[str, str]) -> str | None:
-        """Path of the Python that runs it; None where that cannot be told."""
+        """Path of the Python that runs it; None where that cannot be determined."""
         if _PYTHON.match(os.path.basename(self.path)):
             return self.path
         word = _shebang(self.path)
@@ -86,7 +86,7 @@ def refuse_dead_keys(argv: Sequence[str]) -> str | None:
     """One sentence when ``argv`` holds veRL's ``trainer.rollout_trace.*``, which no release with an agent loop reads.
 
     Without ``+`` Hydra stops the run after minutes of imports; with it veRL reads and overwrites the key (0.5.0
-    ``agent_loop.py:228``), and autotrace heeds it (``adapters.verl.agent_loop``).
+    ``agent_loop.py:228``), and autotrace follows it (``adapters.verl.agent_loop``).
     """
     for word in argv:
         match = _VERL_TRACE.match(word)

@@ -25,7 +25,7 @@ _CODE = (
 
 def untraced(interpreter: str | None, environ: Mapping[str, str]) -> str | None:
     """One sentence when ``interpreter`` would run the command without the agent; None when it would load it, or when
-    that cannot be told. Starts it once, and only where its folders hold no ``autotrace.pth``."""
+    that cannot be determined. Starts it once, and only where its folders hold no ``autotrace.pth``."""
     if interpreter is None or _has_pth(interpreter) or activates(interpreter, environ) is not False:
         return None
     return (

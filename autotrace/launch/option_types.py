@@ -33,7 +33,7 @@ class OptionError(click.BadParameter):
         return self.format_message()
 
     def show(self, file: Any = None) -> None:
-        """One line on stderr, as every other refusal of the launcher; the usage has nothing to do with it."""
+        """One line on stderr, as for every other error of the launcher; without the usage, which would not help."""
         click.echo(f"autotrace: {self.format_message()}", file=file, err=True)
 
 
@@ -41,7 +41,7 @@ class BackendOption(click.Option):
     """``--backend``, whose help lists the backends that are installed now."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Looks the backends up when help is printed, and not before."""
+        """Lists the backends only when help is printed."""
         from autotrace.sinks import registry
 
         help_text = self.help
@@ -111,7 +111,7 @@ def pattern(text: str) -> tuple[str, ...]:
 
 
 def hook(text: str) -> str:
-    """``MODULE:FUNCTION``; whether they exist is found out later (``redact_hook``)."""
+    """``MODULE:FUNCTION``; whether they exist is checked later (``redact_hook``)."""
     if not re.fullmatch(r"[\w.]+:\w+", text):
         raise OptionError(
             f"{text!r} does not name a function; write MODULE:FUNCTION, for example my_project.clean:value"

@@ -1,4 +1,4 @@
-"""What a person may decide about a run: each an option of ``autotrace-run`` and an ``AUTOTRACE_*`` variable.
+"""What can be set for a run: each an option of ``autotrace-run`` and an ``AUTOTRACE_*`` variable.
 
 Declared once, as click's options: ``autotrace-run`` parses its command line with them, and a process that is activated
 by the environment alone parses an empty one.
@@ -39,15 +39,15 @@ class Setting(click.Option):
         separator: str = ",",
         **more: Any,
     ) -> None:
-        """``variable``: without it ``AUTOTRACE_`` and the option's name. ``fallback``: variables of others that say the
-        same. ``separator``: between values in the variable of a repeatable option."""
+        """``variable``: without it ``AUTOTRACE_`` and the option's name. ``fallback``: other tools' variables of
+        the same meaning. ``separator``: between values in the variable of a repeatable option."""
         parameter = option.removeprefix("--").replace("-", "_")
         self.variables = (variable or f"AUTOTRACE_{parameter.upper()}", *fallback)
         self.goes, self.separator = goes, separator
         super().__init__([option, name or parameter], help=help, envvar=list(self.variables), show_envvar=True, **more)
 
     def variable_given(self) -> str | None:
-        """The variable that says something."""
+        """The variable that is set, if any."""
         return next((name for name in self.variables if os.environ.get(name, "").strip()), None)
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
@@ -137,7 +137,7 @@ class SettingsCommand(click.Command):
     """A command with ``SETTINGS`` in front of its own options."""
 
     def __init__(self, *arguments: Any, ignores: Callable[[], bool] = lambda: False, **more: Any) -> None:
-        """``ignores``: whether this launch uses no setting, so that a wrong one is nobody's business."""
+        """``ignores``: whether this launch uses no setting, so that a wrong one is not an error."""
         super().__init__(*arguments, **more)
         self.params[:0] = SETTINGS
         self.ignores = ignores

@@ -1,4 +1,4 @@
-"""Whether ``--redact-hook MODULE:FUNCTION`` names something, found out before the run starts.
+"""Whether ``--redact-hook MODULE:FUNCTION`` exists, checked before the run starts.
 
 In the traced process it would be too late: what a hook that cannot be imported should have cleaned is not written, so
 that everything recorded would be gone.

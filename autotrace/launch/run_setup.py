@@ -29,11 +29,11 @@ ADAPTED = ("ray",)
 """Libraries that an adapter changes although no spec names them (the variables must reach Ray's workers)."""
 
 
-_ELSEWHERE = f"choose another place with --run-dir or {env.RUN_DIR}"
+_ELSEWHERE = f"choose another folder with --run-dir or {env.RUN_DIR}"
 
 
 class RunSetupError(Exception):
-    """The run cannot be made; the text says why and what to do, for stderr. Nothing was started."""
+    """The run cannot be made; the message says why and what to do. Nothing was started."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def host() -> str:
 
 
 def make(options: Options, command: Sequence[str], main_pid: int, environ: Mapping[str, str]) -> Run:
-    """Make a run for ``command``. Raises ``RunSetupError``, then nothing was started and no folder is left."""
+    """Make a run for ``command``. Raises ``RunSetupError``; then nothing was started and no folder is left."""
     plan = _plan(options)
     backends = checked_backends(options)
     uri = absolute_uri(options.tracking_uri, backends)
@@ -88,7 +88,7 @@ def absolute_uri(uri: str | None, backends: Sequence[Backend]) -> str | None:
 
 
 def checked_backends(options: Options) -> list[Backend]:
-    """The backends of ``options``, which can be used as far as it can be told without a connection.
+    """The backends of ``options``, checked as far as possible without a connection.
 
     Raises ``RunSetupError``.
     """

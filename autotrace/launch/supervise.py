@@ -22,7 +22,7 @@ from autotrace.run.losses import losses
 GRACE = 8.0
 """Seconds to wait at most after a forwarded SIGTERM: ``docker stop`` kills after 10, Kubernetes after 30."""
 
-# Not forwarded: what only the kernel sends for a fault of ours, and what stops a job (the terminal stops us both).
+# Not forwarded: what only the kernel sends for a fault of this process, and what stops a job (the terminal stops both).
 _OWN = {
     signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
     signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS,
@@ -72,7 +72,7 @@ def _be_the_command(program: Command, environ: Mapping[str, str], mask: set[int 
 
 
 def _forward_until_exit(child: int) -> tuple[int, bool]:
-    """The command's wait status, and whether it was asked to terminate on the way."""
+    """The command's wait status, and whether it was sent a request to terminate."""
     terminated = False
     while True:
         number, from_terminal = _next_signal()

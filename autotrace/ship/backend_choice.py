@@ -1,4 +1,4 @@
-"""Which backends: what a person told autotrace, else what veRL's own configuration says, else the default."""
+"""Which backends: the user's own choice, else what veRL's own configuration says, else the default."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ KEY = "actor_rollout_ref.rollout.trace"
 
 
 def chosen(info: RunInfo, settings: Mapping[str, Any]) -> str | None:
-    """The backend that veRL's trace settings (``Bind("verl_trace")``) name; None where a person chose one, or where
-    there is no backend of that name."""
+    """The backend that veRL's trace settings (``Bind("verl_trace")``) name; None where the user chose one, or where
+    no backend has that name."""
     backend = settings.get("backend")
     return str(backend) if backend in registry.names() and info.origins.get("backends") == "default" else None
 

@@ -1,8 +1,8 @@
-"""Retention in the spool of a run with ``--spool-limit``: segments of which nothing is waited for go, oldest first.
+"""Retention in the spool of a run with ``--spool-limit``: segments that nothing waits for are removed, oldest first.
 
-A segment goes when its writer will not append to it and each trajectory in it is complete, decided on and in no
-backend's queue. What is said of such a trajectory later stays in the state and is not delivered: it could not be
-assembled again.
+A segment is removed when its writer will not append to it and each trajectory in it is complete, decided on and in no
+backend's queue. A fact that is reported about such a trajectory later stays in the state and is not delivered: the
+trajectory could not be assembled again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from autotrace.spool.reader import SegmentFile, segments
 _log = logging.getLogger("autotrace.ship")
 
 REMOVED = "removed"
-"""How a segment that went is sealed in the state."""
+"""The seal of a removed segment in the state."""
 BYTES = "spool:removed_bytes"
 """Key in the state: bytes removed so far."""
 

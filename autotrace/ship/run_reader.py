@@ -30,7 +30,7 @@ _FILTERS = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source
 
 
 class Gone(KeyError):
-    """A trace whose segments were removed, to make room (``--spool-limit``) or by somebody."""
+    """A trace whose segments were removed, to make room (``--spool-limit``) or by hand."""
 
 
 class RunReader:
@@ -87,11 +87,11 @@ class RunReader:
         return dict(self._state.db.execute("SELECT trace_id, page FROM deliveries WHERE page IS NOT NULL").fetchall())
 
     def backends(self) -> dict[str, dict[str, str]]:
-        """Backend -> what it said about itself: ``place`` (where the traces are), ``open_with`` (a command)."""
+        """Backend -> what it stored about itself: ``place`` (where the traces are), ``open_with`` (a command)."""
         return {name: self._state.metas(f"backend:{name}:") for name in self.info.backends}
 
     def binds(self) -> list[tuple[str, dict[str, Any]]]:
-        """What became known about the run, in order: ``config``, ``dataset``, ``mlflow``, ``tokenizer``, ..."""
+        """Everything reported about the run, in order: ``config``, ``dataset``, ``mlflow``, ``tokenizer``, ..."""
         if self._indexer is not None:
             return self._indexer.binds
         return binds_of(self._state)
@@ -134,7 +134,7 @@ class RunReader:
         return self._decoder
 
     def status(self) -> Status:
-        """The shipper's last word, or, where none ever ran, what the segments tell now."""
+        """The status that the shipper wrote last; where none ever ran, one computed from the segments now."""
         try:
             status = Status.read(self.run_folder)
         except (OSError, ValueError, msgspec.MsgspecError):
@@ -149,7 +149,7 @@ class RunReader:
 
 
 def _refreshed(state: State, folder: Path, info: RunInfo) -> Indexer:
-    """Read everything there is and complete what can be told to be complete."""
+    """Read everything there is and complete the traces that can be judged complete."""
     outbox = Outbox(state, info)
     indexer = Indexer(state, folder, info, outbox)
     while indexer.round():

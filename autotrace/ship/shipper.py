@@ -67,7 +67,7 @@ class Shipper:
                 self._state.keep_all()
             for name in self.info.backends:
                 self._outbox.queue.add_missing(name)
-                if once:  # a person asks for it: what was rejected may be taken by now
+                if once:  # started by the user: a backend may now accept what it rejected before
                     self._outbox.queue.add_rejected_again(name)
 
     def _courier(self, name: str) -> Courier:
@@ -101,7 +101,7 @@ class Shipper:
         return not self._indexer.living or gone_for > self.info.drain_timeout
 
     def _hand_on_binds(self) -> None:
-        """Tell the backends and the decoder what became known about the run."""
+        """Pass what was reported about the run since the last round to the backends and the decoder."""
         binds = self._indexer.binds
         new, self._bound = binds[self._bound :], len(binds)
         for name, value in new:

@@ -51,20 +51,20 @@ class Backend(ABC):
     name: ClassVar[str]
     """The word after ``--backend``; the same as the entry point's."""
     summary: ClassVar[str]
-    """For ``--help`` and for people: a few words, no full stop."""
+    """For ``--help`` and messages: a few words, no full stop."""
     requires: ClassVar[tuple[str, ...]] = ()
     """Modules that must be importable."""
     install: ClassVar[str] = ""
     """The command that installs them."""
     run_bind: ClassVar[str | None] = None
-    """Name of what tells which run of the trainer's own logger the traces belong to (see ``spool.records.Bind``): what
-    was delivered before it became known is delivered once more, with the link."""
+    """Name of the report (``spool.records.Bind``) that links traces to the run of the trainer's own logger: what was
+    delivered before it is delivered once more, with the link."""
 
     @abstractmethod
     def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
         """The sink for one run. Connects to nothing: that is for the first delivery.
 
-        ``memory`` keeps text by name for the next process of the same run; two names in it are for people: ``place``
+        ``memory`` keeps text by name for the next process of the same run; two names in it are for users: ``place``
         (where the traces go) and ``open_with`` (the command that shows them).
         """
 
@@ -73,8 +73,8 @@ class Backend(ABC):
         return uri
 
     def check(self, destination: Destination) -> None:
-        """Whether the settings can be used, told without a connection. Raises ``ValueError`` with one sentence that
-        says what to write instead."""
+        """Check the settings without a connection. Raises ``ValueError`` with one sentence that says what to write
+        instead."""
         return
 
     def prepare(self, destination: Destination) -> None:

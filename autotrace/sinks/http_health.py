@@ -1,4 +1,4 @@
-"""Whether a server answers, asked with one short request."""
+"""Whether a server answers one short request."""
 
 from __future__ import annotations
 

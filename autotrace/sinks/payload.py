@@ -82,7 +82,7 @@ jsonable = _Shown()
 
 
 def marked(value: Mapping[str, Any]) -> Any:
-    """What ``record.snapshot`` has in place of a value that was not copied, in words: ``tensor float32 [2, 3] on
+    """``record.snapshot``'s placeholder for a value that was not copied, in words: ``tensor float32 [2, 3] on
     cuda:0``, ``image 640x480``. A mapping of which only the rest was cut keeps its members and says so."""
     rest = {name: item for name, item in value.items() if name != MARKER}
     if set(rest) - _DETAILS:
@@ -100,13 +100,13 @@ class Turn:
     """One LLM call as people read it."""
 
     messages: list[dict[str, Any]]
-    """What was new to the model in this turn; empty when no text is known."""
+    """What was new to the model in this turn; empty where there is no text."""
     reply: dict[str, Any] | None
-    """The assistant's message, None when no text is known."""
+    """The assistant's message, None where there is no text."""
 
 
 def turn(span: Span) -> Turn:
-    """Messages of an LLM call: the ones that could be told, else the decoded text under the role ``user``."""
+    """Messages of an LLM call: those parsed from the prompt, else the decoded text under the role ``user``."""
     messages = [jsonable(message) for message in span.messages or []]
     reply: dict[str, Any] | None = None
     if messages and messages[-1].get("role") == "assistant":
@@ -120,7 +120,7 @@ def turn(span: Span) -> Turn:
 
 
 def usage(span: Span) -> tuple[int, int] | None:
-    """``(prompt tokens, completion tokens)`` of one LLM call, if either is known."""
+    """``(prompt tokens, completion tokens)`` of one LLM call, if either was recorded."""
     read = len(span.prompt_ids) if span.prompt_ids is not None else span.prompt_tokens
     written = len(span.response_ids) if span.response_ids is not None else span.response_tokens
     return None if read is None and written is None else (read or 0, written or 0)
@@ -170,7 +170,7 @@ def _tokens(span: Span) -> dict[str, str]:
 
 def texts(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     """``prompt_text`` and ``response_text`` of a call that has the whole conversation, under veRL's names, and
-    ``response_parts``, the response split into what the model and what the tools said.
+    ``response_parts``, the response split into the model's and the tools' parts.
 
     More than ``WHOLE_TEXT`` characters that stand in the turns already: both ends of each text, and what is between is
     counted.
@@ -219,7 +219,7 @@ def failure(span: Span) -> str | None:
 
 
 def end_of(trajectory: Trajectory, span: Span) -> int:
-    """End of ``span``, or, for one that never ended, the last moment known of the trajectory (nanoseconds)."""
+    """End of ``span``, or, for one that never ended, the latest time in the trajectory (nanoseconds)."""
     if span.end_ns is not None:
         return span.end_ns
     last = max([span.start_ns, *(other.end_ns or other.start_ns for other in trajectory.spans)])
@@ -227,7 +227,7 @@ def end_of(trajectory: Trajectory, span: Span) -> int:
 
 
 def group_of(attributes: Mapping[str, Any]) -> str | None:
-    """Name of the GRPO group: the n rollouts of one prompt in one step share it; None when the prompt is not known."""
+    """Name of the GRPO group: the n rollouts of one prompt in one step share it; None without a prompt id."""
     prompt = attributes.get("uid", attributes.get("sample_index"))
     if prompt is None:
         return None
@@ -236,7 +236,7 @@ def group_of(attributes: Mapping[str, Any]) -> str | None:
 
 
 def title(trajectory: Trajectory) -> str:
-    """``step 3 · sample 17 · rollout 2``, as far as it is known; else the root's name."""
+    """``step 3 · sample 17 · rollout 2``, as far as these are recorded; else the root's name."""
     attributes = trajectory.attributes
     parts = [
         f"{label} {attributes[name]}"

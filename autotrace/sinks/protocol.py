@@ -19,7 +19,7 @@ from autotrace.trajectory.model import Trajectory
 
 
 class SinkError(Exception):
-    """Base of what a sink raises; the message is one sentence for people, without secrets and without prompts."""
+    """Base of what a sink raises; the message is one sentence for the user, without secrets and without prompts."""
 
 
 class Unavailable(SinkError):
@@ -65,7 +65,7 @@ class Sink(Protocol):
         """
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Take what became known about the run after the launch: ``config`` (``project_name``, ``experiment_name``,
+        """Take what is reported about the run after the launch: ``config`` (``project_name``, ``experiment_name``,
         ...), ``mlflow`` or ``wandb`` (the run of the trainer's logger), ... (``spool.records.Bind``). Ignore the rest.
         """
 

@@ -18,11 +18,11 @@ from autotrace.sinks.protocol import Sink
 
 GROUP = "autotrace.sinks"
 DEFAULT = "mlflow"
-"""The backend of a run for which nobody chose one."""
+"""The backend of a run for which none was chosen."""
 
 
 class BackendError(Exception):
-    """A backend cannot be used; the message is one sentence for people."""
+    """A backend cannot be used; the message is one sentence for the user."""
 
 
 class UnknownBackend(BackendError):
@@ -70,7 +70,7 @@ def make(name: str, info: RunInfo, run_folder: Path, memory: MutableMapping[str,
 
 
 def linked_by(bind: str, backends: Iterable[str]) -> list[str]:
-    """Those of ``backends`` that link traces to the trainer's own run once ``bind`` is known."""
+    """Those of ``backends`` that link traces to the trainer's own run once ``bind`` was reported."""
     linked = []
     for name in backends:
         with contextlib.suppress(BackendError):  # a run can be read where its backend is no longer installed

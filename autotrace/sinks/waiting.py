@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 
 def retry_after(value: str | None) -> float | None:
-    """Seconds of a ``Retry-After`` header, which holds a number or a date; None when it says nothing."""
+    """Seconds of a ``Retry-After`` header, which holds a number or a date; None when it holds neither."""
     if not value:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Whether a function asks who called it, as far as its text tells: ``patch.rewrap`` asks its code the same."""
+"""Whether a function looks at its caller, judged by its source; ``patch.rewrap`` judges the same by its bytecode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a function before anything runs: its kind, its arguments, and whether it can be wrapped at all."""
+"""What can be read of a function without running it: its kind, its arguments, and whether it can be wrapped at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROUTES = frozenset({"get", "post", "put", "patch", "delete", "head", "options",
 
 @dataclass(frozen=True)
 class Description:
-    """A function that was found."""
+    """A function, as its source describes it."""
 
     module: str
     """Where it is defined, which may be elsewhere than where it was named."""
@@ -48,7 +48,7 @@ class Description:
 
 
 def describe(symbol: Function) -> Description:
-    """Everything its ``def`` says."""
+    """Read the description from the function's ``def``."""
     node = symbol.node
     words = [syntax.last_word(item) for item in node.decorator_list] if not isinstance(node, ast.Lambda) else []
     name = symbol.qualname.rpartition(".")[2]
@@ -78,7 +78,7 @@ def refusal(symbol: Symbol, name: str, resolver: Resolver) -> str | None:
     if isinstance(symbol, Native):
         return "it is implemented in C: there is nothing to wrap; name the Python function that calls it"
     if isinstance(symbol, Lazy) and symbol.meaning is not None:
-        return f"the module makes it only when asked; name it where it is defined: {_home(symbol.meaning)}"
+        return f"the module makes it only on access; name it where it is defined: {_home(symbol.meaning)}"
     if isinstance(symbol, Function):
         reason = used_libraries.refusal(top(name))
         if reason is not None:

@@ -1,4 +1,4 @@
-"""What is wrong in spec files, told to the person who wrote them."""
+"""Mistakes in spec files, described for the person who wrote them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For a name that leads nowhere: where it moved to, or the nearest one that exists."""
+"""Suggestions for a name that does not exist: where it moved to, or the nearest one that exists."""
 
 from __future__ import annotations
 

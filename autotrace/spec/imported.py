@@ -1,4 +1,4 @@
-"""The same question asked of the program itself: import the module and look (``autotrace check --import``)."""
+"""The same description from the live object: import the module and inspect it (``autotrace check --import``)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Module:
     file: ModuleFile
     table: Names
     trouble: str = ""
-    """Why its text cannot be read, for people."""
+    """Why its text cannot be read, in words for the user."""
 
     @property
     def name(self) -> str:

@@ -107,7 +107,7 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
         return Verdict(target, MISSING, name)
     if isinstance(symbol, Lazy) and symbol.meaning is None:
         return Verdict(
-            target, MISSING, name, "its module makes names when asked (`__getattr__`); name it where it is defined"
+            target, MISSING, name, "its module makes names on access (`__getattr__`); name it where it is defined"
         )
     reason = names.refusal(name) or refusal(symbol, name, resolver)
     description = describe(symbol) if isinstance(symbol, Function) else None

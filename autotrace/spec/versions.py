@@ -31,7 +31,7 @@ def distribution(text: str) -> str:
 
 
 def within(text: str, version: str) -> bool:
-    """Whether ``version`` is in the range. A version nobody can read is taken to be in it."""
+    """Whether ``version`` is in the range. A version that cannot be parsed counts as in range."""
     try:
         return Requirement(text).specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:

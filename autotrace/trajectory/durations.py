@@ -16,7 +16,7 @@ _TOOLS = frozenset({"tool", "env"})
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds. None: not known."""
+    """Seconds. None: not measured."""
 
     queue_s: float | None = None
     """Requests before their first prefill: dispatched (a paused engine, a weight update), queued, preempted."""
@@ -75,7 +75,7 @@ def _phases(spans: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, float
         preempted = figures.get("preempted_s") or 0.0
         add("queue", figures.get("dispatch_s"), figures.get("queue_s"), preempted or None)
         add("prefill", figures.get("prefill_s"))
-        if "prefill_s" not in figures:  # the engine does not tell waiting from reading
+        if "prefill_s" not in figures:  # the engine does not separate queueing from prefill
             add("prefill", figures.get("ttft_s"))
         decode = figures.get("decode_s")
         add("decode", decode - preempted if isinstance(decode, (int, float)) else None)

@@ -1,4 +1,4 @@
-"""Any decoded value as plain JSON: what a record holds was written by somebody else and may be anything.
+"""Any decoded value as plain JSON: a record holds values of other people's programs, of any type.
 
 There is one conversion. Where JSON leaves a choice (what a long list, a text, a number that is not finite becomes), a
 subclass decides: ``sinks.payload`` for what people are shown, ``record.record_writer`` for what a record may hold.
@@ -18,7 +18,7 @@ MAX_DEPTH = 32
 
 
 class Conversion:
-    """Makes values of dicts with text keys, lists, text, finite numbers, booleans and None."""
+    """Converts values to dicts with text keys, lists, text, finite numbers, booleans and None."""
 
     def __call__(self, value: Any, depth: int = MAX_DEPTH) -> Any:
         """``value`` converted; what is nested deeper than ``depth`` is left out."""
@@ -63,4 +63,4 @@ class Conversion:
 
 
 jsonable = Conversion()
-"""The conversion as it is for files and commands."""
+"""The conversion for files and commands."""

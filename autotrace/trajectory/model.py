@@ -46,7 +46,7 @@ class Span:
     """How many tokens it shares with that: ``prompt_ids == (base.prompt_ids + base.response_ids)[:prompt_keep] +
     new_prompt_ids``."""
     prompt_tokens: int | None = None
-    """Length of the prompt; known even where the ids stand in another span (the engine's side) or were withheld."""
+    """Length of the prompt; set even where the ids are in another span (the engine's side) or were withheld."""
     response_tokens: int | None = None
     response_ids: list[int] | None = None
     logprobs: list[float] | None = None
@@ -55,10 +55,10 @@ class Span:
     new_prompt_text: str | None = None
     response_text: str | None = None
     response_parts: list[dict[str, str]] | None = None
-    """``response_text`` split by ``response_mask``: ``{"model": ...}`` and ``{"tools": ...}`` in order; None where only
-    one of them spoke."""
+    """``response_text`` split by ``response_mask``: ``{"model": ...}`` and ``{"tools": ...}`` in order; None where the
+    response has only one of them."""
     messages: list[dict[str, Any]] | None = None
-    """Role/content messages of this turn, when they could be told."""
+    """Role/content messages of this turn, where its text could be decoded."""
     host: str = ""
     pid: int = 0
     items: int = 0
@@ -71,10 +71,10 @@ class Span:
 
 @dataclass
 class Trajectory:
-    """One trace: the root span and everything below it, with what later became known.
+    """One trace: the root span and everything below it, with the facts reported later.
 
     ``attributes`` holds the identity under veRL's names: ``step``, ``sample_index``, ``rollout_n``, ``validate``,
-    ``uid``, ``data_source``, ``experiment_name``, ``project_name``, and ``run_id``, ``attempt`` of ours.
+    ``uid``, ``data_source``, ``experiment_name``, ``project_name``, and autotrace's own ``run_id`` and ``attempt``.
     ``facts`` holds ``reward``, ``reward_extra_info``, ``advantage``, ``trained_in_step``, ...
     """
 
@@ -82,11 +82,11 @@ class Trajectory:
     """32 lower-case hex digits."""
     run_id: str
     spans: list[Span]
-    """Sorted by start; the root first when it is known."""
+    """Sorted by start; the root first when it was recorded."""
     attributes: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What was dropped, cut or torn in this trajectory, for people."""
+    """What was dropped, cut or torn in this trajectory, in words for the user."""
     tokenizer: str | None = None
     """Where the tokenizer was loaded from that made the texts; None: there are none."""
 

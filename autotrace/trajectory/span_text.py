@@ -10,7 +10,7 @@ from autotrace.trajectory.model import Span
 
 
 def input_text(span: Span, *, whole: bool = False) -> str | None:
-    """What an LLM call read: the new part of its prompt (``whole``: all of it), else its arguments; None: not known."""
+    """Input of an LLM call: the new part of its prompt (``whole``: all of it), else its arguments; None: neither."""
     texts = (span.prompt_text,) if whole else (span.new_prompt_text, span.prompt_text)
     decoded = next((text for text in texts if text), None)
     if decoded is not None or not span.inputs:
@@ -20,15 +20,15 @@ def input_text(span: Span, *, whole: bool = False) -> str | None:
 
 
 def output_text(span: Span) -> str | None:
-    """What an LLM call said: its text, else what it returned; None: not known."""
+    """The output of an LLM call: its text, else what it returned; None: not recorded."""
     if span.response_text is not None or span.output is None:
         return span.response_text
     return _words(span.output, span.response_tokens is not None)
 
 
 def _words(value: Any, beside_tokens: bool) -> str | None:
-    """``value`` as text. ``beside_tokens``: what was said is in token ids, so that only text counts here, not a
-    stop reason."""
+    """``value`` as text. ``beside_tokens``: the content is in token ids, so that only text counts here, not a stop
+    reason."""
     if isinstance(value, dict) and isinstance(value.get("text"), str):
         value = value["text"]
     if isinstance(value, str) or not beside_tokens:

@@ -113,7 +113,7 @@ def test_a_traced_process_imports_no_click(place: Place) -> None:
         (["--every-n-steps", "-2"], {}, "option --every-n-steps: '-2' is not a whole number"),
         (["--redact-hook", "clean"], {}, "option --redact-hook: 'clean' does not name a function"),
         (["--keep", "slow=5"], {}, "option --keep: there is no keep-rule 'slow=5'; write one of errors, spread"),
-        (["--run-dir", "/proc/nowhere"], {}, "choose another place with --run-dir or AUTOTRACE_RUN_DIR"),
+        (["--run-dir", "/proc/nowhere"], {}, "choose another folder with --run-dir or AUTOTRACE_RUN_DIR"),
     ],
 )
 def test_a_bad_setting_is_2_and_says_where_it_came_from(

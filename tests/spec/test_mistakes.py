@@ -300,7 +300,7 @@ UNRESOLVED = {
     "quite_other.agents.Agent.run": "no module `quite_other`; the folder that holds it must be the working folder or "
     "on PYTHONPATH",
     "my.broken.f": "no such name; my/broken.py:1 is not valid Python (invalid syntax)",
-    "my.lazy.thing": "its module makes names when asked (`__getattr__`); name it where it is defined",
+    "my.lazy.thing": "its module makes names on access (`__getattr__`); name it where it is defined",
     "my.agents.Agent": "it is a class: name its methods, `my.agents.Agent.run` for example, or `my.agents.Agent.*`",
     "my.agents": "it is a module: name a function in it, or `my.agents.**` for all of them",
     "my.agents.Agent.limit": "it is a value, not a function; name a function",

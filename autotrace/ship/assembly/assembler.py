@@ -140,7 +140,7 @@ class Assembly:
         """The trajectory; None when no span was recorded.
 
         ``ended(process)`` is the wall-clock time of the last record of a process that lives no more, else None: its
-        open spans are INTERRUPTED. ``final``: nobody waits any longer, so those of living processes are, too.
+        open spans are INTERRUPTED. ``final``: nothing is waited for any longer, so those of living processes are, too.
         """
         if not self._drafts:
             return None

@@ -28,7 +28,7 @@ _OUTER_ROLES = ("agent", "trajectory")
 
 
 class Decoder:
-    """Adds the texts to trajectories. ``bind`` tells which tokenizer it is; before that nothing is decoded."""
+    """Adds the texts to trajectories. ``bind`` names the tokenizer; before that nothing is decoded."""
 
     def __init__(self, run_folder: str | Path) -> None:
         self._run_folder = Path(run_folder)
@@ -41,7 +41,7 @@ class Decoder:
         self._decode: Callable[[list[int]], str] | None = None
         self._source = ""
         self.problem: str | None = None
-        """Why there is no text, for people."""
+        """Why texts are missing, in words for the user; None: they are not."""
 
     def bind(self, value: Mapping[str, Any]) -> None:
         """Take ``{path, revision, trust_remote_code, blob}``: where the run loaded its tokenizer from. ``blob`` names a
@@ -60,8 +60,8 @@ class Decoder:
             self.problem = None
 
     def add_texts(self, trajectory: Trajectory) -> None:
-        """Fill the texts and messages of ``trajectory``; under ``--content text`` its token ids go then, whether or not
-        there is a text. Never raises."""
+        """Fill the texts and messages of ``trajectory``; under ``--content text`` its token ids are then removed,
+        whether or not they could be decoded. Never raises."""
         self._decoded(trajectory)
         if self._text_only:
             without_token_ids(trajectory)
@@ -169,7 +169,7 @@ def _load_fast(source: str) -> Callable[[list[int]], str]:
 
 
 def _texts(span: Span, earlier: Mapping[str, Span], decode: Callable[[list[int]], str]) -> None:
-    """Texts of one call; what earlier calls said already is taken over, not decoded again."""
+    """Texts of one call; the part shared with earlier calls is copied from them, not decoded again."""
     if span.response_ids is not None:
         span.response_text = decode(span.response_ids)
     if span.prompt_ids is None or span.new_prompt_ids is None:
@@ -215,7 +215,7 @@ def _whole_text(trajectory: Trajectory, decode: Callable[[list[int]], str]) -> N
 def _parts(
     response: list[int], mask: list[int] | None, decode: Callable[[list[int]], str]
 ) -> list[dict[str, str]] | None:
-    """What the model said (mask 1) and what the tools said (mask 0), in order."""
+    """The model's text (mask 1) and the tools' text (mask 0), in order."""
     if mask is None or len(mask) != len(response) or len(set(map(bool, mask))) < 2:
         return None
     parts: list[dict[str, str]] = []

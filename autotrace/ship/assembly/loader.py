@@ -1,4 +1,4 @@
-"""One trajectory from the spool: finds its records through the state, assembles them, adds what is known about it."""
+"""One trajectory from the spool: finds its records through the state, assembles them, adds facts and losses."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ class Loader:
         return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
     def ended(self, process: str) -> int | None:
-        """When the last record of a process was written, if the process lives no more."""
+        """When the last record of a process was written, if the process has ended."""
         row = self._state.db.execute(
             "SELECT last_ns FROM processes WHERE process = ? AND ended IS NOT NULL", (process,)
         ).fetchone()
         return None if row is None else int(row[0])
 
     def _losses(self, processes: Iterable[str]) -> Iterator[str]:
-        """What the processes of a trace could not record so far: who reads it in a backend must not take it for
-        whole."""
+        """What the processes of a trace could not record so far, so that its readers in a backend do not take it for
+        complete."""
         counters: Counter[str] = Counter()
         for process in processes:
             row = self._state.db.execute("SELECT counters FROM processes WHERE process = ?", (process,)).fetchone()
@@ -112,7 +112,7 @@ class Loader:
 
 
 def facts_of(state: State, trace_id: str) -> dict[str, Any]:
-    """What became known about a trace by name, the latest word last; ``name.1`` for its second output."""
+    """The facts of a trace by name; of several with one name the latest counts; ``name.1`` for its second output."""
     facts: dict[str, Any] = {}
     for row in state.db.execute(
         "SELECT name, value, output FROM facts WHERE trace_id = ? ORDER BY at_ns, segment, offset", (trace_id,)
@@ -126,7 +126,7 @@ def facts_of(state: State, trace_id: str) -> dict[str, Any]:
         if rest and "reward_extra_info" not in facts:
             facts["reward_extra_info"] = rest
     score = number(facts.get("token_level_score"))
-    if score is not None:  # the trainer's reward as float32: news only where it is not the one known already
+    if score is not None:  # the trainer's reward as float32: kept only if it differs from the reward
         reward_before = number(facts.setdefault("reward", score))
         if reward_before is not None and math.isclose(reward_before, score, rel_tol=1e-5, abs_tol=1e-6):
             del facts["token_level_score"]
@@ -134,7 +134,7 @@ def facts_of(state: State, trace_id: str) -> dict[str, Any]:
 
 
 def binds_of(state: State) -> list[tuple[str, dict[str, Any]]]:
-    """What became known about the run, in order."""
+    """Everything reported about the run after its start, in order."""
     rows = state.db.execute("SELECT name, value FROM binds ORDER BY id")
     return [(row["name"], msgspec.msgpack.decode(row["value"])) for row in rows]
 

@@ -1,4 +1,4 @@
-"""Decoded prompts as role/content messages: chat templates leave markup that tells who spoke."""
+"""Decoded prompts as role/content messages: chat templates leave markup that names the role of each part."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ Message = dict[str, Any]
 
 
 def prompt_messages(text: str, fallback: str = "user") -> list[Message]:
-    """The messages of a prompt (or of what a turn adds to it); one of role ``fallback`` where no markup is known.
+    """The messages of a prompt (or of what a turn adds to it); one of role ``fallback`` without known markup.
 
-    A token that is repeated for every patch of an image stands there once, with its number.
+    A token that is repeated for every patch of an image is shown once, with its count.
     """
     text = _REPEATED.sub(lambda match: f"{match[1]}x{len(match[0]) // len(match[1])}", text)
     for markup in MARKUPS:
@@ -62,8 +62,8 @@ def prompt_messages(text: str, fallback: str = "user") -> list[Message]:
 
 
 def response_message(text: str) -> Message:
-    """What the model said; calls of tools are told apart where they are written as ``<tool_call>{...}</tool_call>``."""
-    if "<|message|>" not in text:  # Harmony ends a thought, not the answer, with a mark that others end answers with
+    """The model's message; tool calls are parsed where they are written as ``<tool_call>{...}</tool_call>``."""
+    if "<|message|>" not in text:  # Harmony ends a thought, not the answer, with the mark that ends an answer elsewhere
         for markup in MARKUPS:
             text = text.split(markup.end, 1)[0]
     return _spoken("assistant", text)[0]

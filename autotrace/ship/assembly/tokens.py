@@ -16,7 +16,7 @@ _WIDTH = 4
 
 
 def unpacked(data: bytes) -> list[int]:
-    """Little-endian int32 as a list; bytes that are no whole number of them are cut off."""
+    """Little-endian int32 as a list; trailing bytes that do not fill one are cut off."""
     return _ints(data).tolist()
 
 
@@ -28,7 +28,7 @@ def floats(data: bytes) -> list[float]:
 
 
 def digest(data: bytes) -> bytes:
-    """What a reader compares: the first 8 bytes of blake2b with a digest of 16."""
+    """The checksum of a token list: the first 8 bytes of blake2b with a digest of 16."""
     return hashlib.blake2b(data, digest_size=16).digest()[:8]
 
 
@@ -38,7 +38,7 @@ def digest_of(ids: list[int]) -> str:
 
 
 def withheld(tokens: Tokens) -> bool:
-    """The content stands in another span or was not to be recorded; only its length is known."""
+    """True where only the length was recorded: the content is in another span, or was not to be recorded."""
     return tokens.base < 0 and not tokens.new and tokens.total > 0
 
 
@@ -56,7 +56,7 @@ class _Sequence:
 
 @dataclass
 class Prompt:
-    """A rebuilt prompt: ``ids`` is None when it cannot be told; then ``problem`` says why, unless it was withheld."""
+    """A rebuilt prompt: ``ids`` is None when that fails; ``problem`` then says why, unless it was withheld."""
 
     ids: list[int] | None
     total: int
@@ -81,7 +81,7 @@ class TokenSequences:
         return Prompt(full.tolist(), tokens.total, base.span if base else None, tokens.keep if base else 0)
 
     def response(self, span: int, tokens: Tokens, prompt_total: int) -> tuple[list[int] | None, str | None]:
-        """The response of ``span`` and, when it cannot be told, why."""
+        """The response of ``span``, or None and the reason why it cannot be rebuilt."""
         full, problem = self._full(span, tokens)
         return (None if full is None else full[prompt_total:].tolist()), problem
 

@@ -15,7 +15,7 @@ from autotrace.ship.cluster.receiver import Receiver
 _log = logging.getLogger("autotrace.ship")
 
 GRACE = 3.0
-"""Seconds after the end of the run, or after a relay's last word, in which other nodes may still send."""
+"""Seconds after the end of the run, or after a relay's last request, in which other nodes may still send."""
 
 
 class Listening:
@@ -27,7 +27,7 @@ class Listening:
         self._problem = ""
 
     def look(self) -> None:
-        """Begin to listen if other nodes will send; let go of those that have fallen silent."""
+        """Begin to listen if other nodes will send; let go of those that have stopped sending."""
         request = self._run_folder / layout.LISTEN
         if self._receiver is None and request.exists():
             host, _, port = os.environ.get(env.LISTEN, "").rpartition(":")
@@ -49,12 +49,12 @@ class Listening:
         return {} if self._receiver is None else self._receiver.clocks
 
     def expects_more(self, ended_for: float) -> bool:
-        """The run ended ``ended_for`` seconds ago, but what other nodes wrote last may still be under way."""
+        """The run ended ``ended_for`` seconds ago, but the last records of other nodes may still be in transit."""
         receiver = self._receiver
         return receiver is not None and min(ended_for, time.monotonic() - receiver.last_heard) < GRACE
 
     def notes(self) -> Iterator[str]:
-        """What a person should know about other nodes."""
+        """Notes for the user about other nodes."""
         if self._receiver is None:
             if self._problem:
                 yield f"other nodes cannot send what they record: {self._problem}"

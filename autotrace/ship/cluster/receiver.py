@@ -1,12 +1,12 @@
-"""The collector's ear: takes segments of other nodes and appends them to its own spool, where they are like any other.
+"""Receives segments of other nodes and appends them to the collector's own spool, where they are like any other.
 
 Plain HTTP, one verb: ``PUT /segments/NAME?offset=N&alive=1`` with the bytes that stand at ``offset`` of segment NAME.
 The answer's ``size`` is what is here now; an offset that is not the current size is answered 409 with it, so sending
-again is harmless and a relay finds its place after any interruption. While a relay says that the writer lives, the
-receiver holds the file's lock on its behalf: whoever asks (``spool.reader.writer_alive``) sees the usual thing.
+again is harmless and a relay can resume after any interruption. While a relay reports that the writer lives, the
+receiver holds the file's lock on its behalf, so that ``spool.reader.writer_alive`` works as for a local writer.
 
-Port and token stay the same for the run (``collector.json``): a collector that was killed is found again by its relays.
-Each request tells the sender's boot and monotonic clock (``X-Clock``), so that its records are put on this node's wall
+Port and token stay the same for the run (``collector.json``): relays find a restarted collector again.
+Each request has the sender's boot and monotonic clock (``X-Clock``), so that its records are put on this node's wall
 clock, however wrong the other one's is; the error is the time that the head of a request takes.
 """
 
@@ -41,9 +41,9 @@ IDLE = 30.0
 STRANGER = 10.0
 """Seconds in which a new connection has to show the token."""
 MAX_CONNECTIONS = 512
-"""Open at the same time, about one per relay; more are closed unheard (a relay tries again)."""
+"""Open at the same time, about one per relay; more are closed at once (a relay tries again)."""
 SILENCE = 20.0
-"""Seconds without a word from the relay after which a writer counts as dead."""
+"""Seconds without a request from the relay after which a writer counts as dead."""
 _NAME = re.compile(r"[A-Za-z0-9_.]{1,80}-\d{1,10}-[0-9a-f]{8}-\d{1,9}\.seg")
 
 
@@ -106,7 +106,7 @@ class _Server(ThreadingHTTPServer):
 class Receiver:
     """Listens on ``host`` (default: every interface) until ``close``; ``url`` and ``token`` are what relays need.
 
-    ``towards``: an address of the cluster, so that of several interfaces the one is told that leads there. Raises
+    ``towards``: an address of the cluster, so that of several interfaces the one that leads there is published. Raises
     ``OSError`` when the given port is taken.
     """
 
@@ -170,13 +170,13 @@ class Receiver:
             return 200, incoming.size
 
     def _let_go(self, name: str) -> None:
-        """The writer of ``name`` is gone: closing the file frees its lock, and the next one to ask opens it anew."""
+        """The writer of ``name`` is gone: closing the file frees its lock; a later request opens it anew."""
         incoming = self._incoming.pop(name)
         with contextlib.suppress(OSError):
             os.close(incoming.fd)
 
     def forget_the_silent(self) -> None:
-        """Let go of writers whose relay has said nothing for ``SILENCE`` seconds (their node is gone)."""
+        """Let go of writers whose relay has sent nothing for ``SILENCE`` seconds (their node is gone)."""
         self._server.turn_away_strangers()
         now = time.monotonic()
         with self._guard:
@@ -198,7 +198,7 @@ class Receiver:
 
 
 def published(run_folder: str | Path) -> dict[str, str]:
-    """What ``collector.json`` says (``url``, ``token``); empty when there is none."""
+    """The contents of ``collector.json`` (``url``, ``token``); empty when there is none."""
     try:
         with open(Path(run_folder, layout.COLLECTOR_JSON), encoding="utf-8") as file:
             values = json.load(file)
@@ -225,7 +225,7 @@ def authorized(headers: Message, token: str) -> bool:
 
 
 def clock(headers: Message) -> tuple[str, int] | None:
-    """Boot of the sender and the nanoseconds from its monotonic clock to our wall clock; None when it does not say."""
+    """Boot of the sender and the nanoseconds from its monotonic clock to our wall clock; None if absent."""
     boot, _, now = headers.get("X-Clock", "").partition(" ")
     if not boot or len(boot) > 64 or not now.isdecimal() or len(now) > 19:
         return None
@@ -243,7 +243,7 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
                 self._answer(401, {})
                 return
             receiver.knows(self.connection)
-            sender_clock = clock(self.headers)  # before the body: its way here is no part of the difference
+            sender_clock = clock(self.headers)  # before the body: its transfer time must not count as clock difference
             if sender_clock is not None:
                 receiver.clocks.setdefault(*sender_clock)
             parts = urlsplit(self.path)

@@ -4,8 +4,8 @@ Started by the first process that records on a node without the run's folder (se
 by its guard when it is killed; one per node (``shipper.lock``). Ends when every writer here is gone and everything was
 taken, or after ``LAST_TRIES``; what is left stays in the folder, and the same command sends it later.
 
-Its stderr is that of the process it was started by, until it knows whether the collector can be reached: the one thing
-a person must hear of at the start of a run and not at its end (Ray shows it in the driver's log).
+Its stderr is that of the process it was started by, until it knows whether the collector can be reached: the one
+message that the user needs at the start of a run and not at its end (Ray shows it in the driver's log).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ POLL = 0.1
 PROBE = 0.5
 """Seconds between two looks whether the writers live."""
 HEARTBEAT = 5.0
-"""Seconds between two words about a writer that lives and writes nothing."""
+"""Seconds between two heartbeats for a writer that lives and writes nothing."""
 CHUNK = 4 << 20
 IDLE = 30.0
 """Seconds without a living writer after which the relay ends."""
@@ -153,7 +153,7 @@ class Relay:
                 total -= file.size
 
     def behind(self) -> bool:
-        """Somebody has begun to write since the last round."""
+        """A process has begun to write since the last round."""
         return any(file.name not in self._sent for file in segments(self._folder))
 
     def follow(self) -> bool:
@@ -197,7 +197,7 @@ def _spool_limit() -> int:
 
 
 def _hush() -> bool:
-    """Let go of the stderr of whoever started us; False."""
+    """Stop writing to the stderr of the process that started this one; returns False."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
     os.close(nothing)
@@ -205,8 +205,8 @@ def _hush() -> bool:
 
 
 def main(run_folder: str) -> int:
-    """``OK``: everything was forwarded (or another relay does it); ``FAILED``: something is left, or there is nobody to
-    send it to; ``BROKEN``: to be started again."""
+    """``OK``: everything was forwarded (or another relay does it); ``FAILED``: something is left, or no collector is
+    set; ``BROKEN``: to be started again."""
     os.environ[env.AUTOTRACE] = "0"
     url, token = os.environ.get(env.COLLECTOR), os.environ.get(env.TOKEN)
     log = os.path.join(run_folder, layout.SHIPPER_LOG)
@@ -227,7 +227,7 @@ def main(run_folder: str) -> int:
                     return exit_codes.OK
                 if not relay.follow():
                     return exit_codes.FAILED
-            if not relay.behind():  # who began meanwhile saw the lock and started no relay
+            if not relay.behind():  # a process that began meanwhile saw the lock and started no relay
                 return exit_codes.OK
     except Exception:
         _log.exception("the relay stopped because of an unexpected error")

@@ -91,12 +91,12 @@ class Ledger:
 
     @property
     def limited(self) -> bool:
-        """There is a budget at all."""
+        """Whether this backend has a budget."""
         return self._step_budget is not None or self._month_budget is not None
 
     def admits(self, trace_id: str, group: str, step: int | None, sizes: Callable[[], Mapping[str, int]]) -> bool:
-        """Whether a trajectory of ``group`` may be sent. The first of a group decides for all of it; ``sizes`` tells
-        how many bytes each of them would take, by trace id. What is sent again is not counted again."""
+        """Whether a trajectory of ``group`` may be sent. The first of a group decides for all of it; ``sizes``: trace
+        id -> bytes it would take. What is sent again is not counted again."""
         sql = "SELECT trace_id, bytes FROM admitted WHERE backend = ? AND group_key = ?"
         decided = dict(self._state.db.execute(sql, (self._backend, group)).fetchall())
         if trace_id in decided:

@@ -149,7 +149,7 @@ class Courier:
                 delay = min(problem.retry_after, 600.0)
         elif isinstance(problem, Refused):
             self.state, self.error, delay = "blocked", str(problem), REFUSED_DELAY
-        else:  # a bug of ours or of the backend's library: nothing is lost, it is tried again
+        else:  # a bug here or in the backend's library: nothing is lost, it is tried again
             self.state, self.error = "waiting", f"{self.sink.name}: {type(problem).__name__}: {problem}"[:500]
             _log.error("delivery to %s failed", self.sink.name, exc_info=problem)
         if self.failures == 1 or self.failures % 20 == 0:

@@ -84,7 +84,7 @@ class Couriers:
 
     @property
     def blocked(self) -> bool:
-        """Some backend needs a person."""
+        """Some backend cannot go on until the user acts."""
         return any(courier.state == "blocked" for courier in self._couriers)
 
     def unfinished(self) -> list[Courier]:

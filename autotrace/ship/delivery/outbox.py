@@ -25,7 +25,7 @@ LOCAL = ""
 
 
 class Outbox:
-    """What of one run is to be delivered, and to which backends. The indexer tells it what is complete.
+    """What of one run is to be delivered, and to which backends. The indexer calls it with what is complete.
 
     A tail sampling decision is stored with each row, so it stands after a restart, and what comes later follows it.
     """
@@ -38,7 +38,7 @@ class Outbox:
         self._sampler = None if rules is None else TailSampler(rules, info.run_id)
         self._holds_back = rules is not None or info.step_budget is not None or info.month_budget is not None
         self._undecided: dict[str, float] = {}
-        """Group -> when it was heard of last."""
+        """Group -> when a record of it was read last."""
         if self._holds_back:
             for row in state.rows("complete = 1 AND role = 'trajectory' AND kept IS NULL"):
                 self._undecided[row.group] = 0.0
@@ -62,12 +62,12 @@ class Outbox:
             self.queue.add(self._backends, row.trace_id, row.version)
 
     def bound(self, name: str, value: Mapping[str, Any]) -> None:
-        """Something about the run became known. Inside the transaction that stores it."""
+        """Something was reported about the run after its start. Inside the transaction that stores it."""
         for backend in registry.linked_by(name, self._backends):  # with the link to the trainer's run
             self.queue.add_delivered_again(backend)
 
     def settle(self, open_groups: Collection[str], over: bool) -> int:
-        """Decide on the groups that have ended; how many there were. ``over``: the run is, so nobody waits any more."""
+        """Decide on the groups that have ended; how many there were. ``over``: the run has ended."""
         now = time.monotonic()
         ended = [
             group

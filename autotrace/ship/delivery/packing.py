@@ -34,7 +34,7 @@ class Packer:
             try:
                 trajectory = self._loaded(trace_id)
                 affordable = trajectory is None or self._affordable(courier, trajectory)
-            except OSError as error:  # a file system in trouble; nothing is acknowledged, so it comes again
+            except OSError as error:  # the file system fails: nothing is acknowledged, so it is tried again
                 _log.warning("cannot read the segments of trace %s: %s", trace_id, error)
                 break
             if trajectory is None:

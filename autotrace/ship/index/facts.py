@@ -1,4 +1,4 @@
-"""Late facts find their trajectory: by its id, or by a key that both sides know; until then they wait in the state."""
+"""Late facts find their trajectory: by its id, or by a key that both report; until then they wait in the state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FactBook:
         self._unknown = 0
 
     def add(self, segment: int, offset: int, fact: Fact, at_ns: int) -> list[str]:
-        """Store a fact; the trace it belongs to, if that is known by now."""
+        """Store a fact; return the trace it belongs to, if that was read already."""
         key = fact.key or {}
         uid, output = _word(key.get("uid")), _word(key.get("output"))
         session = _word(key.get("session_id", key.get("rollout_n")))
@@ -57,7 +57,7 @@ class FactBook:
         return [] if trace_id is None else [trace_id]
 
     def _forget(self, now_ns: int) -> None:
-        """Drop, now and then, facts about trajectories that were not recorded (a trainer speaks of all of them)."""
+        """Drop, now and then, facts about trajectories that were not recorded (a trainer reports on all of them)."""
         self._unknown += 1
         if self._unknown % FORGET_EVERY == 0:
             self._state.db.execute("DELETE FROM facts WHERE trace_id IS NULL AND at_ns < ?", (now_ns - KEPT_NS,))
@@ -95,7 +95,7 @@ class FactBook:
         return chosen[0]["trace_id"] if chosen else None
 
     def arrived(self, row: Row) -> None:
-        """A root began: facts that were read before it and mean it are its own."""
+        """A root began: assign the facts that were read before it and match its key."""
         if row.uid is not None and row.session is not None:
             self._state.db.execute(
                 "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND uid = ? AND session = ? AND digest IS NULL",
@@ -103,7 +103,7 @@ class FactBook:
             )
 
     def digested(self, row: Row) -> bool:
-        """The responses of a trace are known: facts that name it by digest are its own; True when there are any."""
+        """The responses of a trace were read: assign the facts that name it by digest; True when there are any."""
         if row.uid is None:
             return False
         waiting = self._state.db.execute(
@@ -125,12 +125,12 @@ class FactBook:
         return self._state.count(sql, (trace_id, name, digest))
 
     def waiting(self) -> int:
-        """Facts whose trajectory is not known."""
+        """Number of facts whose trajectory was not read yet."""
         return self._state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
 
 
 def _distance(reward: float | None, score: float | None) -> float:
-    """How far a trajectory's reward is from the trainer's, which went through a float32; 0 where one is not known."""
+    """How far a trajectory's reward is from the trainer's, which went through a float32; 0 where one is missing."""
     if reward is None or score is None or math.isclose(reward, score, rel_tol=1e-5, abs_tol=1e-6):
         return 0.0
     return abs(reward - score)

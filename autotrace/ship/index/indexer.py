@@ -37,13 +37,13 @@ Offsets = dict[tuple[str, int], "array[int]"]
 
 
 class Subscriber(Protocol):
-    """Who wants to know what the indexer finds out; called inside the transaction that stores it."""
+    """Receives what the indexer finds; called inside the transaction that stores it."""
 
     def completed(self, row: Row) -> None:
         """Version ``row.version`` of a trace is complete; ``row`` is stored after this."""
 
     def bound(self, name: str, value: Mapping[str, Any]) -> None:
-        """Something about the run became known."""
+        """Something was reported about the run after its start."""
 
 
 class Indexer:
@@ -71,7 +71,7 @@ class Indexer:
                 self._joins.wait(row.trace_id, msgspec.json.decode(row.attributes).get("request_id"))
 
     def _reopen(self, row: Row) -> OpenTrace:
-        """A trace of which records were read before; its open calls are told from them."""
+        """A trace of which records were read before; its open calls are derived from them."""
         trace = self._open[row.trace_id] = OpenTrace(row)
         for segment, records in self._segments.records_of(row.trace_id):
             header = segment.reader.header
@@ -79,11 +79,11 @@ class Indexer:
             trace.replay(segment.process, (self._joins.attached(located.record) for located in records), shift)
         return trace
 
-    # -- what a shipper asks -------------------------------------------------------------------------------------------
+    # -- state, for the shipper ----------------------------------------------------------------------------------------
 
     @property
     def binds(self) -> list[tuple[str, dict[str, Any]]]:
-        """What became known about the run, in order, that of earlier shippers included."""
+        """Everything reported about the run after its start, in order, including what earlier shippers read."""
         return list(self._binds)
 
     @property
@@ -98,7 +98,7 @@ class Indexer:
 
     @property
     def open_traces(self) -> int:
-        """How many traces there are of which more is expected."""
+        """Number of traces that may still grow."""
         return len(self._open)
 
     @property
@@ -112,11 +112,11 @@ class Indexer:
         self._clocks = clocks
 
     def look_at_locks(self) -> None:
-        """Find out at the next ``round`` who still lives, however young the segments are."""
+        """Find out at the next ``round`` which processes still live, however young the segments are."""
         self._processes.probe_all()
 
     def hurry(self) -> None:
-        """Let no trace wait for its grace: for a reader that wants an answer now."""
+        """End the grace period of every trace, for a reader that needs a result now."""
         for trace in self._open.values():
             trace.touched -= GRACE
 
@@ -288,7 +288,7 @@ class Indexer:
     def settle(self, over: bool) -> int:
         """Complete the traces of which nothing more is to be expected, and tell the subscriber; how many there were.
 
-        ``over``: the run is, so nobody waits for anything any more.
+        ``over``: the run is over, so nothing is waited for any longer.
         """
         now = time.monotonic()
         ended = self._processes.has_ended
@@ -304,7 +304,7 @@ class Indexer:
         row = trace.row
         try:
             trajectory = self.loader.load(row.trace_id, final=final)
-        except OSError:  # a file system in trouble: later
+        except OSError:  # the file system fails: try again later
             self._open[row.trace_id] = trace
             trace.touch()
             return

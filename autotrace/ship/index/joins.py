@@ -1,6 +1,6 @@
 """Requests that lost their context on the way: joined to the call that made them by the request's id.
 
-The call says under which id it asks (``statements.requests``); the engine's side, with no caller in sight, begins a
+The call reports the id of its request (``statements.requests``); the engine's side, which sees no caller, begins a
 trace of its own and names the id it was given. The two are the same up to what engines and routers append. Whichever
 is read first waits for the other, as long as the engine's trace is not complete.
 """
@@ -65,14 +65,14 @@ class Joins:
         return record
 
     def wait(self, trace_id: str, request_id: Any) -> None:
-        """``trace_id`` may be the other side of a request that is still to be heard of."""
+        """``trace_id`` may be the other side of a request that was not read yet."""
         for name in names(request_id):
             self._waiting[name] = trace_id
         while len(self._waiting) > MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
 
     def root(self, trace_id: str, record: Open, role: str) -> Join | None:
-        """A trace begins: the join, if it is the other side of a known request. Else it may become one."""
+        """A trace begins: the join, if it is the other side of a request read before; else it waits for one."""
         if role != "engine" or not record.attributes:
             return None
         for name in names(record.attributes.get("request_id")):
@@ -83,7 +83,7 @@ class Joins:
         return None
 
     def request(self, fact: Fact) -> tuple[str, Join] | None:
-        """A call says how its request is called: the orphan that was waiting for it, and the join."""
+        """A call reported its request's id: the orphan that was waiting for it, and the join."""
         key = fact.key or {}
         name, span = key.get("request"), key.get("span")
         if not isinstance(name, str) or not isinstance(span, int) or len(fact.trace) != 16:

@@ -115,7 +115,7 @@ class OpenTrace:
             self.closed(span, at_ns)
 
     def verdict(self, now: float, ended: Callable[[str], bool], over: bool) -> str | None:
-        """``complete``, ``final`` (complete, because nobody waits any longer), or None: more is to come."""
+        """``complete``, ``final`` (complete, because nothing is waited for any longer), or None: more is to come."""
         silent = now - self.touched > GRACE
         running = any(not ended(process) for process in self.open.values())
         if silent and self.row.name and not running and (over or not self._spaced_out(now, ended)):

@@ -1,4 +1,4 @@
-"""The processes of a run as their segments tell: who lives, who ended and how, what each counted and reported."""
+"""The processes of a run read from their segments: which live, which ended and how, what each counted and reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autotrace.spool.records import Counters, Report
 from autotrace.trajectory.jsonable import text
 
 _QUIET_NS = 1_000_000_000
-"""A segment younger than this is not asked for its lock: its writer may be about to take it."""
+"""The lock of a segment younger than this is not looked at: its writer may be about to take it."""
 _PROBE_EVERY = 0.5
 """Seconds between two looks at the lock of one process."""
 _AT_ONCE = -1.0
@@ -34,7 +34,7 @@ class Process:
     ended: str | None = None
     """How: ``exit``, ``died``, ...; None while it lives."""
     torn: int = 0
-    """Bytes at the end of its last segment that are no complete record."""
+    """Bytes at the end of its last segment that do not make a complete record."""
     skipped: Counter[str] = field(default_factory=Counter)
     counters: bytes | None = None
     probed: float = 0.0
@@ -110,7 +110,7 @@ class Processes:
             process.probed = _AT_ONCE
 
     def watch(self, files: Sequence[SegmentFile], readers: Mapping[str, SegmentReader]) -> None:
-        """Find out who ended; ``files`` are in order within each process. Inside a transaction."""
+        """Find the processes that ended; ``files`` are in order within each process. Inside a transaction."""
         last = {file.process: file for file in files}
         for name, process in self._by_name.items():
             file = last.get(name)
@@ -137,7 +137,7 @@ class Processes:
             return None
         process.probed = now
         if writer_alive(self._run_folder, file.name) or size_of(self._run_folder, file.name) != file.size:
-            return None  # the second: it wrote once more after the folder was listed, and died then
+            return None  # the size: it wrote after the folder was listed, and died then
         if reader.incomplete is not None:
             process.torn = file.size - reader.offset
         return "died"

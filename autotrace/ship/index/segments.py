@@ -58,7 +58,7 @@ class Segments:
         return segment
 
     def of(self, file: SegmentFile) -> Segment:
-        """The segment ``file``, known or new."""
+        """The segment ``file``, added when it is new."""
         segment = self._segments.get(file.name)
         if segment is None:
             reader = SegmentReader(self._run_folder, file.name)

@@ -44,5 +44,5 @@ def summarise(row: Row, trajectory: Trajectory) -> None:
 
 
 def digests(trajectory: Trajectory) -> list[str]:
-    """Digests of what the trajectory answered: the agent's output, and the answer of each call."""
+    """Digests of the trajectory's responses: the agent's output and the response of each call."""
     return sorted({digest_of(span.response_ids) for span in trajectory.spans if span.response_ids})

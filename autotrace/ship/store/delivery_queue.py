@@ -33,7 +33,7 @@ class DeliveryQueue:
         )
 
     def add_delivered_again(self, backend: str) -> None:
-        """Queue everything that ``backend`` has once more (the run it belongs to became known)."""
+        """Queue everything that ``backend`` has once more (the trainer's run it belongs to was reported)."""
         self._db.execute(
             "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
             "WHERE backend = ? AND rejected IS NULL AND trace_id NOT IN (SELECT trace_id FROM removed)",

@@ -23,7 +23,7 @@ def migrate(db: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        for migration in migrations[_version(db, migrations) :]:  # asked again: another process may have been faster
+        for migration in migrations[_version(db, migrations) :]:  # read again: another process may have migrated
             migration(db)
         db.execute(f"PRAGMA user_version = {len(migrations)}")
         db.execute("COMMIT")

@@ -51,13 +51,13 @@ class Row(msgspec.Struct):
     times: str = "{}"
     """JSON object: where the time went (``durations.Times``), once the trace is complete."""
     group_key: str | None = None
-    """What the rollouts of one prompt in one step share (``group``); set once the root is known."""
+    """What the rollouts of one prompt in one step share (``group``); set once the root was read."""
     kept: str | None = None
     """Why the keep-rules let it be delivered (``all``: there are none); empty: it stays in the spool; None:
     undecided."""
     complete: bool = False
     version: int = 0
-    """Counts up whenever something new became known of a complete trace."""
+    """Counts up whenever something is added to a complete trace."""
 
     @property
     def group(self) -> str:
@@ -113,7 +113,7 @@ def number(value: Any) -> float | None:
 
 
 def identity(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that a root's attributes tell."""
+    """The columns that are filled from a root's attributes."""
 
     def word(name: str) -> str | None:
         value = attributes.get(name)

@@ -1,7 +1,7 @@
-"""``state.db``: what the collector knows for certain. Everything in it can be told again from the segments, except what
+"""``state.db``: what the collector has read and delivered. All of it can be rebuilt from the segments, except what
 the backends acknowledged.
 
-One transaction per reading round stores how far each segment was read together with what was found there, so a
+One transaction per reading round stores how far each segment was read together with what was read there, so a
 collector killed at any point continues without losing or repeating a record. A trajectory's content stays in the
 segments; here is where its records lie and one line about it. The tables: ``migrations``; delivery: ``delivery_queue``.
 """
@@ -57,7 +57,7 @@ class State:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.db.execute("ROLLBACK" if kind else "COMMIT")
 
-    # -- small things --------------------------------------------------------------------------------------------------
+    # -- values by key -------------------------------------------------------------------------------------------------
 
     def meta(self, key: str) -> str | None:
         """A remembered value."""
@@ -76,11 +76,11 @@ class State:
     # -- segments ------------------------------------------------------------------------------------------------------
 
     def segments(self) -> dict[str, sqlite3.Row]:
-        """All known segments by name."""
+        """All segments by name."""
         return {row["name"]: row for row in self.db.execute("SELECT * FROM segments")}
 
     def add_segment(self, name: str) -> int:
-        """Make a segment known; its number."""
+        """Add a segment and return its number."""
         return int(self.db.execute("INSERT INTO segments (name, offset) VALUES (?, 0)", (name,)).lastrowid or 0)
 
     def put_segment(
@@ -101,7 +101,7 @@ class State:
         )
 
     def remove_segment(self, id: int, seal: str) -> None:
-        """A segment goes: it counts as sealed, and its traces are not delivered any more."""
+        """Mark a segment as removed: it counts as sealed, and its traces are not delivered any more."""
         self.db.execute("UPDATE segments SET sealed = ? WHERE id = ?", (seal, id))
         self.db.execute("INSERT OR IGNORE INTO removed SELECT trace_id FROM places WHERE segment = ?", (id,))
 
@@ -117,7 +117,7 @@ class State:
         return None if row is None else Row.of(row)
 
     def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[Row]:
-        """Lines that satisfy ``where`` (SQL of ours, values bound)."""
+        """Lines that satisfy ``where`` (SQL, never user input; values are bound)."""
         return [Row.of(row) for row in self.db.execute(f"SELECT * FROM traces WHERE {where}", values)]
 
     def put_row(self, row: Row) -> None:
@@ -167,16 +167,16 @@ class State:
         self.db.execute("UPDATE traces SET kept = ? WHERE group_key = ?", (kept, group))
 
     def keep_all(self) -> None:
-        """A person asks for everything: what the rules left in the spool is to be delivered too."""
+        """Deliver everything, also what the keep-rules left in the spool (the user asked for it)."""
         self.db.execute("UPDATE traces SET kept = 'all' WHERE complete = 1")
 
     def count(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """The number that ``sql`` (ours) tells."""
+        """The number that the query ``sql`` (never user input) returns; 0 for NULL."""
         return int(self.db.execute(sql, values).fetchone()[0] or 0)
 
 
 class Memory(dict[str, str]):
-    """What a sink must know again in the next process: text by name, stored at once.
+    """What a sink must remember for the next process: text by name, stored at once.
 
     Used in the sink's thread, so each change is a connection of its own; there are a handful in a run.
     """

@@ -15,7 +15,7 @@ from autotrace.sinks.mlflow.tags import assessment_id, feedback_of, linked, prev
 from autotrace.trajectory.model import OK, Trajectory
 
 SOURCE = "autotrace"
-"""Who says the feedback: what is shown as its source."""
+"""The source of the feedback, as MLflow shows it."""
 
 
 def trace_id_of(trajectory: Trajectory) -> str:

@@ -63,7 +63,7 @@ def read(
 
 
 def check_readable(uri: str) -> None:
-    """Whether there is a store or a server at ``uri``, asked once and with a short timeout.
+    """Check that there is a store or a server at ``uri``, with one request and a short timeout.
 
     Raises ``Refused`` for what is wrong and ``Unavailable`` for what does not answer.
     """
@@ -185,7 +185,7 @@ def _span(part: Any) -> Span:
 
 
 def _reply(outputs: Any) -> str | None:
-    """What the model said; calls that were taken out of its text stand after it."""
+    """The model's message; tool calls that were parsed out of its text follow it."""
     choices = outputs.get("choices") if isinstance(outputs, dict) else None
     if not choices:
         return None

@@ -71,7 +71,7 @@ class MlflowSink:
             self._run = dict(value)
 
     def _awaited(self) -> bool:
-        """veRL will have a run of its own and it is not known yet."""
+        """veRL will open an MLflow run of its own and has not reported it yet."""
         logger = self._config.get("logger")
         loggers = [logger] if isinstance(logger, str) else logger if isinstance(logger, list) else []
         if self._run or "mlflow" not in loggers:
@@ -135,7 +135,7 @@ class MlflowSink:
             self._experiment_of[trajectory.trace_id] = experiment
             try:
                 encoded = encode(trajectory)
-            except Exception as error:  # something no rule of ours foresaw must not hold up all the others
+            except Exception as error:  # an unforeseen failure of one trajectory must not hold up the others
                 rejected[trajectory.trace_id] = f"cannot be encoded: {type(error).__name__}"
                 continue
             own_run = run_id if linked(trajectory) else None
@@ -175,7 +175,7 @@ class MlflowSink:
         return rejected
 
     def _new(self, trajectory: Trajectory, spans: list[OtlpSpan], destination: bytes) -> list[OtlpSpan]:
-        """Those that MLflow does not have just so, in this place."""
+        """Those that ``destination`` does not have yet in this form."""
         digests = self._delivered.get(trajectory.trace_id, {})
         return [span for span in spans if digests.get(span.span_id) != _digest(span, destination)]
 

@@ -60,7 +60,7 @@ class SqlStore:
         if experiment is None:
             try:
                 return str(self._store.create_experiment(name))
-            except MlflowException:  # somebody else was faster
+            except MlflowException:  # another process has created it
                 experiment = self._store.get_experiment_by_name(name)
                 if experiment is None:
                     raise
@@ -133,5 +133,5 @@ def _faster(connection: Any, _: Any) -> None:
 
 
 def _sentence(error: BaseException) -> str:
-    """First line of what was said, without the statement that SQLAlchemy adds."""
+    """First line of the error, without the statement that SQLAlchemy adds."""
     return (str(error).splitlines() or [type(error).__name__])[0].split("[SQL:")[0][:300]

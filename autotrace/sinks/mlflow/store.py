@@ -1,4 +1,4 @@
-"""What the sink needs of a place in MLflow; there are two kinds, ``server`` and ``sql``."""
+"""What the sink needs of an MLflow store; there are two implementations, ``server`` and ``sql``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Store(Protocol):
         to ``run_id``."""
 
     def start_trace(self, info: Mapping[str, Any]) -> None:
-        """Store what ``info.describe`` says."""
+        """Store the trace info that ``info.describe`` made."""
 
     def page(self, experiment_id: str, trace_id: str) -> str | None:
         """URL of a trace."""

@@ -1,4 +1,4 @@
-"""What a trace is found by in MLflow: tags, session, and feedback for numbers (tags compare as text only)."""
+"""What traces can be searched by in MLflow: tags, session, and feedback for numbers (tags compare as text only)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IDENTITY = (
 )  # fmt: skip
 """Attributes of a trajectory that become tags of the same name, as text: ``tags.step = '1'``, ``validate = 'True'``."""
 OUTSIDE = ("trainer", "reward", "engine")
-"""Roots of these roles are no trajectories: their step is the tag ``trainer_step`` (so that ``tags.step`` finds
+"""Roots of these roles are not trajectories: their step is the tag ``trainer_step`` (so that ``tags.step`` finds
 trajectories alone), and they are not linked to the training run."""
 MAX_FEEDBACK = 32
 _LONGEST = 250
@@ -65,7 +65,7 @@ def linked(trajectory: Trajectory) -> bool:
 
 
 def feedback_of(trajectory: Trajectory) -> dict[str, Any]:
-    """Name -> number or truth value: the reward, its parts, advantage and whatever else was said."""
+    """Name -> number or truth value: the reward, its parts, advantage and every other fact of these types."""
     feedback: dict[str, Any] = {}
     facts = sorted(trajectory.facts.items(), key=lambda fact: (not fact[0].startswith("reward"), fact[0]))
     for name, value in facts:

@@ -18,7 +18,7 @@ _SQLITE = "sqlite:///"
 
 
 def check_uri(uri: str) -> None:
-    """Whether trajectories can be stored at ``uri``, as far as it can be told without a connection and without MLflow.
+    """Check that trajectories can be stored at ``uri``, as far as possible without a connection and without MLflow.
 
     Raises ``ValueError`` with a sentence that says what to use instead.
     """
@@ -56,7 +56,7 @@ def _check_sqlite(uri: str) -> None:
     if not os.path.isdir(folder):
         raise ValueError(f"{masked_uri(uri)}: the folder {folder} does not exist; make it, or choose another")
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise ValueError(f"{masked_uri(uri)} cannot be written by this user; choose another place")
+        raise ValueError(f"{masked_uri(uri)} cannot be written by this user; choose another path")
 
 
 def absolute(uri: str) -> str:
@@ -83,7 +83,7 @@ def ui_command(uri: str) -> str | None:
 
 
 def initialise(uri: str) -> None:
-    """Create an SQLite store if it is not there, exactly once however many processes ask; anything else is left alone.
+    """Create an SQLite store if it is not there, exactly once however many processes try; anything else is left alone.
 
     MLflow itself does this without a lock, and processes that do it at the same time damage the file for good. A store
     of another MLflow release is never migrated: raises ``ValueError`` with the remedy.

@@ -77,7 +77,7 @@ class OtlpSink:
             raise Rejected(reasons)
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Nothing that becomes known later changes where spans go."""
+        """Nothing to do: what is reported later does not change where spans go."""
 
     def size(self, trajectory: Trajectory) -> int:
         """Bytes of its spans, about."""
@@ -109,7 +109,7 @@ class OtlpSink:
             yield batch
 
     def _new(self, trajectory: Trajectory) -> Iterator[_Item]:
-        """Spans of ``trajectory`` that the receiver does not have just so."""
+        """Spans of ``trajectory`` that the receiver does not have yet in this form."""
         delivered = self._delivered.get(trajectory.trace_id, {})
         for span in trajectory.spans:
             otel = otel_span(trajectory, span, self._resource)
@@ -137,7 +137,7 @@ class OtlpSink:
             self._remember(trajectory.trace_id)[format(otel.context.span_id, "016x")] = digest
 
     def _export(self, spans: list[ReadableSpan]) -> tuple[int, str]:
-        """Status, and what the receiver says it dropped. Raises ``Unavailable`` or ``Refused``."""
+        """HTTP status, and what the receiver reported as dropped. Raises ``Unavailable`` or ``Refused``."""
         self._last = None
         if self._exporter is None:
             self._exporter = _exporter(self._session)

@@ -59,7 +59,7 @@ def timestamp(ns: int) -> str:
 def call_of(trajectory: Trajectory, span: Span, project_id: str, run: str | None) -> dict[str, Any]:
     """The call for ``span``, without ``op_name`` and without facts.
 
-    ``run``: ``entity/project/run_id`` of the W&B run the trainer logs to, if it is known.
+    ``run``: ``entity/project/run_id`` of the W&B run the trainer logs to, if it was reported.
     """
     root = span is trajectory.root
     span_ids = {other.span_id for other in trajectory.spans}
@@ -95,7 +95,7 @@ def call_of(trajectory: Trajectory, span: Span, project_id: str, run: str | None
 
 
 def add_facts(call: dict[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The root call with what is known of the trajectory: ``output.reward``, ``output.facts``, ``summary.reward``."""
+    """The root call with the trajectory's facts: ``output.reward``, ``output.facts``, ``summary.reward``."""
     if not facts:
         return call
     shown = payload.jsonable(dict(facts))

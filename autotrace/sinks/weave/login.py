@@ -1,4 +1,4 @@
-"""Where W&B is and who we are there, found the way W&B's own client finds it."""
+"""W&B's address and the user's API key, looked up in the same places as W&B's own client does."""
 
 from __future__ import annotations
 

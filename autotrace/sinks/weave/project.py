@@ -36,7 +36,7 @@ def project_name(name: str) -> str:
 
 
 class Project:
-    """``entity/name``; created on W&B if need be when it is first asked for."""
+    """``entity/name``; created on W&B at its first use if it does not exist."""
 
     def __init__(self, connection: Connection, entity: str, name: str) -> None:
         self._connection = connection
@@ -62,7 +62,7 @@ class Project:
         raise Refused(f"no W&B project {self.id}, and this API key may not create it: check entity and name")
 
     def op(self, name: str, key: str) -> str:
-        """Reference of the op ``name``. Stored by content: whoever creates it gets the same one."""
+        """Reference of the op ``name``. Stored by content: every process that creates it gets the same one."""
         reference = self._ops.get((name, key))
         if reference is None:
             reference = self._ops[name, key] = self._create_op(object_name(name), key)

@@ -1,4 +1,4 @@
-"""Facts as Weave feedback: the reward always, and whatever became known after the root call was sent.
+"""Facts as Weave feedback: the reward always, and every fact that arrived after the root call was sent.
 
 The server does not promise to drop a second feedback with the same id, so ids are looked up before anything is sent,
 and a value that changed is removed first.

@@ -164,7 +164,7 @@ class WeaveSink:
         return reasons
 
     def _outgoing(self, project: Project, trajectory: Trajectory, span: Span) -> _Outgoing | None:
-        """The call for ``span``; None if the server has it just so. New facts alone do not make a call new."""
+        """The call for ``span``; None if the server has it already. New facts alone do not make a call new."""
         call = call_of(trajectory, span, project.id, self._run(project))
         call["op_name"] = project.op(span.name, span.key)
         digest = hashlib.blake2b(msgspec.json.encode(call), digest_size=16).digest()
