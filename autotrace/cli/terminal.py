@@ -63,7 +63,7 @@ def status_text(status: str) -> Text:
 
 
 def seconds(duration_ns: int | None) -> str:
-    """A duration for people: ``12 ms``, ``3.4 s``, ``7 min 12 s``; empty for None."""
+    """A duration in readable units: ``12 ms``, ``3.4 s``, ``7 min 12 s``; empty for None."""
     if duration_ns is None:
         return ""
     value = duration_ns / 1e9
@@ -78,7 +78,7 @@ def seconds(duration_ns: int | None) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people: ``812 B``, ``3.4 MB``."""
+    """Bytes in readable units: ``812 B``, ``3.4 MB``."""
     value, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if value < 1000:

@@ -131,7 +131,7 @@ def keep(text: str) -> tuple[str, ...]:
 def content(text: str) -> str:
     """How much of prompts, responses and arguments is recorded."""
     if text not in CONTENTS:
-        raise OptionError(f"there is no content {text!r}; choose from {', '.join(CONTENTS)}")
+        raise OptionError(f"{text!r} is not a kind of content; choose from {', '.join(CONTENTS)}")
     return text
 
 

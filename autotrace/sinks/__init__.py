@@ -6,4 +6,4 @@ A backend's folder, and with it its library, is imported when it is used and not
 from __future__ import annotations
 
 DEFAULT_PROJECT = "autotrace"
-"""MLflow experiment, Weave project and OpenTelemetry service of a run for which nobody names a project."""
+"""MLflow experiment, Weave project and OpenTelemetry service of a run for which no project is named."""

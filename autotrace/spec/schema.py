@@ -1,4 +1,4 @@
-"""What is generated from the model: the JSON Schema for editors and the reference for people.
+"""What is generated from the model: the JSON Schema for editors and the reference for readers.
 
 python -m autotrace.spec.schema              > patch_specs/schema.json
 python -m autotrace.spec.schema --markdown   the reference of the spec language

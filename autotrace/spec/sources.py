@@ -54,13 +54,13 @@ class Installed:
     def __init__(self, roots: Sequence[str] | None = None, *, beside: Sequence[str] = ()) -> None:
         self.roots = [*beside, *(roots if roots is not None else [os.getcwd(), *sys.path])]
         self._hooks = roots is None
-        self._found: dict[str, ModuleFile | None] = {}
+        self._modules: dict[str, ModuleFile | None] = {}
         self._folders: dict[str, list[str]] = {}
 
     def find(self, module: str) -> ModuleFile | None:
-        if module not in self._found:
-            self._found[module] = self._find(module)
-        return self._found[module]
+        if module not in self._modules:
+            self._modules[module] = self._find(module)
+        return self._modules[module]
 
     def _find(self, module: str) -> ModuleFile | None:
         parent, _, _ = module.rpartition(".")

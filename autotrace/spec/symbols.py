@@ -63,7 +63,7 @@ class Other:
 
     reason: str
     certain: bool
-    """True: it is there and cannot be called; False: nobody can tell without importing."""
+    """True: it is there and cannot be called; False: that cannot be determined without importing."""
 
 
 @dataclass(frozen=True)

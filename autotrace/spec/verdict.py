@@ -1,4 +1,4 @@
-"""What is to be expected of each target of a plan: where it resolves, or why it does not. Nothing is imported."""
+"""The expected outcome of each target of a plan: where it resolves, or why it does not. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALWAYS = frozenset({"self", "kwargs", "result", "item"})
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be expected of one target."""
+    """The expected outcome of one target."""
 
     target: Target
     state: str
@@ -35,7 +35,7 @@ class Verdict:
     count: int = 1
     """Functions; more than 1 for globs."""
     notes: tuple[str, ...] = ()
-    """Things that look wrong although the target resolves."""
+    """What looks wrong although the target resolves."""
     library_absent: bool = False
     """Skipped because nothing of its library is there."""
 

@@ -105,7 +105,7 @@ def test_a_traced_process_imports_no_click(place: Place) -> None:
             "environment AUTOTRACE_DRAIN_TIMEOUT: 'soon' is not a number of seconds",
         ),
         (["--drain-timeout", "-1"], {}, "option --drain-timeout: '-1' is not a number of seconds"),
-        (["--content", "some"], {}, "option --content: there is no content 'some'; choose from full, text, none"),
+        (["--content", "some"], {}, "option --content: 'some' is not a kind of content; choose from full, text, none"),
         ([], {"AUTOTRACE_SUPERVISE": "maybe"}, "environment AUTOTRACE_SUPERVISE: 'maybe' is neither 1 nor 0"),
         (["--step-budget", "50XB"], {}, "option --step-budget: '50XB' is not a size; write for example 500MB"),
         ([], {"AUTOTRACE_REDACT_PATTERNS": "("}, "REDACT_PATTERNS: '(' is not a regular expression: missing )"),

@@ -308,7 +308,7 @@ class Indexer:
             self._open[row.trace_id] = trace
             trace.touch()
             return
-        if trajectory is None and not row.name:  # ends of calls whose beginnings nobody recorded: there is no trace
+        if trajectory is None and not row.name:  # ends of calls whose beginnings were not recorded: there is no trace
             self._state.remove_row(row.trace_id)
             return
         row.version += 1
