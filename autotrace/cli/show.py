@@ -53,7 +53,9 @@ def show(trace: str, run: str | None, full: bool, as_json: bool) -> None:
         return
     out.print(tree(trajectory, full), soft_wrap=not out.is_terminal)
     for backend, (delivered_ns, page, rejected) in reader.deliveries(trajectory.trace_id).items():
-        state = f"rejected: {rejected}" if rejected else page or f"delivered {terminal.clock(delivered_ns)}"
+        state = page or ("" if delivered_ns is None else f"delivered {terminal.clock(delivered_ns)}")
+        if rejected:
+            state = f"rejected: {rejected}" + (f"; it has an earlier version: {state}" if state else "")
         out.print(line(f"{backend}  ", "dim") + line(state), soft_wrap=True)
 
 

@@ -170,7 +170,9 @@ def _named(name: str, config: Mapping[str, Any], begun: bool) -> tuple[str, str]
 
 def _volume(backend: BackendStatus) -> str:
     """``12.3 MB sent, 3.42 GB a day at this rate; 400 MB of 1 GB this month, which lasts for 4 hours more``."""
-    words = f"{terminal.size(backend.sent_bytes)} sent, {backend.gb_a_day:,.2f} GB a day at this rate"
+    words = f"{terminal.size(backend.sent_bytes)} sent"
+    if backend.gb_a_day > 0:
+        words += f", {backend.gb_a_day:,.2f} GB a day at this rate"
     if backend.month_budget is None:
         return words
     words += f"; {terminal.size(backend.month_bytes)} of {terminal.size(backend.month_budget)} this month"

@@ -10,8 +10,6 @@ from launches import LOGGERS, SAMPLES, Launch, autotrace
 from proxy import Proxy
 from read import ReadBack, found_in_mlflow, mlflow_of, weave_of
 
-from autotrace.ship.delivery.budgets import forecast
-
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.backends]  # the first test waits for the runs
 
 Runs = dict[tuple[str, str], Launch]
@@ -113,6 +111,5 @@ def test_a_budget_holds(
     group = budget / 10
     for size in sizes:
         assert budget - 1.5 * group <= size <= 1.05 * budget, "as full as whole groups allow, and never over by 5 %"
-    assert told["gb_a_day"] > 0 and told["gb_a_day"] <= forecast(told["sent_bytes"], 0)
     assert f"{80 - len(delivered)} over the budget" in autotrace(launch, "status", str(launch.run))
     record_property("note", f"{release} {kind}: {sizes[-1] / budget:.0%}")

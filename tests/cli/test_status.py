@@ -99,10 +99,20 @@ def test_delivery_is_told_by_backend(call: Call, run: Path) -> None:
     assert "jsonl    5 delivered, 0 to deliver" in call("status").output
 
 
+def test_a_short_run_says_nothing_about_a_day(call: Call, run: Path) -> None:
+    call("ship", run)
+    assert re.search(r"kB sent\n", call("status").output)
+    assert json.loads(call("status", "--json").output)["status"]["backends"]["jsonl"]["gb_a_day"] == 0
+
+
 def test_how_much_was_sent_and_what_that_comes_to(call: Call, run: Path) -> None:
     info = RunInfo.read(run)
     info.month_budget = 1_000_000
     info.write(run)
+    process = Process(run, "node-2-bb")
+    process.at += 3_600_000_000_000
+    trajectory(process, step=3)
+    process.exit()
     call("ship", run)
     shown = call("status").output
     backend = json.loads(call("status", "--json").output)["status"]["backends"]["jsonl"]

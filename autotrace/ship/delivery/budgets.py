@@ -20,6 +20,8 @@ from autotrace.ship.store.state import State
 _log = logging.getLogger("autotrace.ship")
 
 SECONDS_A_DAY = 86_400
+SHORTEST = 600.0
+"""Seconds that a run must have taken before it says anything about a day."""
 OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship --all delivers it"
 """Why a trajectory counts as left out, in the state."""
 
@@ -141,5 +143,5 @@ def month() -> str:
 
 
 def forecast(sent: int, seconds: float) -> float:
-    """Gigabytes a day if it goes on as in the last ``seconds``."""
-    return sent / max(seconds, 1.0) * SECONDS_A_DAY / 1e9
+    """Gigabytes a day if it goes on as in the last ``seconds``; 0 where those are too few to say."""
+    return sent / seconds * SECONDS_A_DAY / 1e9 if seconds >= SHORTEST else 0.0

@@ -73,10 +73,14 @@ class DeliveryQueue:
             self._remove(backend, trace_id, version)
 
     def rejected(self, backend: str, rejected: Iterable[tuple[str, int, str]]) -> None:
-        """``backend`` will never take these: (trace id, version, reason)."""
+        """``backend`` will never take these: (trace id, version, reason).
+
+        The time and page of an earlier version, which the backend has, stay.
+        """
         for trace_id, version, reason in rejected:
             self._db.execute(
-                "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, NULL, NULL, ?)",
+                "INSERT INTO deliveries VALUES (?, ?, ?, NULL, NULL, ?) ON CONFLICT (backend, trace_id) "
+                "DO UPDATE SET version = excluded.version, rejected = excluded.rejected",
                 (backend, trace_id, version, reason[:1000]),
             )
             self._remove(backend, trace_id, version)

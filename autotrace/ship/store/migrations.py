@@ -6,6 +6,7 @@ entry at the end. All that are missing are applied in one transaction, so a kill
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
 
@@ -28,8 +29,16 @@ def migrate(db: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
         db.execute(f"PRAGMA user_version = {len(migrations)}")
         db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        roll_back(db)
         raise
+
+
+def roll_back(db: sqlite3.Connection) -> None:
+    """End the transaction, if there still is one: on a full disk SQLite has rolled it back itself. Never raises, so
+    that the error which made it necessary is the one that is seen."""
+    with contextlib.suppress(sqlite3.Error):
+        if db.in_transaction:
+            db.execute("ROLLBACK")
 
 
 def _version(db: sqlite3.Connection, migrations: Sequence[Migration]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,14 @@ class State:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.db.execute("ROLLBACK" if kind else "COMMIT")
+        if kind:
+            migrations.roll_back(self.db)
+            return
+        try:
+            self.db.execute("COMMIT")
+        except sqlite3.Error:
+            migrations.roll_back(self.db)
+            raise
 
     # -- values by key -------------------------------------------------------------------------------------------------
 
@@ -175,23 +182,42 @@ class State:
         return int(self.db.execute(sql, values).fetchone()[0] or 0)
 
 
-class Memory(dict[str, str]):
+class Memory(MutableMapping[str, str]):
     """What a sink must remember for the next process: text by name, stored at once.
 
     Used in the sink's thread, so each change is a connection of its own; there are a handful in a run.
     """
 
     def __init__(self, state: State, prefix: str) -> None:
-        super().__init__(state.metas(prefix))
+        self._values = state.metas(prefix)
         self._path = str(state.db.execute("PRAGMA database_list").fetchone()["file"])
         self._prefix = prefix
 
+    def __getitem__(self, key: str) -> str:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
     def __setitem__(self, key: str, value: str) -> None:
-        if self.get(key) == value:
+        if self._values.get(key) == value:
             return
-        super().__setitem__(key, value)
+        self._store("INSERT OR REPLACE INTO meta VALUES (?, ?)", self._prefix + key, value)
+        self._values[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._values[key]
+        self._store("DELETE FROM meta WHERE key = ?", self._prefix + key)
+
+    def __repr__(self) -> str:
+        return f"Memory({self._values!r})"
+
+    def _store(self, sql: str, *values: str) -> None:
         db = sqlite3.connect(self._path, timeout=20.0, isolation_level=None)
         try:
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (self._prefix + key, value))
+            db.execute(sql, values)
         finally:
             db.close()
