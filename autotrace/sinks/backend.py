@@ -56,6 +56,8 @@ class Backend(ABC):
     """Modules that must be importable."""
     install: ClassVar[str] = ""
     """The command that installs them."""
+    distributions: ClassVar[tuple[str, ...]] = ()
+    """Packages whose versions ``autotrace doctor`` prints, where they are installed."""
     run_bind: ClassVar[str | None] = None
     """Name of the report (``spool.records.Bind``) that links traces to the run of the trainer's own logger: what was
     delivered before it is delivered once more, with the link."""

@@ -8,11 +8,12 @@ show it as noise, and one of them compares it leaf by leaf.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any
 
 from autotrace.redact.images import without_images
+from autotrace.spool.records import MEASURED
 from autotrace.trajectory.jsonable import Conversion, text
 from autotrace.trajectory.model import Span, Trajectory
 
@@ -27,6 +28,8 @@ HEAD, TAIL = 400, 1_000
 """Characters shown of the two ends of a longer text."""
 MARKER = "…"
 """Key under which ``record.snapshot`` says what a value is that it did not copy, or how much it left out."""
+NOT_MEASURED = {field.name: field.default for field in fields(Span) if field.name in MEASURED}
+"""Value of each measured field of a call of which it was not measured."""
 _DETAILS = frozenset({"dtype", "shape", "device", "first", "mode"})
 
 
@@ -203,6 +206,12 @@ def whole(trajectory: Trajectory) -> dict[str, Any]:
         if span.response_mask is not None:
             fields.setdefault("response_mask", runs(span.response_mask))
     return fields
+
+
+def measured(span: Span) -> dict[str, Any]:
+    """What autotrace measured of the call, by the names of ``spool.records.MEASURED``. A field that has the default of
+    ``Span`` was not measured; a measured 0 is told from it where that default is None."""
+    return {name: value for name, default in NOT_MEASURED.items() if (value := getattr(span, name)) != default}
 
 
 def failure(span: Span) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,6 +77,13 @@ def linked_by(bind: str, backends: Iterable[str]) -> list[str]:
             if get(name).run_bind == bind:
                 linked.append(name)
     return linked
+
+
+def distributions() -> Iterator[str]:
+    """The packages that the backends name for ``autotrace doctor``."""
+    for name in names():
+        with contextlib.suppress(BackendError):  # doctor says so where the backend is chosen
+            yield from get(name).distributions
 
 
 def help_text() -> str:

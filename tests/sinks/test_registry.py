@@ -15,7 +15,16 @@ from autotrace.sinks import registry
 from autotrace.sinks.backend import Destination
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILT_IN = ("jsonl", "mlflow", "otlp", "weave")
+PROJECT = (ROOT / "pyproject.toml").read_text()  # Python 3.10 has no tomllib
+
+
+def section(name: str) -> dict[str, str]:
+    """The lines of a section of the project file, without quotes."""
+    lines = PROJECT.split(f"[{name}]\n")[1].split("\n\n")[0].replace('"', "").splitlines()
+    return dict(line.split(" = ") for line in lines if " = " in line)
+
+
+BUILT_IN = tuple(section(f'project.entry-points."{registry.GROUP}"'))
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +60,15 @@ BACKEND = Store()
 
 
 def test_the_built_in_ones_stand_in_the_project_file_too() -> None:
-    text = (ROOT / "pyproject.toml").read_text()  # Python 3.10 has no tomllib
-    section = text.split(f'[project.entry-points."{registry.GROUP}"]\n')[1].split("\n\n")[0]
-    declared = dict(line.replace('"', "").split(" = ") for line in section.splitlines())
+    declared = section(f'project.entry-points."{registry.GROUP}"')
     assert declared == {name: entry.value for name, entry in registry._built_in().items()}
-    assert tuple(declared) == BUILT_IN
+    assert list(declared) == sorted(declared) and {"jsonl", registry.DEFAULT} <= set(declared)
+
+
+def test_what_a_backend_needs_is_an_extra_of_the_project() -> None:
+    extras = section("project.optional-dependencies")
+    assert {name for name in BUILT_IN if registry.get(name).requires} <= set(extras)
+    assert set(registry.distributions()) >= {"mlflow", "weave"}
 
 
 def test_every_built_in_descriptor_keeps_its_promise(tmp_path: Path) -> None:
@@ -110,7 +123,8 @@ def test_a_backend_of_another_package_is_found_by_its_entry_point(
 
 
 def test_an_unknown_backend_is_told_what_there_is() -> None:
-    with pytest.raises(registry.UnknownBackend, match=r"there is no backend 'mlfow'; choose from jsonl, mlflow, otlp"):
+    sentence = f"there is no backend 'mlfow'; choose from {', '.join(BUILT_IN)}"
+    with pytest.raises(registry.UnknownBackend, match=sentence):
         registry.get("mlfow")
 
 

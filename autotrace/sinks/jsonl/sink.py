@@ -2,9 +2,12 @@
 
 A line: ``trace_id``, ``run_id``, ``status``, ``attributes``, ``facts``, ``notes`` and ``spans``. A span: ``span_id``,
 ``parent_id``, ``name``, ``role``, ``key``, ``host``, ``pid``, ``start_ns``, ``end_ns``, ``status``, ``inputs``,
-``output``, ``attributes``, ``error`` (type, message, stack); LLM calls also ``messages``, ``new_prompt_text``,
-``response_text``, ``new_prompt_ids``, ``response_ids`` (lists), ``prompt_base`` and ``prompt_keep`` as in
-``trajectory.model.Span``. The line of a trajectory that was sent again (a late reward) replaces the earlier one.
+``output``, ``attributes``, and where there is one ``error`` (type, message, stack). A call that yielded items also
+``items`` (how many) and ``first_item_ns``; LLM calls also ``messages``, ``new_prompt_text``, ``response_text``,
+``new_prompt_ids``, ``response_ids``, ``logprobs`` (lists), ``prompt_tokens``, ``response_tokens`` (how many),
+``prompt_base`` and ``prompt_keep`` as in ``trajectory.model.Span``; the agent's call also ``prompt_text``,
+``response_text``, ``response_mask`` and ``response_parts``. The line of a trajectory that was sent again (a late
+reward) replaces the earlier one.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 import msgspec
 
 from autotrace.run import files
+from autotrace.sinks import payload
 from autotrace.sinks.protocol import Unavailable
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
@@ -135,14 +139,17 @@ _ALWAYS = (
 )
 _SOMETIMES = (
     "error", "new_prompt_ids", "prompt_base", "prompt_keep", "response_ids", "prompt_tokens", "response_tokens",
-    "logprobs", "response_mask", "new_prompt_text", "response_text", "response_parts", "messages", "items",
-    "first_item_ns",
+    "logprobs", "response_mask", "new_prompt_text", "response_text", "response_parts", "messages",
 )  # fmt: skip
+"""Left out where there is nothing in them."""
 
 
 def _span(span: Span) -> dict[str, Any]:
     line = {name: jsonable(getattr(span, name)) for name in _ALWAYS}
     line.update({name: jsonable(value) for name in _SOMETIMES if (value := getattr(span, name))})
+    line.update({name: jsonable(value) for name, value in payload.measured(span).items()})
+    if span.first_item_ns:
+        line["first_item_ns"] = span.first_item_ns
     if span.role != "llm" and span.prompt_text is not None:
         line["prompt_text"] = span.prompt_text
     return line

@@ -20,6 +20,7 @@ class MlflowBackend(Backend):
     summary = "an SQL store or a tracking server"
     requires = ("mlflow", "httpx")
     install = extra("mlflow")
+    distributions = ("mlflow",)
     run_bind = "mlflow"
 
     def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
@@ -52,7 +53,7 @@ class MlflowBackend(Backend):
         """See ``Backend``."""
         uri = destination.tracking_uri
         if uri is None:
-            return Health(True, "no tracking URI: veRL's own mlflow logger decides, else SQLite beside the run folders")
+            return Health(True, "no tracking URI: veRL's own logger's, else mlflow.db in --run-dir")
         if uri.startswith(("http://", "https://")):
             from autotrace.sinks.http_health import probe
 

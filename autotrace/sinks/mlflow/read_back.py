@@ -16,6 +16,7 @@ from autotrace.sinks import registry
 from autotrace.sinks.mlflow.tokens import token_ids
 from autotrace.sinks.mlflow.uri import absolute, check_uri, sqlite_path
 from autotrace.sinks.protocol import Refused, Unavailable
+from autotrace.spool.records import MEASURED
 from autotrace.trajectory.model import Span, Trajectory
 
 PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "30", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
@@ -177,6 +178,10 @@ def _span(part: Any) -> Span:
             )
             span.error = (kind, message, stack)
     span.prompt_tokens = part.get_attribute("autotrace.prompt_tokens")
+    for name in MEASURED:
+        value = part.get_attribute(f"autotrace.{name}")
+        if value is not None:
+            setattr(span, name, value)
     if span.role == "llm":
         span.prompt_base = part.get_attribute("autotrace.prompt_base")
         span.new_prompt_text = "".join(str(message.get("content") or "") for message in inputs.get("messages") or ())

@@ -129,7 +129,7 @@ def _own_attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     if span.response_mask is not None and span.role != "engine":
         own["autotrace.response_mask"] = payload.runs(span.response_mask)
     own["autotrace.prompt_tokens"], own["autotrace.response_tokens"] = span.prompt_tokens, span.response_tokens
-    own["autotrace.items"] = span.items or None
+    own |= {f"autotrace.{name}": payload.jsonable(value) for name, value in payload.measured(span).items()}
     own["autotrace.first_item_ns"] = span.first_item_ns
     own["autotrace.process"] = f"{span.host}:{span.pid}" if span.pid else None
     if span is trajectory.root and trajectory.notes:

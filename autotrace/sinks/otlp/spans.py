@@ -38,6 +38,8 @@ REQUEST = {
 """Sampling parameters that the conventions name, and the type they want."""
 MAX_TEXT = 1_000_000
 """Characters of one attribute; what is longer loses its middle, and ``autotrace.cut`` names it."""
+LEFT_OUT = frozenset({"items"})
+"""Measured, and not sent: receivers have never been given it, and the conventions have no word for it."""
 _SCOPE = InstrumentationScope("autotrace", __version__)
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
@@ -117,6 +119,11 @@ def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
         attributes["gen_ai.operation.name"] = OPERATIONS[span.role]
     if span.error is not None or payload.failure(span):
         attributes["error.type"] = span.error[0] if span.error else span.status.lower()
+    attributes |= {
+        f"autotrace.{name}": payload.jsonable(value)
+        for name, value in payload.measured(span).items()
+        if name not in LEFT_OUT
+    }
     attributes |= _content(trajectory, span)
     return {name: value for name, value in attributes.items() if value is not None and value != ""}
 

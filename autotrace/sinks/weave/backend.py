@@ -17,6 +17,7 @@ class WeaveBackend(Backend):
     summary = "W&B Weave"
     requires = ("httpx",)
     install = extra("weave")
+    distributions = ("weave",)
     run_bind = "wandb"
 
     def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:

@@ -119,8 +119,7 @@ def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     attributes["target"] = span.key
     attributes["status"] = span.status
     attributes["host"], attributes["pid"] = span.host, span.pid
-    if span.items:
-        attributes["items"] = span.items
+    attributes |= {name: payload.jsonable(value) for name, value in payload.measured(span).items()}
     if span.first_item_ns:
         attributes["seconds_to_first_item"] = round((span.first_item_ns - span.start_ns) / 1e9, 6)
     if span is trajectory.root and trajectory.notes:
