@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from autotrace.record import context, drivers, faults, ids, sampling
@@ -219,7 +220,8 @@ def end(call: OpenCall, result: Any) -> Any:
         leave(call)
         if type(call) is RetainingCall and call.followed and _held(call, result):
             return result
-    if type(result) in drivers.KINDS:
+    kind = type(result)
+    if kind is CoroutineType or kind is GeneratorType or kind is AsyncGeneratorType:
         try:
             return drivers.drive(call, result)
         except Exception as error:

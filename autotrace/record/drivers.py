@@ -14,18 +14,16 @@ import opcode
 import sys
 import types
 from collections.abc import AsyncGenerator, Callable
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CoroutineType
 from typing import Any
 
 from autotrace.record import closing, template
 from autotrace.record.context import OpenCall, RetainingCall
 
-KINDS = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
-
 
 def drive(call: OpenCall, result: Any) -> Any:
-    """``result`` (of one of ``KINDS``), which ends ``call`` when it ends; as it is if somebody else holds it too, or
-    advanced it."""
+    """``result`` (a coroutine or generator), whose end is the end of ``call``; as it is if somebody else holds it too,
+    or advanced it."""
     if sys.getrefcount(result) > _FRESH or not is_unstarted(result):
         closing.close(call, None)
         return result

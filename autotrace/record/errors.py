@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from autotrace.record import faults
+from autotrace.record.object_fields import attribute_of, name_of, qualified_name
 from autotrace.record.snapshot import Limits, snapshot
 
 _LIMITS = Limits(2, 16)
 _MAX_FRAMES = 40
+_arguments = BaseException.__dict__["args"].__get__
+_traceback = BaseException.__dict__["__traceback__"].__get__
+"""Of an exception, whatever properties its class has."""
 
 
 def status_of(error: BaseException) -> str:
     """How a call ended that ``error`` ended."""
-    if isinstance(error, (asyncio.CancelledError, GeneratorExit)):
+    kind = type(error)  # ``isinstance`` may ask the error
+    if issubclass(kind, (asyncio.CancelledError, GeneratorExit)):
         return "CANCELLED"
-    if isinstance(error, (TimeoutError, asyncio.TimeoutError)) or type(error).__name__.endswith(
-        ("Timeout", "TimeoutError")
-    ):
+    if issubclass(kind, (TimeoutError, asyncio.TimeoutError)) or name_of(kind).endswith(("Timeout", "TimeoutError")):
         return "TIMEOUT"
     return "ERROR"
 
@@ -26,23 +31,32 @@ def status_of(error: BaseException) -> str:
 def described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | None, str]]]:
     """Type, arguments and frames, without keeping the traceback (it would keep the host's locals alive)."""
     frames: list[tuple[str, int | None, str]] = []
-    trace = error.__traceback__
+    trace = _traceback(error)
     while trace is not None and len(frames) < _MAX_FRAMES:
         code = trace.tb_frame.f_code
         frames.append((code.co_filename, trace.tb_lineno, code.co_name))
         trace = trace.tb_next
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return name, _message(error, kind), frames
+    return qualified_name(kind).removeprefix("builtins."), _message(error, kind), frames
 
 
 def _message(error: BaseException, kind: type[BaseException]) -> Any:
-    """The error's arguments; its text if it was made without any and has a ``__str__`` of its own (urllib's
-    ``HTTPError``, pydantic's ``ValidationError``)."""
+    """The error's arguments; its text if it was made without any and has a ``__str__`` of its own that is not the
+    host's code (urllib's ``HTTPError``, pydantic's ``ValidationError``)."""
     try:
-        if error.args or kind.__str__ is BaseException.__str__:
-            return snapshot(error.args, _LIMITS)
-        return [str(error)]
+        arguments = _arguments(error)
+        speaks = attribute_of(kind, "__str__")
+        if arguments or speaks is BaseException.__str__ or not _is_pythons_own(speaks):
+            return snapshot(arguments, _LIMITS)
+        return [speaks(error)]
     except Exception as again:
         faults.failed("message", again)
         return []
+
+
+def _is_pythons_own(method: Any) -> bool:
+    """Whether a method is one in C, or of the standard library."""
+    if type(method) is not FunctionType:
+        return type(method) is WrapperDescriptorType
+    module = method.__module__
+    return type(module) is str and module.partition(".")[0] in sys.stdlib_module_names

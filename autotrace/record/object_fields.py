@@ -41,6 +41,11 @@ def module_of(kind: type) -> str:
     return module if type(module) is str else ""
 
 
+def attribute_of(kind: type, name: str) -> Any:
+    """What the class, or the first one above it that has it, holds under ``name``; None where none has."""
+    return next((_dict(owner)[name] for owner in _mro(kind) if name in _dict(owner)), None)
+
+
 class Layout:
     """How the instances of a class store what they hold."""
 

@@ -14,16 +14,19 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from autotrace.record.object_fields import module_of
 from autotrace.record.template import FILE
 
 _HERE = str(Path(__file__).parent)
-_OURS = {kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)} - {
-    Exception,
-    TimeoutError,
-    InterruptedError,
-}
+_OURS = frozenset(
+    id(kind)
+    for kind in vars(builtins).values()
+    if isinstance(kind, type)
+    and issubclass(kind, Exception)
+    and kind not in (Exception, TimeoutError, InterruptedError)
+)
 """What statements of ours can raise: exactly one of Python's own types, except those that mean a timeout. A type of
-the host's matches none, whatever it derives from."""
+the host's matches none, whatever it derives from. By ``id()``: a set would ask the class for its hash."""
 _OUR_LIBRARIES = frozenset({"msgspec", "struct", "_struct"})
 _RAISES = frozenset({opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]})
 
@@ -44,7 +47,7 @@ def is_hosts(error: BaseException) -> bool:
     """
     if get_ident() in _own_threads:
         return False
-    if not isinstance(error, Exception):
+    if not issubclass(type(error), Exception):
         return True
     trace = error.__traceback__
     if trace is None:
@@ -54,7 +57,7 @@ def is_hosts(error: BaseException) -> bool:
         if _is_signal_handler(trace.tb_frame, outer):
             return True
     kind = type(error)
-    if kind in _OURS or kind.__module__ in _OUR_LIBRARIES:
+    if id(kind) in _OURS or module_of(kind) in _OUR_LIBRARIES:
         return False
     return not _is_raised_there(trace) and (_is_of_record(trace.tb_frame) or not _arguments(error))
 

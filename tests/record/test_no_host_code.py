@@ -16,8 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotrace.config.plan import Settings
+from autotrace.record import faults
 from autotrace.record.snapshot import Limits, snapshot
 from autotrace.redact.redactor import Redactor
+from autotrace.spool.records import Close
+
+from .conftest import Recorder
 
 ran: list[str] = []
 """Names of the methods that ran."""
@@ -222,3 +226,58 @@ def test_a_tensor_is_described_without_its_modes() -> None:
             "…": "tensor", "dtype": "torch.float32", "shape": [2, 3], "device": "cpu",
         }  # fmt: skip
     assert ran == []
+
+
+class Asking(type):
+    """Answers to nothing, and cannot be hashed."""
+
+    def __eq__(cls, other: object) -> bool:
+        ran.append("metaclass __eq__")
+        raise AssertionError
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getattribute__(cls, name: str) -> Any:
+        ran.append(f"metaclass {name}")
+        return type.__getattribute__(cls, name)
+
+
+def test_what_is_returned_or_raised_is_not_asked_and_nor_is_its_class(recorder: Recorder) -> None:
+    class Value(metaclass=Asking):
+        pass
+
+    class Failure(Exception, metaclass=Asking):
+        args = property(_counting("args"))  # type: ignore[assignment]
+        __traceback__ = property(_counting("__traceback__"))  # type: ignore[assignment]
+        __class__ = property(_counting("__class__"))  # type: ignore[assignment]
+
+    def given_back(value: Any) -> Any:
+        return value
+
+    def raised(error: Exception) -> None:
+        raise error
+
+    value, error = Value(), Failure("reason")
+    given_back, raised = recorder.wrap(given_back, key="one"), recorder.wrap(raised, key="two")
+    ran.clear()
+    assert given_back(value) is value
+    try:
+        raised(error)
+    except BaseException as arrived:
+        assert arrived is error
+    assert ran == [] and not faults.counts
+    failed = next(record.error for record in recorder.records(Close) if record.error)
+    assert failed[0].endswith("Failure") and "reason" in failed[1] and failed[2]
+
+
+def test_an_error_that_ends_the_process_when_it_is_printed_is_not_printed(recorder: Recorder) -> None:
+    class Silent(Exception):
+        def __str__(self) -> str:
+            raise SystemExit(3)
+
+    def search() -> None:
+        raise Silent
+
+    with pytest.raises(Silent):
+        recorder.wrap(search, key="one")()
+    assert not faults.counts and recorder.records(Close)[0].status == "ERROR"
