@@ -245,6 +245,8 @@ def _after_fork_in_child() -> None:
     try:
         ids.reseed()
         context.forked()
+        for probe in list(calls.probes.values()):
+            probe.forked()
         flusher.after_fork_in_child()
     except Exception as error:
         faults.failed("fork", error)

@@ -34,6 +34,12 @@ taken again."""
 LONG_QUEUE = 4_000
 """Events waiting at which pauses become shorter."""
 SHORT_PAUSE = 0.0001
+HEAVY = 1 << 18
+"""Bytes of an event before which everything gathered is written: to clean it takes a while, and a kill in that time
+should cost no more than the event."""
+SLOW = 10
+"""How many times as long as an event took that was slower than ``flush_interval`` (a redaction hook of the user's),
+everything gathered is written before each event."""
 TICK = 0.02
 """Seconds between two times that events are taken from the queue, while there are any: what waits there is looked
 through by every garbage collection of the host."""
@@ -94,8 +100,10 @@ def flush() -> None:
 
 def after_fork_in_child() -> None:
     """The child inherits events, lock and segment of its parent, and none of them is its own."""
-    global _started, _starting
+    global _started, _starting, abandoned
     backlog.clear()
+    faults.counts.clear()  # counters are summed over processes
+    abandoned = 0
     _started = False
     _starting = threading.Lock()
     if _flusher is not None:
@@ -151,6 +159,10 @@ class Flusher:
         """The host exits, in another thread, and wants to drain by itself."""
         self._progress = 0
         """Counts slices of work and writes."""
+        self._encoding = False
+        """An event was taken and is not gathered yet."""
+        self._slow_until = 0.0
+        """See ``SLOW``; of the monotonic clock."""
         self.closed = False
         """Stopped for good."""
         self._counted_at = 0.0
@@ -202,7 +214,7 @@ class Flusher:
         self._closing = True
         if not self._acquire(deadline):
             self.closed = True
-            abandoned += len(backlog.queue)
+            abandoned += len(backlog.queue) + self._encoding + self._writer.gathered
             return
         try:
             left = self._drain(pause=False, deadline=deadline)
@@ -211,6 +223,7 @@ class Flusher:
                 faults.count("drop:exit", left)
                 backlog.clear()
             self._writer.finish(self._count)
+            abandoned += self._writer.gathered  # the disk took nothing
         finally:
             self._closing = False
             self._busy.release()
@@ -232,26 +245,36 @@ class Flusher:
         """Write what waits, until ``deadline``; how many events are left of those that waited when this began."""
         began = time.monotonic()
         end = began + self._slice()
+        slow = began < self._slow_until
         queue, take, write = backlog.queue, backlog.take, self._encoder.write
         left = sys.maxsize if pause else len(queue)
         while left and queue:
             left -= 1
+            if (slow or getattr(queue[0], "weight", 0) > HEAVY) and self._writer.may_write:
+                self._write()
+                began = time.monotonic()
+            self._encoding = True
             event = take()
             try:
                 write(event)
             except Exception as error:
                 faults.failed(f"encode:{type(event).__name__}", error)
+            self._encoding = False
             if self._writer.batch_full:
                 self._write()
-            if time.monotonic() > end:
+            if (now := time.monotonic()) > end:
                 self._progress += 1
-                if time.monotonic() > deadline or (pause and self._closing):
+                if now - began > self.settings.flush_interval:
+                    self._slow_until = max(self._slow_until, now + SLOW * (now - began))
+                slow = now < self._slow_until
+                if now > deadline or (pause and self._closing):
                     break
                 if pause:
                     if self._writer.due:  # a host that never pauses never leaves the queue empty
                         self._write()
                     time.sleep(PAUSE if len(queue) < LONG_QUEUE else SHORT_PAUSE)
-                end = time.monotonic() + self._slice()
+                began = time.monotonic()
+                end = began + self._slice()
         if not pause or self._writer.due:
             self._write()
         return min(left, len(queue))

@@ -142,6 +142,10 @@ class Probe:
         """Those of functions made inside functions, which the host may drop: ``super()`` ties a class to its
         methods."""
 
+    def forked(self) -> None:
+        """Count anew in a forked child: counters are summed over processes."""
+        self.calls = self.faults = self.faulty = 0
+
     def _members(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
         names = [name for name in target.include or () if "." in name and not name.startswith("result.")]
         return tuple((name.rpartition(".")[2], fields.Path(name)) for name in names) if self.content else ()

@@ -69,6 +69,16 @@ class RecordWriter:
         return bool(self._frames)
 
     @property
+    def gathered(self) -> int:
+        """How many records those are."""
+        return len(self._frames)
+
+    @property
+    def may_write(self) -> bool:
+        """There is something to write, and as much time went to taking events as to the last write."""
+        return bool(self._frames) and time.monotonic() - self._written_at >= self._write_took
+
+    @property
     def batch_full(self) -> bool:
         """It is time to write, whatever else is waiting."""
         return self._size >= BATCH

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -94,7 +95,6 @@ def test_the_exit_waits_while_there_is_progress(recorder: Recorder, monkeypatch:
 
 def test_what_the_drain_timeout_leaves_is_counted(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     (recorder.folder / layout.RUN_JSON).write_text('{"drain_timeout": 0.3}')
-    monkeypatch.setattr(flusher, "abandoned", 0)
     recorder.use(Settings(flush_interval=60.0))
     _slow_encoding(monkeypatch, 0.02)
     call = recorder.wrap(lambda: 1, key="one")
@@ -104,3 +104,118 @@ def test_what_the_drain_timeout_leaves_is_counted(recorder: Recorder, monkeypatc
     lost = flusher.abandoned
     assert 0 < lost < 200 and recorder.records(Counters)[-1].drops == {"drop:exit": lost}
     assert lost + len(recorder.records(Close)) + len(recorder.records(Open)) == 200 and recorder.records(Seal)
+
+
+class Blocking:
+    """An encoder that stands still at the first event with a weight of at least ``weight``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, weight: int) -> None:
+        self.reached, self.go_on = threading.Event(), threading.Event()
+        write = RecordEncoder.write
+
+        def blocking(encoder: RecordEncoder, event: object) -> None:
+            if getattr(event, "weight", 0) >= weight and not self.reached.is_set():
+                self.reached.set()
+                self.go_on.wait(60)
+            write(encoder, event)
+
+        monkeypatch.setattr(RecordEncoder, "write", blocking)
+
+
+def test_what_is_being_encoded_or_gathered_at_a_forced_exit_is_counted(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flusher, "PATIENCE", 0.2)
+    monkeypatch.setattr(flusher, "HEAVY", 1 << 40)
+    recorder.use(Settings(flush_interval=0.5))
+    blocking = Blocking(monkeypatch, 100_000)
+    call = recorder.wrap(lambda text: None, key="one")
+    call("small")  # its two records, and that which defines the target, are gathered
+    call("x" * 200_000)  # its opening is being encoded, its end waits
+    try:
+        assert blocking.reached.wait(10)
+        flusher.shutdown()
+        assert not recorder.folder.joinpath("spool").exists()
+        assert flusher.abandoned == 5
+    finally:
+        blocking.go_on.set()
+
+
+def test_what_a_full_disk_does_not_take_at_exit_is_counted(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: SpoolWriter, frames: Sequence[bytes]) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(SpoolWriter, "write", full)
+    recorder.wrap(lambda: 1, key="one")()
+    flusher.shutdown()
+    assert flusher.abandoned >= 2
+
+
+def _opened(recorder: Recorder) -> int:
+    """Records of the file, which is not flushed."""
+    return len(recorder.read(Open))
+
+
+def test_what_is_gathered_is_written_before_a_heavy_event(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder.use(Settings(flush_interval=1.0))
+    blocking = Blocking(monkeypatch, 2 * flusher.HEAVY)
+    call = recorder.wrap(lambda text: None, key="one")
+    call("small")
+    call(["x" * 60_000] * 20)
+    try:
+        assert blocking.reached.wait(10)
+        assert _opened(recorder) == 1
+    finally:
+        blocking.go_on.set()
+
+
+def test_what_is_gathered_is_written_before_each_event_where_they_are_slow(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder.use(Settings(flush_interval=0.1))
+    call = recorder.wrap(lambda text: None, key="one")
+    slow = Blocking(monkeypatch, 10_000)
+    call("x" * 20_000)
+    assert slow.reached.wait(10)
+    time.sleep(0.2)  # what it takes, whatever else happens
+    slow.go_on.set()
+    while _opened(recorder) < 1:
+        time.sleep(0.01)
+    again = Blocking(monkeypatch, 10_000)
+    call("small")
+    call("x" * 20_000)
+    try:
+        assert again.reached.wait(10)
+        assert _opened(recorder) == 2
+    finally:
+        again.go_on.set()
+
+
+def test_a_forked_child_counts_anew(recorder: Recorder) -> None:
+    from autotrace.patch import engine
+
+    flusher.calls_of = engine._calls
+    call = recorder.wrap(lambda: 1, key="one")
+    call()
+    faults.count("drop:memory_limit", 3)
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            try:
+                engine._after_fork_in_child()
+                call()
+                flusher.shutdown()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+    try:
+        flusher.shutdown()
+    finally:
+        flusher.calls_of = dict
+    counted = recorder.read(Counters)
+    assert [(record.calls, record.drops) for record in counted if record.drops][-1] == (
+        {"one": 1},
+        {"drop:memory_limit": 3},
+    )
+    children = [record.calls for record in counted if not record.drops]
+    assert len(children) >= 2 and all(calls == {"one": 1} for calls in children)
