@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Iterable, Iterator, MutableMapping
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
+from autotrace.config.installation import DISTRIBUTION
+from autotrace.config.stderr import complain
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend
 from autotrace.sinks.protocol import Sink
@@ -55,7 +58,13 @@ def usable(name: str) -> Backend:
     """The descriptor of the backend ``name``, whose library is installed. Raises ``BackendError``."""
     backend = get(name)
     for library in backend.requires:
-        if not _importable(library):
+        try:
+            importable = _importable(library)
+        except Exception as error:  # a package above a dotted name, which may raise anything when it is imported
+            raise BrokenBackend(
+                f"the backend {name} needs {library}, which cannot be imported: {type(error).__name__}: {error}"
+            ) from error
+        if not importable:
             raise _missing(backend, library)
     return backend
 
@@ -110,25 +119,43 @@ def _built_in() -> dict[str, EntryPoint]:
 
 @functools.cache
 def _installed() -> dict[str, tuple[EntryPoint, ...]]:
-    """Entry points of the installed packages by name; more than one where packages contradict each other."""
+    """Entry points of other packages by name; more than one where packages contradict each other."""
     values_of: dict[str, dict[str, EntryPoint]] = {}
     for entry in entry_points(group=GROUP):
-        values_of.setdefault(entry.name, {})[entry.value] = entry
+        if _package(entry) != DISTRIBUTION:
+            values_of.setdefault(entry.name, {})[entry.value] = entry
     return {name: tuple(by_value.values()) for name, by_value in values_of.items()}
 
 
+def _package(entry: EntryPoint) -> str:
+    """Name of the installed package that has ``entry``, or its module where the metadata does not say."""
+    try:
+        name = entry.dist.name if entry.dist is not None else None
+    except Exception:  # metadata without a name
+        name = None
+    return name.replace("_", "-").lower() if name else entry.value.partition(":")[0]
+
+
 def _entry(name: str) -> EntryPoint:
-    entries = {entry.value: entry for entry in _installed().get(name, ())}
-    if (built_in := _built_in().get(name)) is not None:
-        entries[built_in.value] = built_in
-    if not entries:
+    others = _installed().get(name, ())
+    built_in = _built_in().get(name)
+    if built_in is not None:
+        if any(entry.value != built_in.value for entry in others):
+            _warn_of_others(name)
+        return built_in
+    if not others:
         raise UnknownBackend(f"there is no backend {name!r}; choose from {', '.join(names())}")
-    if len(entries) > 1:
-        raise BrokenBackend(
-            f"several packages have a backend {name!r}: {', '.join(sorted(entries))}; uninstall all of them but one"
-        )
-    (entry,) = entries.values()
-    return entry
+    if len(others) > 1:
+        packages = ", ".join(sorted(f"{_package(entry)} ({entry.value})" for entry in others))
+        raise BrokenBackend(f"several packages have a backend {name!r}: {packages}; uninstall all of them but one")
+    return others[0]
+
+
+@functools.cache
+def _warn_of_others(name: str) -> None:
+    """Once in a process."""
+    packages = ", ".join(sorted({_package(entry) for entry in _installed()[name]}))
+    complain(f"warning: {packages} has a backend {name!r}, too; autotrace's own is used")
 
 
 def _loaded(entry: EntryPoint) -> Backend:
@@ -154,5 +181,9 @@ def _missing(backend: Backend, library: str) -> MissingLibrary:
 def _importable(library: str) -> bool:
     try:
         return find_spec(library) is not None
-    except ImportError:  # the parent package of a dotted name is missing
+    except ModuleNotFoundError:  # the parent package of a dotted name is missing
         return False
+    except ValueError:  # imported, by something that gave it no spec
+        if library not in sys.modules:
+            raise
+        return True

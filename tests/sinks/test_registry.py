@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,9 +30,13 @@ BUILT_IN = tuple(section(f'project.entry-points."{registry.GROUP}"'))
 
 @pytest.fixture(autouse=True)
 def _listed_anew() -> Iterator[None]:
-    registry._installed.cache_clear()
+    def forget() -> None:
+        registry._installed.cache_clear()
+        registry._warn_of_others.cache_clear()
+
+    forget()
     yield
-    registry._installed.cache_clear()
+    forget()
 
 
 def package(folder: Path, monkeypatch: pytest.MonkeyPatch, entry: str, code: str, module: str = "their_store") -> None:
@@ -164,8 +169,60 @@ def test_a_package_that_breaks_its_promise_is_named_and_stops_nothing_else(
     assert registry.linked_by("mlflow", [name, "gone", "mlflow"]) == ["mlflow"]
 
 
-def test_two_packages_with_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_built_in_one_wins_over_anothers_of_its_name_and_the_other_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     package(tmp_path / "one", monkeypatch, "mlflow = their_store:BACKEND", THEIRS.format(library="json"))
-    with pytest.raises(registry.BrokenBackend, match=r"sinks\.mlflow\.backend:BACKEND, their_store:BACKEND"):
-        registry.get("mlflow")
+    for _ in range(2):
+        assert type(registry.usable("mlflow")).__module__ == "autotrace.sinks.mlflow.backend"
     assert registry.names() == BUILT_IN
+    assert capfd.readouterr().err == (
+        "autotrace: warning: their-store has a backend 'mlflow', too; autotrace's own is used\n"
+    )
+
+
+def test_two_packages_with_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package(tmp_path / "one", monkeypatch, "store = their_store:BACKEND", THEIRS.format(library="json"))
+    package(tmp_path / "two", monkeypatch, "store = a_store:BACKEND", THEIRS.format(library="json"), "a_store")
+    with pytest.raises(registry.BrokenBackend) as caught:
+        registry.get("store")
+    assert str(caught.value) == (
+        "several packages have a backend 'store': a-store (a_store:BACKEND), their-store (their_store:BACKEND); "
+        "uninstall all of them but one"
+    )
+    assert registry.names() == (*BUILT_IN, "store")
+
+
+def test_what_an_older_autotrace_left_in_its_metadata_is_no_other_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    package(tmp_path / "old", monkeypatch, "mlflow = autotrace.mlflow:BACKEND", "", "autotrace_rl")
+    assert registry.usable("mlflow").name == "mlflow"
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("raise RuntimeError('no\tlicence')", "which cannot be imported: RuntimeError: no\tlicence"),
+        ("import no_such_module_of_theirs", "which is not installed"),
+        ("raise ImportError('libfoo.so')", "which cannot be imported: ImportError: libfoo.so"),
+    ],
+)
+def test_a_library_below_a_package_that_cannot_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, sentence: str
+) -> None:
+    package(tmp_path / "theirs", monkeypatch, "store = their_store:BACKEND", THEIRS.format(library="their_lib.client"))
+    (tmp_path / "theirs" / "their_lib").mkdir()
+    (tmp_path / "theirs" / "their_lib" / "__init__.py").write_text(code)
+    with pytest.raises(registry.BackendError) as caught:
+        registry.usable("store")
+    assert str(caught.value).startswith("the backend store needs their_lib.client") and sentence in str(caught.value)
+
+
+def test_a_library_that_something_put_among_the_modules_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path / "theirs", monkeypatch, "store = their_store:BACKEND", THEIRS.format(library="their_stub"))
+    monkeypatch.setitem(sys.modules, "their_stub", ModuleType("their_stub"))
+    assert registry.usable("store").name == "store"
