@@ -1,5 +1,6 @@
 # Everything from a clone, with nothing but Python >= 3.10 and make. `make` alone lists the targets; environments are made on
 # first use, and each line of the list says what one costs.
+PYTHON ?= python3
 VENV ?= .venv
 E2E_VENV ?= .venv-e2e
 SGLANG_VENV ?= .venv-sglang
@@ -65,8 +66,9 @@ docs: environment ## the pages, into site/; fails on a dead link or an outdated 
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'mkdocs-material>=9.5,<10' \
 	    mkdocs build --strict
 
-wheel: environment ## sdist and wheel, into dist/
-	$(VENV)/bin/python -m uv build --out-dir dist .
+# with the pip of any Python: not worth the environment
+wheel: ## the wheel, into dist/ (seconds, no environment)
+	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 clean: ## delete every environment, cache and build
 	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) $(BENCH_VENV) dist \

@@ -16,8 +16,10 @@ from autotrace.config import environment
 from autotrace.launch.main import main as launch
 from autotrace.launch.options import SETTINGS
 from autotrace.patch.plan_index import PlanIndex
+from autotrace.sinks import registry
 from autotrace.spec import schema
 from autotrace.spec.compiler import compile_plan
+from tests.hostile.table import CASES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -82,6 +84,27 @@ def test_what_the_page_leaves_out_is_left_out_by_all_its_lists_together(tmp_path
 
 def test_there_are_lists_and_commands_to_check() -> None:
     assert len(LISTS) >= 8 and len(COMMANDS) >= 10
+
+
+def test_every_option_has_a_row_in_the_readme() -> None:
+    rows = [line for line in TEXTS["README.md"].splitlines() if line.startswith("| `--")]
+    named = {name for row in rows for name in re.findall(r"--[a-z-]+", row.split(" | ")[0])}
+    assert named == {option for setting in SETTINGS for option in setting.opts}
+
+
+def test_every_command_stands_in_the_readme() -> None:
+    named = set(re.findall(r"\bautotrace ([a-z]+)", TEXTS["README.md"]))
+    assert set(main.list_commands(click.Context(main))) <= named
+
+
+def test_every_backend_has_a_row() -> None:
+    rows = set(re.findall(r"^\| `([a-z]+)` \|", TEXTS["backends.md"], re.M))
+    assert rows == {name for name in registry.names() if registry.get(name).__module__.startswith("autotrace.")}
+
+
+def test_every_hostile_program_has_a_row() -> None:
+    table = TEXTS["limits.md"].partition("## What `make hostile` checks")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `([a-z]+)` \|", table, re.M)) == {case.program for case in CASES}
 
 
 @pytest.mark.parametrize("page", TEXTS)
