@@ -222,8 +222,7 @@ class Flusher:
                 abandoned += left
                 faults.count("drop:exit", left)
                 backlog.clear()
-            self._writer.finish(self._count)
-            abandoned += self._writer.gathered  # the disk took nothing
+            abandoned += self._writer.finish(self._count)
         finally:
             self._closing = False
             self._busy.release()

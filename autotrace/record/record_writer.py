@@ -138,15 +138,23 @@ class RecordWriter:
         if self._segments.full or self._limit.ends(self._segments.size):
             self._segments.seal("rotate")
 
-    def finish(self, last_words: Callable[[], None]) -> None:
+    def finish(self, last_words: Callable[[], None]) -> int:
         """Seal the segment after ``last_words`` were added; nothing if this process wrote nothing and has nothing to
-        write. Also after a rotation: a process without a last word has died."""
-        if self._written_at or self._frames:
-            self._retry_at = 0.0
-            last_words()
-            self.write()
-            self._segments.seal("exit")
-            self._written_at = 0.0
+        write. Also after a rotation: a process without a last word has died. How many records could not be written, on
+        a full disk, and are given up."""
+        if not self._written_at and not self._frames:
+            return 0
+        self._retry_at = 0.0
+        waited = len(self._frames)
+        last_words()
+        self.write()
+        lost = min(waited, len(self._frames))
+        if lost:
+            self.lost()  # what is recorded after this must not refer to their tokens
+        self._forget_batch()
+        self._segments.seal("exit")
+        self._written_at = 0.0
+        return lost
 
     def abandon(self) -> None:
         """Close the file without a word: what a forked child does with its parent's segment."""

@@ -219,3 +219,19 @@ def test_a_forked_child_counts_anew(recorder: Recorder) -> None:
     )
     children = [record.calls for record in counted if not record.drops]
     assert len(children) >= 2 and all(calls == {"one": 1} for calls in children)
+
+
+def test_what_is_given_up_at_the_exit_is_counted_once(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit of a run's first process ends recording after the exit hook of the flusher did."""
+    monkeypatch.setattr(flusher, "abandoned", 0)
+    recorder.use(Settings(flush_interval=60.0))
+
+    def full(self: SpoolWriter, frames: Sequence[bytes]) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(SpoolWriter, "write", full)
+    recorder.wrap(lambda: 1, key="one")()
+    flusher.shutdown()
+    once = flusher.abandoned
+    flusher.shutdown()
+    assert once == flusher.abandoned >= 2
