@@ -5,7 +5,11 @@ Standard library only: traced processes import it.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import itertools
 import os
+import stat
 from pathlib import Path
 
 FILE_MODE = 0o600
@@ -75,6 +79,26 @@ def folder(path: AnyPath) -> None:
         except FileExistsError:  # another process made it, or something else has that name
             if not os.path.isdir(each):
                 raise
+
+
+def own_folder(top: AnyPath, path: AnyPath) -> None:
+    """See that ``path`` is there, below ``top``, and that nobody else can change what is in it: every folder from
+    ``top`` down is a real one, of this user, that only this user may write. Raises ``OSError``."""
+    folder(os.path.dirname(os.path.abspath(top)))
+    below = os.path.relpath(path, top).split(os.sep)
+    for each in itertools.accumulate([str(top), *(name for name in below if name != os.curdir)], os.path.join):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(each, DIR_MODE)
+        info = os.lstat(each)
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
+            raise PermissionError(errno.EPERM, "another user may write there", str(each))
+
+
+def temporary_folder(prefix: str) -> str:
+    """A new folder of this user's alone. Raises ``OSError``."""
+    import tempfile
+
+    return tempfile.mkdtemp(prefix=prefix)
 
 
 def readable_by_others(path: AnyPath) -> int:

@@ -46,14 +46,17 @@ def run_folder(environ: Mapping[str, str]) -> str:
     if os.path.exists(os.path.join(folder, layout.RUN_JSON)):
         return folder
     private = _private()
-    for candidate in (folder, os.path.join(private, os.path.basename(folder))):
+    for top, candidate in ((folder, folder), (private, os.path.join(private, os.path.basename(folder)))):
         try:
-            files.folder(layout.spool_of(candidate))
-            if os.stat(candidate).st_uid == os.getuid() and os.access(layout.spool_of(candidate), os.W_OK):
+            files.own_folder(top, layout.spool_of(candidate))
+            if os.access(layout.spool_of(candidate), os.W_OK):
                 return candidate
         except OSError:
             continue
-    raise OSError(f"neither {folder} nor {private} can be written")
+    # Another user took the name: a folder that this process shares with no other, and a relay of its own.
+    candidate = os.path.join(files.temporary_folder(f"{os.path.basename(private)}-"), os.path.basename(folder))
+    files.folder(layout.spool_of(candidate))
+    return candidate
 
 
 def _private() -> str:
@@ -89,14 +92,7 @@ def invite(environ: Mapping[str, str], towards: str = "", patience: float = 5.0)
 
 
 def _ask_to_listen(folder: str, towards: str) -> None:
-    path = os.path.join(folder, layout.LISTEN)
-    try:
-        fd = files.new(path + ".part")
-    except FileExistsError:
-        return
-    with os.fdopen(fd, "w") as file:
-        file.write(towards)
-    os.replace(path + ".part", path)
+    files.replace(os.path.join(folder, layout.LISTEN), towards.encode())
 
 
 def start_relay(folder: str) -> None:
@@ -114,19 +110,22 @@ def start_relay(folder: str) -> None:
     variables = {**os.environ, env.AUTOTRACE: "0", "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), package]))
-    subprocess.run(
-        [
-            "/bin/sh",
-            "-c",
-            'nohup "$0" -m autotrace.run.guard autotrace.ship.cluster.relay "$1" >/dev/null &',
-            sys.executable,
-            folder,
-        ],
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-        close_fds=True,
-        timeout=10,
-        check=False,
-    )
+    try:
+        subprocess.run(
+            [
+                "/bin/sh",
+                "-c",
+                'nohup "$0" -m autotrace.run.guard autotrace.ship.cluster.relay "$1" >/dev/null &',
+                sys.executable,
+                folder,
+            ],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            close_fds=True,
+            timeout=10,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(f"the relay was not started within {error.timeout:g} seconds") from error
