@@ -25,6 +25,10 @@ MEMBER_NAMES = ("name", "key", "header", "field", "variable")
 MEMBER_VALUES = ("value", "val", "content", "default")
 """``{"name": "api_key", "value": "..."}``: how environments and headers are listed."""
 
+_KEY_BEGINS = re.compile(r"\s*-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----\s*\Z")
+_KEY_LINE = re.compile(r"\s*(?:[A-Za-z0-9+/=]{1,200}|[A-Za-z-]{1,40}: [^\n]{1,200})?\s*")
+"""A line of a private key: base64, or one of the headers before it."""
+
 
 class Redactor:
     """Cleans one captured value after another; keeps a memo of key names, so a name is matched once."""
@@ -112,6 +116,14 @@ class Redactor:
         """Items; hidden are the second of a pair whose first is a secret's name (a header), and what follows an option
         such as ``--password``."""
         cleaned = [self._walk(item) for item in value]
+        in_key = False
+        for at, item in enumerate(value):  # a PEM file, line by line
+            if type(item) is not str:
+                in_key = False
+            elif in_key and _KEY_LINE.fullmatch(item):
+                cleaned[at] = REDACTED
+            else:
+                in_key = "PRIVATE KEY" in item and _KEY_BEGINS.match(item) is not None
         pair = len(value) == 2
         for at, item in enumerate(value[:-1]):
             if type(item) is str and (pair or item.startswith("-")) and len(item) <= LONGEST_NAME:

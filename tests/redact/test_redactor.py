@@ -32,3 +32,9 @@ def test_long_texts_are_no_names_to_be_remembered() -> None:
 def test_a_long_name_is_still_looked_at() -> None:
     name = "x" * LONGEST_NAME + "_password"
     assert Redactor(Settings()).clean("value", {name: "hunter"}) == {name: REDACTED}
+
+
+def test_a_private_key_line_by_line() -> None:
+    lines = ["-----BEGIN RSA PRIVATE KEY-----\n", "MIIEpAIBAAKC\n", "AQEA7bq+/w==\n", "-----END RSA PRIVATE KEY-----\n"]
+    cleaned = Redactor(Settings()).clean("value", [*lines, "word"])
+    assert "MIIE" not in str(cleaned) and "AQEA" not in str(cleaned) and cleaned[-1] == "word"
