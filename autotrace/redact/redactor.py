@@ -126,11 +126,16 @@ class Redactor:
                 in_key = "PRIVATE KEY" in item and _KEY_BEGINS.match(item) is not None
         pair = len(value) == 2
         for at, item in enumerate(value[:-1]):
-            if type(item) is str and (pair or item.startswith("-")) and len(item) <= LONGEST_NAME:
+            if type(item) is str and (pair or _is_option(item)) and len(item) <= LONGEST_NAME:
                 secret = self._key(item.lstrip("-"))[1]
                 if secret and _hidden(secret, value[at + 1], value):
                     cleaned[at + 1] = REDACTED
         return cleaned
+
+
+def _is_option(word: str) -> bool:
+    """``-x`` or ``--x``, and no ruler such as begins and ends a key."""
+    return word.startswith("-") and not word.startswith("---")
 
 
 def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
