@@ -12,6 +12,7 @@ from typing import Any
 from autotrace.record import calls, context, drivers, faults, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall, RetainingCall
+from autotrace.record.origin import is_hosts
 from autotrace.record.probe import Follower
 from autotrace.record.timeline import Arrived, Timeline, Timelines
 
@@ -38,7 +39,7 @@ class Streaming(Follower):
 
     def holds(self, call: OpenCall, result: Any) -> bool:
         body = getattr(result, "body_iterator", None)
-        if type(body) is not AsyncGeneratorType:
+        if type(body) is not AsyncGeneratorType or not drivers.is_unstarted(body):
             return False
         result.body_iterator = drivers.stream(call, body)
         return True
@@ -114,7 +115,9 @@ def arrived(read: Callable[..., None], timelines: Timelines, request_ids: list[A
         return
     try:
         ids = BETWEEN.join(request_ids)
-    except TypeError:  # an id of the user's that is not text
+    except TypeError as error:  # an id of the user's that is not text
+        if is_hosts(error):
+            raise
         ids = BETWEEN.join([name for name in request_ids if type(name) is str])
     backlog.charge(len(ids))
     backlog.append(Arrived(_split, (read, timelines, ids, *more), len(ids)))

@@ -48,11 +48,23 @@ class Watch:
             from autotrace.adapters import registry
 
             return registry.start()
-        except Exception:
+        except BaseException as error:
+            if _is_hosts(error):  # a timeout of the program's, say: the next module of the plan tries again
+                self.started = False
+                import_system.replace(self._original, self._installed)
+                raise
             import logging
 
             logging.getLogger("autotrace").warning("autotrace could not start; this process runs untraced")
             return None
+
+
+def _is_hosts(error: BaseException) -> bool:
+    try:
+        from autotrace.record.origin import is_hosts
+    except ImportError:  # it is what does not start
+        return not isinstance(error, Exception)
+    return is_hosts(error)
 
 
 watch: Watch | None = None

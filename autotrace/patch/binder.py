@@ -18,6 +18,7 @@ from autotrace.patch.plan_index import Glob, PlanIndex, Spelling, excluded
 from autotrace.patch.release import outside
 from autotrace.patch.rewrap import Refused, instance_with_call, recorded_for, rewrap
 from autotrace.record import faults
+from autotrace.record.origin import is_hosts
 
 Report = Callable[[str, str, str, str], None]
 """(key, name, state, reason) with the states of ``spool.records.Report``."""
@@ -212,6 +213,8 @@ class Binder:
             self.report(target.key, location, "refused", str(refusal))
             return False
         except Exception as error:
+            if is_hosts(error):
+                raise
             self.report(target.key, location, "failed", f"{type(error).__name__}: {error}"[:300])
             return False
         return True

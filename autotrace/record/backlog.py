@@ -48,7 +48,7 @@ class Backlog:
     """What waits in this process. Counters are changed without a lock: an addition without a call in it is one step as
     long as there is a global interpreter lock."""
 
-    __slots__ = ("_charged", "_encoded", "_settled", "_watch_above", "append", "consumer", "limit", "queue", "watchful")
+    __slots__ = ("_encoded", "_settled", "_watch_above", "append", "charged", "consumer", "limit", "queue", "watchful")
 
     def __init__(self) -> None:
         self.queue: deque[object] = deque()
@@ -62,7 +62,8 @@ class Backlog:
         """Callers have to ask ``accepts`` and the others first: no thread runs yet, or it is behind, or in a write
         that may take its time. Asking every time would cost each call 100 ns."""
         self._watch_above = 0
-        self._charged = 0
+        self.charged = 0
+        """Bytes of all events so far. Callers add to it where not even ``charge`` may be called (``closing.close``)."""
         self._settled = 0
         self._encoded = 0
 
@@ -75,8 +76,13 @@ class Backlog:
 
     def charge(self, weight: int) -> None:
         """An event that holds ``weight`` bytes is about to be appended."""
-        self._charged += weight
-        if self._charged - self._settled > self._watch_above:  # not only when the thread looks the next time
+        self.watch(weight)
+        self.charged += weight
+
+    def watch(self, weight: int) -> None:
+        """See that callers ask from now on, if ``weight`` more bytes are much: not only when the thread looks the next
+        time."""
+        if self.charged + weight - self._settled > self._watch_above:
             self.watchful = True
 
     def put(self, event: object) -> None:
@@ -156,7 +162,7 @@ class Backlog:
     def clear(self) -> None:
         """Forget everything that waits."""
         self.queue.clear()
-        self._settled = self._charged
+        self._settled = self.charged
         self._encoded = 0
         self.watchful = True
 
@@ -164,7 +170,7 @@ class Backlog:
 
     def waiting(self) -> int:
         """Bytes that wait to be written, about."""
-        return self._charged - self._settled + self._encoded + len(self.queue) * EVENT_BYTES
+        return self.charged - self._settled + self._encoded + len(self.queue) * EVENT_BYTES
 
     @property
     def pressure(self) -> float:

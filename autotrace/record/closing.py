@@ -47,9 +47,12 @@ def close(call: OpenCall, result: Any) -> None:
     except Exception as error:
         probe.trouble("end", error)
         event = Ended(call, at)
-    call.epoch = CLOSED
     if event.weight:
-        backlog.charge(event.weight)
+        backlog.watch(event.weight)
+    # nothing is called between these three: an exception of the host's comes at a call, and would leave the call closed
+    # and its end not queued
+    backlog.charged += event.weight
+    call.epoch = CLOSED
     _append(event)
 
 
@@ -143,12 +146,12 @@ def fail(call: OpenCall, error: BaseException) -> None:
         if probe.facts:
             _facts(call, probe, arguments, at)
         _weigh(event, probe.limits.take_weight() + weigh(event.error))
+        backlog.watch(event.weight)
     except Exception as again:
         probe.trouble("fail", again)
     finally:
+        backlog.charged += event.weight
         call.epoch = CLOSED
-        if event.weight:
-            backlog.charge(event.weight)
         _append(event)
 
 
@@ -235,5 +238,6 @@ def _unchoose(call: RetainingCall) -> None:
     try:
         if token is not None:
             sampling.chosen.reset(token)
-    except ValueError:  # chosen in another context, which is over
-        pass
+    except ValueError as error:  # chosen in another context, which is over
+        if origin.is_hosts(error):
+            raise

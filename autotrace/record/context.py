@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from autotrace.record.origin import is_hosts
 
 if TYPE_CHECKING:
     from autotrace.record.arguments import Signature
@@ -154,5 +156,8 @@ def attach(carrier: bytes | None) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(ValueError):  # left in another context than entered: nothing to restore there
+        try:
             current.reset(token)
+        except ValueError as error:  # left in another context than entered: nothing to restore there
+            if is_hosts(error):
+                raise

@@ -52,6 +52,8 @@ network file system that hangs). While there is progress, the exit waits as long
 _started = False
 _flusher: Flusher | None = None
 _starting = threading.Lock()
+_thread = 0
+"""Of the thread that runs, its number: one that was started before it ends."""
 on_open: Callable[[], None] | None = None
 """Called in the flusher's thread once this process has its first segment; set by ``patch``."""
 abandoned = 0
@@ -126,11 +128,16 @@ def _start() -> None:
             threading.Thread(target=_run, name="autotrace-flusher", daemon=True).start()
         except RuntimeError as error:  # interpreter shutting down, or no more threads: atexit writes what is left
             faults.failed("thread", error)
+        except BaseException:  # the host's, on its own thread: the next event starts another one
+            _started = False
+            raise
 
 
 def _run() -> None:
+    global _thread
     origin.own_thread()
-    while True:
+    _thread = own = threading.get_ident()
+    while _thread == own:
         flusher = _flusher
         interval = flusher.settings.flush_interval if flusher is not None else 1.0
         active = backlog.queue or (flusher is not None and flusher.unwritten)
@@ -194,7 +201,7 @@ class Flusher:
         if not self._busy.acquire(blocking=False):
             if pause:
                 return
-            if self.closed or not self._busy.acquire(timeout=PATIENCE):
+            if self.closed or not self._acquire(math.inf):
                 return
         try:
             if not self.closed:

@@ -9,7 +9,8 @@ The name of this file is in the code of the wrappers. It contains ``importlib`` 
 system's own, and both name the line that they named before.
 
 A wrapper may hold nothing of autotrace but while it runs. Whatever the host raises while code of ours runs (a signal
-handler, another thread) has to close the open call and to reach the host: all that follows ``begin`` is inside ``try``.
+handler, another thread) has to close the open call and to reach the host: all that follows ``begin`` is inside ``try``,
+and what closes the call, which raises nothing of ours, is called again if it was interrupted.
 ``template`` puts ``_autotrace_`` before each name, and ``__class__`` in the place of the comment ``cell``.
 """
 
@@ -35,7 +36,11 @@ def plain(*args, **kwargs):
         return calls.end(call, result)
     except BaseException as error:
         if call is not None:
-            calls.fail(call, error)
+            try:
+                calls.fail(call, error)
+            except BaseException as again:
+                calls.fail(call, again)
+                raise
         raise
 
 
@@ -52,7 +57,11 @@ async def coroutine(*args, **kwargs):
         return calls.end(call, result)
     except BaseException as error:
         if call is not None:
-            calls.fail(call, error)
+            try:
+                calls.fail(call, error)
+            except BaseException as again:
+                calls.fail(call, again)
+                raise
         raise
 
 
@@ -116,7 +125,11 @@ def generator(*args, **kwargs):
             return stop.value
     except BaseException as error:
         if call is not None:
-            calls.ended(call, error)
+            try:
+                calls.ended(call, error)
+            except BaseException as again:
+                calls.ended(call, again)
+                raise
         raise
 
 
@@ -192,5 +205,9 @@ async def async_generator(*args, **kwargs):
             calls.exhausted(call, None)
     except BaseException as error:
         if call is not None:
-            calls.ended(call, error)
+            try:
+                calls.ended(call, error)
+            except BaseException as again:
+                calls.ended(call, again)
+                raise
         raise

@@ -71,8 +71,9 @@ def _is_signal_handler(frame: FrameType, interrupted: FrameType) -> bool:
 
 
 def _is_raised_there(trace: TracebackType) -> bool:
-    """Whether a ``raise`` statement raised what was raised there."""
-    return trace.tb_frame.f_code.co_code[trace.tb_lasti] in _RAISES
+    """Whether a ``raise`` statement raised what was raised there. Before its first instruction a frame stands at a
+    negative one (Python 3.10 raises there what another thread set), which is no place in its code."""
+    return trace.tb_lasti >= 0 and trace.tb_frame.f_code.co_code[trace.tb_lasti] in _RAISES
 
 
 def _is_of_record(frame: FrameType) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from autotrace.record import faults
 from autotrace.record.backlog import backlog
 from autotrace.record.fields import ABSENT
+from autotrace.record.origin import is_hosts
 
 
 def copy_tokens(value: Any) -> Any:
@@ -42,5 +43,7 @@ def _packed(value: Sequence[Any]) -> Any:
     """``value`` in 4 bytes a number, if it is a list of token ids."""
     try:
         return array("I", value)
-    except (TypeError, OverflowError):
+    except (TypeError, OverflowError) as error:
+        if is_hosts(error):
+            raise
         return tuple(value)

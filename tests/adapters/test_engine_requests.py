@@ -419,6 +419,25 @@ async def test_a_streamed_response_ends_its_handlers_span_when_it_was_read(recor
     assert [record.status for record in recorder.records(Close)] == ["OK"]
 
 
+async def test_a_body_that_was_begun_already_stays_the_hosts(recorder: Recorder) -> None:  # noqa: F811
+    """A driver is not begun, and what is sent into it first would be an error."""
+
+    async def body() -> AsyncGenerator[str, str]:
+        sent = yield "a"
+        yield sent
+
+    async def handle() -> Any:
+        stream = body()
+        assert await stream.__anext__() == "a"
+        return SimpleNamespace(body_iterator=stream)
+
+    traced = recorder.wrap(handle, key="handle")
+    engine_requests.follow("handle", engine_requests.Streaming())
+    response = await traced()
+    assert await response.body_iterator.asend("b") == "b"
+    assert [record.status for record in recorder.records(Close)] == ["OK"]
+
+
 def test_an_entry_point_for_batches_is_recorded_inside_a_trace_only(recorder: Recorder) -> None:  # noqa: F811
     def generate() -> int:
         return 1

@@ -259,3 +259,29 @@ class TestCost:
             "print(json.dumps([name for name in slow if name in sys.modules]))"
         )
         assert json.loads(place.run(["python", "-c", code]).stdout) == []
+
+
+def test_a_timeout_of_the_programs_that_comes_while_the_agent_starts_is_the_programs(place: Place) -> None:
+    code = """
+import signal, sys
+from autotrace.adapters import registry
+class Timeout(Exception): ...
+def handle(number, frame): raise Timeout
+signal.signal(signal.SIGALRM, handle)
+start, calls = registry.start, []
+def interrupted():
+    calls.append(1)
+    if len(calls) == 1:
+        signal.raise_signal(signal.SIGALRM)
+    return start()
+registry.start = interrupted
+from autotrace.bootstrap.activate import watch
+for attempt in range(2):
+    try:
+        watch.find_spec(min(watch.names), None)
+        print("looked")
+    except Timeout:
+        print("timeout")
+print(len(calls), watch.started)
+"""
+    assert place.run(["python", "-c", code], ON).stdout.splitlines() == ["timeout", "looked", "2 True"]

@@ -15,8 +15,8 @@ from pathlib import Path
 from .measure import Observed
 from .table import CASES, Case
 
-COLUMNS = ("row", "fired", "arrived", "calls", "written", "delivered", "memory", "on disk", "")
-WIDTHS = (36, 6, 8, 7, 8, 10, 9, 9, 0)
+COLUMNS = ("row", "fired", "arrived", "calls", "written", "delivered", "memory", "on disk", "late", "traced", "")
+WIDTHS = (36, 6, 8, 7, 8, 10, 9, 9, 14, 14, 0)
 
 
 def main(words: list[str]) -> int:
@@ -39,7 +39,13 @@ def _cells(case: Case, bare: Observed, traced: Observed) -> tuple[str, ...]:
     memory = f"+{(report['peak'] - bare.report['peak']) >> 20} MB" if "peak" in report and "peak" in bare.report else ""
     secrets = f"{len(traced.on_disk(report['secrets']))} of {len(report['secrets'])}" if "secrets" in report else ""
     return (case.name, str(report.get("fired", "")), str(report.get("arrived", "")), str(report.get("calls", "")),
-            str(traced.spool[1]), str(traced.spans), memory, secrets)  # fmt: skip
+            str(traced.spool[1]), str(traced.spans), memory, secrets, _late(bare), _late(traced))  # fmt: skip
+
+
+def _late(observed: Observed) -> str:
+    """Median and maximum, in milliseconds, from when a timer was due to when its exception was caught."""
+    report = observed.report
+    return f"{report['late'] * 1e3:.2f}/{report['latest'] * 1e3:.2f} ms" if "late" in report else ""
 
 
 def _line(cells: tuple[str, ...]) -> None:

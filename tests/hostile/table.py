@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,9 @@ MEMORY_LIMIT = 64 << 20
 """``Settings.memory_limit`` of a run."""
 OWN_MEMORY = 24 << 20
 """What the modules, threads and buffers of the agent take in a process that waits for nothing."""
-
+LATER = 0.001
+"""Seconds that the exception of a signal handler may arrive later than without tracing: the median, as the latest is
+the machine's."""
 
 Check = Callable[[Observed, Observed], Iterator[str]]
 """Bare run, traced run -> what is wrong."""
@@ -53,16 +56,20 @@ class Case:
 
 
 def all_arrive(bare: Observed, traced: Observed) -> Iterator[str]:
-    """Every timeout reaches the host, as without us. A call that was interrupted while it began or ended may stay open
-    in the trace: at most one for ten timeouts."""
+    """Every timeout reaches the host, as without us, and every call is closed. On Python 3.10, which raises between the
+    return of what opens a call and its assignment, one for ten timeouts may stay open."""
     for what, report in (("bare", bare.report), ("traced", traced.report)):
         if report["arrived"] != report["fired"]:
             yield f"{what}: {report['fired'] - report['arrived']} of {report['fired']} timeouts swallowed"
     opened, closed, _ = traced.spool
     if not closed:
         yield "nothing was recorded"
-    if opened - closed > traced.report["fired"] // 10:
+    if opened - closed > (traced.report["fired"] // 10 if sys.version_info < (3, 11) else 0):
         yield f"{opened - closed} calls never closed"
+    if traced.spans != closed and "still on disk" not in traced.stderr:  # a busy machine delivers less in the time
+        yield f"{closed} written, {traced.spans} delivered, and nobody says so"
+    if "late" in traced.report and traced.report["late"] - bare.report["late"] > LATER:
+        yield f"arrives {(traced.report['late'] - bare.report['late']) * 1000:.2f} ms later than without tracing"
 
 
 def same(key: str) -> Check:

@@ -12,6 +12,7 @@ import pytest
 
 from autotrace.config.plan import Settings
 from autotrace.record import faults, flusher, statements
+from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.run import layout
 from autotrace.spool.records import Bind, Close, Counters, Open, Seal
@@ -235,3 +236,32 @@ def test_what_is_given_up_at_the_exit_is_counted_once(recorder: Recorder, monkey
     once = flusher.abandoned
     flusher.shutdown()
     assert once == flusher.abandoned >= 2
+
+
+def test_a_thread_whose_start_was_interrupted_is_started_by_the_next_event(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timeout of the host's arrives in the first call of a process, which starts the thread."""
+    start = threading.Thread.start
+    attempts: list[threading.Thread] = []
+
+    def interrupted(self: threading.Thread) -> None:
+        attempts.append(self)
+        if len(attempts) == 1:
+            raise Exceeded
+        start(self)
+
+    class Exceeded(Exception): ...
+
+    monkeypatch.setattr(flusher, "_started", False)
+    monkeypatch.setattr(backlog, "watchful", True)
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    before = {thread for thread in threading.enumerate() if thread.name == "autotrace-flusher"}
+    traced = recorder.wrap(lambda: 1, key="one")
+    traced()
+    traced()
+    assert len(attempts) == 2
+    for thread in before:
+        thread.join(30)
+    names = [thread.name for thread in threading.enumerate()]
+    assert names.count("autotrace-flusher") == 1

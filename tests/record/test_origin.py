@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import itertools
 import random
 import signal
 import sys
@@ -15,15 +16,26 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import context, faults, origin
+from autotrace.record import closing, context, errors, faults, flusher, origin
+from autotrace.record.backlog import backlog
 from autotrace.spool.records import Close, Open
 
 from .conftest import Recorder
 
 ROUNDS = 25
-BETWEEN = 2
-"""Of them, those that may come between two instructions of ours where no ``try`` can stand: Python 3.10 looks for
-signals between any two, so also between the return of ``begin`` and the assignment of what it returned."""
+BETWEEN = 2 if sys.version_info < (3, 11) else 0
+"""Of them, those that may come between two instructions of ours where no ``try`` can stand: between the return of
+``begin`` and the assignment of what it returned Python 3.10 looks for signals, later ones do not. Without autotrace
+(lost on 3.10 within a second, never on later ones)::
+
+    def begin(): opened.append(1); return 1
+    def call():
+        one = None
+        try:
+            one = begin()
+        except Timeout:
+            lost = bool(opened) and one is None     # true on 3.10
+"""
 MESSAGES = [{"role": "user", "content": "x" * 20, "meta": {"turn": [1, {"a": 2}]}} for _ in range(200)]
 
 
@@ -193,10 +205,14 @@ def storm(
     monkeypatch.undo()
     assert len(lost) <= BETWEEN
     assert not {reason: count for reason, count in faults.counts.items() if reason.startswith("fault:")}
-    opened = [record.span for record in recorder.records(Open)]
-    closed = [record.span for record in recorder.records(Close)]
+    flusher.shutdown()  # all that waits: on a busy machine the thread is still at it
+    records = recorder.records()
+    opened = [record.span for record in records if isinstance(record, Open)]
+    closed = [record.span for record in records if isinstance(record, Close)]
     assert len(closed) == len(set(closed))
+    assert set(closed) <= set(opened)
     assert len(set(opened) - set(closed)) <= BETWEEN
+    assert backlog.waiting() == 0
 
 
 @pytest.mark.parametrize("argument", [MESSAGES, "small"], ids=["200 messages", "small"])
@@ -282,3 +298,61 @@ def test_the_exception_of_a_handler_ends_a_call_as_a_timeout(recorder: Recorder)
         signal.signal(signal.SIGALRM, previous)
     assert len(ran) == 1 and context.current.get() is None
     assert [close.status for close in recorder.records(Close)] == ["TIMEOUT"]
+
+
+def test_what_another_thread_set_may_arrive_before_the_first_instruction_of_a_function() -> None:
+    """The function ends with an instruction that raises, which is where the frame would stand by its negative number:
+    what Python 3.10 does."""
+
+    def interrupted(_: Any) -> None:
+        number = "1"
+        try:
+            int(number)
+        except KeyError:
+            number = ""
+
+    set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    own = ctypes.c_ulong(threading.get_ident())
+    steps = itertools.chain(map(set_exception, [own], [ctypes.py_object(Timeout)]), map(interrupted, [None]))
+    try:
+        list(steps)
+        time.sleep(0)
+        pytest.fail("nothing was raised")
+    except Timeout as error:
+        assert origin.is_hosts(error)
+
+
+PLACES = {"watch": (type(backlog), "watch"), "fail": (closing, "leave"), "described": (errors, "described")}
+"""Functions that are called while a call ends: with a result, with an error, and while that is described."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_call_interrupted_while_it_ends_is_closed_all_the_same(
+    recorder: Recorder, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name = PLACES[place]
+    original = getattr(owner, name)
+    interrupts = iter([True])
+
+    def interrupted(*args: Any) -> Any:
+        if ran and next(interrupts, False):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(own, ctypes.py_object(Timeout))
+        return original(*args)
+
+    own = ctypes.c_ulong(threading.get_ident())
+    ran: list[str] = []
+
+    def work(text: str) -> str:
+        ran.append("end")
+        if place != "watch":
+            raise KeyError(text)
+        return text * 2
+
+    traced = recorder.wrap(work)
+    monkeypatch.setattr(owner, name, interrupted)
+    with pytest.raises(Timeout):
+        traced("long" * 1000)
+    monkeypatch.undo()
+    assert context.current.get() is None
+    assert len(recorder.records(Open)) == len(recorder.records(Close)) == 1
+    assert backlog.waiting() == 0

@@ -18,6 +18,7 @@ from typing import Any
 
 from autotrace import patch
 from autotrace.record import faults
+from autotrace.record.origin import is_hosts
 
 BLOCK = "verl.utils.rollout_trace.rollout_trace_attr"
 """Target key of the blocks."""
@@ -132,8 +133,11 @@ def _silent(manager: Any) -> Iterator[Any]:
         with manager as entered:
             yield entered
     finally:
-        with contextlib.suppress(ValueError):  # left in another context than entered
+        try:
             context.current.reset(token)
+        except ValueError as error:  # left in another context than entered
+            if is_hosts(error):
+                raise
 
 
 @contextlib.contextmanager

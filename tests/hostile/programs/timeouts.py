@@ -90,14 +90,18 @@ def _signals(work: Callable[[], None]) -> None:
         raise Timeout
 
     signal.signal(signal.SIGALRM, handler)
+    late: list[float] = []
     for _ in range(ROUNDS):
         before = fired
+        due = time.monotonic() + (delay := chance.uniform(0.0002, 0.003))
         try:
-            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.003))
+            signal.setitimer(signal.ITIMER_REAL, delay)
             _work_until(lambda before=before: fired != before, work)
         except Timeout:
+            late.append(time.monotonic() - due)
             arrived += 1
-    report(fired=fired, arrived=arrived)
+    late.sort()
+    report(fired=fired, arrived=arrived, late=late[len(late) // 2], latest=late[-1])
 
 
 def _asynchronous(work: Callable[[], None]) -> None:
