@@ -51,7 +51,10 @@ def test_the_wheel_holds_activation_files_and_lists(wheel: Path) -> None:
 
 
 def test_the_backends_are_found_by_entry_points(environment: Path) -> None:
-    code = "from autotrace.sinks import registry; print(*registry.names()); print(*sorted(registry._installed()))"
+    code = (
+        "from importlib.metadata import entry_points; from autotrace.sinks import registry\n"
+        "print(*registry.names()); print(*sorted(entry.name for entry in entry_points(group=registry.GROUP)))"
+    )
     done = subprocess.run([environment / "python", "-I", "-c", code], capture_output=True, text=True, check=True)
     built_in = sorted(path.parent.name for path in ROOT.glob("autotrace/sinks/*/backend.py"))
     assert built_in and done.stdout.splitlines() == [" ".join(built_in)] * 2
