@@ -96,7 +96,7 @@ def _ended(a: Span, b: Span) -> Divergence | None:
 
 
 def _outcome(span: Span) -> str | None:
-    return f"{span.error[0]}: {span.error[1]}" if span.error is not None else output_text(span)
+    return output_text(span) if span.error is None else span.error_text
 
 
 def _by_ids(
@@ -173,8 +173,8 @@ def _arguments(span: Span) -> str:
 
 
 def _result(span: Span) -> str:
-    if span.error is not None:
-        return f"{span.error[0]}: {span.error[1]}"
+    if span.error_text is not None:
+        return span.error_text
     output: Any = span.output
     if isinstance(output, (list, tuple)) and output:
         output = output[0]

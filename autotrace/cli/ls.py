@@ -169,7 +169,10 @@ def destinations(reader: RunReader) -> list[Text]:
 
 def nothing(reader: RunReader, step: int | None) -> Text:
     """Why the list is empty."""
-    steps = sorted({row.step for row in reader.rows() if row.step is not None})
+    rows = reader.rows()
+    if not rows:
+        return Text("this run has no trajectory; what was bound, called and dropped: autotrace status")
+    steps = sorted({row.step for row in rows if row.step is not None})
     if step is not None and steps:
         available = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
         return Text(f"no trajectory of step {step}; this run has steps {available}")

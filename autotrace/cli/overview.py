@@ -20,7 +20,7 @@ def overview(rows: Sequence[Row], reader: RunReader) -> Tree:
     top = Tree(Text(reader.info.run_id, style="bold"), guide_style="dim")
     branches: dict[object, Tree] = {}
     for row in rows:
-        step, prompt = (row.validate, row.step), (row.validate, row.step, row.uid)
+        step, prompt = (row.validate, row.step), (row.validate, row.step, *_prompt_id(row))
         if step not in branches:
             branches[step] = top.add(_step(row))
         if prompt not in branches:
@@ -34,6 +34,11 @@ def overview(rows: Sequence[Row], reader: RunReader) -> Tree:
 def _step(row: Row) -> Text:
     name = "no step" if row.step is None else f"step {row.step}"
     return line(f"{name}  validation" if row.validate else name, "bold")
+
+
+def _prompt_id(row: Row) -> tuple[str, str | None]:
+    """What the rollouts of one prompt share, as ``sinks.payload.group_of`` has it."""
+    return ("uid", row.uid) if row.uid is not None else ("sample", row.sample_index)
 
 
 def _prompt(row: Row) -> Text:
@@ -63,7 +68,10 @@ def _calls(reader: RunReader, row: Row) -> list[Span]:
 
 def _call(span: Span) -> Text:
     style = "cyan" if span.role == "llm" else "magenta"
-    tokens = f"  {span.prompt_tokens or '?'} + {span.response_tokens or '?'} tokens" if span.role == "llm" else ""
+    counts = [span.prompt_tokens, span.response_tokens]
+    tokens = ""
+    if span.role == "llm" and counts != [None, None]:
+        tokens = f"  {' + '.join('?' if count is None else str(count) for count in counts)} tokens"
     name = span.inputs.get("tool_call")
     called = f" {name['name']}" if isinstance(name, dict) and isinstance(name.get("name"), str) else ""
     text = line(span.name + called, style) + line(f"{tokens}  {seconds(span.duration_ns)}", "dim")

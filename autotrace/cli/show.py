@@ -106,7 +106,7 @@ def _span(span: Span, root: Span, turn: int | None, full: bool) -> list[Text]:
         head += Text("  ") + status_text(span.status)
     lines = [head]
     if span.error is not None:
-        lines.append(block(f"{span.error[0]}: {span.error[1]}", "red", lines=None if full else LINES))
+        lines.append(block(span.error_text, "red", lines=None if full else LINES))
         if full and span.error[2]:
             lines.append(block(span.error[2], "dim"))
     for mark, value, style in _texts(span):

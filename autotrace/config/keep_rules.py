@@ -1,6 +1,6 @@
 """Keep-rules as a person writes them (``--keep errors,slowest=5``): which groups of trajectories are delivered.
 
-What they decide, group by group: ``ship.delivery.keep``.
+What they decide, group by group: ``ship.delivery.tail_sampling``.
 """
 
 from __future__ import annotations

@@ -216,8 +216,8 @@ def measured(span: Span) -> dict[str, Any]:
 
 def failure(span: Span) -> str | None:
     """Why ``span`` did not end well, in one line, or None."""
-    if span.error is not None:
-        return text(f"{span.error[0]}: {span.error[1]}")
+    if span.error_text is not None:
+        return text(span.error_text)
     if span.status in ("OK", "OPEN"):
         return None
     return {

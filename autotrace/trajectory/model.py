@@ -65,6 +65,14 @@ class Span:
     first_item_ns: int | None = None
 
     @property
+    def error_text(self) -> str | None:
+        """Type and message of the error in one line, the type alone where it has no message; None without error."""
+        if self.error is None:
+            return None
+        kind, message, _ = self.error
+        return f"{kind}: {message}" if message else kind
+
+    @property
     def duration_ns(self) -> int | None:
         return None if self.end_ns is None else self.end_ns - self.start_ns
 

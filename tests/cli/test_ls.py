@@ -96,6 +96,66 @@ def test_the_tree_shows_steps_prompts_rollouts_and_calls(call: Call, run: Path) 
     assert found.count("ToolAgentLoop._call_tool add") == 2
 
 
+def test_prompts_without_a_uid_are_told_apart_by_their_sample(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    for sample in (7, 8):
+        for rollout in (0, 1):
+            trajectory(process, rollout=rollout, uid=None, sample_index=sample)
+    process.exit()
+    lines = call("ls", "--tree").output.splitlines()
+    kinds = [next((kind for kind in ("prompt 7", "prompt 8", "rollout") if kind in line), "") for line in lines]
+    assert [kind for kind in kinds if kind] == ["prompt 7", "rollout", "rollout", "prompt 8", "rollout", "rollout"]
+
+
+def test_tokens_that_nobody_counted_are_left_out_of_the_tree(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    trace = b"t" * 16
+    root = process.open(trace, "trajectory", attributes=attributes())
+    process.close(trace, process.open(trace, "llm", root))
+    process.close(trace, process.open(trace, "llm", root, [1, 2]))
+    process.close(trace, root)
+    process.exit()
+    uncounted, half = [line for line in call("ls", "--tree").output.splitlines() if "generate" in line]
+    assert "tokens" not in uncounted and "2 + ? tokens" in half
+
+
+def test_an_empty_run_is_not_blamed_on_a_filter(call: Call, runs: Path) -> None:
+    Process(new_run(runs)).exit()
+    for words in (["ls"], ["ls", "--status", "ok"]):
+        assert call(*words).output == (
+            "this run has no trajectory; what was bound, called and dropped: autotrace status\n"
+        )
+
+
+def test_nothing_that_matches(call: Call, run: Path) -> None:
+    assert "no trajectory matches" in call("ls", "--status", "timeout").output
+
+
+def test_errors_as_a_reader_needs_them(call: Call, runs: Path) -> None:
+    """A stream that its reader left, an error without a message, a cancellation with and without a reason."""
+    process = Process(new_run(runs))
+    cancelled = "asyncio.exceptions.CancelledError"
+    shown = {}
+    for letter, status, error, expected in (
+        (b"a", "OK", (cancelled, "", ""), None),
+        (b"b", "OK", (cancelled, "by the reader", ""), None),
+        (b"c", "OK", ("ValueError", "", ""), "ValueError"),
+        (b"d", "CANCELLED", (cancelled, "", ""), None),
+        (b"e", "CANCELLED", (cancelled, "shutdown", ""), f"{cancelled}: shutdown"),
+        (b"f", "OK", ("ValueError", "no", ""), "ValueError: no"),
+    ):
+        trace = letter * 16
+        root = process.open(trace, "trajectory", attributes=attributes(uid=letter.decode()))
+        below = process.open(trace, "llm", root)
+        process.close(trace, below, status="CANCELLED" if error[0] == cancelled else "ERROR", error=error)
+        process.close(trace, root, status=status)
+        shown[trace.hex()] = expected
+    process.exit()
+    assert {row["trace_id"]: row["error"] for row in rows(call("ls", "--json").output)} == shown
+    assert "Error: " not in call("ls").output.replace(f"{cancelled}: shutdown", "").replace("ValueError: no", "")
+    assert "ValueError:" not in call("show", (b"c" * 16).hex()).output
+
+
 def test_what_a_model_wrote_is_not_obeyed_by_the_terminal(call: Call, runs: Path) -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\u202e[red]x[/red]"
     process = Process(new_run(runs))

@@ -9,7 +9,7 @@ import msgspec
 from autotrace.ship.assembly.tokens import digest_of
 from autotrace.ship.store.row import Row, identity, number
 from autotrace.trajectory.durations import times
-from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.model import Span, Trajectory
 
 
 def begin(row: Row, name: str, role: str, start_ns: int, attributes: dict[str, Any]) -> None:
@@ -36,11 +36,17 @@ def summarise(row: Row, trajectory: Trajectory) -> None:
     responses = [span.response_tokens for span in calls if span.response_tokens is not None]
     row.response_tokens = sum(responses) if responses else None
     row.reward = number(trajectory.facts.get("reward"))
-    failed = [span for span in trajectory.spans if span.error is not None]
-    row.error = f"{failed[0].error[0]}: {failed[0].error[1]}"[:500] if failed and failed[0].error else None
+    errors = [span.error_text for span in trajectory.spans if span.error_text and not _dropped(span, root)]
+    row.error = errors[0][:500] if errors else None
     row.facts = msgspec.json.encode(trajectory.facts).decode()
     row.attributes = msgspec.json.encode(trajectory.attributes).decode()
     row.times = msgspec.json.encode(times(trajectory).measured()).decode()
+
+
+def _dropped(span: Span, root: Span) -> bool:
+    """Cancelled, and that is no error: its caller went on without it (an early ``break`` out of a stream), or it was
+    cancelled without a reason, which the status says already."""
+    return span.status == "CANCELLED" and (root.status == "OK" or not (span.error and span.error[1]))
 
 
 def digests(trajectory: Trajectory) -> list[str]:
