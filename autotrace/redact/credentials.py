@@ -13,7 +13,7 @@ import string
 from functools import lru_cache
 
 from autotrace.redact import secret_names
-from autotrace.redact.rules import PRIVATE_KEY, SCHEME, SHORTEST, SLACK_HOOK, TOKENS
+from autotrace.redact.rules import PRIVATE_KEY_BEGINS, SCHEME, SHORTEST, SLACK_HOOK, TOKENS
 
 REDACTED = "<redacted>"
 
@@ -24,10 +24,17 @@ _RUN = b"a" * SHORTEST
 _TOKEN = re.compile("(?<![A-Za-z0-9])(?:" + "|".join(rule.pattern for rule in TOKENS) + ")")
 _REST = re.compile(r"[\w.+/=-]*")
 """What may belong to a token behind its first run."""
-_PRIVATE_KEY = re.compile(PRIVATE_KEY.pattern)
+_KEY_BEGINS = re.compile(PRIVATE_KEY_BEGINS.pattern)
+_KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/=\s\\:,.()-]*")
+_KEY_CUT_OFF = re.compile(r"[A-Za-z0-9+/=\s\\:,-]{16,}")
+_LONGEST_KEY = 20_000
 _SLACK_HOOK = re.compile(SLACK_HOOK.pattern)
 _SCHEME = re.compile(SCHEME.pattern)
 
+_WINDOW = 200
+"""Characters behind a name that decide whether a value without quotes is a secret. A value that is none is looked at
+again from each name in it, so that has to be a limited number of times."""
 _FRAGMENTS = (b"pass", b"pw", b"secret", b"token", b"key", b"auth", b"cookie", b"credential", b"jwt")
 """Every name that ``secret_names.kind`` takes for a secret contains one of these."""
 _SEPARATORS = (b":", b"=", b'"', b"'", b"-")
@@ -35,9 +42,10 @@ _SEPARATORS = (b":", b"=", b'"', b"'", b"-")
 _WORD = re.compile(r"[\w.\-]{0,64}")
 _ASSIGNED = re.compile(r"\s{1,9}[:=]")
 _QUOTED = r"[bru]{0,2}(?P<quote>\\{0,7}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
+_BARE = r"(?:[^\s\"'`&;,{}\[\]<>()]+|[,)(\]\[}{](?![\s,;)}\]\"'`]|\Z|[\w.\-]+[:=]))+"
 _UNQUOTED = (
     r"(?P<scheme>(?i:bearer|basic|digest|negotiate|apikey|(?<=zation: )token)\s+)?"
-    r"(?P<bare>(?!:)(?:[^\s\"'`&;,{}\[\]<>()]|[,)(\]\[}{](?![\s,;)}\]\"'`]|\Z|[\w.\-]+[:=]))+)"
+    rf"(?P<bare>(?!:){_BARE})"
 )
 _AFTER_QUOTED_NAME = re.compile(
     rf"\\{{0,7}}[\"'](?:\s{{0,9}}(?::|=>?)\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})"
@@ -88,7 +96,7 @@ def without_credentials(text: str, mask: str = REDACTED, any_value: bool = False
         text = _without_tokens(text, runs, mask)
         data = text.encode("ascii", "replace")
     if b"PRIVATE KEY" in data:
-        text = _PRIVATE_KEY.sub(mask, text)
+        text = _without_private_keys(text, mask)
         data = text.encode("ascii", "replace")
     if b"@" in data and b"://" in data:
         text = without_userinfo(text, mask)
@@ -104,15 +112,42 @@ def without_credentials(text: str, mask: str = REDACTED, any_value: bool = False
     return text
 
 
+def _without_private_keys(text: str, mask: str) -> str:
+    """PEM, also with its line ends escaped, or cut off."""
+    pieces: list[str] = []
+    written = body_ends = 0
+    closing = _KEY_ENDS.search(text)
+    for opening in _KEY_BEGINS.finditer(text):
+        if opening.start() < written:
+            continue
+        at = opening.end("dashes")
+        if at > body_ends:
+            body_ends = _KEY_BODY.match(text, at).end()  # type: ignore[union-attr] # matches nothing, too
+        while closing is not None and closing.start() < at:
+            closing = _KEY_ENDS.search(text, at)
+        if closing is not None and closing.start() <= min(body_ends, at + _LONGEST_KEY):
+            end = closing.end()
+        elif (rest := _KEY_CUT_OFF.match(text, at)) is not None:
+            end = rest.end()
+        else:
+            continue
+        pieces += (text[written : opening.start()], mask)
+        written = end
+    return "".join((*pieces, text[written:]))
+
+
 def _without_tokens(text: str, runs: bytes, mask: str) -> str:
     """Tokens are looked for only in the words that hold a long enough run."""
     pieces: list[str] = []
     written = 0
+    rest_ends = -1
     at = runs.find(_RUN)
     while at >= 0:
-        start = max(written, runs.rfind(b" ", 0, at) - 8, 0)  # a prefix may be apart from its run: ``ya29.``
-        end = runs.find(b" ", at)
-        end = len(text) if end < 0 else _REST.match(text, end).end()  # type: ignore[union-attr] # matches nothing, too
+        start = max(written, runs.rfind(b" ", written, at) - 8)  # a prefix may be apart from its run: ``ya29.``
+        if at > rest_ends:
+            end = runs.find(b" ", at)
+            rest_ends = len(text) if end < 0 else _REST.match(text, end).end()  # type: ignore[union-attr] # matches nothing, too
+        end = rest_ends
         match = _TOKEN.search(text, start, end)
         if match is not None:
             pieces += (text[written : match.start()], mask)
@@ -192,7 +227,7 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> tuple[int, in
         return None
     character = text[end]
     if character in "\"'\\":
-        match = _AFTER_QUOTED_NAME.match(text, end)
+        match = _after(_AFTER_QUOTED_NAME, text, end)
         if match is None:
             return None
         if match["pair"] is not None:
@@ -203,14 +238,16 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> tuple[int, in
             return None
         if match["quote"] is not None:
             return match.span("value") if match["value"] and not _is_placeholder(match["value"], name) else None
-        return match.span("bare") if kind == secret_names.SECRET and not _CODE.fullmatch(match["bare"]) else None
+        if kind == secret_names.SECRET and not _CODE.fullmatch(match["bare"]):
+            return _whole(match).span("bare")
+        return None
     option = written.startswith("-") and (start == 0 or not text[start - 1].isalnum())
     if character.isspace() and option:
         match = _AFTER_OPTION.match(text, end)
         if match is not None:
             group = "quoted" if match["quoted"] else "bare"
             return match.span(group) if any_value or not _is_placeholder(match[group], name) else None
-    match = _AFTER_NAME.match(text, end)
+    match = _after(_AFTER_NAME, text, end)
     if match is None:
         return None
     if match["quote"] is not None:
@@ -226,8 +263,22 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> tuple[int, in
     return None
 
 
+def _after(pattern: re.Pattern[str], text: str, end: int) -> re.Match[str] | None:
+    """What stands behind a name: the whole of a quoted value, what fits into the window of one without quotes."""
+    match = pattern.match(text, end, end + _WINDOW)
+    return match if match is None or match["bare"] is not None else _whole(match)
+
+
+def _whole(match: re.Match[str]) -> re.Match[str]:
+    """``match`` without the limit of the window, if it came up to it."""
+    if match.end() < match.endpos - 1 or match.endpos >= len(match.string):
+        return match
+    return match.re.match(match.string, match.pos) or match
+
+
 def _bare(match: re.Match[str], header: bool = False) -> tuple[int, int]:
     """The value with its scheme, of a header's to the end of its line."""
+    match = _whole(match)
     start = match.start("scheme") if match["scheme"] else match.start("bare")
     if header:
         return start, _LINE.match(match.string, match.end("bare")).end()  # type: ignore[union-attr] # matches nothing, too
@@ -266,11 +317,7 @@ def _is_bare_value(text: str, start: int, match: re.Match[str], name: str, kind:
     if not value.isalpha() or value.lower() in _TYPES or not value.islower():
         return False
     ends = text[match.end("bare") : match.end("bare") + 1]
-    begins = text[max(0, text.rfind("\n", 0, start) + 1) : start].strip(" \t-")
+    before = text[max(0, start - _WINDOW) : start].rstrip(" \t-")[-1:]
     if match["separator"] == ":":  # a line of YAML, of a header, of a log
-        return not begins and ends in ("", "\n", "\r")
-    return (
-        text[match.start() : match.start() + 1] == "="
-        and ends in ("", "\n", " ", ";", "&")
-        and not begins.endswith(",")
-    )
+        return (before == "\n" or (not before and start < _WINDOW)) and ends in ("", "\n", "\r")
+    return text[match.start() : match.start() + 1] == "=" and ends in ("", "\n", " ", ";", "&") and before != ","

@@ -54,16 +54,15 @@ TOKENS = (
     Rule("shopify", r"shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{20,}"),
     Rule("webhook signing secret", r"whsec_[A-Za-z0-9]{12,}[A-Za-z0-9+/=]*"),
     Rule("age", r"AGE-SECRET-KEY-1[A-Z0-9]{40,}"),
-    Rule("json web token", r"eyJ[A-Za-z0-9_-]{15,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)*"),
+    Rule(
+        "json web token",
+        r"eyJ(?:[A-Za-z0-9_-]{15,400}\.[A-Za-z0-9_-]{4,}|[A-Za-z0-9_-]{401,})(?:\.[A-Za-z0-9_-]*)*",
+    ),
 )
 """Found anywhere in a text. A rule's prefix may follow ``_`` or ``-``, never a letter or digit."""
 
-PRIVATE_KEY = Rule(
-    "private key",
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:[A-Za-z0-9+/=\s\\:,.()-]{0,20000}?-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\:,-]{16,})",
-)
-"""PEM, also with its line ends escaped, or cut off."""
+PRIVATE_KEY_BEGINS = Rule("private key", r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?=(?P<dashes>-----))")
+"""What follows is the key, up to its ``-----END`` (``redact.credentials``)."""
 SLACK_HOOK = Rule("slack webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/]{16,}")
 SCHEME = Rule(
     "authorization scheme",

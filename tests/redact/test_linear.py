@@ -1,0 +1,147 @@
+"""Redaction takes time in proportion to the text, whatever a looping model repeats."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from autotrace.config.plan import Settings
+from autotrace.redact.redactor import Redactor
+
+SIZE = 30_000
+"""Characters; a quadratic step of 100 ns a pair would take seconds."""
+REPEATED = [
+    "eyJ-",
+    "eyJ-a",
+    "AKIAAAAAAAAAAAAAAAAA-",
+    "AKIAAAAAAAAAAAAAAAAA.",
+    "-----BEGIN PRIVATE KEY-----.",
+    "password=abc,",
+    "password=abc ",
+    "password: abc ",
+    "token=,a",
+    "token=",
+    "the_token=",
+    "sk-",
+    "Authorization: ",
+    "password: ",
+    "://",
+    "eyJ",
+    "-----BEGIN",
+    "-----BEGIN RSA PRIVATE KEY-----",
+    "-----BEGIN PRIVATE KEY----- a",
+    "--password ",
+    "--password",
+    "'",
+    '"',
+    "\\",
+    '\\"',
+    "=",
+    ":",
+    "=:",
+    "password='",
+    'password="',
+    'password=\\"',
+    "'password': '",
+    "'password', '",
+    '"token":',
+    "token",
+    "secret",
+    "password",
+    "key=a,",
+    "token=a,b",
+    "token=(",
+    "token=[",
+    "token=),",
+    "api_key=x1)",
+    "a://b@",
+    "a://b:c",
+    "a:",
+    "http://",
+    "http://a:b@",
+    "@://",
+    "-u a:",
+    "--user a:b",
+    "-u ",
+    "Bearer ",
+    "bearer  ",
+    "Basic ",
+    "Basic a",
+    "cookie: a",
+    "Cookie:\n",
+    "authorization: basic ",
+    "hooks.slack.com/services/",
+    "eyJaaaaaaaaaaaaaaaaaaaa",
+    "eyJaaaaaaaaaaaaaaaaaaaa.",
+    "sk-aaaaaaaaaaaaaaaa",
+    "sk-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-",
+    "SG.aaaaaaaaaaaaaaaaaaaa",
+    "aaaaaaaaaaaaaaaaaaaa ",
+    "aaaaaaaaaaaaaaaaaaaa.",
+    '"value": "',
+    "'value':'a','name':'",
+    '"value": "a", "name": "',
+    '{"name": "',
+    '\\"value\\": \\"',
+    "password\n",
+    "password =",
+    "password = ",
+    "token =\n",
+    "a.token",
+    "--token=",
+    "-token",
+    "x_password:",
+    "x_key",
+    "KEY=",
+    "A_KEY=",
+    "PRIVATE KEY",
+    "_",
+    "-",
+    ".",
+    "password=aA1(",
+    "pass",
+    "pw:",
+    "password\\",
+    'password\\\\"',
+    "bearer\t",
+    "Bearer \n",
+    "token token ",
+    "'token'",
+    "'token',",
+    "'token','a'",
+    "[('token','",
+    "password=<",
+    "password=${",
+    "password={{",
+    "password: <a",
+    "$(",
+    "token='<",
+    "token='{",
+    "jwt jwt=",
+    "Digest ",
+    "sk-a1",
+    "AKIA",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=",
+    "€token=",
+    "password=a.a(",
+    "password=self.",
+]
+
+
+def _seconds(text: str) -> float:
+    redactor = Redactor(Settings(max_string=1 << 30))
+    spent = []
+    for _ in range(2):
+        began = time.thread_time()
+        redactor.clean("text", text)
+        spent.append(time.thread_time() - began)
+    return min(spent)
+
+
+@pytest.mark.parametrize("unit", REPEATED)
+@pytest.mark.parametrize("before", ["", "token="], ids=["alone", "behind a name"])
+def test_a_repetition_takes_linear_time(unit: str, before: str) -> None:
+    short = before + unit * (SIZE // len(unit))
+    long = before + unit * (4 * SIZE // len(unit))
+    assert _seconds(long) <= 6 * _seconds(short) + 0.01
