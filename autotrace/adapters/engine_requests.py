@@ -162,7 +162,7 @@ _BOUND = "_autotrace_tokenizer"
 
 
 def bind_tokenizer(owner: Any, read: Callable[[Any], Mapping[str, Any] | None]) -> None:
-    """Publish once per engine where ``owner`` loaded its tokenizer from (``read(owner)``): the collector decodes with
+    """Publish once per engine where ``owner`` loaded its tokenizer from (``read(owner)``): the shipper decodes with
     it."""
     if owner is None or getattr(owner, _BOUND, False):
         return

@@ -27,7 +27,7 @@ what people type."""
 
 def new_trace_id() -> bytes:
     """16 bytes: a spread count from a random start, then 8 random bytes of this process. Random rather than derived
-    from (uid, session): a resumed run or a retried rollout can never overwrite what was delivered; the collector joins
+    from (uid, session): a resumed run or a retried rollout can never overwrite what was delivered; the shipper joins
     by the attributes instead."""
     return (_next_trace() * _SPREAD & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big") + _process
 

@@ -23,7 +23,7 @@ def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
 
 def requests(request_id: str) -> None:
     """Record that the current call makes a request whose id on the other side is ``request_id``: if the context is
-    lost on the way, the collector joins the two."""
+    lost on the way, the shipper joins the two."""
     call = context.current.get()
     if call is not None and call.recorded:
         key = {"request": request_id, "span": call.id}

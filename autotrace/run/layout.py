@@ -10,7 +10,7 @@
             plan.json               the compiled plan every process reads
             spool/HOST-PID-RAND-N.seg   segments, one series per process, append-only (0600)
             blobs/DIGEST            tokenizer files and large payloads, by content hash
-            state.db                the collector's own state: index of trajectories, what was acknowledged
+            state.db                the shipper's own state: index of trajectories, what was acknowledged
             shipper.lock            held by the shipper of this node while it runs
             shipper.log             what the shipper logged
             status.json             the shipper's last word: delivered, lag, errors, done

@@ -1,4 +1,4 @@
-"""``status.json``: the collector's last word about a run, for the launcher that waits and for ``autotrace status``."""
+"""``status.json``: the shipper's last word about a run, for the launcher that waits and for ``autotrace status``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of a segment: what a traced process writes and what the collector reads.
+"""The records of a segment: what a traced process writes and what the shipper reads.
 
 A segment is ``MAGIC`` followed by frames ``<u32 length><u32 crc32 of payload><payload>`` (little endian); a payload is
 one of the structs below as a tagged msgpack array. The first frame is a ``Header``. Fields may be appended to a
@@ -108,7 +108,7 @@ class Open(_Record, frozen=True, tag="O"):
 
 
 class Close(_Record, frozen=True, tag="C"):
-    """A span ended. ``status``: OK | ERROR | CANCELLED | TIMEOUT (INTERRUPTED is the collector's verdict)."""
+    """A span ended. ``status``: OK | ERROR | CANCELLED | TIMEOUT (INTERRUPTED is the shipper's verdict)."""
 
     span: int
     trace: bytes

@@ -1,4 +1,4 @@
-"""What the collector assembles and a sink receives: spans and trajectories as plain values."""
+"""What the shipper assembles and a sink receives: spans and trajectories as plain values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """veRL: what its list cannot express.
 
 - Which MLflow or W&B run veRL's own logger opened, which tokenizer the rollout uses, what the configuration says about
-  agents, and which columns the dataset has: published when they are read (``Bind`` records), for the collector.
+  agents, and which columns the dataset has: published when they are read (``Bind`` records), for the shipper.
 - The user's own reward function, which has no name before veRL loads it from a file.
 - veRL's own rollout trace into a backend that autotrace has: its settings become ours, and its client is kept from
   starting, so nothing is traced twice.

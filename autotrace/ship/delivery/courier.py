@@ -1,6 +1,6 @@
 """Delivery to one backend: a thread that calls the sink, and how long to wait after what went wrong.
 
-The state is written by the collector's own thread, and only after the sink returned: a kill in between means that the
+The state is written by the shipper's own thread, and only after the sink returned: a kill in between means that the
 same trajectories are sent once more, which replaces them.
 """
 

@@ -1,8 +1,8 @@
-"""``state.db``: what the collector has read and delivered. All of it can be rebuilt from the segments, except what
+"""``state.db``: what the shipper has read and delivered. All of it can be rebuilt from the segments, except what
 the backends acknowledged.
 
 One transaction per reading round stores how far each segment was read together with what was read there, so a
-collector killed at any point continues without losing or repeating a record. A trajectory's content stays in the
+shipper killed at any point continues without losing or repeating a record. A trajectory's content stays in the
 segments; here is where its records lie and one line about it. The tables: ``migrations``; delivery: ``delivery_queue``.
 """
 
