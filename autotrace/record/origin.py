@@ -7,11 +7,13 @@ A handler of the host's (``signal.alarm`` in reward code) may raise between any 
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # ``signal.getsignal`` makes an enum of each answer
 import builtins
 import opcode
 from _thread import get_ident
+from functools import partial
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
 from typing import Any
 
 from autotrace.record.object_fields import module_of
@@ -29,6 +31,9 @@ _OURS = frozenset(
 the host's matches none, whatever it derives from. By ``id()``: a set would ask the class for its hash."""
 _OUR_LIBRARIES = frozenset({"msgspec", "struct", "_struct"})
 _RAISES = frozenset({opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]})
+
+_mro = type.__dict__["__mro__"].__get__
+_dict = type.__dict__["__dict__"].__get__
 
 _own_threads: set[int] = set()
 
@@ -52,14 +57,29 @@ def is_hosts(error: BaseException) -> bool:
     trace = error.__traceback__
     if trace is None:
         return False
+    handlers = _handlers() if trace.tb_next is not None else frozenset()
     while trace.tb_next is not None:
         outer, trace = trace.tb_frame, trace.tb_next
-        if _is_signal_handler(trace.tb_frame, outer):
+        if trace.tb_frame.f_code in handlers or _is_signal_handler(trace.tb_frame, outer):
             return True
     kind = type(error)
     if id(kind) in _OURS or module_of(kind) in _OUR_LIBRARIES:
         return False
     return not _is_raised_there(trace) and (_is_of_record(trace.tb_frame) or not _arguments(error))
+
+
+def _handlers() -> frozenset[CodeType]:
+    """Code of the signal handlers that are installed: one may have dropped the frame that it was given."""
+    return frozenset(filter(None, (_code_of(_signal.getsignal(number)) for number in range(1, _signal.NSIG))))
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """Code of a callable, found without asking it."""
+    while (kind := type(handler)) is partial or kind is MethodType:
+        handler = handler.func if kind is partial else handler.__func__
+    if type(handler) is not FunctionType:
+        handler = next((call for owner in _mro(type(handler)) if (call := _dict(owner).get("__call__"))), None)
+    return handler.__code__ if type(handler) is FunctionType else None
 
 
 def _is_signal_handler(frame: FrameType, interrupted: FrameType) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import itertools
 import random
@@ -356,3 +357,52 @@ def test_a_call_interrupted_while_it_ends_is_closed_all_the_same(
     assert context.current.get() is None
     assert len(recorder.records(Open)) == len(recorder.records(Close)) == 1
     assert backlog.waiting() == 0
+
+
+class Dropping:
+    """Handlers that keep nothing of the frame they were given."""
+
+    kind: type[Exception] = Timeout
+
+    def method(self, number: int, frame: Any) -> None:
+        del frame
+        raise self.kind("time is over")
+
+    __call__ = method
+
+
+def _dropping(number: int, frame: Any) -> None:
+    del frame
+    raise Dropping.kind("time is over")
+
+
+def _dropping_with_more(more: int, number: int, frame: Any) -> None:
+    del frame
+    raise Dropping.kind("time is over")
+
+
+@pytest.mark.parametrize("kind", [Timeout, TimeoutAsAssertion, RuntimeError, TimeoutError])
+@pytest.mark.parametrize(
+    "handler",
+    [_dropping, Dropping().method, Dropping(), functools.partial(_dropping_with_more, 1)],
+    ids=["function", "method", "object", "partial"],
+)
+def test_a_handler_may_drop_the_frame_it_interrupts(
+    recorder: Recorder, handler: Any, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes while an argument is copied."""
+    monkeypatch.setattr(Dropping, "kind", kind)
+
+    def interrupted(*_: Any) -> None:
+        signal.raise_signal(signal.SIGALRM)
+
+    traced = recorder.wrap(plain)
+    traced(MESSAGES)
+    monkeypatch.setattr("autotrace.record.calls._monotonic_ns", interrupted)
+    monkeypatch.setattr("autotrace.record.closing._monotonic_ns", interrupted)
+    previous = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(kind):
+            traced(MESSAGES)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
