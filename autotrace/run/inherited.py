@@ -13,15 +13,21 @@ from collections.abc import Mapping
 from autotrace.config import environment as env
 from autotrace.run import layout
 
+_CLOCKS = 60.0
+"""Seconds by which the clocks of the machine and of the run folder's file system may differ."""
+
 
 def is_over(environ: Mapping[str, str]) -> bool:
     """True when the inherited run has ended for sure: this is its node, its first process is gone (or has got
-    everything delivered) and no shipper holds its lock. Two system calls while the first process lives."""
+    everything delivered) and no shipper holds its lock. A few system calls while the first process lives."""
     pid, _, host = environ.get(env.MAIN_PID, "").partition(":")
     folder = environ.get(env.RUN_FOLDER, "")
     if not pid.isdecimal() or not folder or host != os.uname().nodename:
         return False
-    main_lives, asked = _exists(int(pid)), os.path.exists(os.path.join(folder, layout.DRAIN))
+    main_lives, asked = (
+        _exists(int(pid)) and _is_first(int(pid), folder),
+        os.path.exists(os.path.join(folder, layout.DRAIN)),
+    )
     if main_lives and not asked:
         return False
     from autotrace.run.drain import START_GRACE, read_status, shipper_alive
@@ -49,6 +55,19 @@ def _age(path: str) -> float:
         return time.time() - os.stat(path).st_mtime
     except OSError:
         return 0.0
+
+
+def _is_first(pid: int, folder: str) -> bool:
+    """False when process ``pid`` is a zombie, or began after ``run.json`` was written: its number was used again."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        written = os.stat(os.path.join(folder, layout.RUN_JSON)).st_mtime
+        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        began = booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):  # no Linux; another container's folder
+        return True
+    return fields[0] not in "ZX" and began < written + _CLOCKS
 
 
 def _exists(pid: int) -> bool:

@@ -67,10 +67,30 @@ class TestInheritedRun:
         assert not is_over(variables), "a container that does not see the run's folder: its relay does the rest"
         (tmp_path / "run.json").write_text("{}")
         assert not is_over(variables)
+        assert not is_over({**variables, "AUTOTRACE_MAIN_PID": f"{os.getpid()}:{os.uname().nodename}"})
         os.utime(tmp_path / "run.json", (1, 1))
         assert is_over(variables)
         assert not is_over({**variables, "AUTOTRACE_MAIN_PID": f"{dead.pid}:another-node"})
-        assert not is_over({**variables, "AUTOTRACE_MAIN_PID": f"{os.getpid()}:{os.uname().nodename}"})
+
+    def test_a_later_process_of_the_same_number_or_a_zombie_is_not_its_first_process(self, tmp_path: Path) -> None:
+        (tmp_path / "run.json").write_text("{}")
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            variables = {
+                "AUTOTRACE_RUN_FOLDER": str(tmp_path),
+                "AUTOTRACE_MAIN_PID": f"{process.pid}:{os.uname().nodename}",
+            }
+            an_hour_ago = time.time() - 3600
+            assert not is_over(variables)
+            os.utime(tmp_path / "run.json", (an_hour_ago, an_hour_ago))
+            assert is_over(variables), "it began an hour after the run"
+            an_hour_on = time.time() + 3600
+            os.utime(tmp_path / "run.json", (an_hour_on, an_hour_on))
+            (tmp_path / "shipper.lock").touch()
+            assert not is_over(variables)
+            process.stdin.close()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            assert is_over(variables), "a zombie"
 
     def test_one_that_goes_on_is_joined_though_its_first_process_is_gone(self, place: Place) -> None:
         """Killed with its work unfinished: its shipper waits for the processes that live on."""
