@@ -8,7 +8,7 @@ from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from autotrace.record import faults
-from autotrace.record.object_fields import attribute_of, name_of, qualified_name
+from autotrace.record.object_fields import attribute_of, layout_of, name_of, qualified_name
 from autotrace.record.snapshot import Limits, snapshot
 
 _LIMITS = Limits(2, 16)
@@ -41,17 +41,29 @@ def described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | Non
 
 
 def _message(error: BaseException, kind: type[BaseException]) -> Any:
-    """The error's arguments; its text if it was made without any and has a ``__str__`` of its own that is not the
-    host's code (urllib's ``HTTPError``, pydantic's ``ValidationError``)."""
+    """The error's arguments. Of an error that was made without any and has a ``__str__`` of its own: its text if that
+    is not the host's code (urllib's ``HTTPError``), or what it stores."""
     try:
         arguments = _arguments(error)
         speaks = attribute_of(kind, "__str__")
-        if arguments or speaks is BaseException.__str__ or not _is_pythons_own(speaks):
+        if arguments or speaks is BaseException.__str__:
             return snapshot(arguments, _LIMITS)
-        return [speaks(error)]
+        if qualified_name(kind).startswith("pydantic_core.") and name_of(kind) == "ValidationError":
+            return [_invalid(error)]
+        if _is_pythons_own(speaks):
+            return [speaks(error)]
+        stored = dict(dict.items(layout_of(kind).stored(error)))
+        return [snapshot(stored, _LIMITS)] if stored else []
     except Exception as again:
         faults.failed("message", again)
         return []
+
+
+def _invalid(error: Any) -> str:
+    """What pydantic found, without the values: its text has their ``repr``, which is the host's code."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)[:_MAX_FRAMES]
+    lines = [f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in found]
+    return "\n".join([f"{error.error_count()} validation errors for {error.title}", *lines])
 
 
 def _is_pythons_own(method: Any) -> bool:

@@ -340,7 +340,50 @@ def test_a_result_that_cannot_be_looked_at_does_not_end_at_once(recorder: Record
     assert closed.at - opened.at > 5_000_000 and faults.counts[f"fault:end:{waits.__qualname__}"] == 1
 
 
-def test_an_error_without_arguments_keeps_what_it_says(recorder: Recorder) -> None:
+class Speaks(Exception):
+    """Asked for its text, it would take its time."""
+
+    asked = 0
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+    def __str__(self) -> str:
+        Speaks.asked += 1
+        return "asked"
+
+    __repr__ = __str__
+
+
+def test_an_error_is_not_asked_what_it_says(recorder: Recorder) -> None:
+    def fails() -> None:
+        raise Speaks(7)
+
+    with pytest.raises(Speaks):
+        recorder.wrap(fails)()
+    (closed,) = recorder.records(Close)
+    assert closed.error[1] == "{'code': 7}" and Speaks.asked == 0
+
+
+def test_an_error_of_pydantics_keeps_what_it_found(recorder: Recorder) -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    class Value:
+        asked = 0
+
+        def __repr__(self) -> str:
+            Value.asked += 1
+            return "value"
+
+    model = pydantic.create_model("Tool", number=(int, ...))
+    with pytest.raises(pydantic.ValidationError):
+        recorder.wrap(lambda: model(number=Value()), key="made")()
+    (closed,) = recorder.records(Close)
+    assert "validation errors for Tool" in closed.error[1] and "number: " in closed.error[1] and Value.asked == 0
+
+
+def test_an_error_without_arguments_keeps_what_it_stores(recorder: Recorder) -> None:
     errors = [
         HTTPError("http://x", 404, "Not Found", Message(), None),
         ValueError("bad"),
