@@ -47,7 +47,8 @@ COUNTERS_EVERY = 1.0
 """Seconds between two records of counters: what a SIGKILL can lose of them."""
 PATIENCE = 5.0
 """Seconds without any progress after which the exit of the host waits no longer: a write that does not come back (a
-network file system that hangs). While there is progress, the exit waits as long as the run may wait for delivery."""
+network file system that hangs). While there is progress, the exit waits as long as the run may wait for delivery, and
+this long in any case: a run that waits for no delivery (``--drain-timeout 0``) still writes what it recorded."""
 
 _started = False
 _flusher: Flusher | None = None
@@ -210,14 +211,14 @@ class Flusher:
             self._busy.release()
 
     def close(self) -> None:
-        """Write what waits now, last counters, seal: as long as there is progress, up to the run's drain timeout; a
-        daemon thread of the host's may go on recording, and has no say in how long the exit takes. Where the flusher's
+        """Write what waits now, last counters, seal: as long as there is progress, up to the run's drain timeout (at
+        least ``PATIENCE``); a daemon thread of the host's may go on recording, and has no say in how long the exit takes. Where the flusher's
         thread is in a write that does not come back, this gives up after ``PATIENCE``, for good: what waits is lost
         then, and the segment's lock shows that the process ended."""
         global abandoned
         if self.closed:
             return
-        deadline = time.monotonic() + drain.timeout_of(self._made_with[0])
+        deadline = time.monotonic() + max(PATIENCE, drain.timeout_of(self._made_with[0]))
         self._closing = True
         if not self._acquire(deadline):
             self.closed = True

@@ -222,7 +222,7 @@ def test_after_ten_failures_a_target_is_switched_off_and_reported(
 ) -> None:
     _, traced = watched(host, targets)
     monkeypatch.setattr("autotrace.record.ids.next_span_id", breaks)
-    faults._said.clear()
+    faults._logged_at.clear()
     with caplog.at_level(logging.WARNING, "autotrace"):
         for x in range(30):
             assert traced.plain(x) == [x, 2, 3]
@@ -248,7 +248,7 @@ def test_logging_that_fails_does_not_matter(host: Host, targets: list[Target], m
     _, traced = watched(host, targets)
     monkeypatch.setattr("autotrace.record.ids.next_span_id", breaks)
     monkeypatch.setattr(faults.log, "warning", breaks)
-    faults._said.clear()
+    faults._logged_at.clear()
     assert traced.plain(1) == [1, 2, 3]
     assert taken() == {"fault:begin:plain": 1}
 

@@ -95,6 +95,7 @@ def test_the_exit_waits_while_there_is_progress(recorder: Recorder, monkeypatch:
 
 
 def test_what_the_drain_timeout_leaves_is_counted(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flusher, "PATIENCE", 0.2)
     (recorder.folder / layout.RUN_JSON).write_text('{"drain_timeout": 0.3}')
     recorder.use(Settings(flush_interval=60.0))
     _slow_encoding(monkeypatch, 0.02)
