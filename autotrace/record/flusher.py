@@ -212,9 +212,9 @@ class Flusher:
 
     def close(self) -> None:
         """Write what waits now, last counters, seal: as long as there is progress, up to the run's drain timeout (at
-        least ``PATIENCE``); a daemon thread of the host's may go on recording, and has no say in how long the exit takes. Where the flusher's
-        thread is in a write that does not come back, this gives up after ``PATIENCE``, for good: what waits is lost
-        then, and the segment's lock shows that the process ended."""
+        least ``PATIENCE``); a daemon thread of the host's may go on recording, and has no say in how long the exit
+        takes. Where the flusher's thread is in a write that does not come back, this gives up after ``PATIENCE``, for
+        good: what waits is lost then, and the segment's lock shows that the process ended."""
         global abandoned
         if self.closed:
             return
