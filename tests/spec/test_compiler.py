@@ -159,15 +159,14 @@ def test_the_digest_is_of_the_content() -> None:
 
 def test_the_shipped_lists_compile_and_survive_the_journey() -> None:
     plan = compile_plan()
-    assert {name.split(".")[0] for target in plan.targets for name in target.names} == {"verl", "vllm", "sglang"}
+    assert {name.split(".")[0] for target in plan.targets for name in target.names} >= {"verl", "vllm", "sglang"}
     assert Plan.loads(plan.dumps()) == plan
     assert {path.name for path in shipped_specs()} >= {"sglang.yaml", "verl.yaml", "vllm.yaml"}
 
 
 def test_shipped_targets_say_where_they_stand() -> None:
-    assert {target.where.rpartition(":")[0] for target in compile_plan().targets} == {
-        "patch_specs/sglang.yaml", "patch_specs/verl.yaml", "patch_specs/vllm.yaml",
-    }  # fmt: skip
+    lists = {f"patch_specs/{path.name}" for path in shipped_specs()}
+    assert {target.where.rpartition(":")[0] for target in compile_plan().targets} == lists
 
 
 def test_the_shipped_schema_is_that_of_the_model() -> None:

@@ -35,8 +35,9 @@ def test_an_older_record_without_the_newest_fields_is_read() -> None:
     assert isinstance(record, Close) and (record.status, record.items) == ("OK", 0)
 
 
-def test_the_bytes_of_a_record_are_those_that_0_1_0_wrote() -> None:
+def test_a_record_begins_with_the_fields_that_0_1_0_wrote() -> None:
+    """A new field is appended; those before it keep their positions."""
     close = Close(5, b"t" * 16, 20, "OK", items=3)
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(close)) == [
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(close))[:14] == [
         "C", 5, b"t" * 16, 20, "OK", None, None, None, None, None, None, 3, 0, 0,
     ]  # fmt: skip
