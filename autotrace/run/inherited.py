@@ -18,8 +18,8 @@ _CLOCKS = 60.0
 
 
 def is_over(environ: Mapping[str, str]) -> bool:
-    """True when the inherited run has ended for sure: this is its node, its first process is gone (or has got
-    everything delivered) and no shipper holds its lock. A few system calls while the first process lives."""
+    """True when the inherited run has ended for sure: this is its node, its first process is gone and no shipper holds
+    its lock, or it asked for delivery and everything was delivered. A few system calls while the first process lives."""
     pid, _, host = environ.get(env.MAIN_PID, "").partition(":")
     folder = environ.get(env.RUN_FOLDER, "")
     if not pid.isdecimal() or not folder or host != os.uname().nodename:
@@ -32,10 +32,14 @@ def is_over(environ: Mapping[str, str]) -> bool:
         return False
     from autotrace.run.drain import START_GRACE, read_status, shipper_alive
 
+    status, written_ns = read_status(folder)
+    delivered = status.get("state") == "done"
+    if asked and delivered and written_ns >= _written_ns(os.path.join(folder, layout.DRAIN)):
+        return True  # the shipper may not have let go of its lock yet, but reads nothing more
     alive = shipper_alive(folder)
     if alive or (alive is None and _age(os.path.join(folder, layout.RUN_JSON)) < START_GRACE):
         return False
-    return not main_lives or read_status(folder)[0].get("state") == "done"
+    return not main_lives or delivered
 
 
 def without_run(environ: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:
@@ -46,6 +50,14 @@ def without_run(environ: Mapping[str, str]) -> tuple[str | None, dict[str, str]]
 def after(earlier: str | None) -> str:
     """What the first line of a new run adds where the variables of an ``earlier`` one were inherited."""
     return f"; the inherited run {earlier} is over or on another machine" if earlier else ""
+
+
+def _written_ns(path: str) -> int:
+    """When ``path`` was written (ns of the file system's clock); 0: it is not there."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _age(path: str) -> float:

@@ -42,8 +42,8 @@ def test_the_copy_is_used_when_the_original_is_gone(tmp_path: Path) -> None:
     decoder.bind({"path": str(folder)})
     shutil.rmtree(folder)
     decoder.bind({"path": str(folder)})
-    (place, _) = decoder._places(decoder._binds[0])
-    assert Path(place, "tokenizer.json").exists()
+    (source, _) = decoder._sources(decoder._binds[0])
+    assert Path(source, "tokenizer.json").exists()
 
 
 def test_what_only_tokens_spelled_is_redacted_and_its_ids_are_left_out(tmp_path: Path) -> None:
