@@ -18,8 +18,9 @@ _CLOCKS = 60.0
 
 
 def is_over(environ: Mapping[str, str]) -> bool:
-    """True when the inherited run has ended for sure: this is its node, its first process is gone and no shipper holds
-    its lock, or it asked for delivery and everything was delivered. A few system calls while the first process lives."""
+    """True when the inherited run has ended for sure: this is its node, and its first process is gone and no shipper
+    holds its lock, or it asked for delivery and everything was delivered. A few system calls while the first process
+    lives."""
     pid, _, host = environ.get(env.MAIN_PID, "").partition(":")
     folder = environ.get(env.RUN_FOLDER, "")
     if not pid.isdecimal() or not folder or host != os.uname().nodename:
