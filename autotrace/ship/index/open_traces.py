@@ -19,6 +19,9 @@ GRACE = 0.5
 and the reward may arrive a little after the root's end."""
 ROOT_GRACE = 5.0
 """Seconds after the end of its root after which a trace is delivered although calls below it still run."""
+CLOCKS_NS = 250_000_000
+"""Nanoseconds by which the clocks of two nodes may differ: a call that seems to begin so little after the root's end is
+not late."""
 MAX_LATE_CALLS = 1000
 """Calls that began after the root's end and still belong to its trace; more are counted and not delivered."""
 LATE_CALLS_PER_GRACE = 10
@@ -72,7 +75,7 @@ class OpenTrace:
 
     def _is_late(self, at_ns: int) -> bool:
         """After the root's end. By the clock: segments of several processes are read in any order."""
-        return self.root_end_ns is not None and at_ns > self.root_end_ns
+        return self.root_end_ns is not None and at_ns > self.root_end_ns + CLOCKS_NS
 
     def opened(self, span: int, parent: int, process: str, role: str, at_ns: int) -> None:
         """A call began."""
