@@ -57,7 +57,8 @@ class OpenTrace:
         self.root_host: str | None = None
         """The node of the root's process, where the root was read by this shipper."""
         self.touched = self.opened_at = time.monotonic()
-        self.root_ended_at: float | None = None if row.status == "OPEN" else self.opened_at
+        ended = row.status != "OPEN" and bool(row.name)  # without a name: its root was not read yet
+        self.root_ended_at: float | None = self.opened_at if ended else None
         """When the root's end was read (of a trace that was delivered before: when there was more of it)."""
         self.root_end_ns = row.end_ns if self.root_ended_at is not None else None
         """Wall-clock time of the root's end."""
