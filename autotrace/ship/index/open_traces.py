@@ -87,7 +87,7 @@ class OpenTrace:
         host = process.rsplit("-", 2)[0]  # HOST-PID-RANDOM
         if not parent:
             self.root_host = host
-        if self._is_late(at_ns if self.root_host in (host, None) else at_ns - CLOCKS_NS):
+        if self._is_late(at_ns if self.root_host == host else at_ns - CLOCKS_NS):
             self.row.late_spans += 1
             self.late_writers.add(process)
         self.row.spans += 1
