@@ -194,7 +194,7 @@ class Indexer:
             return
         name, role = segment.target(record.target)
         trace.opened(record.span, record.parent, segment.process, role, record.at + shift)
-        if record.parent == 0 and not trace.row.name:
+        if record.parent == 0 and not trace.row.root_read:
             self._root(trace, text(name) or "?", text(role), record, record.at + shift)
 
     def _attached(self, segment: Segment, record: Open | Close) -> tuple[str, Open | Close]:

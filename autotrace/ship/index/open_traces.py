@@ -19,9 +19,6 @@ GRACE = 0.5
 and the reward may arrive a little after the root's end."""
 ROOT_GRACE = 5.0
 """Seconds after the end of its root after which a trace is delivered although calls below it still run."""
-CLOCKS_NS = 250_000_000
-"""Nanoseconds by which the clocks of two nodes may differ: a call of another node than the root's that seems to begin
-so little after the root's end is not late."""
 MAX_LATE_CALLS = 1000
 """Calls that began after the root's end and still belong to its trace; more are counted and not delivered."""
 LATE_CALLS_PER_GRACE = 10
@@ -40,7 +37,6 @@ class OpenTrace:
         "root",
         "root_end_ns",
         "root_ended_at",
-        "root_host",
         "row",
         "tools",
         "touched",
@@ -54,10 +50,8 @@ class OpenTrace:
         """Tool calls among them."""
         self.root: int | None = None
         """The root span while it is open."""
-        self.root_host: str | None = None
-        """The node of the root's process, where the root was read by this shipper."""
         self.touched = self.opened_at = time.monotonic()
-        ended = row.status != "OPEN" and bool(row.name)  # without a name: its root was not read yet
+        ended = row.status != "OPEN" and row.root_read  # else it was delivered without its root
         self.root_ended_at: float | None = self.opened_at if ended else None
         """When the root's end was read (of a trace that was delivered before: when there was more of it)."""
         self.root_end_ns = row.end_ns if self.root_ended_at is not None else None
@@ -84,10 +78,7 @@ class OpenTrace:
     def opened(self, span: int, parent: int, process: str, role: str, at_ns: int) -> None:
         """A call began."""
         self.open[span] = process
-        host = process.rsplit("-", 2)[0]  # HOST-PID-RANDOM
-        if not parent:
-            self.root_host = host
-        if self._is_late(at_ns if self.root_host == host else at_ns - CLOCKS_NS):
+        if self._is_late(at_ns):
             self.row.late_spans += 1
             self.late_writers.add(process)
         self.row.spans += 1

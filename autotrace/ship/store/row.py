@@ -65,6 +65,11 @@ class Row(msgspec.Struct):
         return self.trace_id if self.uid is None else f"{self.step}/{self.uid}"
 
     @property
+    def root_read(self) -> bool:
+        """Whether the root's beginning was read. What was delivered without it has the name of a call that was."""
+        return self.group_key is not None
+
+    @property
     def duration_ns(self) -> int | None:
         """Nanoseconds, None while open."""
         return None if self.end_ns is None or self.start_ns is None else self.end_ns - self.start_ns

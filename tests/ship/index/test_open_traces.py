@@ -122,3 +122,27 @@ def test_late_calls_beyond_the_bound_stay_out_also_for_a_shipper_that_starts_ane
         assert reader.rows()[0].late_spans == 3
     finally:
         reader.close()
+
+
+def test_what_was_delivered_before_its_root_was_read_has_no_late_calls(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    trace, there = b"t" * 16, Process(run, "node2-2-bb")
+    there.close(trace, there.open(trace, "tool", parent=7))
+    there.exit()
+    ship(run, once=True)
+
+    here = Process(run, "node1-1-aa")  # its segment arrives when the other node's part is delivered
+    root = here.open(trace, "trajectory", attributes=attributes())
+    here.at += 1_000_000_000
+    here.close(trace, here.open(trace, "tool", root))
+    here.close(trace, root, output="done")
+    here.exit()
+    ship(run, once=True)
+    reader = RunReader.open(run)
+    try:
+        (row,) = reader.rows()
+        shown = reader.load(trace.hex())
+    finally:
+        reader.close()
+    assert (row.name, row.step, row.late_spans) == ("AgentLoopWorker._run_agent_loop", 1, 0)
+    assert not any("late" in note for note in shown.notes)
