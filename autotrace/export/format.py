@@ -1,0 +1,40 @@
+"""What an export format is: a name, what it writes, and how trajectories become its files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from autotrace.trajectory.model import Trajectory
+
+STDOUT = "-"
+"""As ``out``: to standard output, for formats of one file."""
+
+
+class ExportError(Exception):
+    """An export cannot be made; the message is one sentence for the user. Nothing was written."""
+
+
+@dataclass
+class Written:
+    """What an export wrote, and what it left out."""
+
+    trajectories: int = 0
+    files: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Why -> how many trajectories."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One form in which trajectories leave a run."""
+
+    name: str
+    write: Callable[[Iterable[Trajectory], str], Written]
+    """``write(trajectories, out)`` writes all of them below the folder ``out``, or to what ``out`` means to this format
+    (a file, ``STDOUT``, a URL). The files are there whole, or as they were before: whatever is raised, by the iterator
+    too, leaves nothing half written. The iterator is read once, and no trajectory need be kept. Nothing is written for
+    no trajectory. Raises ``ExportError`` and ``OSError``."""
+    remote: bool = False
+    """``out`` may be a URL (``s3://bucket/folder``)."""

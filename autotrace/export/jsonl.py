@@ -1,0 +1,18 @@
+"""``jsonl``: the lines of the backend of that name, in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autotrace.export.format import Format, Written
+from autotrace.export.staging import write_lines
+from autotrace.sinks.jsonl.sink import FILE, line_of
+from autotrace.trajectory.model import Trajectory
+
+
+def write(trajectories: Iterable[Trajectory], out: str) -> Written:
+    """See ``Format.write``."""
+    return write_lines(trajectories, out, lambda trajectory: (FILE, line_of(trajectory)), one_file=True)
+
+
+FORMAT = Format("jsonl", write)

@@ -1,0 +1,114 @@
+"""Files that appear together when all of them are whole: written beside their place, then moved there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import msgspec
+
+from autotrace.export.format import STDOUT, ExportError, Written
+from autotrace.run import files
+from autotrace.trajectory.model import Trajectory
+
+MOST_OPEN = 64
+"""Files held open at a time; a run may have more steps than a process may have files."""
+
+Row = tuple[str, Any]
+"""Name of a file, below the folder, and the value of one line of it, plain."""
+
+
+class Staging:
+    """A context manager. On leaving it without an exception, every file is in its place; with one, none is."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._parts: dict[str, Path] = {}
+        self._open: OrderedDict[str, IO[bytes]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many files there will be."""
+        return len(self._parts)
+
+    def path(self, name: str) -> Path:
+        """Where to write the file ``name`` for now. Raises ``OSError``."""
+        if name not in self._parts:
+            final = Path(os.path.realpath(self._folder / name))  # a link of the user's stays one
+            files.folder(final.parent)
+            part = final.with_name(f"{final.name}.{os.getpid()}.part")
+            os.close(files.overwrite(part))
+            self._parts[name] = part
+        return self._parts[name]
+
+    def append(self, name: str, data: bytes) -> None:
+        """Add ``data`` to the file ``name``. Raises ``OSError``."""
+        file = self._open.get(name)
+        if file is None:
+            part = self.path(name)
+            if len(self._open) >= MOST_OPEN:
+                self._open.popitem(last=False)[1].close()
+            file = self._open[name] = os.fdopen(files.append(part), "wb")
+        self._open.move_to_end(name)
+        file.write(data)
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            for file in self._open.values():
+                file.close()
+            if kind is None:
+                for name, part in self._parts.items():
+                    os.replace(part, os.path.realpath(self._folder / name))
+        finally:
+            for file in self._open.values():
+                with contextlib.suppress(OSError):
+                    file.close()
+            for part in self._parts.values():
+                part.unlink(missing_ok=True)
+
+
+def write_lines(
+    trajectories: Iterable[Trajectory], out: str, row_of: Callable[[Trajectory], Row | str], *, one_file: bool
+) -> Written:
+    """Write one line of JSON a trajectory. ``row_of`` names the file and gives the line, or says why there is none.
+
+    ``out``: a folder; with ``one_file`` also a file (its name ends with ``.jsonl`` or ``.json``) or ``STDOUT``.
+    Raises ``ExportError`` and ``OSError``.
+    """
+    written = Written()
+    to_file = out.endswith((".jsonl", ".json"))
+    if (to_file or out == STDOUT) and not one_file:
+        raise ExportError(f"this format is several files, so --out must be a folder, not {out}")
+    if out == STDOUT:
+        for _, line in _lines(trajectories, row_of, written):
+            sys.stdout.buffer.write(line)
+        sys.stdout.flush()
+        written.files = 1
+        return written
+    with Staging(Path(out).parent if to_file else Path(out)) as staging:
+        for name, line in _lines(trajectories, row_of, written):
+            staging.append(os.path.basename(out) if to_file else name, line)
+        written.files = len(staging)
+    return written
+
+
+def _lines(
+    trajectories: Iterable[Trajectory], row_of: Callable[[Trajectory], Row | str], written: Written
+) -> Iterable[tuple[str, bytes]]:
+    for trajectory in trajectories:
+        row = row_of(trajectory)
+        if isinstance(row, str):
+            written.left_out[row] += 1
+            continue
+        yield row[0], msgspec.json.encode(row[1]) + b"\n"
+        written.trajectories += 1

@@ -1,0 +1,64 @@
+"""``verl``: the layout of veRL's ``trainer.rollout_data_dir``, so that its ``scripts/rollout_viewer.py`` opens it.
+
+One ``{step}.jsonl`` a step (validation in a folder ``validation`` beside): ``input``, ``output``, ``gts``, ``score``,
+``step`` and ``uid`` (V1's key ``{uid}_{rollout}_{output}``), then the parts of the reward, and what veRL's own dump
+lacks: ``advantage``, ``status``, and ``request_id`` (the trace's id, for the viewer's search box). Unlike veRL's, it
+has the rollouts that failed, and texts keep their special tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from autotrace.export.format import Format, Written
+from autotrace.export.staging import Row, write_lines
+from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.span_text import input_text, output_text
+
+NOT_DUMPED = ("score", "input", "output", "gts", "step", "uid")
+
+
+def write(trajectories: Iterable[Trajectory], out: str) -> Written:
+    """See ``Format.write``."""
+    return write_lines(trajectories, out, row_of, one_file=False)
+
+
+def row_of(trajectory: Trajectory) -> Row:
+    """File name and row."""
+    attributes, facts = trajectory.attributes, trajectory.facts
+    step = attributes.get("step")
+    step = step if isinstance(step, int) and not isinstance(step, bool) else 0
+    texts = [
+        span for span in trajectory.spans if span.role in ("agent", "trajectory") and span.response_text is not None
+    ]
+    calls = trajectory.llm_spans
+    if texts:
+        prompt, answer = texts[0].prompt_text, texts[0].response_text
+    else:
+        first, last = (calls[0], calls[-1]) if calls else (trajectory.root, trajectory.root)
+        prompt, answer = input_text(first, whole=True), output_text(last)
+    model = trajectory.root.inputs.get("reward_model")
+    row: dict[str, Any] = {
+        "input": prompt or "",
+        "output": answer or "",
+        "gts": model.get("ground_truth") if isinstance(model, dict) else None,
+        "score": facts.get("reward"),
+        "step": step,
+        "uid": "_".join(
+            str(word) for word in (attributes.get("uid"), attributes.get("rollout_n"), 0) if word is not None
+        ),
+        "request_id": trajectory.trace_id,
+        "advantage": facts.get("advantage"),
+        "status": trajectory.status,
+        "num_turns": facts.get("num_turns", trajectory.turns),
+    }
+    extra = facts.get("reward_extra_info")
+    if isinstance(extra, dict):
+        row.update({str(name): value for name, value in extra.items() if name not in NOT_DUMPED})
+    name = f"{max(step, 0)}.jsonl"
+    return (f"validation/{name}" if attributes.get("validate") is True else name), jsonable(row)
+
+
+FORMAT = Format("verl", write)

@@ -1,0 +1,83 @@
+"""Exported files appear whole or not at all, and a format is one module."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import autotrace.export
+from autotrace.export import registry, staging
+from autotrace.export.format import ExportError
+from autotrace.export.staging import Staging, write_lines
+from autotrace.trajectory.model import Span, Trajectory
+
+
+def trajectories(count: int) -> Iterator[Trajectory]:
+    for number in range(count):
+        yield Trajectory(f"{number:032x}", "run", [Span("1" * 16, None, "f", "trajectory", "k", 0)])
+
+
+def failing() -> Iterator[Trajectory]:
+    yield from trajectories(3)
+    raise OSError(28, "No space left on device")
+
+
+def test_every_module_of_the_folder_with_a_format_is_listed() -> None:
+    folder = Path(autotrace.export.__file__).parent
+    having = {path.stem for path in folder.glob("*.py") if "\nFORMAT = " in path.read_text()}
+    assert having == set(registry.FORMATS)
+    assert [registry.get(name).name for name in registry.FORMATS] == list(registry.FORMATS)
+
+
+def test_a_failed_export_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "0.jsonl").write_text("earlier\n")
+    with pytest.raises(OSError, match="No space"):
+        write_lines(failing(), str(tmp_path), lambda one: (f"{int(one.trace_id, 16)}.jsonl", 1), one_file=False)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0.jsonl": "earlier\n"}
+
+
+def test_more_files_than_are_held_open(tmp_path: Path) -> None:
+    files = 2 * staging.MOST_OPEN + 1
+    written = write_lines(
+        trajectories(3 * files),
+        str(tmp_path),
+        lambda one: (f"{int(one.trace_id, 16) % files}.jsonl", 7),
+        one_file=False,
+    )
+    assert (written.trajectories, written.files) == (3 * files, files)
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"7\n7\n7\n"}
+
+
+def test_what_a_format_leaves_out_is_counted_by_reason(tmp_path: Path) -> None:
+    written = write_lines(trajectories(4), str(tmp_path), lambda one: "no text", one_file=True)
+    assert (written.trajectories, written.files, written.left_out) == (0, 0, {"no text": 4})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_of_the_users_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("old")
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "there" / "file")
+    write_lines(trajectories(1), str(tmp_path / "link.jsonl"), lambda one: ("unused", 1), one_file=True)
+    assert (tmp_path / "link.jsonl").is_symlink() and (tmp_path / "there" / "file").read_text() == "1\n"
+
+
+def test_one_file_is_named_or_goes_to_standard_output(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    write_lines(trajectories(2), str(tmp_path / "new" / "mine.jsonl"), lambda one: ("unused", 1), one_file=True)
+    assert (tmp_path / "new" / "mine.jsonl").read_text() == "1\n1\n"
+    write_lines(trajectories(2), "-", lambda one: ("unused", 1), one_file=True)
+    assert capfdbinary.readouterr().out == b"1\n1\n"
+    with pytest.raises(ExportError, match="several files"):
+        write_lines(trajectories(2), "-", lambda one: ("unused", 1), one_file=False)
+
+
+def test_files_and_folders_are_the_owners_alone(tmp_path: Path) -> None:
+    with Staging(tmp_path / "new") as stage:
+        stage.append("validation/1.jsonl", b"1")
+    modes = [os.stat(tmp_path / name).st_mode & 0o777 for name in ("new/validation/1.jsonl", "new/validation", "new")]
+    assert modes == [0o600, 0o700, 0o700]
