@@ -19,6 +19,9 @@ GRACE = 0.5
 and the reward may arrive a little after the root's end."""
 ROOT_GRACE = 5.0
 """Seconds after the end of its root after which a trace is delivered although calls below it still run."""
+CLOCKS_NS = 250_000_000
+"""Nanoseconds by which the clocks of two nodes may differ: a call of another node than the root's that seems to begin
+so little after the root's end is not late."""
 MAX_LATE_CALLS = 1000
 """Calls that began after the root's end and still belong to its trace; more are counted and not delivered."""
 LATE_CALLS_PER_GRACE = 10
@@ -37,6 +40,7 @@ class OpenTrace:
         "root",
         "root_end_ns",
         "root_ended_at",
+        "root_host",
         "row",
         "tools",
         "touched",
@@ -50,6 +54,8 @@ class OpenTrace:
         """Tool calls among them."""
         self.root: int | None = None
         """The root span while it is open."""
+        self.root_host: str | None = None
+        """The node of the root's process, where the root was read by this shipper."""
         self.touched = self.opened_at = time.monotonic()
         ended = row.status != "OPEN" and row.root_read  # else it was delivered without its root
         self.root_ended_at: float | None = self.opened_at if ended else None
@@ -78,7 +84,10 @@ class OpenTrace:
     def opened(self, span: int, parent: int, process: str, role: str, at_ns: int) -> None:
         """A call began."""
         self.open[span] = process
-        if self._is_late(at_ns):
+        host = process.rsplit("-", 2)[0]  # HOST-PID-RANDOM
+        if not parent:
+            self.root_host = host
+        if self._is_late(at_ns if self.root_host == host else at_ns - CLOCKS_NS):
             self.row.late_spans += 1
             self.late_writers.add(process)
         self.row.spans += 1
