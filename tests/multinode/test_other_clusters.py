@@ -12,8 +12,8 @@ from tests.multinode.cluster import until
 from tests.multinode.runs import Run, whole
 
 LOSS = 0.2 + 0.1 + 0.3
-"""Seconds: the flusher's interval, the relay's look, and what a loaded machine with two cores takes for both. More where
-the collector was further behind before the node was lost."""
+"""Seconds: the flusher's interval, the relay's look, and what a loaded machine with two cores takes for both. More
+where the collector was further behind before the node was lost."""
 
 
 def behind(run: Run, seconds: float = 3.0) -> float:
