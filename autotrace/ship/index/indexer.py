@@ -4,6 +4,8 @@ their records lie, which are complete. Delivers nothing and keeps no content in 
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
 from array import array
 from collections.abc import Iterable, Mapping
@@ -13,13 +15,13 @@ from typing import Any, Protocol
 import msgspec
 
 from autotrace.run.info import RunInfo
-from autotrace.ship.assembly.loader import Loader, anchor, binds_of
+from autotrace.ship.assembly.loader import Loader, anchor, binds_of, facts_of
 from autotrace.ship.index.facts import FactBook
 from autotrace.ship.index.joins import Joins
 from autotrace.ship.index.open_traces import GRACE, MAX_LATE_CALLS, OpenTrace
 from autotrace.ship.index.processes import Processes
 from autotrace.ship.index.segments import Segment, Segments
-from autotrace.ship.index.summary import begin, digests, summarise
+from autotrace.ship.index.summary import Summaries, Summariser, Summary, add_facts, begin
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, segments
@@ -54,6 +56,8 @@ class Indexer:
         self._run_folder = run_folder
         self._subscriber = subscriber
         self.loader = Loader(state, run_folder, info)
+        self.summariser: Summariser = Summaries(self.loader)
+        self._tickets = itertools.count(1)
         self._processes = Processes(state, run_folder)
         self._segments = Segments(state, run_folder, info.run_id)
         self._facts = FactBook(state)
@@ -292,34 +296,45 @@ class Indexer:
         """
         now = time.monotonic()
         ended = self._processes.has_ended
-        verdicts = {id: verdict for id, trace in self._open.items() if (verdict := trace.verdict(now, ended, over))}
-        ready = list(verdicts)[:ONCE_PER_ROUND]
-        if ready:
-            with self._state:
-                for trace_id in ready:
-                    self._complete(self._open.pop(trace_id), final=verdicts[trace_id] == "final")
-        return len(ready)
+        most = min(ONCE_PER_ROUND, self.summariser.room())
+        for trace_id, trace in self._open.items():
+            if most <= 0:
+                break
+            verdict = trace.verdict(now, ended, over) if trace.ticket is None else None
+            if verdict is not None:
+                trace.ticket = next(self._tickets)
+                self.summariser.ask(trace.ticket, trace_id, verdict == "final")
+                most -= 1
+        count = 0
+        with contextlib.ExitStack() as transaction:
+            for answer in self.summariser.answers():
+                if not count:
+                    transaction.enter_context(self._state)
+                count += 1
+                asked = self._open.get(answer.trace_id)
+                if asked is None or asked.ticket != answer.ticket:
+                    continue  # more of it was read meanwhile
+                if answer.failed:
+                    asked.touch()
+                else:
+                    self._complete(asked, answer.summary)
+        return count
 
-    def _complete(self, trace: OpenTrace, final: bool) -> None:
+    def _complete(self, trace: OpenTrace, summary: Summary | None) -> None:
         row = trace.row
-        try:
-            trajectory = self.loader.load(row.trace_id, final=final)
-        except OSError:  # the file system fails: try again later
-            self._open[row.trace_id] = trace
-            trace.touch()
-            return
-        if trajectory is None and not row.name:  # ends of calls whose beginnings were not recorded: there is no trace
+        del self._open[row.trace_id]
+        if summary is None and not row.name:  # ends of calls whose beginnings were not recorded: there is no trace
             self._state.remove_row(row.trace_id)
             return
         row.version += 1
         row.complete = True
-        if trajectory is not None:
-            summarise(row, trajectory)
-            for digest in digests(trajectory):
-                self._state.db.execute("INSERT OR IGNORE INTO digests VALUES (?, ?)", (digest, row.trace_id))
+        if summary is not None:
+            summary.fill(row)
+            self._state.db.executemany(
+                "INSERT OR IGNORE INTO digests VALUES (?, ?)", ((digest, row.trace_id) for digest in summary.digests)
+            )
             if self._facts.digested(row):
-                trajectory = self.loader.load(row.trace_id, final=final) or trajectory
-                summarise(row, trajectory)
+                add_facts(row, facts_of(self._state, row.trace_id))
             self._subscriber.completed(row)
         if row.late_spans >= MAX_LATE_CALLS:
             self._overfull[row.trace_id] = trace

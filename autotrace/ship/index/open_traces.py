@@ -42,6 +42,7 @@ class OpenTrace:
         "root_ended_at",
         "root_host",
         "row",
+        "ticket",
         "tools",
         "touched",
     )
@@ -67,10 +68,13 @@ class OpenTrace:
         self.news_at: float | None = None
         """When something else than a late call was last read of a trace that was delivered before."""
         self.dirty = True
+        self.ticket: int | None = None
+        """Its summary was asked for under this number, and nothing was read since."""
 
     def touch(self) -> None:
         """Something was read."""
         self.touched = time.monotonic()
+        self.ticket = None
         self.dirty = True
 
     def fact(self) -> None:

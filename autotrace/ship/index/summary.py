@@ -1,15 +1,103 @@
-"""The line about a complete trace, and by which digests late facts may name it."""
+"""The line about a complete trace, and by which digests late facts may name it.
+
+A summary is made of the assembled trajectory, wherever that happens (``Summariser``); the indexer stores it.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import msgspec
 
+from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.assembly.tokens import digest_of
 from autotrace.ship.store.row import Row, identity, number
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
+
+COLUMNS = (
+    *identity({}), "name", "role", "status", "start_ns", "end_ns", "spans", "turns", "tool_calls", "prompt_tokens",
+    "response_tokens", "reward", "error", "facts", "attributes", "times",
+)  # fmt: skip
+"""Columns that the assembled trajectory fills."""
+
+
+class Summary(msgspec.Struct):
+    """What the index keeps of one trajectory."""
+
+    columns: dict[str, Any]
+    """By the names in ``COLUMNS``."""
+    digests: list[str]
+    """Of its responses: the agent's output and the response of each call."""
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Summary:
+        """Of an assembled trajectory."""
+        row = Row(trajectory.trace_id)
+        _summarise(row, trajectory)
+        digests = sorted({digest_of(span.response_ids) for span in trajectory.spans if span.response_ids})
+        return cls({column: getattr(row, column) for column in COLUMNS}, digests)
+
+    def fill(self, row: Row) -> None:
+        """Fill ``row``; ``attempt``, ``version`` and what was decided stay."""
+        for column, value in self.columns.items():
+            setattr(row, column, value)
+
+
+class Answer(msgspec.Struct):
+    """What a ``Summariser`` found out."""
+
+    ticket: int
+    trace_id: str
+    summary: Summary | None = None
+    """None: nothing is left of the trace."""
+    failed: bool = False
+    """It could not be read now."""
+
+
+class Summariser(Protocol):
+    """Makes summaries: in this process, or in others."""
+
+    def room(self) -> int:
+        """How many may be asked for now."""
+
+    def ask(self, ticket: int, trace_id: str, final: bool) -> None:
+        """Ask for a summary; ``final`` as in ``Loader.load``. The state has what it is made of."""
+
+    def answers(self) -> Iterator[Answer]:
+        """What has been answered since the last call, each once, in any order."""
+
+
+class Summaries:
+    """The ``Summariser`` of this process: makes a summary when its answer is taken."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._asked: list[tuple[int, str, bool]] = []
+
+    def room(self) -> int:
+        """No bound of its own."""
+        return 1 << 30
+
+    def ask(self, ticket: int, trace_id: str, final: bool) -> None:
+        """See ``Summariser``."""
+        self._asked.append((ticket, trace_id, final))
+
+    def answers(self) -> Iterator[Answer]:
+        """See ``Summariser``."""
+        asked, self._asked = self._asked, []
+        for ticket, trace_id, final in asked:
+            yield answer(self._loader, ticket, trace_id, final)
+
+
+def answer(loader: Loader, ticket: int, trace_id: str, final: bool) -> Answer:
+    """Load a trace and summarise it."""
+    try:
+        trajectory = loader.load(trace_id, final=final)
+    except OSError:  # the file system fails: it is tried again
+        return Answer(ticket, trace_id, failed=True)
+    return Answer(ticket, trace_id, None if trajectory is None else Summary.of(trajectory))
 
 
 def begin(row: Row, name: str, role: str, start_ns: int, attributes: dict[str, Any]) -> None:
@@ -21,8 +109,7 @@ def begin(row: Row, name: str, role: str, start_ns: int, attributes: dict[str, A
     row.group_key = row.group
 
 
-def summarise(row: Row, trajectory: Trajectory) -> None:
-    """Fill ``row`` from the assembled trajectory; ``attempt`` and ``version`` stay."""
+def _summarise(row: Row, trajectory: Trajectory) -> None:
     root, calls = trajectory.root, trajectory.llm_spans
     for column, value in identity(trajectory.attributes).items():
         setattr(row, column, value)
@@ -35,20 +122,20 @@ def summarise(row: Row, trajectory: Trajectory) -> None:
     row.prompt_tokens = next((span.prompt_tokens for span in calls if span.prompt_tokens is not None), None)
     responses = [span.response_tokens for span in calls if span.response_tokens is not None]
     row.response_tokens = sum(responses) if responses else None
-    row.reward = number(trajectory.facts.get("reward"))
+    add_facts(row, trajectory.facts)
     errors = [span.error_text for span in trajectory.spans if span.error_text and not _dropped(span, root)]
     row.error = errors[0][:500] if errors else None
-    row.facts = msgspec.json.encode(trajectory.facts).decode()
     row.attributes = msgspec.json.encode(trajectory.attributes).decode()
     row.times = msgspec.json.encode(times(trajectory).measured()).decode()
+
+
+def add_facts(row: Row, facts: dict[str, Any]) -> None:
+    """All that is known about the trajectory from elsewhere."""
+    row.reward = number(facts.get("reward"))
+    row.facts = msgspec.json.encode(facts).decode()
 
 
 def _dropped(span: Span, root: Span) -> bool:
     """Cancelled, and that is no error: its caller went on without it (an early ``break`` out of a stream), or it was
     cancelled without a reason, which the status says already."""
     return span.status == "CANCELLED" and (root.status == "OK" or not (span.error and span.error[1]))
-
-
-def digests(trajectory: Trajectory) -> list[str]:
-    """Digests of the trajectory's responses: the agent's output and the response of each call."""
-    return sorted({digest_of(span.response_ids) for span in trajectory.spans if span.response_ids})
