@@ -1,4 +1,4 @@
-"""Scenarios about whole processes: starting up, rolling out with veRL, delivering what was recorded."""
+"""Scenarios about whole processes: starting up, rolling out with veRL, bytes of what was recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import ROOT, Bench
-from tests.mlflow_server import MlflowServer
 
 Result = dict[str, Any]
 PTH = (ROOT / "autotrace.pth").read_text()
@@ -152,7 +151,7 @@ def _rollout(bench: Bench, mode: str, seconds: float, prompts: int = PROMPTS) ->
         return answer
 
 
-# -- delivering ------------------------------------------------------------------------------------------------------
+# -- bytes -----------------------------------------------------------------------------------------------------------
 
 
 def volume(bench: Bench) -> Result:
@@ -168,16 +167,6 @@ def volume(bench: Bench) -> Result:
     return found
 
 
-def delivery(bench: Bench) -> Result:
-    """The shipper: how fast, how much CPU a span, how much memory; from a spool that is complete when it starts."""
-    found: Result = {}
-    shapes = {"jsonl": 1_000, "mlflow": 400, "mlflow server": 200, "weave": 400}
-    for backend, trajectories in shapes.items():
-        found[f"{backend}, {trajectories} trajectories"] = _delivered(bench, backend, trajectories)
-    found["jsonl, 100k spans"] = _delivered(bench, "jsonl", 11_200, prompt=64, response=16)
-    return found
-
-
 def _program(arguments: list[str], environ: Mapping[str, str]) -> Result | str:
     """What a module of ours prints; or why it did not."""
     done = subprocess.run(
@@ -189,42 +178,3 @@ def _program(arguments: list[str], environ: Mapping[str, str]) -> Result | str:
         return (done.stderr.strip().splitlines() or ["it ended"])[-1][:200]
     answer: Result = json.loads(lines[-1])
     return answer
-
-
-def _delivered(bench: Bench, where: str, trajectories: int, prompt: int = 1_000, response: int = 256) -> Result | None:
-    backend = where.split()[0]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "run"
-        folder.mkdir(mode=0o700)
-        environ = {"PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
-        if backend == "weave":
-            environ |= bench.weave_environment() | {"HOME": name}
-        server = MlflowServer(Path(name)) if where == "mlflow server" else None
-        try:
-            if server is not None:
-                server.start()
-            uri = server.url if server is not None else f"sqlite:///{name}/mlflow.db"
-            sizes = [str(trajectories), str(prompt), str(response)]
-            made = _program(["benchmarks.spool_program", str(folder), backend, uri, *sizes], environ)
-            if isinstance(made, str):
-                raise RuntimeError(made)
-            size = sum(path.stat().st_size for path in (folder / "spool").iterdir())
-            used = run_process([sys.executable, "-m", "autotrace.ship", str(folder)], environ)
-        except (AssertionError, RuntimeError, subprocess.CalledProcessError) as error:
-            bench.missing[f"delivery, {where}"] = str(error)[:200]
-            return None
-        finally:
-            if server is not None:
-                server.stop()
-        status = json.loads((folder / "status.json").read_text())
-        spans = made["spans"]
-        return {
-            **used,
-            "state": status["state"],
-            "delivered": status["backends"][backend]["delivered"],
-            "spans": spans,
-            "spool_mb": size / 1e6,
-            "spans_per_s": spans / used["wall_s"],
-            "mb_per_s": size / 1e6 / used["wall_s"],
-            "cpu_us_per_span": used["cpu_s"] * 1e6 / spans,
-        }

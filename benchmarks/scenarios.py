@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.bench import Bench
-from benchmarks.processes import delivery, rollout, startup, volume
+from benchmarks.delivery import delivery
+from benchmarks.processes import rollout, startup, volume
 
 Result = dict[str, Any]
 

@@ -1,0 +1,73 @@
+"""Delivers run folders one after the other in one process: ``python ship_program.py SINK FOLDER...``.
+
+Whichever ``autotrace`` is first on ``PYTHONPATH`` does it, so nothing else of this checkout is imported. ``SINK``:
+``nowhere`` replaces the backends by one that takes everything and looks at nothing. Prints a JSON list, one object a
+folder: CPU seconds (of the processes it starts as well), wall seconds, peak memory so far.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+class Nowhere:
+    """A sink for what is done before a backend comes in."""
+
+    name = "jsonl"
+    sent = 0
+
+    def deliver(self, trajectories: Any) -> None:
+        """Taken."""
+
+    def bind(self, name: str, value: Any) -> None:
+        """Not needed."""
+
+    def size(self, trajectory: Any) -> int:
+        """Nothing is sent."""
+        return 0
+
+    def page(self, trajectory: Any) -> None:
+        """There are none."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def cpu() -> float:
+    """CPU seconds of this process and of those it started and waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def main(sink: str, folders: list[str]) -> None:
+    """Deliver ``folders``."""
+    import autotrace
+    from autotrace.ship.__main__ import main as ship
+    from autotrace.sinks import registry
+
+    if sink == "nowhere":
+        registry.make = lambda *_: Nowhere()  # type: ignore[assignment]
+    measured = []
+    for folder in folders:
+        began, spent = time.perf_counter(), cpu()
+        code = ship(folder)
+        status = json.loads(Path(folder, "status.json").read_text())
+        measured.append({
+            "cpu_s": cpu() - spent,
+            "wall_s": time.perf_counter() - began,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+            "code": code,
+            "state": status["state"],
+            "error": status.get("error"),
+            "delivered": sum(backend["delivered"] for backend in status["backends"].values()),
+        })  # fmt: skip
+    print(json.dumps({"autotrace": autotrace.__file__, "folders": measured}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
