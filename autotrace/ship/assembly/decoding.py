@@ -1,7 +1,7 @@
 """Token ids as text, with the tokenizer that the run used. Here and never in the rollout.
 
-``transformers`` is imported when the first trajectory with token ids comes, in the shipper only. What cannot be decoded
-costs the text, never the trajectory.
+The tokenizer is loaded when the first trajectory with token ids comes (``tokenizer``). What cannot be decoded costs the
+text, never the trajectory.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from autotrace.redact.redactor import Redactor
 from autotrace.run import layout
 from autotrace.ship.assembly.markup import prompt_messages, response_message
 from autotrace.ship.assembly.text_only import without_token_ids
+from autotrace.ship.assembly.tokenizer import Decode, load
 from autotrace.spool.blobs import keep_tokenizer
-from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Span, Trajectory
 
 _log = logging.getLogger("autotrace.ship")
@@ -38,7 +37,7 @@ class Decoder:
         self._text_only = settings.content == "text"
         self._seen: list[dict[str, Any]] = []
         self._binds: list[dict[str, Any]] = []
-        self._decode: Callable[[list[int]], str] | None = None
+        self._decode: Decode | None = None
         self._source = ""
         self.problem: str | None = None
         """Why texts are missing, in words for the user; None: they are not."""
@@ -105,14 +104,14 @@ class Decoder:
             span.messages = self._redactor.clean("messages", span.messages)
         return redacted
 
-    def _loaded(self) -> Callable[[list[int]], str] | None:
+    def _loaded(self) -> Decode | None:
         if self._decode is not None or self.problem is not None or not self._binds:
             return self._decode
         problems = []
         for bind in self._binds:
             for source in self._sources(bind):
                 try:
-                    self._decode, self._source = _load(source, bind), source
+                    self._decode, self._source = load(source, bind, self._run_folder), source
                     return self._decode
                 except Exception as error:
                     problems.append(f"{source}: {type(error).__name__}: {str(error).splitlines()[:1]}"[:300])
@@ -139,36 +138,7 @@ def _settings(run_folder: Path) -> Settings:
         return Settings()
 
 
-def _load(source: str, bind: Mapping[str, Any]) -> Callable[[list[int]], str]:
-    """The decoding function of the tokenizer at ``source``, special tokens kept."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    local = os.path.isdir(source)
-    try:
-        from transformers import AutoTokenizer
-    except ImportError:
-        if local and os.path.exists(os.path.join(source, "tokenizer.json")):
-            return _load_fast(source)
-        raise
-    options: dict[str, Any] = {"trust_remote_code": bind.get("trust_remote_code") is True, "local_files_only": local}
-    if isinstance(bind.get("revision"), str) and not local:
-        options["revision"] = bind["revision"]
-    tokenizer = AutoTokenizer.from_pretrained(source, **options)
-
-    def decode(ids: list[int]) -> str:
-        return text(str(tokenizer.decode(ids, skip_special_tokens=False)))
-
-    return decode
-
-
-def _load_fast(source: str) -> Callable[[list[int]], str]:
-    """The same without ``transformers``, for tokenizers that are one ``tokenizer.json``."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(os.path.join(source, "tokenizer.json"))
-    return lambda ids: text(str(tokenizer.decode(ids, skip_special_tokens=False)))
-
-
-def _texts(span: Span, earlier: Mapping[str, Span], decode: Callable[[list[int]], str]) -> None:
+def _texts(span: Span, earlier: Mapping[str, Span], decode: Decode) -> None:
     """Texts of one call; the part shared with earlier calls is copied from them, not decoded again."""
     if span.response_ids is not None:
         span.response_text = decode(span.response_ids)
@@ -192,7 +162,7 @@ def _texts(span: Span, earlier: Mapping[str, Span], decode: Callable[[list[int]]
             span.messages.append(response_message(span.response_text))
 
 
-def _whole_text(trajectory: Trajectory, decode: Callable[[list[int]], str]) -> None:
+def _whole_text(trajectory: Trajectory, decode: Decode) -> None:
     """The outermost agent call gets the first prompt and everything that followed it, as veRL's token2text has it."""
     calls = [span for span in trajectory.llm_spans if span.prompt_ids is not None]
     outer = next((span for role in _OUTER_ROLES for span in trajectory.spans if span.role == role), None)
@@ -212,9 +182,7 @@ def _whole_text(trajectory: Trajectory, decode: Callable[[list[int]], str]) -> N
     outer.response_parts = _parts(response, outer.response_mask, decode)
 
 
-def _parts(
-    response: list[int], mask: list[int] | None, decode: Callable[[list[int]], str]
-) -> list[dict[str, str]] | None:
+def _parts(response: list[int], mask: list[int] | None, decode: Decode) -> list[dict[str, str]] | None:
     """The model's text (mask 1) and the tools' text (mask 0), in order."""
     if mask is None or len(mask) != len(response) or len(set(map(bool, mask))) < 2:
         return None
