@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
 
+import pydantic
 import pytest
 
 from autotrace.record import calls, context, faults, sampling
@@ -367,8 +368,6 @@ def test_an_error_is_not_asked_what_it_says(recorder: Recorder) -> None:
 
 
 def test_an_error_of_pydantics_keeps_what_it_found(recorder: Recorder) -> None:
-    pydantic = pytest.importorskip("pydantic")
-
     class Value:
         asked = 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+import numpy
 
 from autotrace.record.snapshot import Limits, snapshot
 from autotrace.sinks.payload import HEAD, TAIL, WHOLE_TEXT, jsonable, texts
@@ -10,7 +10,6 @@ from tests.sinks.rollouts import trajectory
 
 
 def test_arrays_and_numbers_of_numpy() -> None:
-    numpy = pytest.importorskip("numpy")
     shown = jsonable(snapshot({"long": numpy.arange(100), "one": numpy.int64(7), "few": numpy.arange(3)}, Limits()))
     assert shown == {"long": "array int64 [100] beginning 0, 1, 2, 3", "one": 7, "few": [0, 1, 2]}
 

@@ -1,0 +1,32 @@
+"""What is recorded of a tensor is read from it without running any operation, so without any mode of torch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from autotrace.record.snapshot import Limits, snapshot
+
+
+class Counting(TorchFunctionMode):
+    """Notes each function of torch's that is called while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[str] = []
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.ran.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_tensor_is_described_without_its_modes() -> None:
+    tensor = torch.zeros(2, 3)
+    with Counting() as mode:
+        assert snapshot({"x": tensor}, Limits())["x"] == {
+            "…": "tensor", "dtype": "torch.float32", "shape": [2, 3], "device": "cpu",
+        }  # fmt: skip
+        assert mode.ran == []
+        assert tensor.sum() == 0 and mode.ran
