@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import faults, origin
+from autotrace.record import faults, origin, own_thread
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -52,7 +52,6 @@ this long in any case: a run that waits for no delivery (``--drain-timeout 0``) 
 
 _started = False
 _flusher: Flusher | None = None
-_starting = threading.Lock()
 _thread = 0
 """Of the thread that runs, its number: one that was started before it ends."""
 on_open: Callable[[], None] | None = None
@@ -103,12 +102,11 @@ def flush() -> None:
 
 def after_fork_in_child() -> None:
     """The child inherits events, lock and segment of its parent, and none of them is its own."""
-    global _started, _starting, abandoned
+    global _started, abandoned
     backlog.clear()
     faults.counts.clear()  # counters are summed over processes
     abandoned = 0
     _started = False
-    _starting = threading.Lock()
     if _flusher is not None:
         _use(_flusher.child())
 
@@ -120,18 +118,16 @@ def _use(flusher: Flusher | None) -> None:
 
 
 def _start() -> None:
+    """Without a lock: an exception of the host's could leave it held. Of two threads started at once the first ends."""
     global _started
-    with _starting:
-        if _started:
-            return
-        _started = True
-        try:
-            threading.Thread(target=_run, name="autotrace-flusher", daemon=True).start()
-        except RuntimeError as error:  # interpreter shutting down, or no more threads: atexit writes what is left
-            faults.failed("thread", error)
-        except BaseException:  # the host's, on its own thread: the next event starts another one
-            _started = False
-            raise
+    _started = True
+    try:
+        own_thread.start(_run)
+    except RuntimeError as error:  # interpreter shutting down, or no more threads: atexit writes what is left
+        faults.failed("thread", error)
+    except BaseException:  # the host's, on its own thread: the next event starts another one
+        _started = False
+        raise
 
 
 def _run() -> None:

@@ -215,8 +215,7 @@ WORK = ("history", "small", "generator", "error")
 
 CASES = [
     *_rows("timeouts", all_arrive, *(f"signal-{work}" for work in WORK)),
-    # not in the tests: the program stands still now and then, it is not known whether by a fault of ours
-    *_rows("timeouts", all_arrive, *(f"thread-{w}" for w in WORK), in_tests=False),
+    *_rows("timeouts", all_arrive, *(f"thread-{work}" for work in WORK)),
     *_rows("descriptors", intact, "sqlite", "file", "socket"),
     *_rows("memory", bounded, "string", "strings", "result", "bytes"),
     *_rows("started", same("seen"), "generator"),

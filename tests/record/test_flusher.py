@@ -6,12 +6,12 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from autotrace.config.plan import Settings
-from autotrace.record import faults, flusher, statements
+from autotrace.record import faults, flusher, own_thread, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.run import layout
@@ -243,26 +243,27 @@ def test_a_thread_whose_start_was_interrupted_is_started_by_the_next_event(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A timeout of the host's arrives in the first call of a process, which starts the thread."""
-    start = threading.Thread.start
-    attempts: list[threading.Thread] = []
+    start = own_thread.start
+    attempts: list[Callable[[], None]] = []
+    over = threading.Event()
 
-    def interrupted(self: threading.Thread) -> None:
-        attempts.append(self)
+    def interrupted(run: Callable[[], None]) -> None:
+        def watched() -> None:
+            run()
+            over.set()
+
+        attempts.append(run)
+        start(watched)
         if len(attempts) == 1:
             raise Exceeded
-        start(self)
 
     class Exceeded(Exception): ...
 
     monkeypatch.setattr(flusher, "_started", False)
     monkeypatch.setattr(backlog, "watchful", True)
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
-    before = {thread for thread in threading.enumerate() if thread.name == "autotrace-flusher"}
+    monkeypatch.setattr(own_thread, "start", interrupted)
     traced = recorder.wrap(lambda: 1, key="one")
     traced()
     traced()
     assert len(attempts) == 2
-    for thread in before:
-        thread.join(30)
-    names = [thread.name for thread in threading.enumerate()]
-    assert names.count("autotrace-flusher") == 1
+    assert over.wait(30)  # of two threads one ends

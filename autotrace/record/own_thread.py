@@ -1,0 +1,41 @@
+"""Starts a thread of ours in the middle of a call of the host's.
+
+``threading.Thread.start`` waits until the new thread runs, and a wait may last: until Python 3.11 a new thread has its
+starter's number for a moment, and an exception that is set from another thread (``PyThreadState_SetAsyncExc``, as
+timeouts of reward code do) then hits the new thread, which ends, and its starter waits for ever.
+"""
+
+from __future__ import annotations
+
+from _thread import get_ident, start_new_thread
+from collections.abc import Callable, Iterator
+
+
+def start(run: Callable[[], None]) -> None:
+    """``run()`` in a thread that does not keep the process from exiting; not waited for. Raises ``RuntimeError`` where
+    there can be no further thread."""
+    body = _body(run, get_ident())
+    next(body)
+    start_new_thread(next, (body, None))
+
+
+def _body(run: Callable[[], None], starter: int) -> Iterator[None]:
+    """A generator that stands inside of ``try`` when the thread goes on with it: in a function, such an exception would
+    be raised before its first statement."""
+    hosts: type[BaseException] | None = None
+    try:
+        yield
+    except GeneratorExit:  # the thread could not be started
+        return
+    except BaseException as error:
+        hosts = type(error)
+    if hosts is not None:
+        _pass_on(hosts, starter)
+    run()
+
+
+def _pass_on(hosts: type[BaseException], thread: int) -> None:
+    """Raise the exception in the thread that it was meant for."""
+    import ctypes  # imported already by who set the exception
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(hosts))
