@@ -1,0 +1,78 @@
+"""What of a trajectory's line in the state a condition may name (``where``), and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+NUMBER, TEXT, FLAG, ANY = "a number", "text", "true or false", ""
+STATUSES = ("OK", "OPEN", "ERROR", "TIMEOUT", "INTERRUPTED", "CANCELLED")
+
+
+@dataclass(frozen=True)
+class Column:
+    """What stands for a name."""
+
+    sql: str
+    kind: str
+    meaning: str
+    values: tuple[Any, ...] = ()
+
+
+def json(column: str) -> str:
+    """SQL for a value within a column of JSON; its path is bound."""
+    return f"CASE WHEN json_valid({column}) THEN json_extract({column}, ?) END"
+
+
+COLUMNS: dict[str, Column] = {
+    "step": Column("step", NUMBER, "training step"),
+    "sample": Column("sample_index", TEXT, "the same as sample_index"),
+    "sample_index": Column("sample_index", TEXT, "index of the prompt in the dataset; may be compared with a number"),
+    "rollout_n": Column("rollout_n", NUMBER, "number of the rollout in its group"),
+    "validate": Column("ifnull(validate, 0)", FLAG, "validation, not training"),
+    "uid": Column("uid", TEXT, "the group"),
+    "data_source": Column("data_source", TEXT, "dataset"),
+    "project_name": Column("project_name", TEXT, "project"),
+    "experiment_name": Column("experiment_name", TEXT, "experiment"),
+    "attempt": Column("attempt", NUMBER, "1, or 2 when the same rollout began once more, and so on"),
+    "trace_id": Column("trace_id", TEXT, "id of the trajectory"),
+    "name": Column("name", TEXT, "what was called: the root"),
+    "role": Column("role", TEXT, "role of the root: trajectory, trainer, ..."),
+    "status": Column("status", TEXT, ", ".join(STATUSES)),
+    "error": Column("error", TEXT, "the error's type and message"),
+    "reward": Column("reward", NUMBER, "reward"),
+    "advantage": Column(json("facts"), NUMBER, "advantage", ('$."advantage"',)),
+    "turns": Column("turns", NUMBER, "LLM calls"),
+    "tool_calls": Column("tool_calls", NUMBER, "tool calls"),
+    "spans": Column("spans", NUMBER, "calls of every kind"),
+    "late_spans": Column("late_spans", NUMBER, "calls that began after the trajectory had ended"),
+    "prompt_tokens": Column("prompt_tokens", NUMBER, "tokens of the first prompt"),
+    "response_tokens": Column("response_tokens", NUMBER, "tokens generated over all turns"),
+    "duration": Column("((end_ns - start_ns) / 1e9)", NUMBER, "seconds from the first call to the last"),
+    "start": Column("(start_ns / 1e9)", NUMBER, "when it began, in seconds since 1970"),
+    **{
+        name: Column(json("times"), NUMBER, f"seconds: {meaning}", (f'$."{name}"',))
+        for name, meaning in {
+            "queue_s": "waiting for the engine", "prefill_s": "prefill", "decode_s": "decode",
+            "way_s": "router, Ray, HTTP", "tool_s": "tools", "reward_s": "reward", "other_s": "everything else",
+        }.items()
+    },
+}  # fmt: skip
+"""Name -> what it is; the names are veRL's."""
+JSON = {
+    "facts": "what became known later: facts.advantage, facts.reward_extra_info.acc",
+    "attributes": "attributes of the first call",
+}
+"""Columns that hold names of the user's."""
+
+
+def lookup(name: str) -> Column | None:
+    """The column that people call ``name``; None: there is none."""
+    column, _, rest = name.partition(".")
+    if column in JSON and rest:
+        return Column(json(column), ANY, "", ("$" + "".join(f'."{part}"' for part in rest.split(".")),))
+    return COLUMNS.get(name)
+
+
+NAMES = (*COLUMNS, *(f"{name}.NAME" for name in JSON))
+"""Everything that can be named."""
