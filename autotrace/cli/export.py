@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
-from autotrace.cli import runs, terminal
+from autotrace.cli import filters, progress, runs, terminal
 from autotrace.export import registry
+from autotrace.export.conversation import conversation_digest
 from autotrace.export.format import STDOUT, ExportError
 from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.ship.store.where import Condition, condition
 from autotrace.trajectory.model import Trajectory
 
 GONE = "their segments were removed from the run folder (--spool-limit)"
+TWICE = "the same conversation was exported already (--dedup)"
 
 
 @click.command(short_help="Write the trajectories to files: JSON lines, veRL's rollout dump, ...")
@@ -23,8 +26,12 @@ GONE = "their segments were removed from the run folder (--spool-limit)"
     help=registry.help_text(),
 )  # fmt: skip
 @click.option("--out", metavar="PATH", help="Where to write to; default: the folder export/FORMAT in the run folder.")
-@click.option("--step", type=int, metavar="N", help="Export only this training step.")
-def export(run: str | None, layout: str, out: str | None, step: int | None) -> None:
+@filters.options
+@click.option("--min-reward", type=float, metavar="REWARD", help="Only those with at least this reward.")
+@click.option("--dedup", is_flag=True, help="Of trajectories that say the same, only the first.")
+def export(
+    run: str | None, layout: str, out: str | None, selection: filters.Selection, min_reward: float | None, dedup: bool
+) -> None:
     """Write the trajectories of a run to files. Existing files of the same name are replaced.
 
     PATH is a folder; for a format of one file it may also be that file, or - for standard output.
@@ -34,9 +41,13 @@ def export(run: str | None, layout: str, out: str | None, step: int | None) -> N
         raise terminal.fail(f"--out {out}: the format {layout} writes to local folders only")
     reader = RunReader.open(runs.locate(run))
     out = out or str(reader.run_folder / "export" / layout)
+    wanted = selection.condition & condition("role = 'trajectory'")
+    if min_reward is not None:
+        wanted &= condition(f"reward >= {min_reward!r}")
     left_out: Counter[str] = Counter()
+    trajectories = _trajectories(reader, wanted, left_out)
     try:
-        written = chosen.write(_trajectories(reader, step, left_out), out)
+        written = chosen.write(_distinct(trajectories, left_out) if dedup else trajectories, out)
     except ExportError as error:
         raise terminal.fail(error) from None
     except OSError as error:
@@ -44,17 +55,41 @@ def export(run: str | None, layout: str, out: str | None, step: int | None) -> N
     for why, count in (left_out + written.left_out).items():
         click.echo(f"{terminal.counted(count, 'trajectory', 'trajectories')} left out: {why}", err=True)
     if not written.trajectories:
-        raise terminal.fail("this run has no trajectory to export; autotrace ls lists its traces")
+        raise terminal.fail(_nothing(reader, wanted, min_reward is not None or bool(selection)))
     exported = terminal.counted(written.trajectories, "trajectory", "trajectories")
-    where = "standard output" if out == STDOUT else out
-    click.echo(f"{exported} in {terminal.counted(written.files, 'file')}: {where}", err=out == STDOUT)
+    if out == STDOUT:
+        click.echo(f"{exported} to standard output", err=True)
+    else:
+        click.echo(f"{exported} in {terminal.counted(written.files, 'file')} of {out}")
 
 
-def _trajectories(reader: RunReader, step: int | None, left_out: Counter[str]) -> Iterator[Trajectory]:
+def _trajectories(reader: RunReader, wanted: Condition, left_out: Counter[str]) -> Iterator[Trajectory]:
     """In veRL's order."""
-    rows = reader.rows(step=step, role="trajectory")
-    for row in sorted(rows, key=lambda row: (row.step or 0, row.uid or "", row.rollout_n or 0, row.start_ns or 0)):
+    rows = reader.select(wanted, without=("facts", "attributes", "times"))
+    rows.sort(key=lambda row: (row.step or 0, row.uid or "", row.rollout_n or 0, row.start_ns or 0))
+    for row in progress.shown(rows, "trajectories"):
         try:
             yield reader.load(row.trace_id)
         except Gone:
             left_out[GONE] += 1
+
+
+def _distinct(trajectories: Iterable[Trajectory], left_out: Counter[str]) -> Iterator[Trajectory]:
+    """The first of those whose conversations are equal."""
+    seen = set()
+    for trajectory in trajectories:
+        digest = conversation_digest(trajectory)
+        if digest in seen:
+            left_out[TWICE] += 1
+            continue
+        seen.add(digest)
+        yield trajectory
+
+
+def _nothing(reader: RunReader, wanted: Condition, filtered: bool) -> str:
+    """Why nothing was exported."""
+    if reader.count(wanted):
+        return "none of these trajectories could be exported"
+    if filtered and reader.count(condition("role = 'trajectory'")):
+        return "no trajectory matches; autotrace ls, with the same options, shows which do"
+    return "this run has no trajectory to export; autotrace ls --all lists its traces"

@@ -4,43 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
 import click
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
-from autotrace.cli import runs, terminal
-from autotrace.cli.terminal import line, seconds, status_text
+from autotrace.cli import filters, listing, runs, terminal
+from autotrace.cli.listing import Column
+from autotrace.cli.terminal import line, one_line, safe, seconds
 from autotrace.run.losses import losses
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.run_reader import SORTS, RunReader
 from autotrace.ship.store.row import Row
+from autotrace.ship.store.where import Condition, condition, equals
 
 ID_LENGTH = 12
 """Characters of a trace id that are shown; any unique beginning can be given to ``autotrace show``."""
+TREE_LIMIT = 100
+"""Rows of ``--tree`` unless ``--limit`` says otherwise: each is read from its segments."""
 
 TRAJECTORIES = ("", "trajectory")
 """Roles of the root that are listed, where any root is a trajectory; empty: not read yet."""
-
-SORTS: dict[str, tuple[Callable[[Row], float | int | None], bool]] = {
-    "start": (lambda row: row.start_ns, False),
-    "reward": (lambda row: row.reward, True),
-    "duration": (lambda row: row.duration_ns, True),
-    "turns": (lambda row: row.turns, True),
-}
-"""Order -> key and whether the largest comes first; what has no value comes last."""
-
-
-def known_status(text: str) -> str:
-    """``text`` in capitals. Raises ``BadParameter`` with the possible statuses."""
-    if text.upper() not in terminal.STATUS_STYLE:
-        raise click.BadParameter(f"{text!r} is not a status; choose from {', '.join(terminal.STATUS_STYLE)}")
-    return text.upper()
+_TRAJECTORY = condition("role in ('', 'trajectory')")
+_JSON = ("facts", "attributes", "times")
 
 
 @click.command(short_help="List the trajectories of a run; name the best, worst and longest.")
 @runs.run_argument
-@click.option("--step", type=int, metavar="N", help="Show only this training step.")
+@filters.options
 @click.option(
     "--sort",
     type=click.Choice(list(SORTS)),
@@ -48,111 +38,112 @@ def known_status(text: str) -> str:
     help="Largest first, except for start; duration also shows what the time was spent on.",
 )
 @click.option("--reverse", is_flag=True, help="Reverse the order (the worst reward first).")
-@click.option("--status", "statuses", multiple=True, metavar="STATUS",
-              type=known_status,
-              help=f"Show only this status; repeatable. One of {', '.join(terminal.STATUS_STYLE)}.")  # fmt: skip
-@click.option("--validate/--train", "validate", default=None, help="Show only validation, or only training.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most this many rows.")
 @click.option("--all", "everything", is_flag=True,
               help="Show other traces than trajectories, too (always, if there are no trajectories).")  # fmt: skip
-@click.option("--tree", "as_tree", is_flag=True, help="Show each trajectory with its turns and tool calls.")
+@click.option("--tree", "as_tree", is_flag=True,
+              help=f"Show each trajectory with its turns and tool calls; without --limit {TREE_LIMIT}.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def ls(
-    run: str | None, step: int | None, sort: str, reverse: bool, statuses: Sequence[str], validate: bool | None,
-    limit: int | None, everything: bool, as_tree: bool, as_json: bool,
+    run: str | None, selection: filters.Selection, sort: str, reverse: bool, limit: int | None, everything: bool,
+    as_tree: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List the trajectories of a run, and name the best, worst and longest of them."""
     reader = RunReader.open(runs.locate(run))
-    pages = reader.pages()
-    candidates = reader.rows(step=step, validate=validate)
+    wanted = selection.condition
     # an engine alone, a program without RL
-    everything = everything or all(row.role != "trajectory" for row in candidates)
-    rows = [
-        row
-        for row in candidates
-        if (everything or row.role in TRAJECTORIES) and (not statuses or row.status in statuses)
-    ]
-    rows = ordered(rows, sort, reverse)
-    shown = rows[:limit]
+    if not everything and reader.count(condition("role = 'trajectory'") & wanted):
+        wanted &= _TRAJECTORY
+    if as_tree and limit is None:
+        limit = TREE_LIMIT
+    unread = () if as_json else ("facts", "attributes") if sort == "duration" else _JSON
+    rows = reader.select(wanted, sort=sort, descending=descending(sort, reverse), limit=limit, without=unread)
     out = terminal.console()
     for loss in losses(reader.status().drops):
         terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
     if as_json:
-        for row in shown:
-            out.file.write(json.dumps(as_dict(row, pages), ensure_ascii=False) + "\n")
+        pages = reader.pages()
+        out.file.writelines(json.dumps(as_dict(row, pages), ensure_ascii=False) + "\n" for row in rows)
         return
     if not rows:
-        out.print(nothing(reader, step))
+        out.print(nothing(reader, selection), soft_wrap=True)
         return
     if as_tree:
         from autotrace.cli.overview import overview
 
-        out.print(overview(shown, reader))
+        out.print(overview(rows, reader))
     elif sort == "duration":
         from autotrace.cli import time_breakdown
 
-        out.print(time_breakdown.table(shown, ID_LENGTH))
+        listing.show(out, time_breakdown.columns(rows, ID_LENGTH), time_breakdown.LEGEND)
     else:
-        out.print(table(shown, pages))
-    if len(shown) < len(rows):
-        out.print(Text(f"{len(shown)} of {len(rows)} trajectories", style="dim"))
-    for text in [*remarkable(rows, pages), *destinations(reader)]:
+        listing.show(out, columns(rows, reader.pages() if out.is_terminal else {}))
+    if limit is not None and len(rows) == limit and (count := reader.count(wanted)) > limit:
+        out.print(Text(f"{limit} of {terminal.counted(count, 'trajectory', 'trajectories')}", style="dim"))
+    for text in [*remarkable(reader, wanted), *destinations(reader)]:
         out.print(text, soft_wrap=True)
 
 
-def ordered(rows: Sequence[Row], sort: str, reverse: bool = False) -> list[Row]:
-    """``rows`` in the order called ``sort``; rows without the value last, whichever way."""
-    key, largest_first = SORTS[sort]
-    having = [row for row in rows if key(row) is not None]
-    having.sort(key=lambda row: (key(row) or 0, row.trace_id), reverse=largest_first != reverse)
-    return having + [row for row in rows if key(row) is None]
+def descending(sort: str, reverse: bool) -> bool:
+    """Whether the largest comes first."""
+    return (sort != "start") != reverse
 
 
-def table(rows: Sequence[Row], pages: Mapping[str, str]) -> Table:
+def columns(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Column]:
     """One line a trace; the id links to the backend's page where the terminal can. The root is named where it is not
     the same trajectory function for all."""
+
+    def cells(shown: Callable[[Row], str]) -> list[str]:
+        return list(map(shown, rows))
+
+    def words(name: str) -> list[str]:
+        values = list(map(attrgetter(name), rows))
+        return [one_line(value) if value else "" for value in values]
+
+    def numbers(name: str) -> list[str]:
+        return ["" if value is None else str(value) for value in map(attrgetter(name), rows)]
+
     named = any(row.role not in TRAJECTORIES for row in rows)
-    listing = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, right in (
-        ("trace", False), *([("root", False)] if named else []), ("step", True), ("sample", True), ("n", True),
-        ("", False), ("turns", True), ("tools", True), ("tokens", True),
-        ("reward", True), ("duration", True), ("status", False), ("error", False),
-    ):  # fmt: skip
-        listing.add_column(name, justify="right" if right else "left", no_wrap=name != "error", max_width=60)
-    for row in rows:
-        page = pages.get(row.trace_id)
-        tokens = [count for count in (row.prompt_tokens, row.response_tokens) if count is not None]
-        listing.add_row(
-            Text(row.trace_id[:ID_LENGTH], style=f"link {page}" if _linkable(page) else ""),
-            *([line(row.name)] if named else []),
-            line("" if row.step is None else row.step),
-            line(row.sample_index or ""),
-            line("" if row.rollout_n is None else row.rollout_n),
-            Text("val" if row.validate else ""),
-            Text(str(row.turns)),
-            Text(str(row.tool_calls)),
-            Text(f"{sum(tokens):,}" if tokens else ""),
-            Text("" if row.reward is None else f"{row.reward:.4g}"),
-            Text(seconds(row.duration_ns)),
-            status_text(row.status),
-            line(row.error or "", "red"),
-        )
-    return listing
+    statuses = words("status")
+    return [
+        Column(
+            "trace", cells(lambda row: row.trace_id[:ID_LENGTH]), styles=lambda n: _link(pages.get(rows[n].trace_id))
+        ),
+        *([Column("root", words("name"))] if named else []),
+        Column("step", numbers("step"), True),
+        Column("sample", words("sample_index"), True),
+        Column("n", numbers("rollout_n"), True),
+        Column("", cells(lambda row: "val" if row.validate else "")),
+        Column("turns", numbers("turns"), True),
+        Column("tools", numbers("tool_calls"), True),
+        Column("tokens", cells(_tokens), True),
+        Column("reward", cells(lambda row: "" if row.reward is None else f"{row.reward:.4g}"), True),
+        Column("duration", cells(lambda row: seconds(row.duration_ns)), True),
+        Column("status", statuses, styles=lambda n: terminal.STATUS_STYLE.get(statuses[n], "")),
+        Column("error", words("error"), styles=lambda n: "red"),
+    ]
 
 
-def remarkable(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Text]:
-    """The best, worst and longest of ``rows``, each with what opens it."""
+def _tokens(row: Row) -> str:
+    tokens = [count for count in (row.prompt_tokens, row.response_tokens) if count is not None]
+    return f"{sum(tokens):,}" if tokens else ""
+
+
+def remarkable(reader: RunReader, wanted: Condition) -> list[Text]:
+    """The best, worst and longest of those that satisfy ``wanted``, each with what opens it."""
+
+    def first(sort: str, largest: bool) -> Row:
+        return reader.select(wanted, sort=sort, descending=largest, limit=1, without=_JSON)[0]
+
+    best, worst, longest = first("reward", True), first("reward", False), first("duration", True)
+    named = [("longest", longest, seconds(longest.duration_ns))] if longest.duration_ns is not None else []
+    if best.reward != worst.reward:
+        named = [(name, row, f"reward {row.reward:.4g}") for name, row in (("best", best), ("worst", worst))] + named
     lines = []
-    alike = len({row.reward for row in rows}) == 1  # no best and no worst then
-    for name, sort, reverse in (("best", "reward", False), ("worst", "reward", True), ("longest", "duration", False)):
-        first = ordered(rows, sort, reverse)[0]
-        value = SORTS[sort][0](first)
-        if value is None or (alike and sort == "reward"):
-            continue
-        shown = f"reward {value:.4g}" if sort == "reward" else seconds(first.duration_ns)
-        text = Text(f"{name:8}", style="bold") + Text(f"{first.trace_id[:ID_LENGTH]}  {shown}")
-        if page := pages.get(first.trace_id):
-            text += Text("  ") + Text(terminal.safe(page), style="dim")
+    for name, row, shown in named:
+        text = Text(f"{name:8}", style="bold") + Text(f"{row.trace_id[:ID_LENGTH]}  {shown}")
+        if page := reader.page(row.trace_id):
+            text += Text("  ") + Text(safe(page), style="dim")
         lines.append(text)
     return lines
 
@@ -163,20 +154,19 @@ def destinations(reader: RunReader) -> list[Text]:
     for name, backend in reader.backends().items():
         shown = backend.get("open_with") or backend.get("place")
         if shown:
-            lines.append(Text(f"{name:8}", style="bold") + Text(terminal.safe(shown)))
+            lines.append(Text(f"{name:8}", style="bold") + Text(safe(shown)))
     return lines
 
 
-def nothing(reader: RunReader, step: int | None) -> Text:
+def nothing(reader: RunReader, selection: filters.Selection) -> Text:
     """Why the list is empty."""
-    rows = reader.rows()
-    if not rows:
+    if not reader.count():
         return Text("this run has no trajectory; what was bound, called and dropped: autotrace status")
-    steps = sorted({row.step for row in rows if row.step is not None})
-    if step is not None and steps:
-        available = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
-        return Text(f"no trajectory of step {step}; this run has steps {available}")
-    return Text("no trajectory matches; what was bound, called and dropped: autotrace status")
+    steps = reader.steps()
+    if selection.step is not None and steps is not None and not reader.count(equals(step=selection.step)):
+        available = f"step {steps[0]}" if steps[0] == steps[1] else f"steps {steps[0]} to {steps[1]}"
+        return Text(f"no trajectory of step {selection.step}; this run has {available}")
+    return Text("no trajectory matches; without these options autotrace ls lists all of the run's")
 
 
 def as_dict(row: Row, pages: Mapping[str, str]) -> dict[str, object]:
@@ -190,11 +180,8 @@ def as_dict(row: Row, pages: Mapping[str, str]) -> dict[str, object]:
     return value
 
 
-def _linkable(page: str | None) -> bool:
-    """True for a URL that may stand inside a terminal's link sequence."""
-    return (
-        page is not None
-        and page.startswith(("http://", "https://"))
-        and terminal.safe(page) == page
-        and " " not in page
-    )
+def _link(page: str | None) -> str:
+    """The style of a link to ``page``, if it is a URL that may stand inside a terminal's link sequence."""
+    if page is None or not page.startswith(("http://", "https://")) or safe(page) != page or " " in page:
+        return ""
+    return f"link {page}"

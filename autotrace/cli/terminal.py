@@ -29,9 +29,14 @@ def safe(text: object) -> str:
     return _UNSAFE.sub(lambda match: repr(match[0])[1:-1], str(text))
 
 
+def one_line(text: object) -> str:
+    """``text`` on one line, safe."""
+    return safe(text).replace("\n", "\\n").replace("\t", " ")
+
+
 def line(text: object, style: str = "") -> Text:
     """``text`` on one line, safe."""
-    return Text(safe(text).replace("\n", "\\n").replace("\t", " "), style=style)
+    return Text(one_line(text), style=style)
 
 
 def block(text: object, style: str = "", *, lines: int | None = None, width: int | None = None) -> Text:

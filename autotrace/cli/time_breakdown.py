@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
-from autotrace.cli.terminal import line, seconds, status_text
+from autotrace.cli.listing import Column
+from autotrace.cli.terminal import STATUS_STYLE, one_line, safe, seconds
 from autotrace.ship.store.row import Row
 from autotrace.trajectory.durations import Times
 
@@ -29,24 +26,20 @@ LEGEND = (
 )
 
 
-def table(rows: Sequence[Row], id_length: int) -> Table:
+def columns(rows: Sequence[Row], id_length: int) -> list[Column]:
     """One line a trajectory, its duration split up."""
-    listing = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=LEGEND, caption_justify="left")
-    for name in ("trace", "step", "sample", "n", "turns", "duration", *PARTS.values(), "status"):
-        listing.add_column(name, justify="left" if name in ("trace", "status") else "right", no_wrap=True, max_width=60)
-    for row in rows:
-        durations = json.loads(row.times)
-        listing.add_row(
-            Text(row.trace_id[:id_length]),
-            line("" if row.step is None else row.step),
-            line(row.sample_index or ""),
-            line("" if row.rollout_n is None else row.rollout_n),
-            Text(str(row.turns)),
-            Text(seconds(row.duration_ns)),
-            *(Text(_shown(durations.get(name))) for name in PARTS),
-            status_text(row.status),
-        )
-    return listing
+    durations = [json.loads(row.times) for row in rows]
+    statuses = [safe(row.status) for row in rows]
+    return [
+        Column("trace", [row.trace_id[:id_length] for row in rows]),
+        Column("step", ["" if row.step is None else str(row.step) for row in rows], True),
+        Column("sample", [one_line(row.sample_index or "") for row in rows], True),
+        Column("n", ["" if row.rollout_n is None else str(row.rollout_n) for row in rows], True),
+        Column("turns", [str(row.turns) for row in rows], True),
+        Column("duration", [seconds(row.duration_ns) for row in rows], True),
+        *(Column(name, [_shown(times.get(field)) for times in durations], True) for field, name in PARTS.items()),
+        Column("status", statuses, styles=lambda number: STATUS_STYLE.get(statuses[number], "")),
+    ]
 
 
 def sentence(times: Times) -> str:

@@ -9,6 +9,7 @@ from autotrace.export.format import Format
 FORMATS = {
     "jsonl": "everything, as the backend of that name writes it: one JSON object a line",
     "verl": "veRL's rollout dump: one {step}.jsonl a step, for its rollout viewer",
+    "sft": "rows of messages and tools, one a trajectory, for supervised fine-tuning",
 }
 """Name, which is that of the module -> what it writes; the modules are imported when used."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,14 @@ from autotrace.ship.report import status_of
 from autotrace.ship.store.migrations import NewerDatabase
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
+from autotrace.ship.store.where import EVERY, Condition, equals
 from autotrace.trajectory.model import Trajectory
 
 _FILTERS = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "role", "status")
+
+
+SORTS = {"start": "start_ns", "reward": "reward", "duration": "(end_ns - start_ns)", "turns": "turns"}
+"""Order -> SQL."""
 
 
 class Gone(KeyError):
@@ -73,9 +79,31 @@ class RunReader:
         unknown = sorted(set(filters) - set(_FILTERS))
         if unknown:
             raise TypeError(f"cannot filter by {unknown[0]!r}; choose from {', '.join(_FILTERS)}")
-        given = {name: value for name, value in filters.items() if value is not None}
-        where = " AND ".join(f"{name} = ?" for name in given) or "1"
-        return self._state.rows(f"{where} ORDER BY start_ns, trace_id", list(given.values()))
+        return self.select(equals(**filters))
+
+    def select(
+        self,
+        condition: Condition = EVERY,
+        *,
+        sort: str = "start",
+        descending: bool = False,
+        limit: int | None = None,
+        without: Collection[str] = (),
+    ) -> list[Row]:
+        """Lines of the traces that satisfy ``condition``, at most ``limit``, by a key of ``SORTS``; what has no value
+        comes last. ``without``: columns of JSON that the caller does not read."""
+        key, direction = SORTS[sort], "DESC" if descending else "ASC"
+        order = f"{key} IS NULL, {key} {direction}, trace_id {direction}"
+        return self._state.select(condition, order, limit, without)
+
+    def count(self, condition: Condition = EVERY) -> int:
+        """How many traces satisfy ``condition``."""
+        return self._state.count(f"SELECT count(*) FROM traces WHERE {condition.sql}", condition.values)
+
+    def steps(self) -> tuple[int, int] | None:
+        """The first and the last training step of the run; None: its traces have none."""
+        first, last = self._state.db.execute("SELECT min(step), max(step) FROM traces").fetchone()
+        return None if first is None else (first, last)
 
     def deliveries(self, trace_id: str) -> dict[str, tuple[int | None, str | None, str | None]]:
         """Backend -> (acknowledged at, page, why it was rejected) of one trace."""
@@ -85,6 +113,13 @@ class RunReader:
     def pages(self) -> dict[str, str]:
         """Trace id -> URL of its page in a backend, for those that have one."""
         return dict(self._state.db.execute("SELECT trace_id, page FROM deliveries WHERE page IS NOT NULL").fetchall())
+
+    def page(self, trace_id: str) -> str | None:
+        """URL of the page of one trace in a backend."""
+        row = self._state.db.execute(
+            "SELECT page FROM deliveries WHERE trace_id = ? AND page IS NOT NULL", (trace_id,)
+        ).fetchone()
+        return None if row is None else str(row[0])
 
     def backends(self) -> dict[str, dict[str, str]]:
         """Backend -> what it stored about itself: ``place`` (where the traces are), ``open_with`` (a command)."""
@@ -102,8 +137,10 @@ class RunReader:
         Raises ``KeyError`` with a sentence when there is none or more than one.
         """
         wanted = prefix.removeprefix("tr-").lower()
-        matches = self._state.rows("substr(trace_id, 1, ?) = ? ORDER BY trace_id LIMIT 4", (len(wanted), wanted))
-        if not wanted or not matches:
+        # a range of the primary key; ids are hexadecimal, so nothing that begins so comes after wanted + "g"
+        range_of = "trace_id >= ? AND trace_id < ? ORDER BY trace_id LIMIT 4"
+        matches = self._state.rows(range_of, (wanted, wanted + "g")) if wanted else []
+        if not matches:
             raise KeyError(f"no trace of this run begins with {prefix!r}; autotrace ls shows them")
         if len(matches) > 1:
             raise KeyError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -75,13 +75,13 @@ class Row(msgspec.Struct):
         return None if self.end_ns is None or self.start_ns is None else self.end_ns - self.start_ns
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Row:
-        """From a row of the state."""
-        values = {name: row[name] for name in COLUMNS}
-        for name, kind in COLUMNS.items():
-            if kind == "bool" and values[name] is not None:
-                values[name] = bool(values[name])
-        return cls(**values)
+    def of(cls, values: Iterable[Any]) -> Row:
+        """From a row of the state, whose columns are in the order of ``COLUMNS``."""
+        row = cls(*values)
+        if row.validate is not None:
+            row.validate = bool(row.validate)
+        row.complete = bool(row.complete)
+        return row
 
     def values(self) -> tuple[Any, ...]:
         """In the order of ``COLUMNS``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,10 @@ import msgspec
 from autotrace.run import files, layout
 from autotrace.ship.store import migrations
 from autotrace.ship.store.row import COLUMNS, Row
+from autotrace.ship.store.where import Condition
 from autotrace.spool.records import Define, Header
+
+_ROW = ", ".join(COLUMNS)
 
 
 class State:
@@ -120,18 +123,26 @@ class State:
 
     def row(self, trace_id: str) -> Row | None:
         """The line about a trace."""
-        row = self.db.execute("SELECT * FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
+        row = self.db.execute(f"SELECT {_ROW} FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
         return None if row is None else Row.of(row)
 
     def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[Row]:
         """Lines that satisfy ``where`` (SQL, never user input; values are bound)."""
-        return [Row.of(row) for row in self.db.execute(f"SELECT * FROM traces WHERE {where}", values)]
+        return [Row.of(row) for row in self.db.execute(f"SELECT {_ROW} FROM traces WHERE {where}", values)]
+
+    def select(
+        self, condition: Condition, order: str, limit: int | None = None, without: Collection[str] = ()
+    ) -> list[Row]:
+        """Lines that satisfy ``condition``, in the ``order`` (SQL, never user input). The columns of JSON in
+        ``without`` are left empty, for who reads many lines."""
+        names = ", ".join("'{}'" if name in without else name for name in COLUMNS)
+        sql = f"SELECT {names} FROM traces WHERE {condition.sql} ORDER BY {order} LIMIT ?"
+        return [Row.of(row) for row in self.db.execute(sql, (*condition.values, -1 if limit is None else limit))]
 
     def put_row(self, row: Row) -> None:
         """Store the line about a trace."""
-        names = ", ".join(COLUMNS)
         marks = ", ".join("?" * len(COLUMNS))
-        self.db.execute(f"INSERT OR REPLACE INTO traces ({names}) VALUES ({marks})", row.values())
+        self.db.execute(f"INSERT OR REPLACE INTO traces ({_ROW}) VALUES ({marks})", row.values())
 
     def remove_row(self, trace_id: str) -> None:
         """Forget the line about a trace."""

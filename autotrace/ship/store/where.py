@@ -14,7 +14,6 @@ names are looked up, values are bound.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -51,6 +50,10 @@ _TOKEN = re.compile(
 )
 _COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _WORDS = ("and", "or", "not", "in", "is", "null", "contains", "true", "false")
+
+
+EVERY = Condition()
+"""What every trajectory satisfies."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +258,8 @@ def _unknown(token: _Token) -> str:
     problem = f'there is no column "{token.text}" at character {token.at}'
     if token.text in JSON:
         return f"{problem}; write {token.text}.NAME"
+    import difflib
+
     nearest = difflib.get_close_matches(token.text.lower(), NAMES, 1)
     return f'{problem}; did you mean "{nearest[0]}"?' if nearest else f"{problem}; choose from {', '.join(NAMES)}"
 

@@ -1,0 +1,95 @@
+"""``sft``: rows for supervised fine-tuning, one a trajectory: ``messages``, ``tools``, and who it is.
+
+In ``train.jsonl``, or the file that was named, for ``datasets`` and TRL: calls of tools are in ``tool_calls``, their
+arguments an object, tools are JSON schemas. In a file that ends with ``.parquet``, for veRL's
+``MultiTurnSFTDataset``: there every row has the fields of all rows, so that a tool would get the arguments of the
+others, empty. So tools and calls are in the text, as the model saw and wrote them, and there is no column ``tools``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from autotrace.export.conversation import conversation
+from autotrace.export.format import ExportError, Format, Written
+from autotrace.export.staging import Row, Staging, write_lines
+from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.model import Trajectory
+
+FILE = "train.jsonl"
+PARQUET = ".parquet"
+BATCH = 256
+"""Rows that are written at a time."""
+
+
+def write(trajectories: Iterable[Trajectory], out: str) -> Written:
+    """See ``Format.write``."""
+    if out.endswith(PARQUET):
+        return _write_parquet(trajectories, Path(out))
+    return write_lines(trajectories, out, row_of, one_file=True)
+
+
+def row_of(trajectory: Trajectory) -> Row | str:
+    """File name and row, or why there is none."""
+    said = conversation(trajectory)
+    if isinstance(said, str):
+        return said
+    return FILE, jsonable({"messages": said.messages, "tools": said.tools or [], **identity(trajectory)})
+
+
+def identity(trajectory: Trajectory) -> dict[str, Any]:
+    """Where a row comes from, and what people filter by."""
+    attributes, facts = trajectory.attributes, trajectory.facts
+    step, index, reward = attributes.get("step"), attributes.get("sample_index"), facts.get("reward")
+    return {
+        "trace_id": trajectory.trace_id,
+        "step": step if isinstance(step, int) else None,
+        "sample_index": None if index is None else str(index),
+        "reward": float(reward) if isinstance(reward, (int, float)) else None,
+    }
+
+
+def _write_parquet(trajectories: Iterable[Trajectory], path: Path) -> Written:
+    try:
+        import pyarrow as arrow
+        from pyarrow import parquet
+    except ImportError:
+        raise ExportError("a Parquet file needs pyarrow, which is not installed: pip install pyarrow") from None
+    message = arrow.struct([("role", arrow.string()), ("content", arrow.string())])
+    schema = arrow.schema([
+        ("messages", arrow.list_(message)), ("trace_id", arrow.string()), ("step", arrow.int64()),
+        ("sample_index", arrow.string()), ("reward", arrow.float64()),
+    ])  # fmt: skip
+    written = Written()
+    with Staging(path.parent) as staging:
+        writer = None
+        try:
+            for batch in _batches(trajectories, written):
+                writer = writer or parquet.ParquetWriter(staging.path(path.name), schema, compression="zstd")
+                writer.write_table(arrow.Table.from_pylist(batch, schema))
+                written.trajectories += len(batch)
+        finally:
+            if writer is not None:
+                writer.close()
+        written.files = len(staging)
+    return written
+
+
+def _batches(trajectories: Iterable[Trajectory], written: Written) -> Iterator[list[dict[str, Any]]]:
+    batch: list[dict[str, Any]] = []
+    for trajectory in trajectories:
+        said = conversation(trajectory)
+        if isinstance(said, str) or not all(isinstance(message["content"], str) for message in said.text):
+            written.left_out[said if isinstance(said, str) else "their messages are not text alone"] += 1
+            continue
+        batch.append({"messages": jsonable(said.text), **identity(trajectory)})
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+FORMAT = Format("sft", write)
