@@ -10,14 +10,13 @@ from autotrace.cli.terminal import counted
 from autotrace.config.plan import Plan
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
+from autotrace.ship import pace
 from autotrace.ship.store.row import Row
 from autotrace.sinks import registry
 from autotrace.spec.compiler import SHIPPED
 from autotrace.spool.reader import segments
 
 SINGLE_TURN = "single_turn_agent"
-LAG = 30.0
-"""Seconds that delivery may be behind before it is worth a word."""
 
 
 def advice(
@@ -140,13 +139,8 @@ def _delivery(info: RunInfo, status: Status) -> list[str]:
         return [
             f"{counted(left, 'trace')} not delivered; when the backend can be reached: autotrace ship {info.run_id}"
         ]
-    for name, backend in status.backends.items():
-        if backend.state == "ok" and status.lag_seconds > LAG and 0 < backend.rate < 0.9 * status.rate:
-            share = max(0.01, backend.rate / status.rate)
-            return [
-                f"{name} takes {backend.rate:.3g} traces a second and the run makes {status.rate:.3g}: the rest waits "
-                f"in the run folder, and the run does not; --sample-rate {share:.2f} records as many as arrive at once"
-            ]
+    if behind := pace.warnings(status):
+        return behind
     if any(backend.rejected_count for backend in status.backends.values()):
         return ["a backend rejected trajectories for good; autotrace show TRACE says why, the spool keeps them"]
     return []

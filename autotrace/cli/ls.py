@@ -13,6 +13,7 @@ from autotrace.cli import filters, listing, runs, terminal
 from autotrace.cli.listing import Column
 from autotrace.cli.terminal import line, one_line, safe, seconds
 from autotrace.run.losses import losses
+from autotrace.ship import pace
 from autotrace.ship.run_reader import SORTS, RunReader
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.where import Condition, condition, equals
@@ -59,8 +60,11 @@ def ls(
     unread = () if as_json else ("facts", "attributes") if sort == "duration" else _JSON
     rows = reader.select(wanted, sort=sort, descending=descending(sort, reverse), limit=limit, without=unread)
     out = terminal.console()
-    for loss in losses(reader.status().drops):
+    status = reader.status()
+    for loss in losses(status.drops):
         terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
+    for behind in pace.warnings(status):
+        terminal.console(stderr=as_json).print(line(f"! {behind}", "yellow"), soft_wrap=True)
     if as_json:
         pages = reader.pages()
         out.file.writelines(json.dumps(as_dict(row, pages), ensure_ascii=False) + "\n" for row in rows)

@@ -25,8 +25,10 @@ from autotrace.run.status import Status
 @click.option("--backend", "backends", multiple=True, metavar="NAME", callback=option_types.backends,
               cls=option_types.BackendOption, help="Add this backend to those of the run; repeatable.")  # fmt: skip
 @click.option("--tracking-uri", metavar="URI", help="Deliver to this MLflow store or server from now on.")
+@click.option("--shippers", type=option_types.processes, metavar="N",
+              help="Processes that deliver; default: as the run was started with.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Deliver what the keep-rules of the run left out, too.")
-def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everything: bool) -> None:
+def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everything: bool, shippers: int | None) -> None:
     """Deliver what the run DIR left on disk, and wait for it. Exit code 1 if something is still left."""
     folder = runs.locate(run)
     os.environ[env.AUTOTRACE] = "0"  # processes that delivery starts are not part of any run
@@ -35,7 +37,7 @@ def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everythi
         from autotrace.ship.shipper import ship as deliver
 
         progress = _progress if sys.stderr.isatty() else None
-        status = deliver(folder, once=True, everything=everything, progress=progress)
+        status = deliver(folder, once=True, everything=everything, shippers=shippers or 0, progress=progress)
     except run_setup.RunSetupError as error:
         raise terminal.fail(error) from None
     except (OSError, msgspec.MsgspecError, sqlite3.Error) as error:

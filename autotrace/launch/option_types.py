@@ -16,6 +16,7 @@ from autotrace.config.keep_rules import KeepRules
 from autotrace.config.units import parse_bytes
 
 CONTENTS = ("full", "text", "none")
+MOST_PROCESSES = 64
 TRUE, FALSE = env.ON, ("", *env.OFF)
 
 
@@ -68,6 +69,14 @@ def count(text: str) -> int:
     if not text.isdecimal():
         raise OptionError(f"{text!r} is not a whole number (0, 1, 2, ...)")
     return int(text)
+
+
+def processes(text: str) -> int:
+    """1, 2, ... up to ``MOST_PROCESSES``."""
+    number = int(text) if text.isdecimal() and len(text) < 10 else 0
+    if not 1 <= number <= MOST_PROCESSES:
+        raise OptionError(f"{text!r} is not a number of processes; write 1 to {MOST_PROCESSES}, for example 2")
+    return number
 
 
 def seconds(text: str) -> float:

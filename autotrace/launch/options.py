@@ -127,6 +127,8 @@ SETTINGS = (
             goes=DELIVERY, type=types.size, metavar="SIZE"),
     Setting("--month-budget", "Most bytes delivered per month and backend.",
             goes=DELIVERY, type=types.size, metavar="SIZE"),
+    Setting("--shippers", "Processes that deliver; default: 1, or 2 while a backend falls behind and cores are idle.",
+            goes=DELIVERY, type=types.processes, metavar="N"),
     Setting("--supervise", "Stay as signal-forwarding parent instead of becoming the command.", is_flag=True),
     Setting("--quiet", "Print nothing on success.", is_flag=True),
 )  # fmt: skip
@@ -173,7 +175,7 @@ class Options:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What is recorded: further fields of ``config.plan.Settings``."""
     delivery: Mapping[str, Any] = field(default_factory=dict)
-    """What is delivered of it: ``keep``, ``step_budget``, ``month_budget`` of ``RunInfo``."""
+    """What is delivered of it: ``keep``, ``step_budget``, ``month_budget``, ``shippers`` of ``RunInfo``."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Setting -> ``option --backend`` | ``environment AUTOTRACE_BACKEND`` | ``default``."""
 

@@ -168,6 +168,7 @@ def _write(folder: str, options: Options, plan: Plan, command: Sequence[str], ma
         keep=list(options.delivery.get("keep", ())),
         step_budget=options.delivery.get("step_budget"),
         month_budget=options.delivery.get("month_budget"),
+        shippers=options.delivery.get("shippers", 0),
     ).write(folder)
 
 

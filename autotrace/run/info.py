@@ -38,6 +38,9 @@ class RunInfo(msgspec.Struct):
     month_budget: int | None = None
     """Bytes that may be delivered per calendar month to each backend."""
 
+    shippers: int = 0
+    """Processes that deliver; 0: as many as it takes (``ship.delivery.scaling``)."""
+
     def write(self, run_folder: str | Path) -> None:
         """Write ``run.json`` atomically."""
         files.replace(Path(run_folder, layout.RUN_JSON), msgspec.json.format(msgspec.json.encode(self), indent=2))

@@ -49,6 +49,14 @@ class BackendStatus(msgspec.Struct):
     month_budget: int | None = None
     over_budget: int = 0
     """Trajectories that stay in the run folder because a budget was spent."""
+    rate_in: float = 0.0
+    """Traces for it that the run makes a second, over the last minute; 0 while that is too short to say."""
+    rate_out: float = 0.0
+    """Traces that it took a second, over the same time."""
+    full_in: float | None = None
+    """Seconds until the disk, or ``--spool-limit``, is full at this rate; None: it does not fill."""
+    behind: str | None = None
+    """That it does not keep up, in one sentence with what would help."""
     place: str | None = None
     """Where trajectories go, without secrets."""
     open_with: str | None = None
@@ -90,6 +98,10 @@ class Status(msgspec.Struct):
     facts_waiting: int = 0
     """Facts (rewards, ...) that no trajectory matches."""
     spool_bytes: int = 0
+    unread_bytes: int = 0
+    """Of them, not read by the shipper yet."""
+    shippers: int = 1
+    """Processes that deliver."""
     backends: dict[str, BackendStatus] = {}
     targets: list[TargetStatus] = []
     notes: list[str] = []

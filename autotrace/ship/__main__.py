@@ -12,8 +12,8 @@ from pathlib import Path
 
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
-from autotrace.run import files, layout
 from autotrace.run.lock import ShipperLock
+from autotrace.ship.log import log_to_file
 from autotrace.ship.shipper import Shipper
 from autotrace.ship.store.migrations import NewerDatabase
 
@@ -23,12 +23,7 @@ def main(run_folder: str) -> int:
     os.environ[env.AUTOTRACE] = "0"
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     folder = Path(run_folder)
-    path = folder / layout.SHIPPER_LOG
-    files.ensure(path)
-    logging.basicConfig(
-        filename=path, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
-    )
-    logging.getLogger("autotrace").setLevel(logging.INFO)  # of a backend's library only what went wrong
+    log_to_file(folder)
     log = logging.getLogger("autotrace.ship")
     with contextlib.suppress(OSError, ValueError):  # a segment of another node is open as long as its writer lives
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -17,6 +17,7 @@ from autotrace.run.status import BackendStatus, Status, TargetStatus
 from autotrace.ship import retention
 from autotrace.ship.delivery.budgets import OVER_BUDGET, MonthBook, forecast, sent_key
 from autotrace.ship.delivery.courier import Courier
+from autotrace.ship.pace import Pace
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments
 
@@ -47,7 +48,11 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
     removed = int(state.meta(retention.BYTES) or 0)
     if removed:
         status.notes.append(f"{removed / 1e6:.1f} MB of the spool were removed once delivered (--spool-limit)")
-    status.spool_bytes = sum(file.size for file in segments(run_folder))
+    sizes = {file.name: file.size for file in segments(run_folder)}
+    status.spool_bytes = sum(sizes.values())
+    for name, offset in state.db.execute("SELECT name, offset FROM segments").fetchall():
+        sizes[name] = max(0, sizes.get(name, 0) - offset)
+    status.unread_bytes = sum(sizes.values())
     since = status.updated_ns - _MINUTE * 10**9
     status.rate = state.count("SELECT count(*) FROM traces WHERE complete = 1 AND end_ns > ?", (since,)) / _MINUTE
     status.backends = {name: _backend(state, name, info, run_folder, since) for name in info.backends}
@@ -61,10 +66,11 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
 class StatusFile:
     """``status.json``: written about once a second and whenever the state changes."""
 
-    def __init__(self, state: State, run_folder: Path) -> None:
+    def __init__(self, state: State, run_folder: Path, pace: Pace) -> None:
         self._state = state
         self._run_folder = run_folder
-        self._latest: Status | None = None
+        self._pace = pace
+        self.latest: Status | None = None
         self._written = 0.0
 
     def write(
@@ -74,19 +80,23 @@ class StatusFile:
         notes: Iterable[str],
         couriers: Iterable[Courier],
         progress: Callable[[Status], None] | None,
+        shippers: int = 1,
     ) -> Status:
         """Write the status with what the ``couriers`` say; ``progress`` gets it, and gets it more often."""
         now = time.monotonic()
         often = progress is not None or verdict in ("done", "blocked")
-        latest = self._latest
+        latest = self.latest
         if latest is not None and verdict == latest.state and now - self._written < (0.25 if often else 1.0):
             return latest
         self._written = now
-        status = self._latest = status_of(self._state, info, self._run_folder, verdict)
+        status = self.latest = status_of(self._state, info, self._run_folder, verdict)
+        status.shippers = shippers
         for courier in couriers:
-            backend = status.backends[courier.sink.name]
-            backend.state, backend.error = courier.state, courier.error
-            status.error = status.error or courier.error
+            if courier.state != "ok":
+                backend = status.backends[courier.name]
+                backend.state, backend.error = courier.state, courier.error
+                status.error = status.error or courier.error
+        self._pace.look(status)
         status.notes.extend(notes)
         try:
             status.write(self._run_folder)

@@ -32,7 +32,7 @@ class Retention:
     def __init__(self, state: State, run_folder: str | Path) -> None:
         self._state = state
         self._run_folder = run_folder
-        self._limit = _limit(Path(run_folder))
+        self._limit = spool_limit(Path(run_folder))
         self._looked = -LOOK_EVERY
 
     def make_room(self) -> int:
@@ -81,7 +81,8 @@ class Retention:
         return True
 
 
-def _limit(run_folder: Path) -> int:
+def spool_limit(run_folder: Path) -> int:
+    """``--spool-limit`` of the run in bytes; 0: none, or its plan cannot be read."""
     try:
         return Plan.loads((run_folder / layout.PLAN_JSON).read_text(encoding="utf-8")).settings.spool_limit
     except (OSError, ValueError, TypeError, KeyError):

@@ -6,7 +6,6 @@ It may be killed at any point: what it knows is in the state, what it has not de
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,16 +16,14 @@ from autotrace.run.status import Status
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.backend_choice import chosen, remember
 from autotrace.ship.cluster.listening import Listening
-from autotrace.ship.delivery.budgets import Ledger, MonthBook
-from autotrace.ship.delivery.courier import Courier
-from autotrace.ship.delivery.couriers import Couriers
+from autotrace.ship.delivery.crew import Crew
 from autotrace.ship.delivery.outbox import Outbox
-from autotrace.ship.delivery.packing import Packer
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.main_process import MainProcess
+from autotrace.ship.pace import Pace
 from autotrace.ship.report import StatusFile
 from autotrace.ship.retention import Retention
-from autotrace.ship.store.state import Memory, State
+from autotrace.ship.store.state import State
 from autotrace.sinks import registry
 
 _log = logging.getLogger("autotrace.ship")
@@ -42,26 +39,31 @@ LAST_TRIES = 600.0
 class Shipper:
     """One run's shipper. ``step`` does everything there is to do now and returns the state."""
 
-    def __init__(self, run_folder: str | Path, *, once: bool = False, everything: bool = False) -> None:
+    def __init__(
+        self, run_folder: str | Path, *, once: bool = False, everything: bool = False, shippers: int = 0
+    ) -> None:
+        """``shippers``: processes that deliver; 0: as the run was started with."""
         self.run_folder = Path(run_folder)
         self.info = RunInfo.read(self.run_folder)
         self.once = once
         self.stopped = False
         """Set by a signal: commit and end."""
         self._state = State.of_run(self.run_folder)
-        self._unlimited = everything
         self._outbox = Outbox(self._state, self.info)
         self._indexer = Indexer(self._state, self.run_folder, self.info, self._outbox)
         self._decoder = Decoder(self.run_folder)
         self._retention = Retention(self._state, self.run_folder)
-        packer = Packer(self._state, self._outbox.queue, self._indexer.loader, self._decoder)
-        self._couriers = Couriers(self._state, self._outbox, packer, self._courier, self.info.backends)
+        self._crew = Crew(
+            self._state, self.run_folder, self.info, self._outbox, self._indexer, self._decoder,
+            given=shippers or self.info.shippers, unlimited=everything,
+        )  # fmt: skip
+        self._couriers = self._crew.couriers
         self._listening = Listening(self.run_folder)
         self._unusable_choice = ""
         """Why veRL's choice of a backend could not be followed."""
         self._bound = 0
         self._main = MainProcess(self.info.main_pid, self.info.host)
-        self._status = StatusFile(self._state, self.run_folder)
+        self._status = StatusFile(self._state, self.run_folder, Pace(self.info, self.run_folder))
         with self._state:
             if everything:
                 self._state.keep_all()
@@ -69,12 +71,6 @@ class Shipper:
                 self._outbox.queue.add_missing(name)
                 if once:  # started by the user: a backend may now accept what it rejected before
                     self._outbox.queue.add_rejected_again(name)
-
-    def _courier(self, name: str) -> Courier:
-        memory = Memory(self._state, f"backend:{name}:")
-        budgets = (None, None) if self._unlimited else (self.info.step_budget, self.info.month_budget)
-        ledger = Ledger(self._state, name, MonthBook(self.run_folder, self.info.run_id), *budgets)
-        return Courier(registry.make(name, self.info, self.run_folder, memory), ledger)
 
     # -- one round -----------------------------------------------------------------------------------------------------
 
@@ -89,6 +85,7 @@ class Shipper:
         self._hand_on_binds()
         living = self._indexer.living
         over = self._run_is_over(gone_for) and not read
+        self._crew.scale(self._status.latest)
         settled = self._indexer.settle(over) + self._outbox.settle(self._indexer.open_groups, over)
         moved = self._couriers.deliver(sending=not self.stopped)
         self._retention.make_room()
@@ -126,6 +123,7 @@ class Shipper:
             return False
         remember(self.info, backend, settings)
         self.info.write(self.run_folder)
+        self._crew.restart()
         return True
 
     def _verdict(self, draining: bool, living: bool, over: bool) -> str:
@@ -153,7 +151,7 @@ class Shipper:
                     return
             self.write(state)
             if not moved:
-                time.sleep(POLL / 6 if self._couriers.busy else POLL)
+                self._crew.rest(POLL / 6 if self._couriers.busy else POLL)
         self.write("running")
 
     def deliver_all(self, progress: Callable[[Status], None] | None = None) -> Status:
@@ -171,27 +169,34 @@ class Shipper:
                 return self.write("blocked", progress)
             self.write(state, progress)
             if not moved:
-                time.sleep(POLL / 6)
+                self._crew.rest(POLL / 6)
         return self.write("blocked", progress)
 
     def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
         """Write ``status.json``, about once a second and whenever the state changes."""
         notes = [note for note in (self._decoder.problem, self._unusable_choice) if note]
-        return self._status.write(state, self.info, [*notes, *self._listening.notes()], self._couriers, progress)
+        notes += [*self._crew.notes(), *self._listening.notes()]
+        return self._status.write(state, self.info, notes, self._couriers, progress, self._crew.count)
 
     def close(self) -> None:
         """Commit what is on its way and let go."""
-        self._couriers.close()
+        self._crew.close()
         self._listening.close()
         self._main.close()
         self._state.close()
 
 
 def ship(
-    run_folder: Path, *, once: bool, everything: bool = False, progress: Callable[[Status], None] | None = None
+    run_folder: Path,
+    *,
+    once: bool,
+    everything: bool = False,
+    shippers: int = 0,
+    progress: Callable[[Status], None] | None = None,
 ) -> Status:
     """Run the shipper of ``run_folder`` here. ``once``: deliver what is left and return; else until the run is over.
-    ``everything``: also what the keep-rules left in the spool.
+    ``everything``: also what the keep-rules left in the spool. ``shippers``: processes that deliver; 0: as the run was
+    started with.
 
     When another shipper of this run is at work, its status is returned. Raises ``OSError``, ``msgspec.DecodeError`` or
     ``sqlite3.Error`` when the folder cannot be used.
@@ -199,7 +204,7 @@ def ship(
     with ShipperLock(run_folder) as lock:
         if not lock.held:
             return Status.read(run_folder)
-        shipper = Shipper(run_folder, once=once, everything=everything)
+        shipper = Shipper(run_folder, once=once, everything=everything, shippers=shippers)
         try:
             if once:
                 return shipper.deliver_all(progress)

@@ -62,6 +62,10 @@ class Backend(ABC):
     """Name of the report (``spool.records.Bind``) that links traces to the run of the trainer's own logger: what was
     delivered before it is delivered once more, with the link."""
 
+    parallel: ClassVar[bool] = False
+    """Whether several processes may deliver trajectories of one run to it at the same time, each its own (no
+    trajectory goes to two): with ``--shippers N`` there are N sinks. False: one of the processes delivers all."""
+
     @abstractmethod
     def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
         """The sink for one run. Connects to nothing: that is for the first delivery.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Protocol
 
 from autotrace.run import files, layout
 from autotrace.ship.store.migrations import MONTHS, migrate
@@ -77,8 +78,19 @@ class MonthBook:
             db.close()
 
 
+class Admission(Protocol):
+    """Decides which trajectories a backend may get."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is anything to decide."""
+
+    def admits(self, trace_id: str, group: str, step: int | None, sizes: Callable[[], Mapping[str, int]]) -> bool:
+        """Whether a trajectory of ``group`` may be sent. ``sizes``: trace id -> bytes, of the whole group."""
+
+
 class Ledger:
-    """What one backend may get of one run, and got. Belongs to the thread of ``state``."""
+    """The budgets: what one backend may get of one run, and got. Belongs to the thread of ``state``."""
 
     def __init__(
         self, state: State, backend: str, book: MonthBook, step_budget: int | None, month_budget: int | None
@@ -99,8 +111,7 @@ class Ledger:
     def admits(self, trace_id: str, group: str, step: int | None, sizes: Callable[[], Mapping[str, int]]) -> bool:
         """Whether a trajectory of ``group`` may be sent. The first of a group decides for all of it; ``sizes``: trace
         id -> bytes it would take. What is sent again is not counted again."""
-        sql = "SELECT trace_id, bytes FROM admitted WHERE backend = ? AND group_key = ?"
-        decided = dict(self._state.db.execute(sql, (self._backend, group)).fetchall())
+        decided = decided_of(self._state, self._backend, group)
         if trace_id in decided:
             return decided[trace_id] is not None
         undecided = {other: size for other, size in sizes().items() if other not in decided}
@@ -130,6 +141,12 @@ class Ledger:
         if size:
             self._state.put_meta(key := sent_key(self._backend), str(int(self._state.meta(key) or 0) + size))
             self._book.add(self._backend, size)
+
+
+def decided_of(state: State, backend: str, group: str) -> dict[str, int | None]:
+    """Of the trajectories of ``group`` that were decided on: bytes, or None where they may not be sent."""
+    sql = "SELECT trace_id, bytes FROM admitted WHERE backend = ? AND group_key = ?"
+    return dict(state.db.execute(sql, (backend, group)).fetchall())
 
 
 def sent_key(backend: str) -> str:

@@ -1,22 +1,18 @@
-"""Delivery to one backend: a thread that calls the sink, and how long to wait after what went wrong.
-
-The state is written by the shipper's own thread, and only after the sink returned: a kill in between means that the
-same trajectories are sent once more, which replaces them.
-"""
+"""Delivery to one backend: how much to send at once, and how long to wait after what went wrong."""
 
 from __future__ import annotations
 
 import logging
 import random
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from autotrace.ship.delivery.budgets import Ledger
-from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
-from autotrace.trajectory.model import Trajectory
+from autotrace.ship.delivery.carrier import Carrier, Problem, Receipt, Wanted
+from autotrace.ship.store.delivery_queue import WHOLE, Share
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -26,150 +22,81 @@ REFUSED_DELAY = 15.0
 """Seconds between two tries when a person must act first."""
 MAX_BATCH = 50
 """Trajectories in one call of a sink."""
-MAX_TOKENS = 1_000_000
-"""Token ids in one call of a sink, about: they are what takes memory (40 bytes each while they are Python integers)."""
-
-
-@dataclass
-class Parcel:
-    """What one call of a sink gets."""
-
-    trajectories: list[Trajectory]
-    versions: dict[str, int]
-    tokens: int = 0
-
-    def add(self, trajectory: Trajectory, version: int) -> None:
-        """Put one in."""
-        self.trajectories.append(trajectory)
-        self.versions[trajectory.trace_id] = version
-        self.tokens += sum(len(span.prompt_ids or ()) + len(span.response_ids or ()) for span in trajectory.spans)
-
-    @property
-    def full(self) -> bool:
-        """No more should be added."""
-        return self.tokens > MAX_TOKENS
-
-
-@dataclass
-class Receipt:
-    """What came of it."""
-
-    delivered: list[tuple[str, int, str | None]] = field(default_factory=list)
-    """Trace id, version, page."""
-    rejected: list[tuple[str, int, str]] = field(default_factory=list)
-    sent: int = 0
-    """Bytes that the backend took."""
-    problem: Exception | None = None
 
 
 class Courier:
-    """Delivers to one sink, one parcel at a time."""
+    """Delivers ``share`` of what backend ``name`` is to get, through ``carrier``."""
 
-    def __init__(self, sink: Sink, ledger: Ledger) -> None:
-        self.sink = sink
+    def __init__(self, name: str, carrier: Carrier, ledger: Ledger, share: Share = WHOLE) -> None:
+        self.name = name
         self.ledger = ledger
+        self.share = share
         self.state = "ok"
         """ok | waiting | blocked"""
         self.error: str | None = None
         self.failures = 0
         """In a row."""
         self.batch = MAX_BATCH
+        self._carrier = carrier
         self._not_before = 0.0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"deliver-{sink.name}")
-        self._binds: list[tuple[str, Mapping[str, Any]]] = []
-        self._running: Future[Receipt] | None = None
+        self._running: deque[tuple[Wanted, Future[Receipt]]] = deque()
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """Hand something to the sink before the next delivery."""
-        self._binds.append((name, value))
+        self._carrier.bind(name, value)
         self._not_before = 0.0
 
     @property
     def busy(self) -> bool:
         """A parcel is on its way."""
-        return self._running is not None
+        return bool(self._running)
+
+    @property
+    def under_way(self) -> set[str]:
+        """Ids of the traces that are on their way."""
+        return {trace_id for wanted, _ in self._running for trace_id, _ in wanted}
 
     def ready(self) -> bool:
         """A parcel may be sent now."""
-        return self._running is None and time.monotonic() >= self._not_before
+        return len(self._running) < self._carrier.capacity and time.monotonic() >= self._not_before
 
-    def send(self, parcel: Parcel) -> None:
-        """Deliver ``parcel`` in the background; ``receipt`` tells what came of it."""
-        binds, self._binds = self._binds, []
-        self._running = self._thread.submit(self._deliver, parcel, binds)
-
-    def _deliver(self, parcel: Parcel, binds: Sequence[tuple[str, Mapping[str, Any]]]) -> Receipt:
-        receipt = Receipt()
-        reasons: Mapping[str, str] = {}
-        before = self.sink.sent
-        try:
-            for name, value in binds:
-                self.sink.bind(name, value)
-            self.sink.deliver(parcel.trajectories)
-        except Rejected as error:
-            reasons = error.reasons
-        except Exception as error:
-            receipt.problem = error
-        receipt.sent = self.sink.sent - before
-        if receipt.problem is not None:
-            return receipt
-        for trajectory in parcel.trajectories:
-            trace_id, version = trajectory.trace_id, parcel.versions[trajectory.trace_id]
-            if trace_id in reasons:
-                receipt.rejected.append((trace_id, version, reasons[trace_id]))
-            else:
-                receipt.delivered.append((trace_id, version, self._page(trajectory)))
-        return receipt
-
-    def _page(self, trajectory: Trajectory) -> str | None:
-        try:
-            return self.sink.page(trajectory)
-        except Exception:
-            return None
+    def send(self, wanted: Wanted) -> None:
+        """Deliver ``wanted`` in the background; ``receipt`` tells what came of it."""
+        self._running.append((wanted, self._carrier.send(wanted)))
 
     def receipt(self) -> Receipt | None:
-        """What came of the last parcel, once; None while it is on its way."""
-        if self._running is None or not self._running.done():
+        """What came of a parcel, once; None while all are on their way."""
+        if not self._running or not self._running[0][1].done():
             return None
-        receipt, self._running = self._running.result(), None
-        if receipt.problem is None:
+        wanted, future = self._running.popleft()
+        receipt = future.result()
+        settled = {entry[0] for entry in (*receipt.delivered, *receipt.rejected, *receipt.left_out)}
+        receipt.remaining = [trace_id for trace_id, _ in wanted if trace_id not in settled]
+        if receipt.problem is not None:
+            self._failed(receipt.problem)
+        elif receipt.delivered or receipt.rejected:
             self.state, self.error, self.failures, self._not_before = "ok", None, 0, 0.0
             self.batch = min(MAX_BATCH, self.batch * 2)
-        else:
-            self._failed(receipt.problem)
         return receipt
 
-    def _failed(self, problem: Exception) -> None:
+    def _failed(self, problem: Problem) -> None:
         self.failures += 1
         self.batch = max(1, self.batch // 2)
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(self.failures - 1, 10)) * random.uniform(0.8, 1.2)
-        if isinstance(problem, Unavailable):
-            self.state, self.error = "waiting", str(problem)
-            if problem.retry_after is not None:
-                delay = min(problem.retry_after, 600.0)
-        elif isinstance(problem, Refused):
-            self.state, self.error, delay = "blocked", str(problem), REFUSED_DELAY
-        else:  # a bug here or in the backend's library: nothing is lost, it is tried again
-            self.state, self.error = "waiting", f"{self.sink.name}: {type(problem).__name__}: {problem}"[:500]
-            _log.error("delivery to %s failed", self.sink.name, exc_info=problem)
+        self.state, self.error = problem.state, problem.text
+        if problem.state == "blocked":
+            delay = REFUSED_DELAY
+        elif problem.retry_after is not None:
+            delay = min(problem.retry_after, 600.0)
         if self.failures == 1 or self.failures % 20 == 0:
             _log.warning("%s (try %d)", self.error, self.failures)
         self._not_before = time.monotonic() + delay
 
-    def hurry(self) -> None:
-        """Try at once, whatever was to be waited for."""
-        self._not_before = 0.0
-
-    def close(self, wait: float) -> Receipt | None:
-        """Wait at most ``wait`` seconds for the parcel on its way, then let go of the sink."""
-        receipt = None
-        if self._running is not None:
-            try:
-                self._running.result(timeout=wait)
-                receipt = self.receipt()
-            except Exception:
-                receipt = None
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        if self._running is None:
-            self.sink.close()
-        return receipt
+    def close(self, seconds: float) -> list[Receipt]:
+        """Wait at most ``seconds`` for what is on its way, then let go of the sink."""
+        self._carrier.wait([future for _, future in self._running], seconds)
+        receipts = []
+        while (receipt := self.receipt()) is not None:
+            receipts.append(receipt)
+        self._carrier.close(idle=not self._running)
+        return receipts

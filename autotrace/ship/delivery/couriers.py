@@ -1,34 +1,40 @@
-"""The couriers of a run, one for each backend: gives them parcels, stores what came of them."""
+"""The couriers of a run: gives them what waits in the delivery queue, stores what came of it."""
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from autotrace.ship.delivery.courier import Courier, Receipt
+from autotrace.ship.delivery.carrier import Receipt
+from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.delivery.outbox import Outbox
-from autotrace.ship.delivery.packing import Packer
 from autotrace.ship.store.state import State
 
 _log = logging.getLogger("autotrace.ship")
 
 TRIES = 4
 """In the foreground: failed tries in a row after which a backend is given up."""
+PAGE = 1_000
+"""Traces looked up at once: to find the oldest, the whole queue is sorted."""
 
 
 class Couriers:
-    """Delivers what is in the outbox. ``make(name)`` makes the courier of a backend."""
+    """Delivers what is in the outbox. ``make(name)`` makes the couriers of a backend: one, or one for each share."""
 
     def __init__(
-        self, state: State, outbox: Outbox, packer: Packer, make: Callable[[str], Courier], backends: Sequence[str]
+        self, state: State, outbox: Outbox, make: Callable[[str], Sequence[Courier]], backends: Sequence[str]
     ) -> None:
         self._state = state
         self._outbox = outbox
         self._queue = outbox.queue
-        self._packer = packer
         self._make = make
-        self._couriers = [make(name) for name in backends]
+        self._couriers = [courier for name in backends for courier in make(name)]
+        self._pages: dict[Courier, deque[str]] = {}
+        """The next of each courier's share."""
+        self._paused = False
 
     def __iter__(self) -> Iterator[Courier]:
         return iter(self._couriers)
@@ -41,41 +47,55 @@ class Couriers:
     def replace(self, backends: Sequence[str]) -> None:
         """Deliver to ``backends`` from now on. Raises ``registry.BackendError`` when one of them cannot be used; then
         nothing has changed."""
-        couriers = [self._make(name) for name in backends]
-        for courier in self._couriers:
-            courier.close(wait=5.0)
-        self._couriers = couriers
+        couriers = [courier for name in backends for courier in self._make(name)]
+        self.close()
+        self._couriers, self._pages = couriers, {}
         with self._state:
             self._outbox.deliver_to(backends)
+
+    def pause(self) -> None:
+        """Hand over nothing more until ``remake``."""
+        self._paused = True
+
+    def remake(self) -> None:
+        """Make them all anew, for the same backends. Nothing may be on its way."""
+        names = dict.fromkeys(courier.name for courier in self._couriers)
+        self.close()
+        self._couriers = [courier for name in names for courier in self._make(name)]
+        self._pages, self._paused = {}, False
 
     def deliver(self, sending: bool) -> bool:
         """Store what came of earlier parcels and, if ``sending``, hand over new ones; True when something moved."""
         moved = False
         for courier in self._couriers:
-            receipt = courier.receipt()
-            if receipt is not None:
+            while (receipt := courier.receipt()) is not None:
                 self._store(courier, receipt)
-                moved = moved or receipt.problem is None
-            if sending and courier.ready():
-                moved = self._send(courier) or moved
+                moved = moved or receipt.moved
+            while sending and not self._paused and courier.ready() and self._send(courier):
+                moved = True
         return moved
 
     def _send(self, courier: Courier) -> bool:
-        parcel, left_out = self._packer.parcel(courier)
-        if left_out:
-            with self._state:
-                self._queue.rejected(courier.sink.name, left_out)
-        if parcel is not None:
-            courier.send(parcel)
-        return parcel is not None
+        page = self._pages.setdefault(courier, deque())
+        if not page:
+            page.extend(id for id, _ in self._queue.next(courier.name, PAGE, courier.share, courier.under_way))
+        wanted = self._queue.current(courier.name, islice(page, courier.batch))
+        for _ in range(min(courier.batch, len(page))):
+            page.popleft()
+        if wanted:
+            courier.send(wanted)
+        return bool(wanted)
 
     def _store(self, courier: Courier, receipt: Receipt) -> None:
-        with self._state:
-            self._queue.acknowledged(courier.sink.name, receipt.delivered)
-            self._queue.rejected(courier.sink.name, receipt.rejected)
-            courier.ledger.sent(receipt.sent)
+        if receipt.moved or receipt.sent:
+            with self._state:
+                self._queue.acknowledged(courier.name, receipt.delivered)
+                self._queue.rejected(courier.name, [*receipt.rejected, *receipt.left_out])
+                courier.ledger.sent(receipt.sent)
+        if courier in self._pages:
+            self._pages[courier].extendleft(reversed(receipt.remaining))
         for trace_id, _, reason in receipt.rejected:
-            _log.warning("%s rejected trace %s: %s", courier.sink.name, trace_id, reason)
+            _log.warning("%s rejected trace %s: %s", courier.name, trace_id, reason)
 
     @property
     def busy(self) -> bool:
@@ -89,7 +109,7 @@ class Couriers:
 
     def unfinished(self) -> list[Courier]:
         """Those that still have something to deliver."""
-        return [courier for courier in self._couriers if courier.busy or self._queue.next(courier.sink.name, 1)]
+        return [c for c in self._couriers if c.busy or self._queue.next(c.name, 1, c.share)]
 
     @staticmethod
     def gave_up(courier: Courier) -> bool:
@@ -99,6 +119,5 @@ class Couriers:
     def close(self) -> None:
         """Store what is on its way and let go."""
         for courier in self._couriers:
-            receipt = courier.close(wait=5.0)
-            if receipt is not None:
+            for receipt in courier.close(seconds=5.0):
                 self._store(courier, receipt)

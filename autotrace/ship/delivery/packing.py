@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
-from autotrace.ship.delivery.budgets import OVER_BUDGET
-from autotrace.ship.delivery.courier import Courier, Parcel
-from autotrace.ship.store.delivery_queue import DeliveryQueue
+from autotrace.ship.delivery.budgets import OVER_BUDGET, Admission
 from autotrace.ship.store.state import State
+from autotrace.sinks.protocol import Sink
 from autotrace.trajectory.model import Trajectory
 
 _log = logging.getLogger("autotrace.ship")
@@ -18,22 +19,47 @@ LeftOut = list[tuple[str, int, str]]
 """Trace id, version, and why it cannot go."""
 
 
+MAX_TOKENS = 1_000_000
+"""Token ids in one call of a sink, about: they are what takes memory (40 bytes each while they are Python integers)."""
+
+
+@dataclass
+class Parcel:
+    """What one call of a sink gets."""
+
+    trajectories: list[Trajectory]
+    versions: dict[str, int]
+    tokens: int = 0
+
+    def add(self, trajectory: Trajectory, version: int) -> None:
+        """Put one in."""
+        self.trajectories.append(trajectory)
+        self.versions[trajectory.trace_id] = version
+        self.tokens += sum(len(span.prompt_ids or ()) + len(span.response_ids or ()) for span in trajectory.spans)
+
+    @property
+    def full(self) -> bool:
+        """No more should be added."""
+        return self.tokens > MAX_TOKENS
+
+
 class Packer:
     """Makes parcels of one run. Belongs to the thread of ``state``."""
 
-    def __init__(self, state: State, queue: DeliveryQueue, loader: Loader, decoder: Decoder) -> None:
+    def __init__(self, state: State, loader: Loader, decoder: Decoder) -> None:
         self._state = state
-        self._queue = queue
         self._loader = loader
         self._decoder = decoder
 
-    def parcel(self, courier: Courier) -> tuple[Parcel | None, LeftOut]:
-        """The oldest of what waits for ``courier``, None when there is nothing, and what is not to be sent."""
+    def parcel(
+        self, sink: Sink, admission: Admission, wanted: Sequence[tuple[str, int]]
+    ) -> tuple[Parcel | None, LeftOut]:
+        """The first of ``wanted`` (trace ids and versions), None when none of them can be sent, and what never is."""
         parcel, left_out = Parcel([], {}), LeftOut()
-        for trace_id, version in self._queue.next(courier.sink.name, courier.batch):
+        for trace_id, version in wanted:
             try:
                 trajectory = self._loaded(trace_id)
-                affordable = trajectory is None or self._affordable(courier, trajectory)
+                affordable = trajectory is None or self._affordable(sink, admission, trajectory)
             except OSError as error:  # the file system fails: nothing is acknowledged, so it is tried again
                 _log.warning("cannot read the segments of trace %s: %s", trace_id, error)
                 break
@@ -53,19 +79,19 @@ class Packer:
             self._decoder.add_texts(trajectory)
         return trajectory
 
-    def _affordable(self, courier: Courier, trajectory: Trajectory) -> bool:
-        if not courier.ledger.limited:
+    def _affordable(self, sink: Sink, admission: Admission, trajectory: Trajectory) -> bool:
+        if not admission.limited:
             return True
         own = trajectory.trace_id
         row = self._state.row(own)
         group = own if row is None else row.group
 
         def sizes() -> dict[str, int]:
-            by_trace = {own: courier.sink.size(trajectory)}
+            by_trace = {own: sink.size(trajectory)}
             for other in self._state.group(group):
                 loaded = self._loaded(other.trace_id) if other.complete and other.trace_id != own else None
                 if loaded is not None:
-                    by_trace[loaded.trace_id] = courier.sink.size(loaded)
+                    by_trace[loaded.trace_id] = sink.size(loaded)
             return by_trace
 
-        return courier.ledger.admits(own, group, None if row is None else row.step, sizes)
+        return admission.admits(own, group, None if row is None else row.step, sizes)

@@ -56,7 +56,7 @@ class Indexer:
         self._run_folder = run_folder
         self._subscriber = subscriber
         self.loader = Loader(state, run_folder, info)
-        self.summariser: Summariser = Summaries(self.loader)
+        self._summariser: Summariser = Summaries(self.loader)
         self._tickets = itertools.count(1)
         self._processes = Processes(state, run_folder)
         self._segments = Segments(state, run_folder, info.run_id)
@@ -114,6 +114,12 @@ class Indexer:
         """``clocks``: boot of another node -> nanoseconds from its monotonic clock to our wall clock; it grows
         (``ship.cluster.receiver``)."""
         self._clocks = clocks
+
+    def use_summariser(self, summariser: Summariser) -> None:
+        """Have summaries made elsewhere from now on; what was asked before is asked again."""
+        self._summariser = summariser
+        for trace in self._open.values():
+            trace.ticket = None
 
     def look_at_locks(self) -> None:
         """Find out at the next ``round`` which processes still live, however young the segments are."""
@@ -296,18 +302,18 @@ class Indexer:
         """
         now = time.monotonic()
         ended = self._processes.has_ended
-        most = min(ONCE_PER_ROUND, self.summariser.room())
+        most = min(ONCE_PER_ROUND, self._summariser.room())
         for trace_id, trace in self._open.items():
             if most <= 0:
                 break
             verdict = trace.verdict(now, ended, over) if trace.ticket is None else None
             if verdict is not None:
                 trace.ticket = next(self._tickets)
-                self.summariser.ask(trace.ticket, trace_id, verdict == "final")
+                self._summariser.ask(trace.ticket, trace_id, verdict == "final")
                 most -= 1
         count = 0
         with contextlib.ExitStack() as transaction:
-            for answer in self.summariser.answers():
+            for answer in self._summariser.answers():
                 if not count:
                     transaction.enter_context(self._state)
                 count += 1

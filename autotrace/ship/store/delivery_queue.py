@@ -5,10 +5,27 @@ A row leaves the queue only after the backend acknowledged, or rejected, that ve
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from autotrace.ship.store.state import State
+
+
+@dataclass(frozen=True)
+class Share:
+    """One of ``of`` shares of all traces, dealt out by id."""
+
+    number: int
+    of: int
+
+    def __contains__(self, trace_id: str) -> bool:
+        return self.of == 1 or zlib.crc32(trace_id.encode()) % self.of == self.number
+
+
+WHOLE = Share(0, 1)
 
 
 class DeliveryQueue:
@@ -53,14 +70,23 @@ class DeliveryQueue:
         marks = ", ".join("?" * len(backends))
         self._db.execute(f"DELETE FROM queue WHERE backend NOT IN ({marks})", list(backends))
 
-    def next(self, backend: str, limit: int) -> list[tuple[str, int]]:
-        """Trace ids and versions to deliver next, oldest end first."""
+    def next(
+        self, backend: str, limit: int, share: Share = WHOLE, without: Collection[str] = ()
+    ) -> list[tuple[str, int]]:
+        """Trace ids and versions of ``share`` to deliver next, oldest end first; ``without`` those under way."""
         rows = self._db.execute(
             "SELECT q.trace_id, q.version FROM queue q JOIN traces t USING (trace_id) WHERE q.backend = ? "
-            "ORDER BY t.end_ns LIMIT ?",
-            (backend, limit),
+            "ORDER BY t.end_ns",
+            (backend,),
         )
-        return [(row[0], row[1]) for row in rows]
+        wanted = ((row[0], row[1]) for row in rows if row[0] in share and row[0] not in without)
+        return list(itertools.islice(wanted, limit))
+
+    def current(self, backend: str, trace_ids: Iterable[str]) -> list[tuple[str, int]]:
+        """Those of ``trace_ids`` that still wait, with the version that does."""
+        sql = "SELECT trace_id, version FROM queue WHERE backend = ? AND trace_id = ?"
+        rows = (self._db.execute(sql, (backend, trace_id)).fetchone() for trace_id in trace_ids)
+        return [(row[0], row[1]) for row in rows if row is not None]
 
     def acknowledged(self, backend: str, delivered: Iterable[tuple[str, int, str | None]]) -> None:
         """``backend`` has these: (trace id, version, page)."""

@@ -18,6 +18,7 @@ class MlflowBackend(Backend):
 
     name = "mlflow"
     summary = "an SQL store or a tracking server"
+    parallel = True
     requires = ("mlflow", "httpx")
     install = extra("mlflow")
     distributions = ("mlflow",)

@@ -1,0 +1,155 @@
+"""How trajectories get to a sink: by a thread of this process (``ThreadCarrier``), or by another process (``workers``).
+
+The state is written by the shipper's own thread, and only after the sink returned: a kill in between means that the
+same trajectories are sent once more, which replaces them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Protocol
+
+import msgspec
+
+from autotrace.ship.delivery.budgets import Admission
+from autotrace.ship.delivery.packing import LeftOut, Packer, Parcel
+from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
+from autotrace.trajectory.model import Trajectory
+
+_log = logging.getLogger("autotrace.ship")
+
+Wanted = Sequence[tuple[str, int]]
+"""Trace ids and versions that are to be delivered."""
+Binds = Sequence[tuple[str, Mapping[str, Any]]]
+"""What was reported about the run, by name."""
+
+
+class Problem(msgspec.Struct):
+    """Why nothing of a parcel counts as delivered."""
+
+    state: str
+    """``waiting`` (may pass) or ``blocked`` (a person must act)."""
+    text: str
+    retry_after: float | None = None
+    """Seconds, if the backend named a time."""
+
+
+class Receipt(msgspec.Struct):
+    """What came of a parcel."""
+
+    delivered: list[tuple[str, int, str | None]] = []
+    """Trace id, version, page."""
+    rejected: list[tuple[str, int, str]] = []
+    """By the backend: trace id, version, reason."""
+    left_out: LeftOut = []
+    """Not sent."""
+    sent: int = 0
+    """Bytes that the backend took."""
+    problem: Problem | None = None
+    remaining: list[str] = []
+    """Of what was wanted, ids of what none of this happened to: it is tried again. The courier knows."""
+
+    @property
+    def moved(self) -> bool:
+        """Something left the queue."""
+        return bool(self.delivered or self.rejected or self.left_out)
+
+
+class Carrier(Protocol):
+    """Takes trajectories to one backend."""
+
+    @property
+    def capacity(self) -> int:
+        """Parcels that may be on their way at the same time; 0: not now."""
+
+    def bind(self, name: str, value: Mapping[str, Any]) -> None:
+        """Hand something about the run to the sink before the next delivery."""
+
+    def send(self, wanted: Wanted) -> Future[Receipt]:
+        """Load ``wanted``, or as many of the first as fit into a parcel, and deliver them in the background."""
+
+    def wait(self, parcels: Sequence[Future[Receipt]], seconds: float) -> None:
+        """Until these are done, at most ``seconds``."""
+
+    def close(self, idle: bool) -> None:
+        """Let go of the sink. ``idle``: nothing is on its way; else the sink is left alone."""
+
+
+class ThreadCarrier:
+    """A ``Carrier`` that loads in the calling thread and delivers in one of its own."""
+
+    capacity = 1
+
+    def __init__(self, sink: Sink, packer: Packer, admission: Admission) -> None:
+        self.sink = sink
+        self._packer = packer
+        self._admission = admission
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"deliver-{sink.name}")
+        self._binds: list[tuple[str, Mapping[str, Any]]] = []
+
+    def bind(self, name: str, value: Mapping[str, Any]) -> None:
+        """See ``Carrier``."""
+        self._binds.append((name, value))
+
+    def send(self, wanted: Wanted) -> Future[Receipt]:
+        """See ``Carrier``."""
+        parcel, left_out = self._packer.parcel(self.sink, self._admission, wanted)
+        if parcel is None:
+            nothing: Future[Receipt] = Future()
+            nothing.set_result(Receipt(left_out=left_out))
+            return nothing
+        binds, self._binds = self._binds, []
+        return self._thread.submit(_deliver, self.sink, parcel, left_out, binds)
+
+    def wait(self, parcels: Sequence[Future[Receipt]], seconds: float) -> None:
+        """See ``Carrier``."""
+        wait(parcels, timeout=seconds)
+
+    def close(self, idle: bool) -> None:
+        """See ``Carrier``."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        if idle:
+            self.sink.close()
+
+
+def _deliver(sink: Sink, parcel: Parcel, left_out: LeftOut, binds: Binds) -> Receipt:
+    receipt = Receipt(left_out=left_out)
+    reasons: Mapping[str, str] = {}
+    before = sink.sent
+    try:
+        for name, value in binds:
+            sink.bind(name, value)
+        sink.deliver(parcel.trajectories)
+    except Rejected as error:
+        reasons = error.reasons
+    except Exception as error:
+        receipt.problem = _problem(sink.name, error)
+    receipt.sent = sink.sent - before
+    if receipt.problem is not None:
+        return receipt
+    for trajectory in parcel.trajectories:
+        trace_id, version = trajectory.trace_id, parcel.versions[trajectory.trace_id]
+        if trace_id in reasons:
+            receipt.rejected.append((trace_id, version, reasons[trace_id]))
+        else:
+            receipt.delivered.append((trace_id, version, _page(sink, trajectory)))
+    return receipt
+
+
+def _page(sink: Sink, trajectory: Trajectory) -> str | None:
+    try:
+        return sink.page(trajectory)
+    except Exception:
+        return None
+
+
+def _problem(name: str, error: Exception) -> Problem:
+    if isinstance(error, Unavailable):
+        return Problem("waiting", str(error), error.retry_after)
+    if isinstance(error, Refused):
+        return Problem("blocked", str(error))
+    # a bug here or in the backend's library: nothing is lost, it is tried again
+    _log.error("delivery to %s failed", name, exc_info=error)
+    return Problem("waiting", f"{name}: {type(error).__name__}: {error}"[:500])

@@ -1,0 +1,121 @@
+"""Who delivers: the shipper itself, or processes of its own (``workers``) while there are to be several."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from autotrace.run.info import RunInfo
+from autotrace.run.status import Status
+from autotrace.ship.assembly.decoding import Decoder
+from autotrace.ship.delivery.budgets import Ledger, MonthBook
+from autotrace.ship.delivery.carrier import ThreadCarrier
+from autotrace.ship.delivery.courier import Courier
+from autotrace.ship.delivery.couriers import Couriers
+from autotrace.ship.delivery.messages import Admit
+from autotrace.ship.delivery.outbox import Outbox
+from autotrace.ship.delivery.packing import Packer
+from autotrace.ship.delivery.scaling import Scaling
+from autotrace.ship.delivery.workers import Workers
+from autotrace.ship.index.indexer import Indexer
+from autotrace.ship.index.summary import Summaries
+from autotrace.ship.store.state import Memory, State
+from autotrace.sinks import registry
+
+_log = logging.getLogger("autotrace.ship")
+
+
+class Crew:
+    """Makes the couriers of a run, and other ones when the number of processes changes."""
+
+    def __init__(
+        self, state: State, run_folder: Path, info: RunInfo, outbox: Outbox, indexer: Indexer, decoder: Decoder,
+        *, given: int, unlimited: bool,
+    ) -> None:  # fmt: skip
+        """``given``: processes that deliver; 0: as many as it takes. ``unlimited``: budgets do not count."""
+        self._state = state
+        self._run_folder = run_folder
+        self._info = info
+        self._indexer = indexer
+        self._unlimited = unlimited
+        self._packer = Packer(state, indexer.loader, decoder)
+        self._ledgers: dict[str, Ledger] = {}
+        self._given = given
+        self._broken = False
+        self._scaling = Scaling()
+        self.count = max(1, given)
+        """Processes that deliver."""
+        self._workers = self._hired()
+        self.couriers = Couriers(state, outbox, self._make, info.backends)
+
+    def _hired(self) -> Workers | None:
+        """``count`` processes, if that is not the shipper alone."""
+        workers = None
+        if self.count > 1:
+            workers = Workers(self._run_folder, self.count, self._unlimited, self._admit)
+        self._indexer.use_summariser(workers or Summaries(self._indexer.loader))
+        return workers
+
+    def _make(self, name: str) -> list[Courier]:
+        ledger = self._ledgers[name] = self._ledger(name)
+        if self._workers is not None:
+            carriers = self._workers.carriers(name, registry.usable(name).parallel)
+            return [Courier(name, carrier, ledger, share) for carrier, share in carriers]
+        sink = registry.make(name, self._info, self._run_folder, Memory(self._state, f"backend:{name}:"))
+        return [Courier(name, ThreadCarrier(sink, self._packer, ledger), ledger)]
+
+    def _ledger(self, name: str) -> Ledger:
+        budgets = (None, None) if self._unlimited else (self._info.step_budget, self._info.month_budget)
+        return Ledger(self._state, name, MonthBook(self._run_folder, self._info.run_id), *budgets)
+
+    def _admit(self, question: Admit) -> bool:
+        ledger = self._ledgers[question.backend]
+        return ledger.admits(question.trace_id, question.group, question.step, lambda: question.sizes)
+
+    def scale(self, status: Status | None) -> None:
+        """Deliver with as many processes as were asked for, or as ``status`` calls for. A change takes effect once
+        nothing is on its way."""
+        if self._workers is not None and self._workers.broken and not self._broken:
+            self._broken = True
+            _log.error("the delivery processes die again and again: the shipper delivers alone")
+        wanted = self._given or (1 if status is None else self._scaling.wanted(status))
+        wanted = 1 if self._broken else wanted
+        if wanted == self.count:
+            return
+        self.couriers.pause()
+        if not self.couriers.busy:
+            _log.info("from now on %d of the shipper's processes deliver", wanted)
+            before, self.count = self._workers, wanted
+            self._workers = self._hired()
+            self.couriers.remake()
+            if before is not None:
+                before.stop()
+            for name, value in self._indexer.binds:
+                self.couriers.bind(name, value)
+
+    def restart(self) -> None:
+        """What is known about the run has changed: delivery processes have to read it again."""
+        if self._workers is not None:
+            self._workers.stop()
+
+    def rest(self, seconds: float) -> None:
+        """Nothing is to be done for so long, or until a delivery process answers."""
+        if self._workers is None:
+            time.sleep(seconds)
+        else:
+            self._workers.listen(seconds)
+
+    def notes(self) -> Iterator[str]:
+        """Notes for the user."""
+        if self._workers is not None:
+            yield from self._workers.notes()
+        if self._broken:
+            yield "the delivery processes died again and again, so the shipper delivers alone; why: shipper.log"
+
+    def close(self) -> None:
+        """Store what is on its way and let go."""
+        self.couriers.close()
+        if self._workers is not None:
+            self._workers.stop()

@@ -1,0 +1,144 @@
+"""``python -m autotrace.ship.delivery.worker RUN_FOLDER DESCRIPTOR [all]``: one of the delivery processes of a shipper
+with ``--shippers``; ``workers`` starts it.
+
+It assembles, decodes and delivers what it is told to, and writes nothing into the state: the shipper does, by what it
+answers. It may be killed at any point, and ends when the shipper does. ``all``: without budgets.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from autotrace.config import environment as env
+from autotrace.config import exit_codes
+from autotrace.run.info import RunInfo
+from autotrace.ship.assembly.decoding import Decoder
+from autotrace.ship.assembly.loader import Loader, binds_of
+from autotrace.ship.delivery import messages
+from autotrace.ship.delivery.budgets import decided_of
+from autotrace.ship.delivery.carrier import Receipt, ThreadCarrier
+from autotrace.ship.delivery.messages import Admit, Admitted, Deliver, Delivered, Order, Reply, Summarise, Summarised
+from autotrace.ship.delivery.packing import Packer
+from autotrace.ship.index.summary import answer
+from autotrace.ship.log import log_to_file
+from autotrace.ship.store.state import Memory, State
+from autotrace.sinks import registry
+
+
+class Worker:
+    """Carries out the shipper's orders, one after the other; sinks deliver in threads of their own."""
+
+    def __init__(self, run_folder: Path, connection: Connection, everything: bool) -> None:
+        self._run_folder = run_folder
+        self._connection = connection
+        self._info = RunInfo.read(run_folder)
+        self._unlimited = everything
+        self._state = State.of_run(run_folder)
+        self._loader = Loader(self._state, run_folder, self._info)
+        self._decoder = Decoder(run_folder)
+        self._packer = Packer(self._state, self._loader, self._decoder)
+        self._carriers: dict[str, ThreadCarrier] = {}
+        self._bound = 0
+        self._waiting: deque[Order] = deque()
+        self._sending = threading.Lock()
+
+    def serve(self) -> None:
+        """Until the shipper closes its end, which raises ``EOFError`` or ``OSError``."""
+        while True:
+            order = self._waiting.popleft() if self._waiting else self._received()
+            if isinstance(order, Summarise):
+                self._reply(Summarised(answer(self._loader, order.ticket, order.trace_id, order.final)))
+            elif isinstance(order, Deliver):
+                self._deliver(order)
+
+    def _received(self) -> Order:
+        return messages.orders.decode(self._connection.recv_bytes())
+
+    def _reply(self, reply: Reply) -> None:
+        with self._sending:
+            self._connection.send_bytes(messages.encode(reply))
+
+    def _deliver(self, order: Deliver) -> None:
+        carrier = self._carriers.get(order.backend)
+        if carrier is None:
+            carrier = self._carriers[order.backend] = self._carrier(order.backend)
+            for name, value in binds_of(self._state)[: self._bound]:
+                carrier.bind(name, value)
+        self._hand_on_binds()
+
+        def done(future: Future[Receipt]) -> None:
+            self._reply(Delivered(order.number, future.result(), self._decoder.problem or ""))
+
+        carrier.send(order.wanted).add_done_callback(done)
+
+    def _carrier(self, backend: str) -> ThreadCarrier:
+        memory = Memory(self._state, f"backend:{backend}:")
+        sink = registry.make(backend, self._info, self._run_folder, memory)
+        limited = not self._unlimited and (self._info.step_budget or self._info.month_budget) is not None
+        return ThreadCarrier(sink, self._packer, _Budgets(self._state, backend, limited, self._admitted))
+
+    def _hand_on_binds(self) -> None:
+        """What was reported about the run since the last delivery: the shipper has stored it before its order."""
+        binds = binds_of(self._state)
+        new, self._bound = binds[self._bound :], len(binds)
+        for name, value in new:
+            if name == "tokenizer":
+                self._decoder.bind(value)
+            for carrier in self._carriers.values():
+                carrier.bind(name, value)
+
+    def _admitted(self, question: Admit) -> bool:
+        self._reply(question)
+        while True:
+            order = self._received()
+            if isinstance(order, Admitted):
+                return order.admitted
+            self._waiting.append(order)
+
+
+class _Budgets:
+    """The ``Admission`` of a worker: the shipper decides."""
+
+    def __init__(self, state: State, backend: str, limited: bool, ask: Callable[[Admit], bool]) -> None:
+        self.limited = limited
+        self._state = state
+        self._backend = backend
+        self._ask = ask
+
+    def admits(self, trace_id: str, group: str, step: int | None, sizes: Callable[[], Mapping[str, int]]) -> bool:
+        decided = decided_of(self._state, self._backend, group)
+        if trace_id in decided:
+            return decided[trace_id] is not None
+        return self._ask(Admit(self._backend, trace_id, group, step, dict(sizes())))
+
+
+def main(run_folder: str, descriptor: int, everything: bool) -> int:
+    """Serve until the shipper is gone."""
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    os.environ[env.AUTOTRACE] = "0"
+    log_to_file(Path(run_folder))
+    try:
+        Worker(Path(run_folder), Connection(descriptor), everything).serve()
+    except (EOFError, ConnectionError):
+        return exit_codes.OK
+    except Exception:
+        logging.getLogger("autotrace.ship").exception("a delivery process stopped because of an unexpected error")
+        return exit_codes.BROKEN
+    return exit_codes.OK
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1], int(sys.argv[2]), "all" in sys.argv[3:])
+    logging.shutdown()
+    # Not sys.exit: a parcel on its way is the next shipper's to send again, and must not be sent by both.
+    os._exit(code)

@@ -1,0 +1,261 @@
+"""The delivery processes of a shipper (``--shippers``): started when they are needed, and again when they die.
+
+Traces are dealt out by id. A process that died loses nothing: what it was asked is asked again, what it was to deliver
+is still in the queue, and what it delivered without an answer is replaced by the next delivery.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from autotrace.run import files, layout
+from autotrace.ship.delivery import messages
+from autotrace.ship.delivery.carrier import Receipt, Wanted
+from autotrace.ship.delivery.messages import Admit, Admitted, Deliver, Delivered, Order, Reply, Summarise, Summarised
+from autotrace.ship.index.summary import Answer
+from autotrace.ship.store.delivery_queue import Share
+
+_log = logging.getLogger("autotrace.ship")
+
+ASKED = 64
+"""Summaries that a process may owe: enough to keep it busy while the shipper reads."""
+PARCELS = 2
+"""Parcels for one backend that a process may have: one at the sink, one that is being loaded."""
+FIRST_DELAY = 0.2
+"""Seconds before the first new start of a process that died; doubled each time, up to ``LONGEST_DELAY``."""
+LONGEST_DELAY = 30.0
+CALM = 60.0
+"""Seconds of life after which earlier deaths are forgotten."""
+GIVE_UP = 6
+"""Deaths in a row after which the shipper goes on alone."""
+
+
+class WorkerProcess:
+    """One delivery process, of which there may be several in a row."""
+
+    def __init__(self, number: int, run_folder: Path, everything: bool) -> None:
+        self.number = number
+        self.asked: dict[int, str] = {}
+        """Ticket -> trace id of the summaries that it owes."""
+        self.parcels: dict[int, Future[Receipt]] = {}
+        self.note = ""
+        self.deaths = 0
+        """In a row."""
+        self._words = [sys.executable, "-m", "autotrace.ship.delivery.worker", str(run_folder)]
+        self._log = run_folder / layout.SHIPPER_LOG
+        self._last_words = ["all"] if everything else []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began = self._not_before = 0.0
+        self._lost = False
+        """It was told something that it could not hear."""
+        self.connection: Connection | None = None
+
+    @property
+    def ready(self) -> bool:
+        """It runs, or may be started."""
+        return self.connection is not None or time.monotonic() >= self._not_before
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that runs."""
+        return None if self._process is None else self._process.pid
+
+    def _start(self) -> Connection:
+        self._began = time.monotonic()
+        ours, theirs = Pipe()
+        log = files.append(self._log)
+        try:
+            words = [*self._words, str(theirs.fileno()), *self._last_words]
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()]
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            os.close(log)
+            theirs.close()
+        self.connection = ours
+        return ours
+
+    def send(self, order: Order) -> None:
+        """Tell it what to do. What it does not hear because it died is handed back by ``bury``."""
+        try:
+            connection = self.connection or self._start()
+            connection.send_bytes(messages.encode(order))
+        except OSError as error:
+            self._lost = True
+            if self.connection is None and not self.deaths:
+                _log.error("a delivery process cannot be started: %s", error)
+
+    def replies(self) -> Iterator[Reply]:
+        """What it has answered. Raises ``EOFError`` or ``OSError`` once it is dead and everything was handed out."""
+        while self.connection is not None and self.connection.poll():
+            yield messages.replies.decode(self.connection.recv_bytes())
+        if self._lost:
+            raise EOFError
+
+    def bury(self) -> list[Answer]:
+        """It died: take back what it was to do, as ``take_back`` does."""
+        code = self.stop(0.0)
+        self.deaths = 1 if time.monotonic() - self._began > CALM else self.deaths + 1
+        self._not_before = time.monotonic() + min(LONGEST_DELAY, FIRST_DELAY * 2 ** (self.deaths - 1))
+        how = "ended" if code is None or code >= 0 else f"was killed by signal {-code}"
+        _log.warning("delivery process %d %s; its trajectories are dealt out again", self.number + 1, how)
+        return self.take_back()
+
+    def take_back(self) -> list[Answer]:
+        """What it has not done is not done by it. The answers, all failed, to what it was asked."""
+        self._lost = False
+        asked, self.asked = self.asked, {}
+        parcels, self.parcels = self.parcels, {}
+        for parcel in parcels.values():
+            parcel.set_result(Receipt())
+        return [Answer(ticket, trace_id, failed=True) for ticket, trace_id in asked.items()]
+
+    def stop(self, seconds: float) -> int | None:
+        """Let it end, or end it after ``seconds``; its exit code."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+        if self._process is None:
+            return None
+        process, self._process = self._process, None
+        try:
+            return process.wait(max(seconds, 0.5))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+
+class Workers:
+    """``count`` delivery processes of one run; also the ``Summariser`` that makes summaries in them."""
+
+    def __init__(self, run_folder: Path, count: int, everything: bool, admit: Callable[[Admit], bool]) -> None:
+        self._all = [WorkerProcess(number, run_folder, everything) for number in range(count)]
+        self._numbers = itertools.count(1)
+        self._answers: list[Answer] = []
+        self._admit = admit
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that run."""
+        return [worker.pid for worker in self._all if worker.pid is not None]
+
+    @property
+    def broken(self) -> bool:
+        """They die again and again."""
+        return any(worker.deaths >= GIVE_UP for worker in self._all)
+
+    def carriers(self, backend: str, parallel: bool) -> list[tuple[RemoteCarrier, Share]]:
+        """How traces get to ``backend``: through all processes, or through the first if it cannot be called by
+        several at once."""
+        count = len(self._all) if parallel else 1
+        return [(RemoteCarrier(self, self._all[number], backend), Share(number, count)) for number in range(count)]
+
+    # -- summaries -----------------------------------------------------------------------------------------------------
+
+    def room(self) -> int:
+        """See ``Summariser``."""
+        if not all(worker.ready for worker in self._all):
+            return 0
+        return min(ASKED - len(worker.asked) for worker in self._all)
+
+    def ask(self, ticket: int, trace_id: str, final: bool) -> None:
+        """See ``Summariser``."""
+        shares = (Share(worker.number, len(self._all)) for worker in self._all)
+        worker = next(self._all[share.number] for share in shares if trace_id in share)
+        worker.asked[ticket] = trace_id
+        worker.send(Summarise(ticket, trace_id, final))
+
+    def answers(self) -> Iterator[Answer]:
+        """See ``Summariser``."""
+        self.listen()
+        answers, self._answers = self._answers, []
+        yield from answers
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def deliver(self, worker: WorkerProcess, backend: str, wanted: Wanted) -> Future[Receipt]:
+        """Have ``worker`` deliver them."""
+        number, future = next(self._numbers), Future[Receipt]()
+        worker.parcels[number] = future
+        worker.send(Deliver(number, backend, list(wanted)))
+        return future
+
+    def listen(self, seconds: float = 0.0) -> None:
+        """Take what the processes have answered; wait for the first answer at most ``seconds``."""
+        connections = [worker.connection for worker in self._all if worker.connection is not None]
+        if seconds and connections:
+            wait(connections, seconds)
+        elif seconds:
+            time.sleep(seconds)
+        for worker in self._all:
+            try:
+                for reply in worker.replies():
+                    self._take(worker, reply)
+            except (EOFError, OSError, msgspec.MsgspecError):
+                self._answers += worker.bury()
+
+    def _take(self, worker: WorkerProcess, reply: Reply) -> None:
+        if isinstance(reply, Summarised):
+            worker.asked.pop(reply.answer.ticket, None)
+            self._answers.append(reply.answer)
+        elif isinstance(reply, Delivered):
+            worker.note = reply.note
+            worker.parcels.pop(reply.number).set_result(reply.receipt)
+        else:
+            worker.send(Admitted(self._admit(reply)))
+
+    def notes(self) -> Iterator[str]:
+        """Notes for the user."""
+        yield from dict.fromkeys(worker.note for worker in self._all if worker.note)
+
+    def stop(self) -> None:
+        """End all processes; they are started again when there is something for them to do."""
+        for worker in self._all:
+            worker.stop(2.0)
+            self._answers += worker.take_back()
+
+
+class RemoteCarrier:
+    """A ``Carrier`` that has a delivery process load and deliver."""
+
+    def __init__(self, workers: Workers, worker: WorkerProcess, backend: str) -> None:
+        self._workers = workers
+        self._worker = worker
+        self._backend = backend
+
+    @property
+    def capacity(self) -> int:
+        """See ``Carrier``."""
+        return PARCELS if self._worker.ready else 0
+
+    def bind(self, name: str, value: Mapping[str, Any]) -> None:
+        """Nothing: the process finds it in the state."""
+
+    def send(self, wanted: Wanted) -> Future[Receipt]:
+        """See ``Carrier``."""
+        return self._workers.deliver(self._worker, self._backend, wanted)
+
+    def wait(self, parcels: Sequence[Future[Receipt]], seconds: float) -> None:
+        """See ``Carrier``."""
+        deadline = time.monotonic() + seconds
+        while not all(parcel.done() for parcel in parcels) and (left := deadline - time.monotonic()) > 0:
+            self._workers.listen(min(left, 0.1))
+
+    def close(self, idle: bool) -> None:
+        """The process is ended by ``Workers``."""

@@ -1,0 +1,250 @@
+"""Delivery processes deliver what one shipper would, decide nothing, and may die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotrace.run.status import Status
+from autotrace.ship.delivery import workers as workers_module
+from autotrace.ship.delivery.workers import WorkerProcess, Workers
+from autotrace.ship.shipper import ship
+from autotrace.ship.store.delivery_queue import Share
+from autotrace.sinks.jsonl.sink import JsonlSink
+from tests.ship.spools import Process, new_run, trajectory
+
+
+def fill(run: Path, count: int = 60, **more: Any) -> list[str]:
+    """Trajectories in groups of four, whose rewards come by uid, after them."""
+    process = Process(run)
+    made = []
+    for number in range(count):
+        made.append(trajectory(process, uid=f"u{number // 4}", rollout=number % 4, reward=None, **more).hex())
+    for number in range(count):
+        process.fact("reward", float(number), key={"uid": f"u{number // 4}", "session_id": number % 4})
+    process.exit()
+    return made
+
+
+def delivered(run: Path) -> dict[str, dict[str, Any]]:
+    lines = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
+    by_id = {line["trace_id"]: line for line in lines}
+    assert len(by_id) == len(lines)
+    return by_id
+
+
+def copy(run: Path, name: str) -> Path:
+    """The same run, not shipped yet."""
+    other = run.parent / name
+    subprocess.run(["cp", "-r", run, other], check=True)
+    return other
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid and fields[0] not in "ZX":
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture
+def follow() -> Iterator[Callable[[Path], subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(run: Path) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen([sys.executable, "-m", "autotrace.ship", str(run)]))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def wait(what: Callable[[], Any], seconds: float = 60.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def some_children(pid: int) -> list[int]:
+    return list(wait(lambda: children(pid)))
+
+
+def gone(pids: list[int]) -> None:
+    """Waits until these have ended."""
+    wait(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+
+
+def test_several_deliver_what_one_would(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    made = fill(run)
+    alone = copy(run, "alone")
+    status = ship(run, once=True, shippers=3)
+    assert (status.state, status.shippers, status.trajectories) == ("done", 3, 60)
+    assert status.backends["jsonl"].delivered == 60
+    ship(alone, once=True)
+    assert delivered(run) == delivered(alone) and set(made) == set(delivered(run))
+    assert [line["facts"]["reward"] for line in map(delivered(run).get, made)] == [float(n) for n in range(60)]
+
+
+def test_the_number_of_processes_is_part_of_the_run(tmp_path: Path) -> None:
+    run = new_run(tmp_path, shippers=2)
+    fill(run, 8)
+    assert ship(run, once=True).shippers == 2
+    assert len(delivered(run)) == 8
+
+
+def test_a_late_fact_replaces_what_another_process_delivered(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    made = fill(run, 12)
+    ship(run, once=True, shippers=2)
+    late = Process(run, "node-9-dd")
+    for number in range(12):
+        late.fact("trained_in_step", 7, key={"uid": f"u{number // 4}", "session_id": number % 4})
+    late.exit()
+    assert ship(run, once=True, shippers=3).state == "done"
+    assert {line["facts"]["trained_in_step"] for line in delivered(run).values()} == {7} and len(made) == 12
+
+
+@pytest.mark.parametrize("budget", ["keep", "step_budget"])
+def test_groups_and_budgets_are_decided_once_for_all_processes(tmp_path: Path, budget: str) -> None:
+    limits: dict[str, Any] = {"keep": ["errors", "random=0.4"]} if budget == "keep" else {"step_budget": 60_000}
+    run = new_run(tmp_path, **limits)
+    fill(run, 80)
+    alone = copy(run, "alone")
+    ship(run, once=True, shippers=3)
+    ship(alone, once=True)
+    groups = [line["attributes"]["uid"] for line in delivered(run).values()]
+    assert 0 < len(groups) < 80
+    assert all(groups.count(uid) == 4 for uid in groups)  # never half a group
+    if budget == "keep":
+        assert set(delivered(run)) == set(delivered(alone))
+    else:  # which groups came first is chance, how many fit is not
+        assert len(groups) == len(delivered(alone))
+        assert (run / "trajectories.jsonl").stat().st_size <= 60_000
+
+
+def test_killed_processes_lose_and_double_nothing(
+    tmp_path: Path, follow: Callable[[Path], subprocess.Popen[bytes]]
+) -> None:
+    """Delivery processes while they deliver, then the shipper above them, whose processes end with it."""
+    main = subprocess.Popen(["sleep", "600"])
+    run = new_run(tmp_path, main_pid=main.pid, shippers=2)
+    process = Process(run)
+    expected: dict[str, float] = {}
+    try:
+        shipper = follow(run)
+        for round in range(6):
+            for number in range(20):
+                uid = f"{round}.{number}"
+                expected[trajectory(process, uid=uid, reward=None).hex()] = float(number)
+                process.fact("reward", float(number), key={"uid": uid, "session_id": 0})
+            if round == 3:
+                workers = some_children(shipper.pid)
+                shipper.kill()
+                shipper.wait()
+                gone(workers)
+                shipper = follow(run)
+            else:
+                os.kill(some_children(shipper.pid)[round % 2 - 1], signal.SIGKILL)
+        process.exit()
+    finally:
+        main.kill()
+        main.wait()
+    assert shipper.wait(60) == 0
+    assert {trace: line["facts"].get("reward") for trace, line in delivered(run).items()} == expected
+    assert Status.read(run).state == "done" and Status.read(run).pending == 0
+    assert "was killed by signal 9; its trajectories are dealt out again" in (run / "shipper.log").read_text()
+
+
+def test_processes_that_die_again_and_again_leave_it_to_the_shipper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_module, "FIRST_DELAY", 0.001)
+    start = WorkerProcess.__init__
+
+    def broken(self: WorkerProcess, *given: Any) -> None:
+        start(self, *given)
+        self._words = [sys.executable, "-c", "raise SystemExit(3)"]
+
+    monkeypatch.setattr(WorkerProcess, "__init__", broken)
+    run = new_run(tmp_path)
+    fill(run, 8)
+    status = ship(run, once=True, shippers=2)
+    assert status.state == "done" and len(delivered(run)) == 8 and status.shippers == 1
+    assert any("died again and again" in note for note in status.notes)
+
+
+def test_a_process_that_cannot_be_started_is_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_module, "FIRST_DELAY", 0.001)
+    run = new_run(tmp_path)
+    fill(run, 8)
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(workers_module.subprocess, "Popen", refused)
+    assert ship(run, once=True, shippers=2).state == "done" and len(delivered(run)) == 8
+
+
+def test_a_backend_that_takes_one_caller_gets_one(tmp_path: Path) -> None:
+    workers = Workers(new_run(tmp_path), 3, False, lambda question: True)
+    assert [share for _, share in workers.carriers("jsonl", parallel=True)] == [Share(n, 3) for n in range(3)]
+    assert [share for _, share in workers.carriers("own", parallel=False)] == [Share(0, 1)]
+    assert workers.pids == []  # started when there is something to do
+    workers.stop()
+
+
+def test_each_trace_is_of_one_share() -> None:
+    shares = [Share(number, 5) for number in range(5)]
+
+    ids = [os.urandom(16).hex() for _ in range(5_000)]
+    counts = [sum(trace in share for trace in ids) for share in shares]
+    assert sum(counts) == len(ids) and min(counts) > 800
+
+
+def test_two_writers_of_one_file_of_lines(tmp_path: Path) -> None:
+    """Each replaces lines of its own while the other appends."""
+    run = new_run(tmp_path)
+    fill(run, 24)
+    ship(run, once=True)
+    whole = delivered(run)
+    (run / "trajectories.jsonl").unlink()
+    from autotrace.ship.run_reader import RunReader
+
+    reader = RunReader.open(run)
+    trajectories = [reader.load(trace) for trace in whole]
+    reader.close()
+    halves = (trajectories[::2], trajectories[1::2])
+
+    def write(half: int) -> None:
+        sink = JsonlSink(run, {})
+        for _ in range(10):
+            for one in halves[half]:
+                sink.deliver([one])
+
+    threads = [threading.Thread(target=write, args=(half,)) for half in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert delivered(run) == whole

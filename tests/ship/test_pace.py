@@ -1,0 +1,85 @@
+"""Delivery that falls behind is said, with what the numbers are and what would help."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from autotrace.config.plan import Plan, Settings
+from autotrace.run import layout
+from autotrace.run.info import RunInfo
+from autotrace.run.status import BackendStatus, Status
+from autotrace.ship.pace import Pace, duration, warnings
+from tests.ship.spools import new_run
+
+
+def watched(
+    run: Path, *, made: float, taken: float, seconds: int = 60, spool: float = 0.0, unread: float = 0.0,
+    state: str = "ok", place: str | None = None, name: str = "mlflow", whole: str = "running",
+) -> Status:  # fmt: skip
+    """The status after so many seconds at these rates a second; ``spool``, ``unread``: bytes a second."""
+    pace = Pace(RunInfo.read(run), run)
+    status = Status(whole, run.name)
+    for second in range(seconds + 1):
+        delivered, read = int(taken * second), int((made - (unread / 1e6)) * second)
+        status = Status(
+            whole, run.name, traces=read, spool_bytes=int(spool * second), unread_bytes=int(unread * second)
+        )
+        backend = BackendStatus(name, state, delivered=delivered, pending=read - delivered, place=place)
+        status.backends[name] = backend
+        pace.look(status, now=1000.0 + second)
+    return status
+
+
+def test_within_a_minute_it_is_said_with_both_rates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = new_run(tmp_path, backends=["mlflow"])
+    with caplog.at_level(logging.WARNING, "autotrace.ship"):
+        (text,) = warnings(watched(run, made=27.0, taken=6.0, place="http://mlflow:5000"))
+    assert "the run makes 27 traces a second, mlflow takes 6, 21 a second wait" in text
+    assert "the server's database instead" in text and "--keep" in text and "--sample-rate 0.22" in text
+    assert [record.getMessage() for record in caplog.records].count(text) <= 1 and len(caplog.records) == 1
+
+
+def test_the_option_that_helps_is_that_of_the_backend(tmp_path: Path) -> None:
+    run = new_run(tmp_path, backends=["weave"])
+    (text,) = warnings(watched(run, made=27.0, taken=6.0, name="weave", place="https://wandb.ai/a/b"))
+    assert "--shippers 2" in text and "database" not in text
+    (text,) = warnings(watched(run, made=27.0, taken=6.0, place="sqlite:////data/mlflow.db"))
+    assert "--shippers" not in text  # one file, one writer
+    kept = new_run(tmp_path, "kept", keep=["errors"])
+    assert "--keep" not in warnings(watched(kept, made=27.0, taken=6.0))[0]
+
+
+def test_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_run(tmp_path)
+    monkeypatch.setattr("autotrace.ship.pace.shutil.disk_usage", lambda _: SimpleNamespace(free=3.6e12))
+    status = watched(run, made=27.0, taken=6.0, spool=1e8)
+    assert status.backends["mlflow"].full_in == pytest.approx(36_000)
+    assert "the disk of the run folder is full in 10 hours at this rate" in warnings(status)[0]
+    (run / layout.PLAN_JSON).write_text(Plan(settings=Settings(spool_limit=18_000_000_000), targets=()).dumps())
+    status = watched(run, made=27.0, taken=6.0, spool=1e8)
+    assert "--spool-limit is reached in 2 minutes at this rate" in warnings(status)[0]
+
+
+def test_what_the_shipper_has_not_read_counts(tmp_path: Path) -> None:
+    """It may be the reading that does not keep up: then no queue grows."""
+    run = new_run(tmp_path)
+    status = watched(run, made=20.0, taken=10.0, spool=2e7, unread=1e7)  # a trace is a megabyte
+    assert status.backends["mlflow"].pending == 0
+    assert "makes 20 traces a second, mlflow takes 10" in warnings(status)[0]
+
+
+def test_what_keeps_up_or_has_another_reason_is_not_said(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    assert not warnings(watched(run, made=27.0, taken=26.0))
+    assert not warnings(watched(run, made=27.0, taken=6.0, seconds=15))  # too short to say
+    assert not warnings(watched(run, made=0.0, taken=0.0))
+    assert not warnings(watched(run, made=27.0, taken=0.0, state="waiting"))  # says so itself
+    assert not warnings(watched(run, made=27.0, taken=6.0, whole="draining"))
+
+
+def test_durations_read_as_people_say_them() -> None:
+    assert [duration(s) for s in (40, 200, 9_000, 400_000)] == ["40 seconds", "3 minutes", "2 hours", "5 days"]
