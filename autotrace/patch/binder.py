@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -18,12 +19,26 @@ from autotrace.patch.plan_index import Glob, PlanIndex, Spelling, excluded
 from autotrace.patch.release import outside
 from autotrace.patch.rewrap import Refused, instance_with_call, recorded_for, rewrap
 from autotrace.record import faults
+from autotrace.record.object_fields import attribute_of, members_of, module_of, mro_of, name_of
 from autotrace.record.origin import is_hosts
 
 Report = Callable[[str, str, str, str], None]
 """(key, name, state, reason) with the states of ``spool.records.Report``."""
 
 _SHADOWED = "this override is not traced: add `subclasses: true`"
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A class whose subclasses are looked at for overrides."""
+
+    cls: type | None
+    """Kept: another class could get its ``id()``."""
+    attributes: list[tuple[Target, str]]
+    """What they may override."""
+
+
+_NOT_FOLLOWED = Followed(None, [])
 
 
 class Binder:
@@ -33,9 +48,9 @@ class Binder:
         self.index = index
         self.report = report
         self.installer = Installer()
-        self.roots: dict[type, list[tuple[Target, str]]] = {}
-        """Classes whose subclasses' overrides are wrapped too, with the attribute."""
-        self.watched: dict[type, list[tuple[Target, str]]] = {}
+        self.roots: dict[int, Followed] = {}
+        """Classes whose subclasses' overrides are wrapped too. By ``id()``: a class is hashed by its metaclass."""
+        self.watched: dict[int, Followed] = {}
         """Classes whose overrides are only reported (shadowed)."""
         self._gates: dict[str, str | None] = {}
         self._ranks: dict[str, int] = {}
@@ -59,23 +74,22 @@ class Binder:
 
     def created(self, cls: type) -> None:
         """A class statement just finished, no decorator has seen the class yet."""
-        module, qualname = cls.__module__, cls.__qualname__
+        module, qualname = module_of(cls), name_of(cls)
         names: tuple[str, ...] = (module,)
-        if type(module) is not str:  # a property of that name in the class
-            names = ()
-        elif module in main_module.MAINS:
+        if module in main_module.MAINS:
             names = (module, main_module.name_of(module) or module)
         for name in names:
             for spelling, attribute in self.index.classes.get((name, qualname), ()):
                 if member(cls, attribute) is not None:
                     self._guard(self._attribute, spelling, cls, attribute, name)
         if self.roots or self.watched:
-            for base in cls.__mro__[1:]:
-                for target, attribute in self.roots.get(base, ()):
-                    if attribute in cls.__dict__:
+            members = members_of(cls)
+            for base in mro_of(cls)[1:]:
+                for target, attribute in self.roots.get(id(base), _NOT_FOLLOWED).attributes:
+                    if attribute in members:
                         self._guard(self._override, target, cls, attribute)
-                for target, attribute in self.watched.get(base, ()):
-                    if attribute in cls.__dict__:
+                for target, attribute in self.watched.get(id(base), _NOT_FOLLOWED).attributes:
+                    if attribute in members:
                         self._shadowed(target, cls, attribute)
         if self.index.globs and "<locals>" not in qualname:  # last: an override belongs to the target of its base
             for name in names:
@@ -153,7 +167,7 @@ class Binder:
             return  # may be a submodule
         nearest = difflib.get_close_matches(word, list(vars(owner)), 1)
         hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
-        where = module.__name__ if owner is module else f"{module.__name__}.{owner.__qualname__}"
+        where = module.__name__ if owner is module else f"{module.__name__}.{name_of(owner)}"
         self.report(
             spelling.target.key,
             f"{module.__name__}:{spelling.qualname}",
@@ -166,7 +180,7 @@ class Binder:
         first = self._ranks.get(target.key)
         if (first is not None and first < spelling.rank) or not self._released(target):
             return  # a better alternative of the same target is bound already
-        location = f"{module}:{owner.__qualname__}.{attribute}" if isinstance(owner, type) else f"{module}:{attribute}"
+        location = f"{module}:{name_of(owner)}.{attribute}" if isinstance(owner, type) else f"{module}:{attribute}"
         if not self._install(target, owner, attribute, location):
             return
         self._ranks[target.key] = spelling.rank
@@ -176,11 +190,11 @@ class Binder:
     def _follow_overrides(self, target: Target, owner: type, attribute: str) -> None:
         """Wrap, or report, the overrides of ``owner.attribute`` in present and future subclasses."""
         table = self.roots if target.subclasses else self.watched
-        followed = table.setdefault(owner, [])
+        followed = table.setdefault(id(owner), Followed(owner, [])).attributes
         if (target, attribute) not in followed:
             followed.append((target, attribute))
         for cls in _descendants(owner):
-            if attribute in cls.__dict__:
+            if attribute in members_of(cls):
                 if target.subclasses:
                     self._override(target, cls, attribute)
                 else:
@@ -188,14 +202,15 @@ class Binder:
 
     def _shadowed(self, target: Target, cls: type, attribute: str) -> None:
         """Calls of ``cls`` never reach the target; nothing to say where the list names the override itself."""
-        spellings = self.index.classes.get((cls.__module__, cls.__qualname__), ())
+        spellings = self.index.classes.get((module_of(cls), name_of(cls)), ())
         if all(named != attribute for _, named in spellings):
-            where = f"{cls.__module__}:{cls.__qualname__}.{attribute}"
+            where = f"{module_of(cls)}:{name_of(cls)}.{attribute}"
             self.report(target.key, where, "shadowed", _SHADOWED)
 
     def _override(self, target: Target, cls: type, attribute: str) -> None:
-        if not excluded(target, f"{cls.__module__}.{cls.__qualname__}.{attribute}"):
-            self._install(target, cls, attribute, f"{cls.__module__}:{cls.__qualname__}.{attribute}")
+        module, name = module_of(cls), f"{name_of(cls)}.{attribute}"
+        if not excluded(target, f"{module}.{name}"):
+            self._install(target, cls, attribute, f"{module}:{name}")
 
     def _install(self, target: Target, owner: Any, attribute: str, location: str) -> bool:
         """Wrap ``owner.attribute``. False: refused or failed (reported)."""
@@ -244,7 +259,7 @@ class Binder:
     def _glob_class(self, glob: Glob, cls: type, module: str) -> None:
         if self._released(glob.target):
             for name in members_of_class(cls):
-                self._glob_member(glob, cls, name, module, f"{cls.__qualname__}.{name}")
+                self._glob_member(glob, cls, name, module, f"{name_of(cls)}.{name}")
 
     def _glob_member(self, glob: Glob, owner: Any, name: str, module: str, qualname: str) -> None:
         # what another target records is left to it
@@ -276,20 +291,17 @@ class Binder:
 
 def member(owner: Any, name: str) -> Any:
     """``owner.name`` without triggering descriptors or a module's lazy attributes; None when there is none."""
-    if isinstance(owner, ModuleType):
+    if issubclass(type(owner), ModuleType):  # ``isinstance`` asks what is no module for its ``__class__``
         return vars(owner).get(name)
-    for cls in owner.__mro__:
-        if name in cls.__dict__:
-            return cls.__dict__[name]
-    return None
+    return attribute_of(owner, name)
 
 
 def _descendants(cls: type) -> Iterator[type]:
-    seen: set[type] = set()
+    seen: set[int] = set()
     waiting: list[type] = list(type.__subclasses__(cls))
     while waiting:
         child = waiting.pop()
-        if child not in seen:
-            seen.add(child)
+        if id(child) not in seen:
+            seen.add(id(child))
             yield child
             waiting.extend(type.__subclasses__(child))

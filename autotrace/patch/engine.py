@@ -21,6 +21,7 @@ from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import PlanIndex
 from autotrace.record import calls, context, faults, flusher, ids, sampling
 from autotrace.record.backlog import backlog
+from autotrace.record.object_fields import module_of, name_of
 from autotrace.record.probe import Probe
 from autotrace.run import remote_node
 
@@ -97,8 +98,8 @@ class Engine:
 
     def _created(self, cls: type) -> None:
         self.binder.created(cls)
-        if self.expected and cls.__module__ in main_module.MAINS:
-            callback = self.expected.pop((main_module.name_of(cls.__module__) or "", cls.__qualname__), None)
+        if self.expected and (module := module_of(cls)) in main_module.MAINS:
+            callback = self.expected.pop((main_module.name_of(module) or "", name_of(cls)), None)
             if callback is not None:
                 callback(cls)
 

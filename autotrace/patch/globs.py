@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import FunctionType, ModuleType
 from typing import Any
 
+from autotrace.record.object_fields import members_of, module_of, name_of
+
 
 def members_of_module(module: ModuleType) -> tuple[list[str], list[type]]:
     """Names of the functions, and the classes, that were defined in ``module``."""
@@ -21,16 +23,16 @@ def members_of_module(module: ModuleType) -> tuple[list[str], list[type]]:
         if kind is FunctionType:
             if value.__module__ == module.__name__:
                 functions.append(name)
-        elif issubclass(kind, type) and value.__module__ == module.__name__ and value.__qualname__ == name:
+        elif issubclass(kind, type) and module_of(value) == module.__name__ and name_of(value) == name:
             classes.append(value)
     return functions, classes
 
 
 def members_of_class(cls: type) -> list[str]:
     """Names of the methods that were defined in ``cls``."""
-    if any(word.startswith("_") for word in cls.__qualname__.split(".")):
+    if any(word.startswith("_") for word in name_of(cls).split(".")):
         return []
-    return [name for name, raw in list(cls.__dict__.items()) if not name.startswith("_") and _method(cls, raw)]
+    return [name for name, raw in list(members_of(cls).items()) if not name.startswith("_") and _method(cls, raw)]
 
 
 def _method(cls: type, raw: Any) -> bool:
@@ -39,4 +41,4 @@ def _method(cls: type, raw: Any) -> bool:
         return False
     # ``encoder = json_encoder`` keeps a function from elsewhere, which is pickled by the name it has there
     owner = function.__qualname__.rpartition(".")[0]
-    return owner == cls.__qualname__ or owner.endswith("<locals>")
+    return owner == name_of(cls) or owner.endswith("<locals>")

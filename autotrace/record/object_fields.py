@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-_mro = type.__dict__["__mro__"].__get__
-_dict = type.__dict__["__dict__"].__get__
+mro_of = type.__dict__["__mro__"].__get__
+members_of = type.__dict__["__dict__"].__get__
+"""A class's own attributes."""
 _qualname = type.__dict__["__qualname__"].__get__
 _module = type.__dict__["__module__"].__get__
 _struct_fields = type(msgspec.Struct).__dict__["__struct_fields__"].__get__
@@ -43,7 +44,7 @@ def module_of(kind: type) -> str:
 
 def attribute_of(kind: type, name: str) -> Any:
     """What the class, or the first one above it that has it, holds under ``name``; None where none has."""
-    return next((_dict(owner)[name] for owner in _mro(kind) if name in _dict(owner)), None)
+    return next((members_of(owner)[name] for owner in mro_of(kind) if name in members_of(owner)), None)
 
 
 class Layout:
@@ -58,8 +59,8 @@ class Layout:
         self.slots: dict[str, Any] = {}
         self.fields: tuple[str, ...] | None = None
         """Names of the declared fields; None for a class that declares none."""
-        for owner in _mro(kind):
-            members = _dict(owner)
+        for owner in mro_of(kind):
+            members = members_of(owner)
             own = members.get("__dict__")
             if self.dictionary is None and type(own) is GetSetDescriptorType:
                 self.dictionary = own
@@ -97,7 +98,7 @@ def _declared(members: Any) -> tuple[str, ...] | None:
     attrs = members.get("__attrs_attrs__")
     if not isinstance(attrs, tuple):
         return None
-    read = [_dict(type(field)).get("name") for field in tuple.__iter__(attrs)]
+    read = [members_of(type(field)).get("name") for field in tuple.__iter__(attrs)]
     if not all(type(descriptor) is MemberDescriptorType for descriptor in read):
         return None
     return tuple(descriptor.__get__(field) for descriptor, field in zip(read, tuple.__iter__(attrs), strict=True))

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
 from typing import Any
 
-from autotrace.record.object_fields import module_of
+from autotrace.record.object_fields import members_of, module_of, mro_of
 from autotrace.record.template import FILE
 
 _HERE = str(Path(__file__).parent)
@@ -31,9 +31,6 @@ _OURS = frozenset(
 the host's matches none, whatever it derives from. By ``id()``: a set would ask the class for its hash."""
 _OUR_LIBRARIES = frozenset({"msgspec", "struct", "_struct"})
 _RAISES = frozenset({opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]})
-
-_mro = type.__dict__["__mro__"].__get__
-_dict = type.__dict__["__dict__"].__get__
 
 _own_threads: set[int] = set()
 
@@ -78,7 +75,7 @@ def _code_of(handler: Any) -> CodeType | None:
     while (kind := type(handler)) is partial or kind is MethodType:
         handler = handler.func if kind is partial else handler.__func__
     if type(handler) is not FunctionType:
-        handler = next((call for owner in _mro(type(handler)) if (call := _dict(owner).get("__call__"))), None)
+        handler = next((call for owner in mro_of(type(handler)) if (call := members_of(owner).get("__call__"))), None)
     return handler.__code__ if type(handler) is FunctionType else None
 
 

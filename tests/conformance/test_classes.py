@@ -166,6 +166,46 @@ def test_an_override_that_is_a_target_itself_is_not_reported_as_shadowing(host: 
     assert host.reports()["loops:Mine.run"][0] == "bound"
 
 
+METACLASS = """
+asked = []
+def counting(name):
+    def method(cls, *args):
+        asked.append(name)
+        return getattr(type, name)(cls, *args)
+    return method
+class OfMetaclasses(type):
+    __hash__, __eq__ = counting("__hash__"), counting("__eq__")
+class Counting(type, metaclass=OfMetaclasses):
+    __getattribute__, __hash__, __eq__ = counting("__getattribute__"), counting("__hash__"), counting("__eq__")
+    __instancecheck__, __subclasscheck__ = counting("__instancecheck__"), counting("__subclasscheck__")
+    __subclasses__, __dir__ = counting("__subclasses__"), counting("__dir__")
+class Base(metaclass=Counting):
+    def run(self, x): return x
+"""
+OF_THE_METACLASS = """
+from metaclasses import Base, asked
+class Loop(Base):
+    def step(self, x): return x
+asked.clear()
+class Mine(Loop):
+    def own(self, x): return x
+class Other(Base): pass
+created = list(asked)
+class Override(Loop):
+    def step(self, x): return ["override", x]
+"""
+
+
+@pytest.mark.parametrize("others", [(), ("mine.Mine.absent", "mine.Hidden.*"), ("mine.Loop.absent", "mine.*.absent")])
+def test_a_class_that_is_created_is_not_asked_and_nor_is_its_metaclass(host: Host, others: tuple[str, ...]) -> None:
+    host.watch("metaclasses.Base.run", Target("step", ("mine.Loop.step",), subclasses=True), *others)
+    host.load("metaclasses", METACLASS)
+    module = host.load("mine", OF_THE_METACLASS)
+    assert module.created == []
+    assert module.Override().step(1) == ["override", 1] and module.Mine().run(2) == 2
+    assert host.opened() == ["Override.step", "Base.run"]
+
+
 def test_abstract_methods_stay_abstract(host: Host) -> None:
     host.watch(*subclasses("run"))
     module = host.load("loops", BASE + "class Half(Loop): ...\n")
