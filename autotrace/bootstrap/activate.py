@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+OWN = ("msgspec", "wrapt")
+"""What the engine imports, beside modules of the standard library."""
 SPAWN = "multiprocessing.spawn"
 """What a child imports before it runs the script of its parent; other Python children do not."""
 
@@ -53,18 +55,25 @@ class Watch:
                 self.started = False
                 import_system.replace(self._original, self._installed)
                 raise
-            import logging
-
-            logging.getLogger("autotrace").warning("autotrace could not start; this process runs untraced")
+            _complain()
             return None
 
 
 def _is_hosts(error: BaseException) -> bool:
     try:
         from autotrace.record.origin import is_hosts
-    except ImportError:  # it is what does not start
+    except Exception:  # it is what does not start
         return not isinstance(error, Exception)
     return is_hosts(error)
+
+
+def _complain() -> None:
+    try:
+        import logging
+
+        logging.getLogger("autotrace").warning("autotrace could not start; this process runs untraced")
+    except Exception:  # it is half imported, or has handlers of the host's
+        pass
 
 
 watch: Watch | None = None
@@ -94,8 +103,8 @@ def main() -> None:
     script = _script() in names  # nobody imports a script,
     if script and SPAWN not in names:  # not even the children that multiprocessing spawns of it
         os.environ[environment.MODULES] += f",{SPAWN}"
-    if script or "__main__" in names or not names.isdisjoint(sys.modules):
-        watch.start()
+    if script or "__main__" in names or not names.isdisjoint((*sys.modules, *sys.stdlib_module_names, *OWN)):
+        watch.start()  # in the middle of the import of what the engine needs itself, it could not
 
 
 def _script() -> str | None:

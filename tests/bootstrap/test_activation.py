@@ -285,3 +285,25 @@ for attempt in range(2):
 print(len(calls), watch.started)
 """
     assert place.run(["python", "-c", code], ON).stdout.splitlines() == ["timeout", "looked", "2 True"]
+
+
+COPIES = """
+import contextlib, dataclasses, enum, functools, gc, inspect, json, logging, pathlib, types, weakref
+modules = [value for value in gc.get_objects() if type(value) is types.ModuleType]
+print([module.__name__ for module in modules if module.__name__ in sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize(
+    "target", ["functools.wraps", "logging.Logger.info", "contextlib.**", "json.dumps", "types.**"]
+)
+def test_a_target_in_a_library_that_the_agent_needs_itself_does_not_disturb_its_import(
+    place: Place, target: str
+) -> None:
+    """The agent must not start while such a library is half imported, nor import it a second time."""
+    place.write("spec.yaml", f"- {target}\n")
+    command = ["python", "-c", f"import sys{COPIES}", target.partition(".")[0]]
+    found = place.launch(command, ["--quiet", "--spec", "spec.yaml", "--drain-timeout", "0"])
+    bare = place.run(command)
+    assert (found.returncode, found.stdout) == (0, bare.stdout) and bare.stdout.count("'") == 2
+    assert "Traceback" not in found.stderr and "could not start" not in found.stderr
