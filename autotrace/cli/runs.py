@@ -28,6 +28,8 @@ def locate(run: str | None) -> Path:
         chosen = Path(inside) if inside and os.path.isdir(inside) else parent
     elif os.path.isdir(run):
         chosen = Path(run)
+    elif os.path.exists(run):
+        raise fail(f"{run} is a file: name a run folder, a folder of runs, or a run by its name")
     elif os.sep in run:
         raise fail(f"{run}: no such folder")
     else:
