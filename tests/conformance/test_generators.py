@@ -155,6 +155,42 @@ def test_a_dropped_async_generator_is_closed_by_the_loop_once(host: Host, kind: 
     assert host.statuses() == ["CANCELLED", "CANCELLED"]
 
 
+STUBBORN = """
+log = []
+def stubborn():
+    try:
+        yield 1
+    except GeneratorExit:
+        try:
+            yield 2
+        finally:
+            log.append("finally")
+def delegating():
+    yield from stubborn()
+"""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("closed", [True, False], ids=["closed, then dropped", "dropped"])
+def test_a_generator_that_answers_its_exit_ends_as_one_that_is_passed_on(host: Host, closed: bool) -> None:
+    """What stands in ``docs/limits.md``: the interpreter drops a bare one without asking it a second time."""
+
+    def observe(generator: Any) -> None:
+        next(generator)
+        if closed:
+            with pytest.raises(RuntimeError, match="ignored GeneratorExit"):
+                generator.close()
+
+    host.watch("stubborn.stubborn")
+    module = host.load("stubborn", STUBBORN)
+    observe(module.stubborn())
+    gc.collect()
+    traced = list(module.log)
+    bare = host.load("bare", STUBBORN)
+    observe(bare.delegating())
+    assert traced == bare.log == ["finally"]
+
+
 def test_what_is_suspended_keeps_nothing_alive(host: Host) -> None:
     """Neither the item it yielded last nor the value it was sent: the original may have forgotten both."""
     host.watch("streams.forgetful", "streams.async_forgetful")
