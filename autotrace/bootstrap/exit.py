@@ -50,18 +50,17 @@ def _at_exit(pid: int, run_folder: str, quiet: bool) -> None:
 
 
 def _finish(run_folder: str, quiet: bool) -> None:
-    from autotrace.run.drain import summary, timeout_of, wait_for_delivery
-    from autotrace.run.losses import losses
+    from autotrace.run.drain import lost, summary, timeout_of, wait_for_delivery
 
     deadline = time.monotonic() + timeout_of(run_folder)
-    abandoned = 0
+    own: dict[str, int] = {}
     flusher = sys.modules.get("autotrace.record.flusher")
     if flusher is not None:
         flusher.stop()  # what a daemon thread still calls would never let delivery come to an end
-        abandoned = flusher.abandoned
+        own = dict(flusher.faults.counts)
     timeout = max(LEAST, deadline - time.monotonic())
-    if abandoned:  # what this process began cannot be completed
+    if own.get("drop:exit"):  # what this process began cannot be completed
         timeout = min(timeout, LEAST)
     outcome = wait_for_delivery(run_folder, timeout, quiet=quiet)
-    if not quiet or outcome.reason != "done" or abandoned or losses(outcome.status.get("drops") or {}):
-        stderr.say(summary(run_folder, outcome, abandoned))
+    if not quiet or outcome.reason != "done" or lost(outcome, own):
+        stderr.say(summary(run_folder, outcome, own))

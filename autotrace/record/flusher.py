@@ -56,8 +56,6 @@ _thread = 0
 """Of the thread that runs, its number: one that was started before it ends."""
 on_open: Callable[[], None] | None = None
 """Called in the flusher's thread once this process has its first segment; set by ``patch``."""
-abandoned = 0
-"""Events and records that this process gave up at its exit."""
 calls_of: Callable[[], dict[str, int]] = dict
 """Calls per target key so far; set by ``patch``."""
 
@@ -102,10 +100,9 @@ def flush() -> None:
 
 def after_fork_in_child() -> None:
     """The child inherits events, lock and segment of its parent, and none of them is its own."""
-    global _started, abandoned
+    global _started
     backlog.clear()
     faults.counts.clear()  # counters are summed over processes
-    abandoned = 0
     _started = False
     if _flusher is not None:
         _use(_flusher.child())
@@ -210,23 +207,19 @@ class Flusher:
         """Write what waits now, last counters, seal: as long as there is progress, up to the run's drain timeout (at
         least ``PATIENCE``); a daemon thread of the host's may go on recording, and has no say in how long the exit
         takes. Where the flusher's thread is in a write that does not come back, this gives up after ``PATIENCE``, for
-        good: what waits is lost then, and the segment's lock shows that the process ended."""
-        global abandoned
+        good: what waits is lost then, and the segment's lock shows that the process ended. What is lost is counted."""
         if self.closed:
             return
         deadline = time.monotonic() + max(PATIENCE, drain.timeout_of(self._made_with[0]))
         self._closing = True
         if not self._acquire(deadline):
             self.closed = True
-            abandoned += len(backlog.queue) + self._encoding + self._writer.gathered
+            _lost(len(backlog.queue) + self._encoding + self._writer.gathered)
             return
         try:
-            left = self._drain(pause=False, deadline=deadline)
-            if left:
-                abandoned += left
-                faults.count("drop:exit", left)
+            if _lost(self._drain(pause=False, deadline=deadline)):
                 backlog.clear()
-            abandoned += self._writer.finish(self._count)
+            _lost(self._writer.finish(self._count))
         finally:
             self._closing = False
             self._busy.release()
@@ -311,6 +304,13 @@ class Flusher:
 
     def _counts(self) -> tuple[dict[str, int], dict[str, int]]:
         return dict(calls_of()), dict(faults.counts)
+
+
+def _lost(records: int) -> bool:
+    """Count what this process gives up at its exit; whether there is any."""
+    if records:
+        faults.count("drop:exit", records)
+    return records > 0
 
 
 def _opened() -> None:

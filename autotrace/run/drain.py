@@ -9,8 +9,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from autotrace.config.stderr import put, say
@@ -129,13 +130,16 @@ def left(status: dict[str, Any]) -> int:
     return max(0, int(status.get("pending", 0)) + int(status.get("open", 0)))
 
 
-def summary(run_folder: str, outcome: Outcome, abandoned: int = 0) -> str:
+def lost(outcome: Outcome, own: Mapping[str, int]) -> list[str]:
+    """What was not recorded, in words. ``own``: the counters of this process, which may not have come into a file."""
+    counted = outcome.status.get("drops") or {}
+    return losses({reason: max(counted.get(reason, 0), own.get(reason, 0)) for reason in {**counted, **own}})
+
+
+def summary(run_folder: str, outcome: Outcome, own: Mapping[str, int] = MappingProxyType({})) -> str:
     """One line for stderr: what was not recorded, then what was delivered where and how to look, or what is left and
-    what finishes it. ``abandoned``: events that this process could not write."""
-    drops = dict(outcome.status.get("drops") or {})
-    drops["drop:exit"] = max(int(drops.get("drop:exit", 0)), abandoned)
-    lost = "".join(f"{phrase}; " for phrase in losses(drops))
-    return f"autotrace: {lost}{_ending(run_folder, outcome)}"
+    what finishes it. ``own``: see ``lost``."""
+    return f"autotrace: {''.join(f'{phrase}; ' for phrase in lost(outcome, own))}{_ending(run_folder, outcome)}"
 
 
 def _ending(run_folder: str, outcome: Outcome) -> str:
@@ -155,7 +159,7 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
     }[outcome.reason]
     error = f" ({status['error']})" if status.get("error") else ""
     rest, them = (f"{missing} traces are", "them") if missing != 1 else ("1 trace is", "it")
-    if not status:
+    if not missing:  # nobody knows
         rest, them = "what was recorded is", "it"
     return f"{why}{error}; {rest} still on disk in {folder}; to deliver {them}: autotrace ship {folder}"
 

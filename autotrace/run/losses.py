@@ -13,7 +13,7 @@ _WORDS = {
     "exit": ("record", "records", "lost: a process ended before they could be written"),
     "too_large": ("record", "records", "cut: larger than a record may be"),
     "fact on a device": ("fact", "facts", "not recorded: their values are on a device"),
-    "stuck": ("record", "records", "lost: nothing could be written for too long"),
+    "stuck": ("record", "records", "not written: more waited to be written than a process may hold"),
     "disk": ("record", "records", "lost: the run folder could not be written"),
 }
 """Reason of a counter -> what is counted, one and many, and what became of it."""

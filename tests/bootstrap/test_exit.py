@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -228,6 +229,12 @@ def test_what_was_not_recorded_is_said_first_even_by_quiet_runs(place: Place, op
         ),
         (
             "missing",
+            {"traces": 3},
+            "autotrace: no shipper is running; what was recorded is still on disk in R; "
+            "to deliver it: autotrace ship R",
+        ),
+        (
+            "missing",
             {},
             "autotrace: no shipper is running; what was recorded is still on disk in R; "
             "to deliver it: autotrace ship R",
@@ -241,8 +248,21 @@ def test_the_last_line(
     assert summary(str(tmp_path / "R"), Outcome(reason, status)) == said
 
 
+def test_what_a_full_disk_refused_is_said(place: Place) -> None:
+    """The counters did not come into the file either."""
+    place.write("busy.py", "def work(text): return text\n")
+    place.write("spec.yaml", "- busy.work\n")
+    code = (
+        "import busy, resource\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))\n"
+        "for number in range(50): busy.work(str(number) * 100)"
+    )
+    last = place.launch(["python", "-c", code], ["--spec", "spec.yaml"]).stderr.splitlines()[-1]
+    assert re.match(r"autotrace: \d+ records lost: a process ended before they could be written; ", last)
+
+
 def test_what_this_process_could_not_write_is_said() -> None:
-    line = summary("R", Outcome("timeout", {"traces": 3, "open": 1}, waited=1.2), abandoned=7)
+    line = summary("R", Outcome("timeout", {"traces": 3, "open": 1}, waited=1.2), {"drop:exit": 7, "fault:x": 1})
     assert line == (
         "autotrace: 7 records lost: a process ended before they could be written; "
         "gave up waiting after 1 s; 1 trace is still on disk in R; to deliver it: autotrace ship R"

@@ -64,7 +64,6 @@ class Recorder:
 def recorder(tmp_path: Path) -> Iterator[Recorder]:
     before = dict(calls.probes)
     faults.counts.clear()
-    flusher.abandoned = 0
     assert "autotrace.record.calls" in sys.modules
     yield Recorder(tmp_path)
     flusher.stop()

@@ -91,7 +91,7 @@ def test_the_exit_waits_while_there_is_progress(recorder: Recorder, monkeypatch:
         call()
     flusher.shutdown()
     assert len(recorder.records(Close)) == 50 and recorder.records(Seal)
-    assert not faults.counts and flusher.abandoned == 0
+    assert not faults.counts
 
 
 def test_what_the_drain_timeout_leaves_is_counted(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_what_the_drain_timeout_leaves_is_counted(recorder: Recorder, monkeypatc
     for _ in range(100):
         call()
     flusher.shutdown()
-    lost = flusher.abandoned
+    lost = faults.counts["drop:exit"]
     assert 0 < lost < 200 and recorder.records(Counters)[-1].drops == {"drop:exit": lost}
     assert lost + len(recorder.records(Close)) + len(recorder.records(Open)) == 200 and recorder.records(Seal)
 
@@ -138,7 +138,7 @@ def test_what_is_being_encoded_or_gathered_at_a_forced_exit_is_counted(
         assert blocking.reached.wait(10)
         flusher.shutdown()
         assert not recorder.folder.joinpath("spool").exists()
-        assert flusher.abandoned == 5
+        assert faults.counts["drop:exit"] == 5
     finally:
         blocking.go_on.set()
 
@@ -150,7 +150,7 @@ def test_what_a_full_disk_does_not_take_at_exit_is_counted(recorder: Recorder, m
     monkeypatch.setattr(SpoolWriter, "write", full)
     recorder.wrap(lambda: 1, key="one")()
     flusher.shutdown()
-    assert flusher.abandoned >= 2
+    assert faults.counts["drop:exit"] >= 2
 
 
 def _opened(recorder: Recorder) -> int:
@@ -225,7 +225,6 @@ def test_a_forked_child_counts_anew(recorder: Recorder) -> None:
 
 def test_what_is_given_up_at_the_exit_is_counted_once(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit of a run's first process ends recording after the exit hook of the flusher did."""
-    monkeypatch.setattr(flusher, "abandoned", 0)
     recorder.use(Settings(flush_interval=60.0))
 
     def full(self: SpoolWriter, frames: Sequence[bytes]) -> int:
@@ -234,9 +233,9 @@ def test_what_is_given_up_at_the_exit_is_counted_once(recorder: Recorder, monkey
     monkeypatch.setattr(SpoolWriter, "write", full)
     recorder.wrap(lambda: 1, key="one")()
     flusher.shutdown()
-    once = flusher.abandoned
+    once = faults.counts["drop:exit"]
     flusher.shutdown()
-    assert once == flusher.abandoned >= 2
+    assert once == faults.counts["drop:exit"] >= 2
 
 
 def test_a_thread_whose_start_was_interrupted_is_started_by_the_next_event(
