@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit, urlunsplit
 
-from autotrace.redact.credentials import secret_kind, without_credentials, without_userinfo
+from autotrace.redact.credentials import without_credentials, without_userinfo
+from autotrace.redact.named_values import secret_kind
 
 MASK = "***"
 

@@ -21,6 +21,16 @@ class Rule:
     pattern: str
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a credential stands that has no shape of its own. ``pattern`` matches what leads to it as ``head``, and
+    the credential; each text with a match contains one of ``needles``."""
+
+    name: str
+    needles: tuple[bytes, ...]
+    pattern: str
+
+
 TOKENS = (
     Rule("openai, anthropic, deepseek, langfuse", r"sk-(?=[A-Za-z0-9]{16}|[A-Za-z_-]{0,64}\d)[A-Za-z0-9_-]{16,}"),
     Rule("stripe", r"[srp]k_(?:live|test)_[A-Za-z0-9]{10,}"),
@@ -70,3 +80,42 @@ SCHEME = Rule(
     r"[A-Za-z0-9._~+/-]{8,}=*",
 )
 """``Bearer X`` and ``Basic X`` where no name of a header stands before them."""
+
+_OPAQUE = r"(?:(?=[\w.~%+/=-]{0,64}\d)[\w.~%+/=-]{6,}|[\w.~%+/=-]{20,})"
+"""A value in a URL that is no word."""
+PLACES = (
+    Place(
+        "curl -u user:password",
+        (b"-u ", b"-user"),
+        r"(?<!\S)(?P<head>(?:-u|--user|--proxy-user)[ =][\"']?[^\s:\"']+:)[^\s\"']+",
+    ),
+    Place(
+        "netrc",
+        (b"password ",),
+        r"(?<!\S)(?P<head>(?:machine\s{1,9}\S{1,255}(?:\s{1,9}(?:login|account)\s{1,9}\S{1,255}){0,2}"
+        r"|default(?:\s{1,9}(?:login|account)\s{1,9}\S{1,255}){1,2})\s{1,9}password\s{1,9})"
+        r"(?!(?:is|was|are|for|in|to|and|or|of|on|the|must|should|will|has|can|from|with)\b)[^\s<]\S*",
+    ),
+    Place(
+        "mysql -ppassword",
+        (b" -p",),
+        r"(?<![\w-])(?P<head>(?:mysql|mariadb|mycli)[\w-]{0,20}(?:[ \t]{1,9}(?!-p)[^\s;|&]{1,255}){0,16}[ \t]{1,9}-p)"
+        r"(?:\"[^\"\n]+\"|'[^'\n]+'|(?![$<{]|assword\b)[^\s\"';|&]+)",
+    ),
+    Place(
+        "sshpass -p password",
+        (b" -p",),
+        r"(?<![\w-])(?P<head>sshpass(?:[ \t]{1,9}-[a-zA-Z]){0,3}[ \t]{1,9}-p[ \t]{0,9})"
+        r"(?:\"[^\"\n]+\"|'[^'\n]+'|(?![$<{-])[^\s\"';|&]+)",
+    ),
+    Place(
+        "key in a URL",
+        (b"key=",),
+        r"(?P<head>(?:[?&]|&amp;)key=)" + _OPAQUE,
+    ),
+    Place(
+        "signature in a URL",
+        (b"sig=", b"ignature="),
+        r"(?P<head>(?:[?&]|&amp;)(?:sig|(?i:signature|x-[a-z]{2,6}-signature))=)" + _OPAQUE,
+    ),
+)

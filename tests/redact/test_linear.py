@@ -126,6 +126,26 @@ REPEATED = [
     "€token=",
     "password=a.a(",
     "password=self.",
+    "<password>",
+    "<password ",
+    "<a:pw>b",
+    "<password>a</",
+    "password: |\n ",
+    "token: |\n a\n ",
+    " password: >\n  a\n",
+    "machine ",
+    "machine a login b ",
+    "default login password ",
+    "mysql ",
+    "mysql -u ",
+    "mysql -p",
+    "mysql-",
+    "sshpass -p",
+    "sshpass ",
+    "?key=",
+    "&key=a",
+    "&sig=a",
+    "?x-a-signature=",
 ]
 
 
@@ -145,3 +165,9 @@ def test_a_repetition_takes_linear_time(unit: str, before: str) -> None:
     short = before + unit * (SIZE // len(unit))
     long = before + unit * (4 * SIZE // len(unit))
     assert _seconds(long) <= 6 * _seconds(short) + 0.01
+
+
+def test_what_is_repeated_is_looked_at_once() -> None:
+    """Not each of the names in it."""
+    distinct = "".join(f"pw{number % 1_000_000}:" for number in range(8 * SIZE // 9))
+    assert _seconds("pw:" * (8 * SIZE // 3)) <= _seconds(distinct)

@@ -31,6 +31,13 @@ def _forms() -> dict[str, tuple[str, str]]:
         "option": ("deploy --password {} --verbose", unique["option"]),
         "json": ('{{"api_key": "{}"}}', unique["json"]),
         "pem": ("-----BEGIN PRIVATE " + "KEY-----\n{}\n-----END PRIVATE " + "KEY-----", unique["pem"]),
+        "xml": ("<server><password>{}</password></server>", unique["xml"]),
+        "block": ("server:\n  password: |\n    {}\n  user: admin", unique["block"]),
+        "netrc": ("machine git.example login bob password {}", unique["netrc"]),
+        "url key": ("https://maps.example/v1?key={}&q=here", unique["url key"]),
+        "signature": ("https://blobs.example/c?sv=2020&sig={}", unique["signature"]),
+        "mysql": ("mysqldump -u root -p{} app", unique["mysql"]),
+        "sshpass": ("sshpass -p {} ssh admin@host.example", unique["sshpass"]),
         "jwt": ("session ey" + "JhbGciOiJIUzI1NiJ9.ey" + "JzdWIiOiIxIn0.{}", unique["jwt"]),
     }
 
@@ -42,7 +49,8 @@ PREFIXES = {
     "huggingface": "h" + "f_",
 }  # fmt: skip
 NAMES = (*PREFIXES, "url password", "url user", "url both", "basic", "bearer", "header", "export", "yaml", "option",
-         "json", "pem", "jwt", "pair", "entry", "pass", "pw", "nested")  # fmt: skip
+         "json", "pem", "xml", "block", "netrc", "url key", "signature", "mysql", "sshpass", "jwt",
+         "pair", "entry", "pass", "pw", "nested")  # fmt: skip
 
 
 class Denied(Exception):
