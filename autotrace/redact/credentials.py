@@ -30,7 +30,7 @@ _KEY_CUT_OFF = re.compile(r"[A-Za-z0-9+/=\s\\:,-]{16,}")
 _LONGEST_KEY = 20_000
 _SLACK_HOOK = re.compile(SLACK_HOOK.pattern)
 _SCHEME = re.compile(SCHEME.pattern)
-_PLACES = [(place.needles, re.compile(place.pattern)) for place in PLACES]
+_PLACES = [(place.sign, place.needles, re.compile(place.pattern)) for place in PLACES]
 
 _USERINFO = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://(?P<user>[^/\s:@\"'<>?#]{0,1024})"
@@ -58,8 +58,8 @@ def without_credentials(text: str, mask: str = REDACTED, any_value: bool = False
     text = without_named_values(text, data, mask, any_value)
     if b"earer " in data or b"Basic " in data or b"BEARER " in data:
         text = _SCHEME.sub(lambda match: match["scheme"] + mask, text)
-    for needles, pattern in _PLACES:
-        if any(needle in data for needle in needles):
+    for sign, needles, pattern in _PLACES:
+        if sign in data and any(needle in data for needle in needles):
             text = pattern.sub(lambda match: match["head"] + mask, text)
     return text
 
