@@ -49,6 +49,8 @@ class Target:
     batch: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """``group``, ``sample`` (one value per row), ``limit``, ``n`` -> paths: this call gets a batch of samples, and
     exact sampling (so many samples of each batch) is decided here."""
+    inside: bool = False
+    """Recorded only inside of another recorded call."""
     final: tuple[str, ...] = ()
     """For generators: the span ends at the first item where one of these paths is true."""
 

@@ -18,6 +18,7 @@ from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, fail, finish, item, leave, unread
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in
 from autotrace.record.fields import first
+from autotrace.record.object_fields import stored_text
 from autotrace.record.probe import NOT_COPIED, Follower, Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
@@ -59,6 +60,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if probe.subclasses and above.probe is probe and args and _is_super_call(above, probe, function, args[0]):
             return None
     probe.calls += 1
+    if above is None and probe.inside:
+        return None
     if probe.counted:
         if probe.calls == 1:
             backlog.wake()
@@ -78,6 +81,10 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 attributes = probe.read(probe.attributes, arguments)
             if probe.prompt:
                 prompt = copy_tokens(first(probe.prompt, arguments))
+        if probe.names_tool and signature.method and args:
+            name = stored_text(args[0], "name")
+            if name is not None:
+                attributes = {**(attributes or {}), "object_name": name}
         if above is None or probe.root:
             if backlog.full() or (probe.root and not sampling.admits(decide, attributes or {})):
                 call = stand_in(b"", 0, recorded=False, above=above)
@@ -227,6 +234,8 @@ def end(call: OpenCall, result: Any) -> Any:
         except Exception as error:
             if call.probe is not None:
                 call.probe.trouble("later", error)
+    elif call.probe is not None and call.probe.asks_model and drivers.adopt(call, result):
+        return result
     close(call, result)
     return result
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-from autotrace.record import context, errors, origin, sampling
+from autotrace.record import collecting, context, errors, origin, sampling
+from autotrace.record.answers import answered
 from autotrace.record.backlog import backlog
 from autotrace.record.context import Ended, OpenCall, RetainingCall, current
 from autotrace.record.fields import first
@@ -35,6 +36,8 @@ def close(call: OpenCall, result: Any) -> None:
     at = call.at
     try:
         at = _monotonic_ns()
+        if probe.asks_model:
+            result = answered(result)
         if probe.reads_result:
             event = _with_result(call, probe, result, at)
             _weigh(event, probe.limits.take_weight())
@@ -123,9 +126,14 @@ def _cancel(call: OpenCall, outcome: str) -> None:
     event = Ended(call, call.at, None, "CANCELLED", {"outcome": outcome})
     try:
         event.at = _monotonic_ns()
+        if call.yielded is not None:
+            event.output = probe.output(_put_together(call))
+            _weigh(event, probe.limits.take_weight())
+            backlog.watch(event.weight)
     except Exception as error:
         probe.trouble("cancel", error)
     finally:
+        backlog.charged += event.weight
         call.epoch = CLOSED
         _append(event)
 
@@ -145,6 +153,8 @@ def fail(call: OpenCall, error: BaseException) -> None:
         arguments = _release(call)
         if probe.facts:
             _facts(call, probe, arguments, at)
+        if call.yielded is not None:
+            event.output = probe.output(_put_together(call))
         _weigh(event, probe.limits.take_weight() + weigh(event.error))
         backlog.watch(event.weight)
     except Exception as again:
@@ -161,7 +171,11 @@ def item(call: OpenCall, value: Any) -> tuple[OpenCall | None, Callable[[Any], A
     Returns what to go on with: the call, None when that was the final item (``final`` of the target); and for targets
     that have one, what decides whether a further item is the final one, False for the others. None: not decided yet.
     """
-    leave(call)
+    if current.get() is call and type(call) is OpenCall:  # the common case of ``leave``
+        current.set(call.above)
+        call.above = None
+    else:
+        leave(call)
     probe = call.probe
     call.items += 1
     if probe is None:
@@ -170,6 +184,11 @@ def item(call: OpenCall, value: Any) -> tuple[OpenCall | None, Callable[[Any], A
     try:
         if call.items == 1:
             call.first_item_at = _monotonic_ns()
+            if probe.collects:
+                call.yielded = collecting.begin(probe.role, value, probe.limits)
+        if call.yielded is not None:
+            call.yielded.add(value)
+            return call, None
         if not probe.final:
             return call, False
         final = probe.is_final or probe.final_reader(value)
@@ -194,18 +213,33 @@ def finish(call: OpenCall, value: Any) -> None:
 
 
 def exhausted(call: OpenCall, result: Any) -> None:
-    """A generator came to its end."""
+    """A generator came to its end. What it returned is its result, else what it yielded."""
     leave(call)
-    close(call, result)
+    close(call, _put_together(call) if result is None and call.yielded is not None else result)
 
 
 def ended(call: OpenCall, error: BaseException) -> None:
-    """A generator was left by ``error``: closing it early is the caller's right, not an error."""
+    """A generator was left by ``error``: closing it early is the caller's right, not an error; and where it had said
+    everything, not even early."""
     leave(call)
     if isinstance(error, GeneratorExit):
-        _cancel(call, "dropped")
+        if call.yielded is not None and call.yielded.done:
+            close(call, _put_together(call))
+        else:
+            _cancel(call, "dropped")
     else:
         fail(call, error)
+
+
+def _put_together(call: OpenCall) -> Any:
+    """What the call yielded, which it holds no longer."""
+    collected, call.yielded = call.yielded, None
+    try:
+        return None if collected is None else collected.value()
+    except Exception as error:
+        if call.probe is not None:
+            call.probe.trouble("stream", error)
+        return None
 
 
 def enter(call: OpenCall) -> None:

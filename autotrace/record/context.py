@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from autotrace.record.probe import Probe
     from autotrace.record.timeline import Timeline
     from autotrace.record.tokens import TokenLog
+    from autotrace.record.yielded import Yielded
 
 _CARRIER = struct.Struct("<BB16sQ")
 _VERSION = 1
@@ -70,6 +71,8 @@ class OpenCall(msgspec.Struct, eq=False, gc=False):
     """False: a trajectory that was not sampled; everything below it passes through."""
     items: int = 0
     first_item_at: int = 0
+    yielded: Yielded | None = None
+    """What a generator or stream yielded so far; copies of ours only."""
 
 
 class RetainingCall(OpenCall, eq=False, gc=True):

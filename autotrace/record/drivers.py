@@ -14,11 +14,12 @@ import opcode
 import sys
 import types
 from collections.abc import AsyncGenerator, Callable
-from types import AsyncGeneratorType, CoroutineType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from autotrace.record import closing, template
 from autotrace.record.context import OpenCall, RetainingCall
+from autotrace.record.object_fields import layout_of
 
 
 def drive(call: OpenCall, result: Any) -> Any:
@@ -37,6 +38,30 @@ def stream(call: OpenCall, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[An
     ``inner``."""
     driven: AsyncGenerator[Any, Any] = _async_generator(_Pending(call, inner))
     return driven
+
+
+def adopt(call: OpenCall, result: Any) -> bool:
+    """Whether ``result`` is a stream whose iteration is a generator that it stores (clients of model servers). Then the
+    stream iterates a driver from now on, and ``call`` ends with that; the stream itself stays what it was."""
+    try:
+        stored = layout_of(type(result)).stored(result)
+        inner = dict.get(stored, _ITERATION)
+        if inner is None or type(inner) not in (GeneratorType, AsyncGeneratorType) or not is_unstarted(inner):
+            return any(adopter(call, result) for adopter in adopters)
+        driver = _driver(inner)(_Pending(call, inner))
+        driver.__name__, driver.__qualname__ = inner.__name__, inner.__qualname__
+        dict.__setitem__(stored, _ITERATION, driver)
+        return True
+    except Exception as error:
+        if call.probe is not None:
+            call.probe.trouble("stream", error)
+        return False
+
+
+adopters: list[Callable[[OpenCall, Any], bool]] = []
+"""Of adapters: whether what a call returned is still to come, and will end the call."""
+_ITERATION = "_iterator"
+"""Where the clients that are generated from OpenAPI descriptions (openai, anthropic and their kin) keep it."""
 
 
 def is_unstarted(result: Any) -> bool:

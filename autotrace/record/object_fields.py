@@ -50,7 +50,7 @@ def attribute_of(kind: type, name: str) -> Any:
 class Layout:
     """How the instances of a class store what they hold."""
 
-    __slots__ = ("dictionary", "fields", "reference", "slots")
+    __slots__ = ("dictionary", "extra", "fields", "reference", "slots")
 
     def __init__(self, kind: type) -> None:
         self.reference = weakref.ref(kind)
@@ -69,6 +69,8 @@ class Layout:
                     self.slots.setdefault(name, descriptor)
             if self.fields is None:
                 self.fields = _declared(members)
+        self.extra = self.slots.get("__pydantic_extra__")
+        """Descriptor of the fields that a pydantic model does not declare."""
         if issubclass(kind, msgspec.Struct):
             self.fields = _struct_fields(kind)
 
@@ -102,6 +104,56 @@ def _declared(members: Any) -> tuple[str, ...] | None:
     if not all(type(descriptor) is MemberDescriptorType for descriptor in read):
         return None
     return tuple(descriptor.__get__(field) for descriptor, field in zip(read, tuple.__iter__(attrs), strict=True))
+
+
+_NOTHING: dict[str, Any] = {}
+
+
+def members(value: Any) -> dict[str, Any]:
+    """What a dict holds or an object stores, by name; not to be changed, and only read with ``dict.get``. Pydantic's
+    undeclared fields included, which compatible servers add."""
+    kind = type(value)
+    if kind is dict:
+        return value  # type: ignore[no-any-return]
+    if value is None or kind is str or kind is int:
+        return _NOTHING
+    if issubclass(kind, dict):
+        return dict(dict.items(value))
+    layout = layout_of(kind)
+    if layout.dictionary is None:
+        return dict(layout.pairs(value)) if layout.fields is not None else _NOTHING
+    stored: dict[str, Any] = layout.dictionary.__get__(value)
+    if layout.extra is not None:
+        try:
+            more = layout.extra.__get__(value)
+        except AttributeError:  # not set
+            return stored
+        if type(more) is dict and more:
+            return {**more, **stored}
+    return stored
+
+
+def member(value: Any, name: str) -> Any:
+    """What ``members`` has under ``name``; None where it has nothing."""
+    return dict.get(members(value), name)
+
+
+def stored_text(value: Any, name: str) -> str | None:
+    """The text that the object, or else its class, stores under ``name``; None where that is no text."""
+    kind = type(value)
+    if issubclass(kind, type):
+        held = attribute_of(value, name)
+    else:
+        layout = layout_of(kind)
+        held = dict.get(layout.stored(value), name)
+        if held is None and name in layout.slots:
+            try:
+                held = layout.slots[name].__get__(value)
+            except AttributeError:  # not set
+                return None
+        if held is None:
+            held = attribute_of(kind, name)
+    return held if type(held) is str else None
 
 
 _layouts: dict[int, Layout] = {}

@@ -16,6 +16,8 @@ MAX_FAULTS = 10
 """Internal failures in a row, one a call, after which a target is switched off."""
 NOT_COPIED = {"…": "could not be copied"}
 """What stands for a value that raised when it was looked at."""
+MORE_DEPTH = 3
+"""Levels that are copied of an LLM call's values beyond those of others."""
 MAX_SIGNATURES = 1_000
 """Functions remembered per target."""
 
@@ -43,9 +45,11 @@ class Probe:
     """One target in this process. ``off`` makes its wrappers pass through."""
 
     __slots__ = (
+        "asks_model",
         "attributes",
         "batch",
         "calls",
+        "collects",
         "content",
         "counted",
         "dropped",
@@ -56,6 +60,7 @@ class Probe:
         "final",
         "follower",
         "include",
+        "inside",
         "is_final",
         "keeps",
         "key",
@@ -67,6 +72,7 @@ class Probe:
         "logprobs",
         "mask",
         "members",
+        "names_tool",
         "off",
         "on_fault",
         "passing",
@@ -99,7 +105,9 @@ class Probe:
         self.faulty = 0
         """Which call the last of them was in."""
         self.on_fault: Callable[[Probe], None] | None = None
-        self.limits = Limits(settings.max_depth, settings.max_items, settings.max_string)
+        # a tool call's function is seven deep in a chat completion
+        depth = settings.max_depth + (MORE_DEPTH if target.role == "llm" else 0)
+        self.limits = Limits(depth, settings.max_items, settings.max_string)
         self.content = settings.content != "none"
         includes_result = target.include is None or "result" in target.include
         self.result = self.content and includes_result and "result" not in target.exclude
@@ -127,6 +135,8 @@ class Probe:
         """What ``final_reader`` made, for the chunks of every further call."""
         later = [path for _, paths in (*self.facts, *self.late) for path in paths]
         later += [*self.response, *self.logprobs, *self.mask]
+        self.names_tool = target.role == "tool" and "tool_name" not in target.attributes and target.label is None
+        """A tool that nothing else names is called as its object is."""
         self.batch = dict(fields.compiled(target.batch))
         self.sampling = settings.sampling
         self.keeps = bool(self.batch) or any(path.root not in ("result", "item") for path in later)
@@ -134,6 +144,10 @@ class Probe:
         self.knows = bool(self.keeps or self.attributes or self.prompt or self.members)
         """Some path needs the arguments at all."""
         self.reads_result = bool(self.response or self.logprobs or self.mask or self.late or self.facts)
+        self.collects = not self.final and (self.result or self.reads_result)
+        """What a generator or stream yields is put together."""
+        self.asks_model = target.role == "llm"
+        self.inside = target.inside
         self.whole = self.content and self.include is None and not target.exclude and not self.prompt
         """Every argument is captured."""
         self.signatures: dict[Any, Signature] = {}

@@ -97,6 +97,7 @@ class _Draft:
             attributes={name: tuple(_list(value)) for name, value in made.attributes.items()},
             facts={name: tuple(_list(value)) for name, value in made.facts.items()},
             batch=_members(made.batch),
+            inside=made.inside,
             final=tuple(_list(made.final)),
         )
 

@@ -108,6 +108,11 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         _of("This call gets a batch of samples: exact sampling is decided here.",
             "a mapping with group, sample, limit and n", "{group: batch.uid, sample: batch.index}"),
     ] = None  # fmt: skip
+    inside: Annotated[
+        bool,
+        _of("Only calls inside of another recorded call: of a library that others use as well.", "true or false",
+            "true"),
+    ] = False  # fmt: skip
     final: Annotated[
         Paths,
         _of("For generators: the span ends at the first item for which one of these paths is true.",

@@ -417,3 +417,31 @@ def test_a_call_whose_follower_fails_ends_as_any_other(recorder: Recorder) -> No
     assert [close.status for close in recorder.records(Close)] == ["OK"]
     assert len(recorder.records(Open)) == 1
     assert faults.counts.pop("fault:follow:followed") == 1
+
+
+def test_a_tool_that_nothing_names_is_called_as_its_object_is(recorder: Recorder) -> None:
+    looked: list[str] = []
+
+    class Tool:
+        def __init__(self, name: str | None = None) -> None:
+            if name is not None:
+                self.name = name
+
+    class Named(Tool):
+        name = "of the class"
+
+    class Computed(Tool):
+        @property
+        def name(self) -> str:  # type: ignore[override]
+            looked.append("name")
+            return "computed"
+
+    def run(self: Any) -> None: ...
+
+    for target in ({"role": "tool"}, {"role": "span"}, {"role": "tool", "attributes": {"tool_name": ("self.kind",)}}):
+        traced = recorder.wrap(run, key=str(target), **target)
+        for tool in (Tool("search"), Named(), Tool(), Computed()):
+            traced(tool)
+    attributes = [record.attributes for record in recorder.records(Open)]
+    assert attributes == [{"object_name": "search"}, {"object_name": "of the class"}, *[None] * 10]
+    assert looked == []

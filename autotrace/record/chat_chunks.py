@@ -1,0 +1,272 @@
+"""Chunks of a model's answer put together into the answer, in the form that the same call returns without a stream.
+
+Three forms, told by what an item stores and not by its class, as compatible servers and clients have classes of their
+own: chat completions (``choices`` with a ``delta`` or ``text``), Responses (events ``response.*``), and messages
+(``message_start``, ``content_block_delta``, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autotrace.record.object_fields import member, members
+from autotrace.record.snapshot import Limits, snapshot
+from autotrace.record.yielded import Texts, Yielded
+
+MAX_PARTS = 256
+"""Choices, tool calls or content blocks of one answer."""
+MAX_TOKENS = 1 << 20
+_get = dict.get
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+
+
+def of(first: Any, limits: Limits) -> Yielded | None:
+    """What puts together a stream that begins with ``first``; None for one of another form."""
+    if type(member(first, "choices")) is list:
+        return Completion(limits)
+    kind = member(first, "type")
+    if type(kind) is str and kind.startswith("response."):
+        return Response(limits)
+    return Message(limits) if kind == "message_start" else None
+
+
+class _ToolCall:
+    __slots__ = ("arguments", "id", "name")
+
+    def __init__(self, limits: Limits) -> None:
+        self.id: Any = None
+        self.name = Texts(limits.string)
+        self.arguments = Texts(limits.string)
+
+
+class _Choice:
+    """One answer of several."""
+
+    __slots__ = ("calls", "content", "finish_reason", "reasoning", "refusal", "token_ids")
+
+    def __init__(self, limits: Limits) -> None:
+        self.content, self.reasoning, self.refusal = (Texts(limits.string) for _ in range(3))
+        self.calls: dict[Any, _ToolCall] = {}
+        self.finish_reason: Any = None
+        self.token_ids: list[int] | None = None
+
+    def message(self) -> dict[str, Any]:
+        """As a chat completion has it."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.content.joined()}
+        for name, texts in (("reasoning_content", self.reasoning), ("refusal", self.refusal)):
+            if (text := texts.joined()) is not None:
+                message[name] = text
+        if self.calls:
+            message["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name.joined(), "arguments": call.arguments.joined() or ""},
+                }
+                for call in self.calls.values()
+            ]
+        return message
+
+
+class Completion:
+    """Chunks of a chat completion, or of a completion of text."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.done = False
+        self._limits = limits
+        self._named: dict[str, Any] = {}
+        self._usage: Any = None
+        self._prompt_ids: list[int] | None = None
+        self._choices: dict[Any, _Choice] = {}
+
+    def add(self, item: Any) -> None:
+        """Take a chunk."""
+        chunk = members(item)
+        if not self._named:
+            self._named = {name: text for name in ("id", "model") if type(text := _get(chunk, name)) is str}
+        usage = _get(chunk, "usage")
+        if usage is not None:
+            self._usage = snapshot(usage, Limits(3, 64, 256))
+        choices = _get(chunk, "choices")
+        if type(choices) is not list:
+            return
+        if self._prompt_ids is None and (ids := _get(chunk, "prompt_token_ids")) is not None:
+            self._prompt_ids = _numbers(ids, None)
+        for choice in choices:
+            self._add(members(choice))
+
+    def _add(self, chunk: dict[str, Any]) -> None:
+        index = _get(chunk, "index")
+        number = index if type(index) is int else 0
+        choice = self._choices.get(number)
+        if choice is None:
+            if len(self._choices) >= MAX_PARTS:
+                return
+            choice = self._choices[number] = _Choice(self._limits)
+        delta = members(_get(chunk, "delta"))
+        if delta:
+            self._add_delta(choice, delta)
+        else:
+            choice.content.add(_get(chunk, "text"))
+        if (ids := _get(chunk, "token_ids")) is not None:
+            choice.token_ids = _numbers(ids, choice.token_ids)
+        reason = _get(chunk, "finish_reason")
+        if type(reason) is str:
+            choice.finish_reason = reason
+            self.done = True
+
+    def _add_delta(self, choice: _Choice, delta: dict[str, Any]) -> None:
+        if (text := _get(delta, "content")) is not None:
+            choice.content.add(text)
+        if (text := _get(delta, "refusal")) is not None:
+            choice.refusal.add(text)
+        for name in _REASONING:
+            if (text := _get(delta, name)) is not None:
+                choice.reasoning.add(text)
+                break  # a server that has both names says the same twice
+        calls = _get(delta, "tool_calls")
+        if type(calls) is list:
+            for call in calls:
+                self._add_call(choice, call)
+
+    def _add_call(self, choice: _Choice, piece: Any) -> None:
+        index = member(piece, "index")
+        number = index if type(index) is int else len(choice.calls)
+        call = choice.calls.get(number)
+        if call is None:
+            if len(choice.calls) >= MAX_PARTS:
+                return
+            call = choice.calls[number] = _ToolCall(self._limits)
+        identity = member(piece, "id")
+        if type(identity) is str and identity:
+            call.id = identity
+        function = member(piece, "function")
+        call.name.add(member(function, "name"))
+        call.arguments.add(member(function, "arguments"))
+
+    def value(self) -> Any:
+        """As the call returns it without a stream."""
+        completion: dict[str, Any] = {**self._named, "object": "chat.completion", "choices": []}
+        for index, choice in self._choices.items():
+            answer = {"index": index, "message": choice.message(), "finish_reason": choice.finish_reason}
+            if choice.token_ids is not None:
+                answer["token_ids"] = choice.token_ids
+            completion["choices"].append(answer)
+        if self._prompt_ids is not None:
+            completion["prompt_token_ids"] = self._prompt_ids
+        if self._usage is not None:
+            completion["usage"] = self._usage
+        return completion
+
+
+def _numbers(value: Any, before: list[int] | None) -> list[int] | None:
+    """A list of token ids after those ``before``."""
+    if type(value) is not list or len(value) + len(before or ()) > MAX_TOKENS:
+        return before
+    return [*value] if before is None else before + value
+
+
+class _Blocks:
+    """An answer made of parts, which deltas name by their index."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.done = False
+        self._limits = limits
+        self._blocks: dict[Any, tuple[dict[str, Any], Texts]] = {}
+
+    def _block(self, event: Any, index: str, begun: Any) -> tuple[dict[str, Any], Texts] | None:
+        number = member(event, index)
+        block = self._blocks.get(number) if type(number) is int else None
+        if block is None and len(self._blocks) < MAX_PARTS:
+            block = (snapshot(begun, Limits(4, 64, self._limits.string)) or {}, Texts(self._limits.string))
+            self._blocks[number if type(number) is int else 0] = block
+        return block if block is not None and type(block[0]) is dict else None
+
+
+class Response(_Blocks):
+    """Events of a Response. The last one has all of it; one that broke off is put together from its deltas."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(limits)
+        self._response: Any = None
+
+    def add(self, item: Any) -> None:
+        """Take an event."""
+        kind = member(item, "type")
+        if kind in ("response.completed", "response.incomplete", "response.failed"):
+            self._response, self.done = snapshot(member(item, "response"), self._limits), True
+        elif kind == "response.output_item.added":
+            self._block(item, "output_index", member(item, "item"))
+        elif kind in ("response.output_text.delta", "response.function_call_arguments.delta"):
+            block = self._block(item, "output_index", {"type": "message", "role": "assistant"})
+            if block is not None:
+                block[1].add(member(item, "delta"))
+        elif kind == "response.created" and self._response is None:
+            self._response = snapshot(member(item, "response"), Limits(1, 64, 256))
+
+    def value(self) -> Any:
+        """As the call returns it without a stream."""
+        if self.done:
+            return self._response
+        output = []
+        for block, texts in self._blocks.values():
+            text = texts.joined() or ""
+            if block.get("type") == "function_call":
+                output.append({**block, "arguments": text})
+            else:
+                output.append({**block, "content": [{"type": "output_text", "text": text}]})
+        named = self._response if type(self._response) is dict else {}
+        return {**{name: named[name] for name in ("id", "model") if name in named}, "output": output}
+
+
+class Message(_Blocks):
+    """Events of a message that is made of content blocks."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(limits)
+        self._message: dict[str, Any] = {}
+        self._handlers: dict[str, Callable[[Any], None]] = {
+            "message_start": self._start,
+            "content_block_start": self._begin_block,
+            "content_block_delta": self._delta,
+            "message_delta": self._end,
+        }
+
+    def add(self, item: Any) -> None:
+        """Take an event."""
+        handler = self._handlers.get(kind) if type(kind := member(item, "type")) is str else None
+        if handler is not None:
+            handler(item)
+
+    def _start(self, event: Any) -> None:
+        message = snapshot(member(event, "message"), Limits(3, 64, 256))
+        self._message = message if type(message) is dict else {}
+
+    def _begin_block(self, event: Any) -> None:
+        self._block(event, "index", member(event, "content_block"))
+
+    def _delta(self, event: Any) -> None:
+        block, delta = self._block(event, "index", {"type": "text"}), member(event, "delta")
+        if block is not None:
+            for name in ("text", "partial_json", "thinking"):
+                block[1].add(member(delta, name))
+
+    def _end(self, event: Any) -> None:
+        delta = member(event, "delta")
+        reason = member(delta, "stop_reason")
+        if type(reason) is str:
+            self._message["stop_reason"], self.done = reason, True
+        usage, before = snapshot(member(event, "usage"), Limits(2, 64, 256)), self._message.get("usage")
+        if type(usage) is dict:
+            counts = {name: count for name, count in usage.items() if count is not None}
+            self._message["usage"] = {**(before if type(before) is dict else {}), **counts}
+
+    def value(self) -> Any:
+        """As the call returns it without a stream."""
+        content = []
+        for block, texts in self._blocks.values():
+            text = texts.joined()
+            name = {"tool_use": "input", "thinking": "thinking"}.get(block.get("type", ""), "text")
+            content.append(block if text is None else {**block, name: text})
+        return {"role": "assistant", **self._message, "content": content}

@@ -1,0 +1,91 @@
+"""What a generator or a stream yielded, put together while it runs: texts joined, chunks of a chat as its message; of
+anything else the last item.
+
+Runs on the caller's thread for each item: it reads what the items store, runs none of their code, and keeps no item.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from autotrace.record.snapshot import Limits, snapshot
+
+
+class Yielded(Protocol):
+    """What was yielded so far."""
+
+    done: bool
+    """The items said themselves that nothing more of importance comes: whoever drops the stream now misses nothing."""
+
+    def add(self, item: Any) -> None:
+        """Take the next item."""
+        ...
+
+    def value(self) -> Any:
+        """Everything so far as plain values (dicts, lists, texts, numbers), which ``result`` paths read."""
+        ...
+
+
+class Texts:
+    """Pieces of text, joined up to a limit."""
+
+    __slots__ = ("_pieces", "_room", "left_out")
+
+    def __init__(self, limit: int) -> None:
+        self._pieces: list[str] = []
+        self._room = limit
+        self.left_out = 0
+
+    def add(self, text: Any) -> None:
+        """Take a piece; anything but an exact text is passed over."""
+        if type(text) is not str or not text:
+            return
+        self._room -= len(text)
+        if self._room >= 0:
+            self._pieces.append(text)
+        else:
+            self.left_out += len(text)
+
+    def joined(self) -> str | None:
+        """The whole; None where there was no piece."""
+        if not self._pieces and not self.left_out:
+            return None
+        end = f"… ({self.left_out} characters more)" if self.left_out else ""
+        return "".join(self._pieces) + end
+
+
+class Words:
+    """A stream of texts."""
+
+    __slots__ = ("_texts", "done")
+
+    def __init__(self, limits: Limits) -> None:
+        self.done = False
+        self._texts = Texts(limits.string)
+
+    def add(self, item: Any) -> None:
+        """Join ``item`` to what was there."""
+        self._texts.add(item)
+
+    def value(self) -> Any:
+        """One text."""
+        return self._texts.joined()
+
+
+class Last:
+    """A stream of anything: its last item, copied, because the caller may change it."""
+
+    __slots__ = ("_last", "_limits", "done")
+
+    def __init__(self, limits: Limits) -> None:
+        self.done = False
+        self._limits = Limits(limits.depth, limits.items, limits.string)
+        self._last: Any = None
+
+    def add(self, item: Any) -> None:
+        """Keep a copy of ``item`` alone."""
+        self._last = snapshot(item, self._limits)
+
+    def value(self) -> Any:
+        """The copy of the last item."""
+        return self._last

@@ -1,0 +1,307 @@
+"""What is recorded of what a generator yields, put together, and that the generator is none the wiser."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from autotrace.config.plan import Settings
+from autotrace.record import calls, faults
+from autotrace.spool.records import Close
+
+from .conftest import Recorder
+
+
+def spoken(*texts: str) -> Iterator[str]:
+    yield from texts
+
+
+def chunk(delta: dict[str, Any], reason: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"id": "c1", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}], **more}
+
+
+def test_texts_are_joined(recorder: Recorder) -> None:
+    assert list(recorder.wrap(spoken, role="llm")("It ", "is ", "4.")) == ["It ", "is ", "4."]
+    (close,) = recorder.records(Close)
+    assert (close.output, close.items, close.status) == ("It is 4.", 3, "OK")
+
+
+async def test_of_anything_else_the_last_item_as_it_was(recorder: Recorder) -> None:
+    last: dict[str, Any] = {"rows": [1, 2]}
+
+    async def search() -> AsyncIterator[dict[str, Any]]:
+        yield {"rows": []}
+        yield last
+
+    async for rows in recorder.wrap(search, role="tool")():
+        if rows is last:
+            rows["rows"].append("changed by its caller")
+    (close,) = recorder.records(Close)
+    assert (close.output, close.items) == ({"rows": [1, 2]}, 2)
+
+
+def test_what_a_generator_returns_is_its_result(recorder: Recorder) -> None:
+    def steps() -> Iterator[str]:
+        yield "one"
+        return "all"
+
+    assert list(recorder.wrap(steps, attributes={"said": ("result",)})()) == ["one"]
+    (close,) = recorder.records(Close)
+    assert (close.output, close.attributes) == ("all", {"said": "all"})
+
+
+def test_result_paths_read_what_was_put_together(recorder: Recorder) -> None:
+    def ask() -> Iterator[Any]:
+        yield chunk({"role": "assistant", "content": ""}, prompt_token_ids=[1, 2])
+        yield chunk({"content": "4"})
+        yield chunk({}, "stop")
+        yield {"id": "c1", "choices": [], "usage": {"completion_tokens": 1}}
+
+    paths = {"finish_reason": ("result.choices.0.finish_reason",), "cost": ("result.usage.completion_tokens",)}
+    list(recorder.wrap(ask, role="llm", attributes=paths, tokens={"prompt": ("result.prompt_token_ids",)})())
+    (close,) = recorder.records(Close)
+    assert close.attributes == {"finish_reason": "stop", "cost": 1}
+    assert close.output["choices"][0]["message"] == {"role": "assistant", "content": "4"}
+
+
+def test_parallel_tool_calls_and_reasoning(recorder: Recorder) -> None:
+    def call(index: int, **function: str) -> dict[str, Any]:
+        return {"index": index, **({"id": f"call_{index}"} if "name" in function else {}), "function": function}
+
+    def ask() -> Iterator[Any]:
+        yield chunk({"reasoning_content": "Two "})
+        yield chunk({"reasoning_content": "tools."})
+        yield chunk({"tool_calls": [call(0, name="add", arguments=""), call(1, name="sub", arguments='{"b"')]})
+        yield chunk({"tool_calls": [call(1, arguments=": 1}"), call(0, arguments="{}")]})
+        yield chunk({}, "tool_calls")
+
+    list(recorder.wrap(ask, role="llm")())
+    message = recorder.records(Close)[0].output["choices"][0]["message"]
+    assert message["reasoning_content"] == "Two tools." and message["content"] is None
+    functions = [(call["id"], call["function"]) for call in message["tool_calls"]]
+    assert functions == [
+        ("call_0", {"name": "add", "arguments": "{}"}),
+        ("call_1", {"name": "sub", "arguments": '{"b": 1}'}),
+    ]
+
+
+def test_content_blocks(recorder: Recorder) -> None:
+    def ask() -> Iterator[Any]:
+        yield {"type": "message_start", "message": {"id": "m1", "usage": {"input_tokens": 9, "output_tokens": 1}}}
+        yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+        yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Let me "}}
+        yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "see."}}
+        tool = {"type": "tool_use", "id": "t1", "name": "search", "input": {}}
+        yield {"type": "content_block_start", "index": 1, "content_block": tool}
+        yield {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{}"}}
+        yield {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 6}}
+        yield {"type": "message_stop"}
+
+    list(recorder.wrap(ask, role="llm")())
+    output = recorder.records(Close)[0].output
+    assert output["stop_reason"] == "tool_use" and output["usage"] == {"input_tokens": 9, "output_tokens": 6}
+    assert output["content"] == [
+        {"type": "text", "text": "Let me see."},
+        {"type": "tool_use", "id": "t1", "name": "search", "input": "{}"},
+    ]
+
+
+def test_a_response_that_broke_off_has_what_came(recorder: Recorder) -> None:
+    def ask() -> Iterator[Any]:
+        yield {"type": "response.created", "response": {"id": "r1", "model": "m", "output": []}}
+        item = {"type": "function_call", "name": "add", "call_id": "c1", "arguments": ""}
+        yield {"type": "response.output_item.added", "output_index": 0, "item": item}
+        yield {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"a"'}
+        yield {"type": "response.output_text.delta", "output_index": 1, "delta": "It "}
+        raise ConnectionError("reset")
+
+    with pytest.raises(ConnectionError):
+        list(recorder.wrap(ask, role="llm")())
+    (close,) = recorder.records(Close)
+    assert (close.status, close.output["id"]) == ("ERROR", "r1")
+    assert close.output["output"] == [
+        {"type": "function_call", "name": "add", "call_id": "c1", "arguments": '{"a"'},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It "}]},
+    ]
+
+
+def test_a_stream_that_is_left_keeps_what_came_and_is_over_only_if_it_had_said_so(recorder: Recorder) -> None:
+    def ask(reason: str | None) -> Iterator[Any]:
+        yield chunk({"content": "It "})
+        yield chunk({"content": "is"}, reason)
+        yield chunk({"content": " never read"})
+
+    traced = recorder.wrap(ask, role="llm")
+    for reason in (None, "length"):
+        stream = traced(reason)
+        next(stream), next(stream)
+        stream.close()
+    left, over = recorder.records(Close)
+    assert [close.output["choices"][0]["message"]["content"] for close in (left, over)] == ["It is", "It is"]
+    assert (left.status, left.attributes) == ("CANCELLED", {"outcome": "dropped"})
+    assert (over.status, over.output["choices"][0]["finish_reason"]) == ("OK", "length")
+
+
+@pytest.mark.parametrize("item", ["x" * 1000, chunk({"content": "x" * 1000})], ids=["texts", "chunks"])
+def test_what_is_kept_has_a_bound(recorder: Recorder, item: Any) -> None:
+    recorder.use(Settings(max_string=5_000, flush_interval=0.01))
+
+    def ask() -> Iterator[Any]:
+        for _ in range(2_000):
+            yield item
+
+    assert sum(1 for _ in recorder.wrap(ask, role="llm", key=str(type(item)))()) == 2_000
+    (close,) = recorder.records(Close)
+    output = close.output if isinstance(close.output, str) else close.output["choices"][0]["message"]["content"]
+    assert 5_000 <= len(output) < 7_000 and "characters more" in output and close.items == 2_000
+
+
+class Hostile:
+    """Says that it is a chunk, and counts who asks."""
+
+    asked: ClassVar[list[str]] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        Hostile.asked.append(name)
+        raise RuntimeError(name)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [Hostile()],
+        [
+            chunk({"content": 5}),
+            {"choices": None},
+            {"choices": [None, 3]},
+            None,
+            "text",
+            chunk({"tool_calls": [7, {}]}),
+        ],
+        [{"type": "response.created"}, {"type": "response.output_item.added", "output_index": "?"}, 5],
+        [{"type": "message_start"}, {"type": "content_block_delta", "delta": None}, {"type": ["no", "text"]}, ()],
+    ],
+)
+def test_items_of_any_form_cost_nothing_and_none_of_their_code_runs(recorder: Recorder, items: list[Any]) -> None:
+    before = dict(faults.counts)
+    Hostile.asked.clear()
+    key = f"hostile {len(items)} {type(items[0]).__name__} {str(items[0])[:30] if type(items[0]) is dict else ''}"
+
+    def ask() -> Iterator[Any]:
+        yield from items
+
+    yielded = list(recorder.wrap(ask, role="llm", key=key)())
+    assert len(yielded) == len(items) and all(one is other for one, other in zip(yielded, items, strict=True))
+    (close,) = recorder.records(Close)
+    assert (close.status, close.items, calls.probes[key].faults) == ("OK", len(items), 0)
+    assert Hostile.asked == [] and before == faults.counts
+
+
+def test_no_item_is_kept_alive(recorder: Recorder) -> None:
+    class Item:
+        def __init__(self) -> None:
+            self.choices: list[Any] = []
+
+    def ask() -> Iterator[Item]:
+        yield Item()
+        yield Item()
+
+    for role in ("llm", "tool"):
+        stream = recorder.wrap(ask, role=role, key=role)()
+        first = weakref.ref(next(stream))
+        gc.collect()
+        assert first() is None
+        stream.close()
+
+
+class Stream:
+    """As generated clients make them: an object that iterates a generator of its own."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.closed = False
+        self._iterator = self.__stream__(items)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._iterator
+
+    def __next__(self) -> Any:
+        return next(self._iterator)
+
+    def __stream__(self, items: list[Any]) -> Iterator[Any]:
+        yield from items
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+
+
+class AsyncStream:
+    def __init__(self, items: list[Any]) -> None:
+        self._iterator = self.__stream__(items)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for item in self._iterator:
+            yield item
+
+    async def __stream__(self, items: list[Any]) -> AsyncIterator[Any]:
+        for item in items:
+            await asyncio.sleep(0)
+            yield item
+
+
+def create(items: list[Any]) -> Stream:
+    return Stream(items)
+
+
+async def create_async(items: list[Any]) -> AsyncStream:
+    return AsyncStream(items)
+
+
+def test_the_call_that_returned_a_stream_ends_with_it(recorder: Recorder) -> None:
+    inside: list[bool] = []
+
+    def look() -> Iterator[str]:
+        inside.append(calls.current.get() is not None)
+        yield "It "
+        yield "is 4."
+
+    with recorder.wrap(create, role="llm")(look()) as stream:  # type: ignore[arg-type]
+        assert type(stream) is Stream and set(vars(stream)) == {"closed", "_iterator"}
+        assert recorder.records(Close) == [] and calls.current.get() is None
+        assert next(stream) + "".join(stream) == "It is 4."
+    assert stream.closed and inside == [True] and calls.current.get() is None
+    (close,) = recorder.records(Close)
+    assert (close.output, close.items, close.status) == ("It is 4.", 2, "OK") and close.first_item_at
+
+
+async def test_the_same_for_an_asynchronous_stream(recorder: Recorder) -> None:
+    stream = await recorder.wrap(create_async, role="llm")(["It ", "is 4."])
+    assert type(stream) is AsyncStream and [item async for item in stream] == ["It ", "is 4."]
+    assert [close.output for close in recorder.records(Close)] == ["It is 4."]
+
+
+def test_a_stream_that_nobody_reads_ends_with_its_object_and_one_that_was_begun_is_left_alone(
+    recorder: Recorder,
+) -> None:
+    traced = recorder.wrap(create, role="llm")
+    stream = traced(["never"])
+    del stream
+    gc.collect()
+    (close,) = recorder.records(Close)
+    assert (close.status, close.attributes) == ("CANCELLED", {"outcome": "dropped"})
+
+    begun = Stream(["one", "two"])
+    assert next(begun) == "one"
+
+    def get() -> Stream:
+        return begun
+
+    assert list(recorder.wrap(get, role="llm")()) == ["two"]
+    assert recorder.records(Close)[1].items == 0
