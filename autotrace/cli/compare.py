@@ -76,7 +76,7 @@ def _of_run(
         row.trace_id
         for row in sorted(
             reader.rows(step=step, sample_index=sample, role="trajectory"),
-            key=lambda row: (row.uid, row.rollout_n or 0),
+            key=lambda row: (row.uid or "", row.rollout_n or 0),
         )
         if bool(row.validate) is validate
     ]

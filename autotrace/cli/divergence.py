@@ -13,6 +13,7 @@ from typing import Any
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import input_text, output_text
+from autotrace.trajectory.tool_names import tool_name
 
 UNKNOWN = "unknown"
 
@@ -144,19 +145,14 @@ def calls_parted(one: Trajectory, other: Trajectory) -> tuple[int, Divergence] |
 def calls(trajectory: Trajectory) -> list[Call]:
     """The tool calls of a trajectory in order; a tool's own method below the agent's call of it is the same call."""
     tools = {span.span_id for span in trajectory.spans if span.role == "tool"}
+    turns = {span.span_id for span in trajectory.llm_spans}
     turn, made = 0, []
     for span in sorted(trajectory.spans, key=lambda span: span.start_ns):
-        if span.role == "llm":
+        if span.span_id in turns:
             turn += 1
         elif span.span_id in tools and span.parent_id not in tools:
-            made.append(Call(turn, _name(span), _arguments(span), _result(span), span.status))
+            made.append(Call(turn, tool_name(span), _arguments(span), _result(span), span.status))
     return made
-
-
-def _name(span: Span) -> str:
-    tool_call = span.inputs.get("tool_call")
-    requested = tool_call.get("name") if isinstance(tool_call, dict) else None
-    return str(span.attributes.get("tool_name") or requested or span.name)
 
 
 def _arguments(span: Span) -> str:

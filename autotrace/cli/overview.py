@@ -72,7 +72,5 @@ def _call(span: Span) -> Text:
     tokens = ""
     if span.role == "llm" and counts != [None, None]:
         tokens = f"  {' + '.join('?' if count is None else str(count) for count in counts)} tokens"
-    name = span.inputs.get("tool_call")
-    called = f" {name['name']}" if isinstance(name, dict) and isinstance(name.get("name"), str) else ""
-    text = line(span.name + called, style) + line(f"{tokens}  {seconds(span.duration_ns)}", "dim")
+    text = line(span.shown_name, style) + line(f"{tokens}  {seconds(span.duration_ns)}", "dim")
     return text if span.status == "OK" else text + Text("  ") + status_text(span.status)

@@ -67,10 +67,8 @@ def tree(trajectory: Trajectory, full: bool = False) -> Tree:
         children[span.parent_id if span.parent_id in span_ids else None].append(span)
     top = Tree(_heading(trajectory), guide_style="dim")
 
-    turns = {span.span_id: number for number, span in enumerate(trajectory.llm_spans, 1)}
-
     def grow(branch: Tree, span: Span) -> None:
-        node = branch.add(Group(*_span(span, trajectory.root, turns.get(span.span_id), full)))
+        node = branch.add(Group(*_span(span, trajectory.root, full)))
         for child in children[span.span_id]:
             grow(node, child)
 
@@ -93,9 +91,9 @@ def _heading(trajectory: Trajectory) -> Text:
     return text
 
 
-def _span(span: Span, root: Span, turn: int | None, full: bool) -> list[Text]:
+def _span(span: Span, root: Span, full: bool) -> list[Text]:
     """The lines of one call: what, how it ended, how long, tokens; then its texts."""
-    head = Text("" if turn is None else f"turn {turn}  ", style="bold cyan")
+    head = Text() if span.title is None else line(f"{span.title}  ", f"bold {ROLE_STYLE.get(span.role, '')}")
     head += line(span.name, ROLE_STYLE.get(span.role, "")) + Text(f"  {span.role}", style="dim")
     head += Text(f"  +{seconds(span.start_ns - root.start_ns) or '0 ms'}", style="dim")
     head += Text(f"  {seconds(span.duration_ns)}") if span.duration_ns is not None else Text("")

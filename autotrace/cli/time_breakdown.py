@@ -15,6 +15,7 @@ PARTS = {
     "prefill_s": "prefill",
     "decode_s": "decode",
     "way_s": "way",
+    "llm_s": "llm",
     "tool_s": "tool",
     "reward_s": "reward",
     "other_s": "other",
@@ -22,13 +23,15 @@ PARTS = {
 """Field of ``Times`` -> what it is called here."""
 LEGEND = (
     "queue: waiting for the engine; prefill, decode: the engine at work; way: router, Ray, HTTP; "
+    "llm: calls of a model whose engine is not traced; "
     "other: the agent's own work and waiting"
 )
 
 
 def columns(rows: Sequence[Row], id_length: int) -> list[Column]:
-    """One line a trajectory, its duration split up."""
+    """One line a trajectory, its duration split up; parts that none of them has are left out."""
     durations = [json.loads(row.times) for row in rows]
+    parts = {field: name for field, name in PARTS.items() if any(field in times for times in durations)}
     statuses = [safe(row.status) for row in rows]
     return [
         Column("trace", [row.trace_id[:id_length] for row in rows]),
@@ -37,7 +40,7 @@ def columns(rows: Sequence[Row], id_length: int) -> list[Column]:
         Column("n", ["" if row.rollout_n is None else str(row.rollout_n) for row in rows], True),
         Column("turns", [str(row.turns) for row in rows], True),
         Column("duration", [seconds(row.duration_ns) for row in rows], True),
-        *(Column(name, [_shown(times.get(field)) for times in durations], True) for field, name in PARTS.items()),
+        *(Column(name, [_shown(times.get(field)) for times in durations], True) for field, name in parts.items()),
         Column("status", statuses, styles=lambda number: STATUS_STYLE.get(statuses[number], "")),
     ]
 

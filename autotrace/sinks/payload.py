@@ -241,6 +241,8 @@ def group_of(attributes: Mapping[str, Any]) -> str | None:
     if prompt is None:
         return None
     parts: Sequence[Any] = [attributes.get("experiment_name"), attributes.get("step"), prompt]
+    if "uid" not in attributes and attributes.get("validate") is True:  # the same prompts, beside training
+        parts = [*parts, "validation"]
     return text("/".join(str(part) for part in parts if part is not None))
 
 

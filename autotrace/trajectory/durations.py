@@ -6,12 +6,14 @@ times. Calls that overlap count once where spans are measured; requests that ove
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from autotrace.trajectory.model import Span, Trajectory
 
 _TOOLS = frozenset({"tool", "env"})
+_TIMED = frozenset({"llm", "tool", "env", "reward"})
+"""Roles whose calls have a time of their own: what they call is part of it."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,13 @@ class Times:
     decode_s: float | None = None
     """Between first and last token, without the time a request was preempted."""
     way_s: float | None = None
-    """LLM calls beside all that: router, Ray, HTTP; the whole call where the engine reported nothing."""
+    """LLM calls beside all that: router, Ray, HTTP."""
     tool_s: float | None = None
     reward_s: float | None = None
     other_s: float | None = None
     """In none of these calls: the agent's own work, templates, parsers, waiting."""
+    llm_s: float | None = None
+    """LLM calls of which no engine reported anything."""
 
     def measured(self) -> dict[str, float]:
         """The times that are not None, by name."""
@@ -40,26 +44,29 @@ def times(trajectory: Trajectory) -> Times:
     """Of a complete trajectory (open spans are passed over)."""
     spans = [span for span in trajectory.spans if span.end_ns is not None]
     by_id = {span.span_id: span for span in spans}
-    calls = [span for span in spans if span.role == "llm" and not _above(span, by_id, {"llm"})]
+    calls = [span for span in spans if span.role == "llm" and not _above(span, by_id, _TIMED)]
     tools = [span for span in spans if span.role in _TOOLS]
     rewards = [span for span in spans if span.role == "reward"]
-    phases = _phases(spans, by_id)
+    having = [span for span in spans if "decode_s" in span.attributes or "ttft_s" in span.attributes]
+    phases = _phases(having, by_id)
+    traced = {id for span in having for id in (span.span_id, *(above.span_id for above in _ancestors(span, by_id)))}
+    served, asked = ([span for span in calls if (span.span_id in traced) is known] for known in (True, False))
     engine = sum(value for value in phases.values() if value is not None)
     root = trajectory.root.duration_ns
     return Times(
         queue_s=phases["queue"],
         prefill_s=phases["prefill"],
         decode_s=phases["decode"],
-        way_s=_rounded(max(0.0, sum(_seconds(span) for span in calls) - engine)) if calls else None,
+        way_s=_rounded(max(0.0, sum(_seconds(span) for span in served) - engine)) if served else None,
+        llm_s=_rounded(sum(_seconds(span) for span in asked)) if asked else None,
         tool_s=_rounded(_covered(tools)) if tools else None,
         reward_s=_rounded(_covered(rewards)) if rewards else None,
         other_s=None if root is None else _rounded(max(0.0, root / 1e9 - _covered([*calls, *tools, *rewards]))),
     )
 
 
-def _phases(spans: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, float | None]:
-    """Sums over the requests; of nested spans with figures the innermost counts."""
-    having = [span for span in spans if "decode_s" in span.attributes or "ttft_s" in span.attributes]
+def _phases(having: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, float | None]:
+    """Sums over the requests with figures; of nested ones the innermost counts."""
     outer = {above.span_id for span in having for above in _ancestors(span, by_id)}
     sums: dict[str, float | None] = {"queue": None, "prefill": None, "decode": None}
 
@@ -89,7 +96,7 @@ def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterable[Span]:
         above, hops = by_id.get(above.parent_id or ""), hops + 1
 
 
-def _above(span: Span, by_id: Mapping[str, Span], roles: set[str]) -> bool:
+def _above(span: Span, by_id: Mapping[str, Span], roles: Collection[str]) -> bool:
     return any(other.role in roles for other in _ancestors(span, by_id))
 
 

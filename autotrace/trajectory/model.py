@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +64,13 @@ class Span:
     pid: int = 0
     items: int = 0
     first_item_ns: int | None = None
+    title: str | None = None
+    """What people call it: ``turn 2``, the tool's name; None: ``name``."""
+
+    @property
+    def shown_name(self) -> str:
+        """``title``, else ``name``."""
+        return self.title or self.name
 
     @property
     def error_text(self) -> str | None:
@@ -109,9 +117,30 @@ class Trajectory:
     @property
     def llm_spans(self) -> list[Span]:
         """The agent's own LLM calls in order; the engine's spans below them have the role ``engine``."""
-        return [span for span in self.spans if span.role == "llm"]
+        return own_llm_calls(self.spans)
 
     @property
     def turns(self) -> int:
-        """LLM calls made."""
-        return sum(span.role == "llm" for span in self.spans)
+        """LLM calls the agent made."""
+        return len(self.llm_spans)
+
+
+_ANOTHERS = frozenset({"llm", "tool", "env", "reward"})
+"""Roles below which an LLM call is not the agent's: a tool or a reward asks a model, too."""
+_MAX_DEPTH = 1000
+
+
+def own_llm_calls(spans: Sequence[Span]) -> list[Span]:
+    """The LLM calls of an agent in the order of ``spans``: those that no tool, environment or reward made."""
+    calls = [span for span in spans if span.role == "llm"]
+    by_id = {span.span_id: span for span in spans}
+
+    def is_own(span: Span) -> bool:
+        above, depth = by_id.get(span.parent_id or ""), 0
+        while above is not None and depth < _MAX_DEPTH:
+            if above.role in _ANOTHERS:
+                return False
+            above, depth = by_id.get(above.parent_id or ""), depth + 1
+        return True
+
+    return [span for span in calls if is_own(span)]

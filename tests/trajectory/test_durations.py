@@ -64,4 +64,18 @@ def test_an_engine_used_alone_and_a_trajectory_that_is_still_open() -> None:
     alone = times(trajectory(span("request", None, "llm", 0, 8, **REQUEST)))
     assert alone == Times(1.0, 1.0, 6.0, 0.0, None, None, 0.0)
     still = times(trajectory(span("root", None, "trajectory", 0, None), span("call", "root", "llm", 0, 1)))
-    assert still == Times(way_s=1.0)
+    assert still == Times(llm_s=1.0)
+
+
+def test_a_call_whose_engine_is_not_traced_is_the_models_time_and_no_way() -> None:
+    durations = times(
+        trajectory(
+            span("root", None, "trajectory", 0, 12),
+            span("far", "root", "llm", 0, 3),
+            span("near", "root", "llm", 3, 6),
+            span("request", "near", "engine", 3.5, 5.5, decode_s=2.0),
+            span("tool", "root", "tool", 6, 10),
+            span("judge", "tool", "llm", 7, 9),
+        )
+    )
+    assert durations == Times(decode_s=2.0, way_s=1.0, llm_s=3.0, tool_s=4.0, other_s=2.0)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from autotrace.ship.assembly.llm_calls import read_llm_calls
+from autotrace.ship.assembly.titles import entitle
 from autotrace.ship.assembly.tokens import TokenSequences, floats
 from autotrace.spool.records import MEASURED, Close, Header, Open
 from autotrace.trajectory.jsonable import jsonable, text
@@ -158,6 +160,8 @@ class Assembly:
         spans = self._tree([draft.span for draft in self._drafts.values()])
         _name_calls(spans)
         _cover_children(spans, interrupted)
+        read_llm_calls(spans)
+        entitle(spans)
         return Trajectory(self._trace_id, run_id, spans, dict(spans[0].attributes), notes=list(self.notes))
 
     def _tree(self, spans: list[Span]) -> list[Span]:

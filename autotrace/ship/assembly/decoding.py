@@ -16,7 +16,7 @@ from typing import Any
 from autotrace.config.plan import Plan, Settings
 from autotrace.redact.redactor import Redactor
 from autotrace.run import layout
-from autotrace.ship.assembly.markup import prompt_messages, response_message
+from autotrace.ship.assembly.markup import UNKNOWN, prompt_messages, response_message
 from autotrace.ship.assembly.text_only import without_token_ids
 from autotrace.ship.assembly.tokenizer import Decode, load
 from autotrace.spool.blobs import keep_tokenizer
@@ -156,8 +156,10 @@ def _texts(span: Span, earlier: Mapping[str, Span], decode: Decode) -> None:
         span.prompt_text = base.prompt_text + base.response_text + span.new_prompt_text
     else:
         span.prompt_text = decode(span.prompt_ids)
-    if span.role == "llm":
-        span.messages = prompt_messages(span.new_prompt_text)
+    if span.role == "llm" and span.messages is None:
+        anew = base is not None and span.prompt_keep < len(base.prompt_ids or ()) + len(base.response_ids or ())
+        before = span.prompt_text.removesuffix(span.new_prompt_text) if base is not None else ""
+        span.messages = prompt_messages(span.new_prompt_text, before, UNKNOWN if anew else "user")
         if span.response_text is not None:
             span.messages.append(response_message(span.response_text))
 

@@ -36,21 +36,26 @@ _ANSWERS = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
 Message = dict[str, Any]
 
 
-def prompt_messages(text: str, fallback: str = "user") -> list[Message]:
-    """The messages of a prompt (or of what a turn adds to it); one of role ``fallback`` without known markup.
+UNKNOWN = "history"
+"""Role of what may be anybody's: a part of the conversation that was tokenised anew, in a markup that is not known."""
+
+
+def prompt_messages(text: str, before: str = "", fallback: str = "user") -> list[Message]:
+    """The messages of a prompt; or of what a turn adds to it, and then ``before`` is the prompt up to there, which says
+    in whose message ``text`` begins. One of role ``fallback`` without known markup.
 
     A token that is repeated for every patch of an image is shown once, with its count.
     """
     text = _REPEATED.sub(lambda match: f"{match[1]}x{len(match[0]) // len(match[1])}", text)
     for markup in MARKUPS:
         parts = list(markup.begin.finditer(text))
-        if not parts:
+        speaker = _speaker(markup, before)
+        if not parts and speaker is None:
             continue
-        messages: list[Message] = []
-        before = _FIRST.sub("", text[: parts[0].start()].replace(markup.end, "")).strip()
-        if before:
-            messages.append({"role": markup.before or fallback, "content": before})
-        for part, following in zip(parts, [*parts[1:], None], strict=True):
+        first = text[: parts[0].start()] if parts else text
+        head = _FIRST.sub("", first.replace(markup.end, "")).strip()
+        messages = _spoken(speaker or markup.before or fallback, head) if head else []
+        for part, following in zip(parts, [*parts[1:], None][: len(parts)], strict=True):
             content = text[part.end() : following.start() if following else len(text)]
             content = content.split(markup.end, 1)[0]
             if following is None and not content.strip():
@@ -59,6 +64,17 @@ def prompt_messages(text: str, fallback: str = "user") -> list[Message]:
             messages.extend(_spoken(_ROLES.get(role, role), content))
         return messages
     return [{"role": fallback, "content": text}] if text.strip() else []
+
+
+def _speaker(markup: Markup, before: str) -> str | None:
+    """The role of the message that is not at its end where ``before`` ends; None: there is none."""
+    last = None
+    for last in markup.begin.finditer(before):  # noqa: B007 - the last one
+        pass
+    if last is None or markup.end in before[last.end() :]:
+        return None
+    role = last["role"].strip().lower()
+    return _ROLES.get(role, role) or None
 
 
 def response_message(text: str) -> Message:

@@ -61,8 +61,15 @@ class Row(msgspec.Struct):
 
     @property
     def group(self) -> str:
-        """What the rollouts of one prompt in one step share; a trajectory without a ``uid`` is a group of its own."""
-        return self.trace_id if self.uid is None else f"{self.step}/{self.uid}"
+        """What the rollouts of one prompt in one step share. Without a ``uid``: project, step, sample and validate; a
+        trajectory without a sample either is a group of its own."""
+        if self.uid is not None:
+            return f"{self.step}/{self.uid}"
+        if self.sample_index is None:
+            return self.trace_id
+        # datasets number their samples each from 0
+        parts = (self.project_name, self.step, self.data_source, self.sample_index, self.validate)
+        return "/".join("" if part is None else str(part) for part in parts)
 
     @property
     def root_read(self) -> bool:

@@ -161,7 +161,7 @@ def _span(part: Any) -> Span:
     span = Span(
         span_id=part.span_id,
         parent_id=part.parent_id,
-        name=part.name,
+        name=str(part.get_attribute("autotrace.name") or part.name),
         role=str(part.get_attribute("autotrace.role") or "span"),
         key=str(part.get_attribute("autotrace.key") or ""),
         start_ns=part.start_time_ns,
@@ -170,6 +170,7 @@ def _span(part: Any) -> Span:
         inputs=inputs,
         output=part.outputs,
         attributes={name: value for name, value in part.attributes.items() if "." not in name},
+        title=part.name if part.get_attribute("autotrace.name") else None,
     )
     for event in part.events or ():
         if event.name == "exception":

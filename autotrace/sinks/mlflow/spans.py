@@ -29,6 +29,8 @@ SPAN_TYPES = {
 }
 """Role -> MLflow's span type; others are UNKNOWN."""
 _CHAT_ROLES = ("system", "user", "assistant", "tool")
+UNKNOWN_ROLE = "history"
+"""What of a conversation may be anybody's (``ship.assembly.markup``)."""
 _RESERVED = ("mlflow.", "session.id", "user.id")
 
 
@@ -42,7 +44,7 @@ def _span(trajectory: Trajectory, span: Span) -> OtlpSpan:
         trace_id=bytes.fromhex(trajectory.trace_id),
         span_id=bytes.fromhex(span.span_id),
         parent_span_id=bytes.fromhex(span.parent_id) if span.parent_id else b"",
-        name=text(span.name),
+        name=text(span.shown_name),
         start_time_unix_nano=max(0, span.start_ns),
         end_time_unix_nano=max(0, payload.end_of(trajectory, span)),
     )
@@ -78,7 +80,7 @@ def _inputs(span: Span) -> Any:
     if span.role != "llm":
         return inputs
     messages = [_chat(message) for message in payload.turn(span).messages]
-    return {"messages": messages, **inputs} if messages else inputs
+    return {**inputs, "messages": messages} if messages else inputs
 
 
 def _outputs(trajectory: Trajectory, span: Span) -> Any:
@@ -87,11 +89,15 @@ def _outputs(trajectory: Trajectory, span: Span) -> Any:
         reply = payload.turn(span).reply
         if reply is None:
             return output
-        choices = [{"index": 0, "message": _chat(reply), "finish_reason": span.attributes.get("stop_reason") or "stop"}]
-        return {"choices": choices, **_named(output)}
+        choices = [{"index": 0, "message": _chat(reply), "finish_reason": _finish_reason(span)}]
+        return {**_named(output), "choices": choices}
     texts = payload.texts(trajectory, span) if span.role == "agent" or span is trajectory.root else {}
     facts = payload.jsonable(trajectory.facts) if span is trajectory.root else {}
     return {**_named(output), **facts, **texts} if facts or texts else output
+
+
+def _finish_reason(span: Span) -> Any:
+    return span.attributes.get("stop_reason") or span.attributes.get("finish_reason") or "stop"
 
 
 def _named(output: Any) -> dict[str, Any]:
@@ -102,8 +108,11 @@ def _named(output: Any) -> dict[str, Any]:
 
 
 def _chat(message: dict[str, Any]) -> dict[str, Any]:
-    """A message that MLflow's chat view takes: it knows four roles and wants text."""
+    """A message that MLflow's chat view takes: it knows four roles and wants text. Words that may be the model's are
+    not shown as the user's."""
     role = message.get("role")
+    if role == UNKNOWN_ROLE:
+        role = "system"
     content = message.get("content")
     shown = {**message, "role": role if role in _CHAT_ROLES else "user"}
     shown["content"] = content if isinstance(content, (str, list)) or content is None else str(content)
@@ -131,6 +140,7 @@ def _own_attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     own["autotrace.prompt_tokens"], own["autotrace.response_tokens"] = span.prompt_tokens, span.response_tokens
     own |= {f"autotrace.{name}": payload.jsonable(value) for name, value in payload.measured(span).items()}
     own["autotrace.first_item_ns"] = span.first_item_ns
+    own["autotrace.name"] = text(span.name) if span.title else None
     own["autotrace.process"] = f"{span.host}:{span.pid}" if span.pid else None
     if span is trajectory.root and trajectory.notes:
         own["autotrace.notes"] = trajectory.notes

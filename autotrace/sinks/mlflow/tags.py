@@ -9,6 +9,7 @@ from typing import Any
 
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.span_text import output_text
 
 IDENTITY = (
     "step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "project_name",
@@ -55,7 +56,8 @@ def session_of(trajectory: Trajectory) -> str | None:
     if attributes.get("uid") is not None:
         return _word(attributes["uid"])[:_LONGEST]
     if attributes.get("sample_index") is not None:
-        return f"step-{attributes.get('step')}-sample-{_word(attributes['sample_index'])}"[:_LONGEST]
+        group = f"step-{attributes.get('step')}-sample-{_word(attributes['sample_index'])}"
+        return f"{group}-validation"[:_LONGEST] if attributes.get("validate") is True else group[:_LONGEST]
     return None
 
 
@@ -92,7 +94,7 @@ def previews(trajectory: Trajectory) -> tuple[str | None, str | None]:
     question_message = next(
         (message for span in calls for message in span.messages or [] if message.get("role") == "user"), None
     )
-    answer = next((span.response_text for span in reversed(calls) if span.response_text), None)
+    answer = next((words for span in reversed(calls) if (words := output_text(span))), None)
     question = question_message.get("content") if question_message else None
     return _preview(question), _preview(answer)
 

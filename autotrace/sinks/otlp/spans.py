@@ -22,6 +22,7 @@ from autotrace.sinks import payload
 from autotrace.sinks.otlp.messages import arguments_of, input_messages, output_messages
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.tool_names import tool_name
 
 OPERATIONS = {"trajectory": "invoke_agent", "agent": "invoke_agent", "llm": "chat", "tool": "execute_tool"}
 KINDS = {"llm": SpanKind.CLIENT, "engine": SpanKind.SERVER}
@@ -89,16 +90,6 @@ def _name(trajectory: Trajectory, span: Span) -> str:
 def _agent(trajectory: Trajectory, span: Span) -> str:
     name = trajectory.attributes.get("agent_name") or span.attributes.get("agent_name")
     return text(str(name or span.name.split(".")[0]))
-
-
-def tool_name(span: Span) -> str:
-    """Name of the tool, as the call has it."""
-    tool_call = span.inputs.get("tool_call")
-    for source in (span.attributes, tool_call if isinstance(tool_call, dict) else {}):
-        for name in ("tool_name", "name"):
-            if isinstance(source.get(name), str):
-                return text(source[name])
-    return text(span.name)
 
 
 def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:

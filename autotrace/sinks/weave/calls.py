@@ -80,6 +80,8 @@ def call_of(trajectory: Trajectory, span: Span, project_id: str, run: str | None
     }
     if root:
         call["display_name"] = payload.title(trajectory)[:DISPLAY_NAME]
+    elif span.title:
+        call["display_name"] = text(span.title)[:DISPLAY_NAME]
     group = payload.group_of(trajectory.attributes)
     if group is not None:
         call["thread_id"] = group

@@ -229,6 +229,34 @@ def test_impossible_token_ids_cost_the_text_alone(tmp_path: Path, model: Path) -
     assert len(loaded.spans) == 4
 
 
+def test_what_is_tokenised_anew_keeps_the_role_that_the_template_gives_it() -> None:
+    begun = FIRST + "Let me"
+    added = [(message["role"], message["content"]) for message in prompt_messages(" see.<|im_end|>" + TOLD, begun)]
+    assert added == [("assistant", "see."), ("tool", "4")]
+    assert prompt_messages(" think", FIRST + "I") == [{"role": "assistant", "content": "think"}]
+    deepseek = "<｜begin▁of▁sentence｜>Be brief.<｜User｜>2+2?<｜Assistant｜>It"  # noqa: RUF001
+    assert prompt_messages(" is 4", deepseek) == [{"role": "assistant", "content": "is 4"}]
+
+
+def test_a_models_words_are_nobodys_where_the_markup_is_not_known(tmp_path: Path, model: Path) -> None:
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    run = new_run(tmp_path)
+    process = Process(run)
+    process.bind("tokenizer", path=str(model))
+    trace = os.urandom(16)
+    root = process.open(trace, "trajectory", attributes=attributes())
+    prompt, said = tokenizer.encode("Q: 2+2?\nA:").ids, tokenizer.encode(" It is  four").ids
+    anew = tokenizer.encode("Q: 2+2?\nA: It is four\nQ: Sure?\nA:").ids
+    for read in (prompt, anew):
+        process.close(trace, process.open(trace, "llm", root, read), said)
+    process.close(trace, root)
+    process.exit()
+    assert ship(run, once=True).state == "done"
+    first, second = RunReader.open(run).load(trace.hex()).llm_spans
+    roles = [[message["role"] for message in span.messages or []] for span in (first, second)]
+    assert roles == [["user", "assistant"], ["history", "assistant"]]
+
+
 def test_llama_markup_and_none_at_all() -> None:
     llama = (
         "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"

@@ -56,6 +56,18 @@ def test_a_group_is_delivered_whole_or_stays_until_it_is_asked_for(tmp_path: Pat
     assert sorted(uids(run)) == ["alone", "flat", "flat", "mixed", "mixed"]
 
 
+def test_rollouts_without_a_uid_are_kept_by_what_differs_between_them(tmp_path: Path) -> None:
+    run = new_run(tmp_path, keep=["spread"])
+    process = Process(run)
+    for sample, values in {1: (1.0, 1.0), 2: (0.0, 1.0)}.items():
+        for rollout, reward in enumerate(values):
+            trajectory(process, reward=reward, uid=None, sample_index=sample, rollout=rollout)
+    process.exit()
+    assert ship(run, once=True).state == "done"
+    lines = (run / "trajectories.jsonl").read_text().splitlines()
+    assert [json.loads(line)["attributes"]["sample_index"] for line in lines] == [2, 2]
+
+
 def uids(run: Path) -> list[str]:
     lines = (run / "trajectories.jsonl").read_text().splitlines()
     return [json.loads(line)["attributes"]["uid"] for line in lines]

@@ -1,0 +1,221 @@
+"""The chat of an LLM call that was recorded as the client has it: messages, answer, tool calls, usage, model.
+
+Read from what was captured, whatever library made the call: chat completions, Responses and content blocks, as objects
+or as plain JSON. What is recognised moves from ``inputs`` and ``output`` to the fields of ``Span`` that every backend
+and command shows; what is not stays where it is. Roles stand in the messages and are never guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from autotrace.trajectory.model import Span
+
+Message = dict[str, Any]
+MARKER = "…"
+_ROLES = {"human": "user", "ai": "assistant", "humanmessage": "user", "aimessage": "assistant",
+          "aimessagechunk": "assistant", "systemmessage": "system", "toolmessage": "tool"}  # fmt: skip
+"""Types of LangChain's messages."""
+_USAGE = ("usage", "usage_metadata")
+_READ, _WRITTEN = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
+
+
+def read(span: Span) -> None:
+    """Fill ``messages``, token counts, ``model`` and ``finish_reason`` of an LLM call from its arguments and result."""
+    span.inputs = {name: value for name, value in span.inputs.items() if not _is_omitted(value)}
+    answer = _answer(span.output)
+    name, messages = _given(span.inputs, answer is not None)
+    if messages is None:
+        return
+    instructions = next((key for key in ("system", "instructions") if span.inputs.get(key)), None)
+    if instructions is not None and isinstance(system := _content(span.inputs[instructions]), (str, list)):
+        messages = [{"role": "system", "content": system}, *messages]
+        del span.inputs[instructions]
+    del span.inputs[name]
+    span.messages = messages
+    _usage(span)
+    for key in ("model", "finish_reason"):
+        value = _from_output(span.output, key)
+        if isinstance(value, str):
+            span.attributes.setdefault(key, value)
+    if answer is not None:
+        span.messages.append(answer)
+        span.output = _rest(span.output)
+
+
+def _is_omitted(value: Any) -> bool:
+    """What a client's helpers pass for an argument that was not given."""
+    if not isinstance(value, Mapping) or value.keys() != {MARKER}:
+        return False
+    return str(value[MARKER]).rpartition(".")[2] in ("Omit", "NotGiven")
+
+
+def _given(inputs: Mapping[str, Any], answered: bool) -> tuple[str, list[Message] | None]:
+    """The argument that has the messages, and them."""
+    for name in ("messages", "input", "prompt"):
+        value = inputs.get(name)
+        if isinstance(value, str) and value and answered:
+            return name, [{"role": "user", "content": value}]
+        if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+            messages = [message for item in value for message in _messages(item)]
+            if messages:
+                return name, messages
+    return "", None
+
+
+def _messages(item: Mapping[str, Any]) -> Iterable[Message]:
+    """One item of a conversation: a message, a tool call or its result; nothing for what is none of these."""
+    kind = item.get("type")
+    if kind == "function_call":
+        return [{"role": "assistant", "content": None, "tool_calls": [_call(item, item.get("call_id"))]}]
+    if kind == "function_call_output":
+        return [{"role": "tool", "tool_call_id": item.get("call_id"), "content": _content(item.get("output"))}]
+    role = item.get("role")
+    if not isinstance(role, str):
+        role = _ROLES.get(str(kind).lower())
+    return [] if role is None else _spoken(role, item)
+
+
+def _spoken(role: str, item: Mapping[str, Any]) -> list[Message]:
+    """A message; results of tools that stand in it as content blocks are messages of their own."""
+    message: Message = {
+        name: value for name, value in item.items() if value is not None and name not in ("type", "role", "content")
+    }
+    asked = item.get("tool_calls")
+    calls = [_call(call, call.get("id")) for call in (asked if isinstance(asked, list) else []) if _is_mapping(call)]
+    blocks = item.get("content")
+    kept, results = blocks, []
+    if isinstance(blocks, list):
+        kept = []
+        for block in blocks:
+            kind = block.get("type") if isinstance(block, Mapping) else None
+            if kind == "tool_use":
+                calls.append(_call(block, block.get("id")))
+            elif kind == "tool_result":
+                content = _content(block.get("content"))
+                results.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content})
+            elif kind == "thinking":
+                message["reasoning_content"] = block.get("thinking")
+            else:
+                kept.append(block)
+    if calls:
+        message["tool_calls"] = calls
+    else:
+        message.pop("tool_calls", None)
+    content = _content(kept)
+    if results and not content:
+        return results
+    return [*results, {"role": role, "content": content, **message}]
+
+
+def _call(item: Mapping[str, Any], identity: Any) -> Message:
+    """A tool call in the form of chat completions."""
+    function = item.get("function") if isinstance(item.get("function"), Mapping) else item
+    assert isinstance(function, Mapping)
+    arguments = next((function[key] for key in ("arguments", "args", "input") if key in function), "")
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {"id": identity, "type": "function", "function": {"name": function.get("name"), "arguments": text}}
+
+
+def _content(value: Any) -> Any:
+    """Content as text where it is nothing else."""
+    if isinstance(value, list) and value and all(_text(block) is not None for block in value):
+        return "".join(_text(block) or "" for block in value)
+    return value
+
+
+def _text(block: Any) -> str | None:
+    if isinstance(block, str):
+        return block
+    if not isinstance(block, Mapping) or block.get("type") in ("image", "image_url", "input_image"):
+        return None
+    return block["text"] if isinstance(block.get("text"), str) else None
+
+
+def _answer(output: Any) -> Message | None:
+    """The assistant's message in what the call returned."""
+    if isinstance(output, str):
+        return {"role": "assistant", "content": output}
+    if not isinstance(output, Mapping):
+        return None
+    choices, items = output.get("choices"), output.get("output")
+    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+        message = choices[0].get("message")
+        if isinstance(message, Mapping):
+            return _last(_spoken("assistant", message))
+        text = choices[0].get("text")
+        return {"role": "assistant", "content": text} if isinstance(text, str) else None
+    if isinstance(items, list):
+        return _joined([message for item in items if isinstance(item, Mapping) for message in _messages(item)])
+    if str(output.get("role", "")) == "assistant" or _ROLES.get(str(output.get("type")).lower()) == "assistant":
+        message = {name: output[name] for name in ("type", "content", "tool_calls", "refusal") if name in output}
+        return _last(_spoken("assistant", message))
+    return None
+
+
+def _last(messages: list[Message]) -> Message | None:
+    return messages[-1] if messages else None
+
+
+def _joined(messages: list[Message]) -> Message | None:
+    """The parts of one answer as one message."""
+    if not messages:
+        return None
+    texts = [message["content"] for message in messages if isinstance(message.get("content"), str)]
+    calls = [call for message in messages for call in message.get("tool_calls") or ()]
+    answer: Message = {"role": "assistant", "content": "\n".join(texts) if texts else None}
+    return {**answer, "tool_calls": calls} if calls else answer
+
+
+def _usage(span: Span) -> None:
+    """Token counts, unless the tokens themselves were recorded."""
+    for name in _USAGE:
+        usage = span.output.get(name) if isinstance(span.output, Mapping) else None
+        if not isinstance(usage, Mapping):
+            continue
+        if span.prompt_tokens is None:
+            span.prompt_tokens = _count(usage, _READ)
+        if span.response_tokens is None:
+            span.response_tokens = _count(usage, _WRITTEN)
+        details = next((usage[key] for key in ("prompt_tokens_details", "input_tokens_details") if key in usage), None)
+        cached = details.get("cached_tokens") if isinstance(details, Mapping) else usage.get("cache_read_input_tokens")
+        if isinstance(cached, int):
+            span.attributes.setdefault("cached_tokens", cached)
+        return
+
+
+def _count(usage: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((usage[name] for name in names if type(usage.get(name)) is int and usage[name] >= 0), None)
+
+
+def _from_output(output: Any, key: str) -> Any:
+    if not isinstance(output, Mapping):
+        return None
+    choices = output.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    if key == "finish_reason":
+        return first.get(key) or output.get("stop_reason")
+    return output.get(key)
+
+
+def _rest(output: Any) -> Any:
+    """What the call returned beside its answer and usage."""
+    if not isinstance(output, Mapping):
+        return None
+    choices = output.get("choices")
+    gone = {"type", "output", "content", "role", "tool_calls", *_USAGE, *(("choices",) if _is_single(choices) else ())}
+    rest = {name: value for name, value in output.items() if name not in gone and value is not None}
+    if isinstance(choices, list) and _is_single(choices):
+        told = {"type", "index", "message", "text", "finish_reason"}
+        rest |= {name: value for name, value in choices[0].items() if name not in told and value is not None}
+    return rest or None
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_single(choices: Any) -> bool:
+    return isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], Mapping)

@@ -1,0 +1,48 @@
+"""Which tool a call of the role ``tool`` is a call of, as people know it: ``search``, not ``Agent.call_tool``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.model import Span
+
+ATTRIBUTE = "tool_name"
+OBJECT_NAME = "object_name"
+"""Attribute with the ``name`` that the object of a tool's method has (``record.probe``)."""
+MAX_NAME = 200
+"""Characters."""
+_ARGUMENTS = ("tool_call", "tool_name", "function_name", "tool")
+"""Arguments that name the tool, or whose ``name`` does."""
+_BESIDE_NAME = frozenset({"args", "arguments", "input", "kwargs", "parameters", "params", "tool_args", "tool_input"})
+"""Beside one of these, an argument ``name`` is the tool's, not one that the tool was given."""
+
+
+def tool_name(span: Span) -> str:
+    """The attribute ``tool_name``, else an argument, else the name of the object, else what was called."""
+    name = _word(span.attributes.get(ATTRIBUTE)) or _argument(span) or _word(span.attributes.get(OBJECT_NAME))
+    return name or text(span.name)
+
+
+def _argument(span: Span) -> str | None:
+    for argument in _ARGUMENTS:
+        name = _named(span.inputs.get(argument))
+        if name is not None:
+            return name
+    if "tool" in span.name.rpartition(".")[2].lower() or _BESIDE_NAME & span.inputs.keys():
+        return _word(span.inputs.get("name"))
+    return None
+
+
+def _named(value: Any) -> str | None:
+    """``"search"``, ``{"name": "search"}`` or ``{"function": {"name": "search"}}``."""
+    if isinstance(value, Mapping):
+        inner = value.get("function")
+        return _word(value.get("name")) or (_named(inner) if isinstance(inner, (str, Mapping)) else None)
+    return _word(value)
+
+
+def _word(value: Any) -> str | None:
+    """A text in one line, None for anything else."""
+    return " ".join(text(value).split())[:MAX_NAME] or None if isinstance(value, str) else None

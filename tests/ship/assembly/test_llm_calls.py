@@ -1,0 +1,128 @@
+"""Chats out of what clients are given and return; one turn for a call that is made of others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from autotrace.ship.assembly import chat
+from autotrace.ship.assembly.llm_calls import read_llm_calls
+from autotrace.trajectory.model import Span, Trajectory
+
+HELLO = {"role": "user", "content": "Hello"}
+HI = {"role": "assistant", "content": "Hi"}
+
+
+def call(
+    inputs: dict[str, Any], output: Any = None, id: str = "1", parent: str | None = None, role: str = "llm"
+) -> Span:
+    return Span(id, parent, "ask", role, "agents.ask", 0, status="OK", inputs=inputs, output=output)
+
+
+def test_content_blocks_with_tools() -> None:
+    use = {"type": "tool_use", "id": "t1", "name": "search", "input": {"q": "cats"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "nine lives"}]}
+    span = call(
+        {
+            "system": "Be brief.",
+            "messages": [
+                HELLO,
+                {"role": "assistant", "content": [{"type": "text", "text": "Let me see."}, use]},
+                {"role": "user", "content": [result]},
+            ],
+        },
+        {
+            "type": "Message",
+            "role": "assistant",
+            "model": "m",
+            "content": [{"type": "TextBlock", "text": "Nine."}, {"type": "thinking", "thinking": "hm"}],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": 9, "output_tokens": 2, "cache_read_input_tokens": 4},
+        },
+    )
+    chat.read(span)
+    function = {"name": "search", "arguments": json.dumps({"q": "cats"})}
+    assert span.messages == [
+        {"role": "system", "content": "Be brief."},
+        HELLO,
+        {
+            "role": "assistant",
+            "content": "Let me see.",
+            "tool_calls": [{"id": "t1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "t1", "content": "nine lives"},
+        {"role": "assistant", "content": "Nine.", "reasoning_content": "hm"},
+    ]
+    assert (span.prompt_tokens, span.response_tokens) == (9, 2)
+    assert span.attributes == {"cached_tokens": 4, "model": "m", "finish_reason": "end_turn"}
+    assert span.inputs == {} and span.output == {"model": "m", "stop_reason": "end_turn"}
+
+
+def test_an_image_stays_an_image() -> None:
+    content = [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": "image 64x64"}}]
+    span = call({"messages": [{"role": "user", "content": content}]}, HI)
+    chat.read(span)
+    assert span.messages == [{"role": "user", "content": content}, HI]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output"),
+    [
+        ({"sampling_params": {"n": 1}}, {"stop_reason": "stop"}),
+        ({"input": {"x": 1}}, {"choices": []}),
+        ({"messages": [1, "two"]}, None),
+        ({"messages": "not yet"}, {"choices": [{"message": None}]}),
+        ({"prompt": [1, 2, 3]}, [4, 5]),
+    ],
+)
+def test_what_is_no_chat_stays_where_it_is(inputs: dict[str, Any], output: Any) -> None:
+    span = call(dict(inputs), output)
+    chat.read(span)
+    assert (span.messages, span.inputs, span.output) == (None, inputs, output)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"choices": [{"message": {"role": "assistant", "content": {"…": "cut"}, "tool_calls": {"…": "3 items"}}}]},
+        {"choices": [{"message": {"tool_calls": [{"function": "add"}, 3, {"function": {"name": None}}]}}]},
+        {"output": [{"type": "function_call"}, {"type": "reasoning"}, 5]},
+        {"content": [{"type": "tool_use"}, 7], "role": "assistant", "usage": {"input_tokens": "many"}},
+        {"usage": [], "choices": {"0": 1}},
+    ],
+)
+def test_what_was_cut_or_made_up_costs_nothing(output: Any) -> None:
+    span = call({"messages": [HELLO]}, output)
+    read_llm_calls([span])
+    assert span.messages is not None and span.messages[0] == HELLO
+
+
+def test_more_than_one_choice_is_not_thrown_away() -> None:
+    choices = [{"message": HI}, {"message": {"role": "assistant", "content": "Hey"}}]
+    span = call({"messages": [HELLO]}, {"choices": choices})
+    chat.read(span)
+    assert span.messages == [HELLO, HI] and span.output == {"choices": choices}
+
+
+def test_a_call_made_of_calls_is_one_turn() -> None:
+    usage = {"prompt_tokens": 7, "completion_tokens": 5}
+    root = call({}, None, "root", role="trajectory")
+    outer = call({"question": "Hello"}, "Hi", "outer", "root")
+    inner = call({"messages": [HELLO]}, {"choices": [{"message": HI}], "usage": usage, "model": "m"}, "inner", "outer")
+    judge = call({"messages": [HELLO]}, {"choices": [{"message": HI}]}, "judge", "tool")
+    tool = call({}, None, "tool", "outer", role="tool")
+    spans = [root, outer, inner, tool, judge]
+    read_llm_calls(spans)
+    assert [span.role for span in spans] == ["trajectory", "llm", "engine", "tool", "llm"]
+    assert Trajectory("t", "r", spans).llm_spans == [outer]
+    assert (outer.messages, outer.prompt_tokens, outer.response_tokens) == ([HELLO, HI], 7, 5)
+    assert outer.attributes["model"] == "m"
+
+
+def test_the_call_that_has_the_tokens_is_the_turn() -> None:
+    outer, inner = call({"question": "Hello"}, "Hi", "outer"), call({}, None, "inner", "outer")
+    inner.prompt_ids, inner.response_ids = [1, 2], [3]
+    read_llm_calls([outer, inner])
+    assert (outer.role, inner.role) == ("span", "llm")
