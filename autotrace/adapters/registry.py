@@ -21,6 +21,7 @@ ADAPTERS = {
     "torch": "autotrace.adapters.torch",
     "vllm": "autotrace.adapters.vllm.requests",
     "sglang": "autotrace.adapters.sglang",
+    "openai": "autotrace.adapters.openai",
 }
 """Module -> adapter, whose ``install()`` runs right after that module was imported."""
 

@@ -1,0 +1,112 @@
+"""The shipped list of openai against the client itself: what is recorded of each way to ask a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from autotrace.cli.main import main
+from autotrace.sinks.mlflow.spans import encode
+from autotrace.trajectory.model import Trajectory
+from tests.agents.openai_agent import WAYS
+from tests.agents.server import ARGUMENTS, TEXT
+
+ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
+FUNCTION = {"name": "add", "arguments": ARGUMENTS}
+ANSWER = {"role": "assistant", "content": TEXT}
+CALL = {"id": "call_1", "type": "function", "function": FUNCTION}
+CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+TOLD = {"role": "tool", "content": "4", "tool_call_id": "call_1"}
+WITH_TOOLS = [[*ASKED, CALLED], [*ASKED, CALLED, TOLD, ANSWER]]
+PLAIN = [[*ASKED, ANSWER]]
+STREAMS = ("stream", "stream_async", "stopped", "helper", "raw_stream", "responses_stream", "text")
+USER = {"role": "user", "content": "2+2?"}
+EXPECTED: dict[str, list[list[dict[str, Any]]]] = {
+    "chat": WITH_TOOLS,
+    "chat_async": WITH_TOOLS,
+    "stream": [WITH_TOOLS[0], [*ASKED, {**CALLED}, TOLD, ANSWER]],
+    "stream_async": PLAIN,
+    "stopped": [*PLAIN, [*ASKED, {"role": "assistant", "content": "It "}]],
+    "helper": PLAIN,
+    "structured": [[*ASKED, {"role": "assistant", "content": '{"sum": 4}', "parsed": {"type": "Sum", "sum": 4}}]],
+    "raw": PLAIN,
+    "raw_stream": PLAIN,
+    "raw_async": [*PLAIN, *PLAIN, ASKED],
+    "responses": [[*ASKED, CALLED], [USER, CALLED, TOLD, ANSWER]],
+    "responses_stream": [[USER, ANSWER]],
+    "text": [[{"role": "user", "content": "2+2? "}, ANSWER]],
+    "embeddings": [],
+    "failing": [ASKED],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_is_a_chat_with_its_tool_calls(trajectories: dict[str, Trajectory], way: str) -> None:
+    assert [span.messages for span in trajectories[way].llm_spans] == EXPECTED[way]
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in STREAMS])
+def test_usage_is_counted_where_the_server_says_it(trajectories: dict[str, Trajectory], way: str) -> None:
+    for span in trajectories[way].llm_spans:
+        if span.status == "OK" and not span.items:
+            assert (span.prompt_tokens, span.response_tokens, span.attributes["cached_tokens"]) == (7, 5, 3)
+            assert span.attributes["model"] == "tiny-1"
+
+
+@pytest.mark.parametrize("way", STREAMS)
+def test_a_stream_has_its_items_its_first_item_and_its_end(trajectories: dict[str, Trajectory], way: str) -> None:
+    for span in trajectories[way].llm_spans:
+        assert span.items > 1 and span.first_item_ns is not None and span.end_ns is not None
+        assert span.start_ns <= span.first_item_ns <= span.end_ns
+
+
+def test_usage_that_a_stream_ends_with_is_counted(trajectories: dict[str, Trajectory]) -> None:
+    for span in (trajectories["stream"].llm_spans[0], *trajectories["responses_stream"].llm_spans):
+        assert (span.prompt_tokens, span.response_tokens, span.attributes["cached_tokens"]) == (7, 5, 3)
+
+
+def test_a_stream_that_was_left_before_its_end_says_so(trajectories: dict[str, Trajectory]) -> None:
+    said, left = trajectories["stopped"].llm_spans
+    assert (said.status, said.attributes["finish_reason"]) == ("OK", "stop")
+    assert (left.status, left.attributes["outcome"]) == ("CANCELLED", "dropped")
+    (failed,) = trajectories["failing"].llm_spans
+    assert failed.status == "ERROR" and failed.error is not None and "no such model" in failed.error[1]
+
+
+def test_tools_and_turns_have_names_and_embeddings_are_no_turn(
+    trajectories: dict[str, Trajectory], run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [span.title for span in trajectories["chat"].spans] == [None, "turn 1", "add", "turn 2"]
+    (embeddings,) = trajectories["embeddings"].spans[1:]
+    assert (embeddings.role, embeddings.attributes["prompt_tokens"], embeddings.output) == ("span", 4, None)
+    monkeypatch.chdir(run)
+    tree = CliRunner().invoke(main, ["ls", str(run), "--tree"], catch_exceptions=False).output
+    assert "turn 1  7 + 5 tokens" in tree and "add  " in tree and "call_tool" not in tree
+    shown = CliRunner().invoke(main, ["show", trajectories["chat"].trace_id, str(run)], catch_exceptions=False).output
+    assert f"< add({ARGUMENTS})" in shown and "> tool: 4" in shown and f"< {TEXT}" in shown
+
+
+def test_mlflow_is_given_the_chat_as_its_own_tracing_gives_it(trajectories: dict[str, Trajectory]) -> None:
+    import json
+
+    def values(span: Any) -> dict[str, Any]:
+        return {pair.key: pair.value.string_value for pair in span.attributes}
+
+    for way in ("chat", "stream", "responses", "raw"):
+        spans = [span for span in encode(trajectories[way]) if span.name.startswith("turn")]
+        first = values(spans[0])
+        inputs, outputs = json.loads(first["mlflow.spanInputs"]), json.loads(first["mlflow.spanOutputs"])
+        assert first["mlflow.spanType"] == "CHAT_MODEL" and inputs["messages"] == ASKED[: len(inputs["messages"])]
+        message = outputs["choices"][0]["message"]
+        assert message["content"] == (TEXT if way == "raw" else None)
+        assert way == "raw" or message["tool_calls"][0]["function"] == FUNCTION
+        assert json.loads(first["mlflow.chat.tokenUsage"]) == {
+            "input_tokens": 7, "output_tokens": 5, "total_tokens": 12,
+        }  # fmt: skip
+
+
+def test_no_key_of_the_client_is_recorded(run: Path) -> None:
+    assert not any(b"sk-secret" in path.read_bytes() for path in run.rglob("*") if path.is_file())
