@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -23,3 +25,23 @@ class QuietServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Nothing."""
+
+
+@contextmanager
+def answering(code: int) -> Iterator[tuple[QuietServer, list[str | None]]]:
+    """A server that answers each GET with ``code`` and nothing else, and the ``Authorization`` it was asked with."""
+    credentials: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            credentials.append(self.headers["Authorization"])
+            self.send_response(code)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with QuietServer(Handler) as server:
+        server.start()
+        yield server, credentials
+        server.shutdown()

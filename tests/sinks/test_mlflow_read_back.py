@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.server
 import os
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from click.testing import CliRunner
 
 from autotrace.cli.main import main
 from autotrace.sinks.mlflow import server as mlflow_server
+from tests.http_server import answering
 
 pytestmark = pytest.mark.timeout(60)  # MLflow's own client tries a dead server for minutes
 
@@ -65,18 +64,8 @@ def test_a_server_that_says_nothing(silent: int, monkeypatch: pytest.MonkeyPatch
     ("code", "sentence"), [(401, "rejected the credentials (HTTP 401)"), (404, "is not an MLflow server")]
 )
 def test_a_server_that_answers_something_else(code: int, sentence: str) -> None:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(code)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        line = compared(f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
+    with answering(code) as (server, _):
+        line = compared(server.url)
     assert sentence in line
 
 
