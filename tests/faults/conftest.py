@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.outcome import Outcome, ledgers
+from tests.places import installation, place  # noqa: F401 - fixtures
 from tests.ship.spools import new_run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
