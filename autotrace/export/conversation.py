@@ -90,7 +90,11 @@ def _earlier_answers(prompt: str) -> Iterator[str]:
 
 def _sent(span: Span) -> Conversation | None:
     """Of a call whose messages were recorded as the agent sent them."""
-    sent, answer = span.inputs.get("messages"), _answer(span.output)
+    sent, answer = span.messages, _answer(span.output)
+    if sent and sent[-1].get("role") == "assistant":
+        sent, answer = sent[:-1], _plain(sent[-1])
+    elif sent is None:  # no chat that the assembly knows
+        sent = span.inputs.get("messages")
     if answer is None or not isinstance(sent, list) or not all(isinstance(message, dict) for message in sent):
         return None
     messages = [*(_plain(message) for message in sent), answer]

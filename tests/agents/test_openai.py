@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from opentelemetry.sdk.resources import Resource
 
 from autotrace.cli.main import main
+from autotrace.export.conversation import conversation
 from autotrace.sinks.mlflow.spans import encode
+from autotrace.sinks.mlflow.tags import previews
+from autotrace.sinks.otlp.spans import otel_span
+from autotrace.sinks.weave.calls import call_of
 from autotrace.trajectory.model import Trajectory
 from tests.agents.openai_agent import WAYS
 from tests.agents.server import ARGUMENTS, TEXT
@@ -90,8 +96,6 @@ def test_tools_and_turns_have_names_and_embeddings_are_no_turn(
 
 
 def test_mlflow_is_given_the_chat_as_its_own_tracing_gives_it(trajectories: dict[str, Trajectory]) -> None:
-    import json
-
     def values(span: Any) -> dict[str, Any]:
         return {pair.key: pair.value.string_value for pair in span.attributes}
 
@@ -106,6 +110,32 @@ def test_mlflow_is_given_the_chat_as_its_own_tracing_gives_it(trajectories: dict
         assert json.loads(first["mlflow.chat.tokenUsage"]) == {
             "input_tokens": 7, "output_tokens": 5, "total_tokens": 12,
         }  # fmt: skip
+
+
+def test_weave_and_otlp_are_given_the_chat_too(trajectories: dict[str, Trajectory]) -> None:
+    trajectory = trajectories["stream"]
+    first = trajectory.llm_spans[0]
+    call = call_of(trajectory, first, "entity/project", None)
+    assert (call["display_name"], call["inputs"]["messages"]) == ("turn 1", ASKED)
+    assert call["output"]["choices"] == [{"index": 0, "message": CALLED, "finish_reason": "tool_calls"}]
+    assert call["summary"]["usage"]["tiny-1"]["prompt_tokens"] == 7
+    attributes = dict(otel_span(trajectory, first, Resource({})).attributes or {})
+    assert '"tool_call","id":"call_1","name":"add","arguments":{"a":2,"b":2}' in str(
+        attributes["gen_ai.output.messages"]
+    )
+    assert attributes["gen_ai.usage.input_tokens"] == 7 and "gen_ai.response.time_to_first_chunk" in attributes
+
+
+def test_previews_are_what_was_asked_and_what_was_answered(trajectories: dict[str, Trajectory]) -> None:
+    assert [previews(trajectories[way]) for way in ("chat", "responses", "embeddings")] == [
+        ("2+2?", TEXT), ("2+2?", TEXT), (None, None),
+    ]  # fmt: skip
+
+
+def test_a_conversation_can_be_exported(trajectories: dict[str, Trajectory]) -> None:
+    said = conversation(trajectories["stream"])
+    assert not isinstance(said, str)
+    assert [message["role"] for message in said.messages] == ["system", "user", "assistant", "tool", "assistant"]
 
 
 def test_no_key_of_the_client_is_recorded(run: Path) -> None:

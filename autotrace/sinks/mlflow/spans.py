@@ -97,7 +97,8 @@ def _outputs(trajectory: Trajectory, span: Span) -> Any:
 
 
 def _finish_reason(span: Span) -> Any:
-    return span.attributes.get("stop_reason") or span.attributes.get("finish_reason") or "stop"
+    reason = span.attributes.get("stop_reason") or span.attributes.get("finish_reason")
+    return reason or ("stop" if span.status == OK else None)
 
 
 def _named(output: Any) -> dict[str, Any]:

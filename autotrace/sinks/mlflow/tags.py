@@ -8,8 +8,8 @@ import re
 from typing import Any
 
 from autotrace.trajectory.jsonable import text
-from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.span_text import output_text
+from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.span_text import answer, message_text, output_text
 
 IDENTITY = (
     "step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "project_name",
@@ -89,14 +89,17 @@ def assessment_id(trace_id: str, name: str) -> str:
 
 
 def previews(trajectory: Trajectory) -> tuple[str | None, str | None]:
-    """First question and last answer, at most 1000 characters each."""
+    """What the user said last before the model first answered, and its last answer; at most 1000 characters each."""
     calls = trajectory.llm_spans
-    question_message = next(
-        (message for span in calls for message in span.messages or [] if message.get("role") == "user"), None
-    )
-    answer = next((words for span in reversed(calls) if (words := output_text(span))), None)
-    question = question_message.get("content") if question_message else None
-    return _preview(question), _preview(answer)
+    asked = [message for span in calls[:1] for message in span.messages or [] if message.get("role") == "user"]
+    answered = next((words for span in reversed(calls) if (words := _answer(span))), None)
+    return _preview(asked[-1].get("content") if asked else None), _preview(answered)
+
+
+def _answer(span: Span) -> str | None:
+    """The words of the answer, without the marks of the template where they are known."""
+    message = answer(span)
+    return output_text(span) if message is None else message_text(message, named=False)
 
 
 def _preview(value: Any) -> str | None:
