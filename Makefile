@@ -6,6 +6,7 @@ E2E_VENV ?= .venv-e2e
 SGLANG_VENV ?= .venv-sglang
 WEAVE_SERVER ?= .venv-weave-server
 WEAVE_CLIENT ?= .venv-weave-client
+HARBOR_VENV ?= .venv-harbor
 PACKS_CACHE ?= .packs-cache
 BENCH_VENV ?= .venv-bench
 BENCH ?= --results
@@ -14,7 +15,7 @@ PYTHONS ?= python3.10 python3.12 python3.13
 HOOKS = tests/conformance tests/faults
 SHIPPING = tests/ship tests/sinks tests/cli
 # what runs in an environment of its own
-APART = $(addprefix --ignore=tests/,e2e engines multinode weave_server backends host torch)
+APART = $(addprefix --ignore=tests/,e2e engines harbor multinode weave_server backends host torch)
 
 # the table of the backends, printed a line a row; VERL_TABLE=0.8.0 runs the part of it about that release
 TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_facts.py verl/test_extension_points.py \
@@ -22,7 +23,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
     cli/test_compare.py)
 
 .PHONY: help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
-    engines-sglang packs backends test-backends multinode ray-versions host-suites faults hostile bench bench-short \
+    engines-sglang packs backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
     verl-releases docs pythons
 .DEFAULT_GOAL := help
 
@@ -71,7 +72,7 @@ wheel: ## the wheel, into dist/ (seconds, no environment)
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 clean: ## delete every environment, cache and build
-	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(PACKS_CACHE) $(BENCH_VENV) dist \
+	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(HARBOR_VENV) $(PACKS_CACHE) $(BENCH_VENV) dist \
 	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 ##@ Real engines, releases and servers (each makes an environment or a cache of its own)
@@ -106,6 +107,10 @@ test-backends backends: environment ## what MLflow and W&B's own server show of 
 	AUTOTRACE_TEST_WEAVE_SERVER=$(abspath $(WEAVE_SERVER)) AUTOTRACE_TEST_WEAVE_CLIENT=$(abspath $(WEAVE_CLIENT)) \
 	VERL_RELEASES=$(abspath $(PACKS_CACHE))/unpacked \
 	    $(VENV)/bin/python -m pytest $(PYTEST) -p tests.rows $(TABLE)
+
+harbor: environment ## exported trajectories, validated by Harbor's own package (HARBOR_PYTHON=python3.12)
+	PATH="$(abspath $(VENV))/bin:$$PATH" tests/harbor/setup.sh $(HARBOR_VENV)
+	AUTOTRACE_TEST_HARBOR=$(abspath $(HARBOR_VENV))/bin/python $(VENV)/bin/python -m pytest $(PYTEST) tests/harbor
 
 multinode: environment ## two Ray nodes in network namespaces (needs root)
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/multinode

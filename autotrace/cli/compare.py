@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,10 +15,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from autotrace.cli import runs, terminal
+from autotrace.cli import filters, runs, terminal
 from autotrace.cli.divergence import UNKNOWN, Call, Divergence, calls, group
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.ship.run_reader import RunReader
+from autotrace.ship.store.where import condition
 from autotrace.sinks.protocol import SinkError
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import output_text
@@ -25,40 +28,47 @@ LINES = 4
 """Lines shown of one text without ``--full``."""
 AROUND = 60
 """Characters shown of each side where two trajectories part."""
+MOST = 64
+"""Trajectories beside each other."""
 FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 
 
 @click.command(short_help="Compare rollouts: turns, first difference, reward, advantage.")
 @click.argument("traces", nargs=-1, metavar="[A B ...]")
 @click.option("--run", metavar="RUN", help="Run to read; default: the newest.")
-@click.option("--step", type=int, metavar="N", help="Compare the whole group of a sample in this training step.")
-@click.option("--sample", metavar="INDEX", help="sample_index of the group; needs --step.")
-@click.option(
-    "--validate/--train", default=False, help="Take the group in validation, or the one in training (default)."
-)
+@filters.options
 @click.option("--tracking-uri", metavar="URI", help="Read from MLflow instead of a run folder.")
 @click.option("--project", metavar="NAME", help="MLflow experiment; needed if several have such a group.")
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def compare(
-    traces: Sequence[str], run: str | None, step: int | None, sample: str | None, validate: bool,
-    tracking_uri: str | None, project: str | None, full: bool, as_json: bool,
+    traces: Sequence[str], run: str | None, selection: filters.Selection, tracking_uri: str | None, project: str | None,
+    full: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Compare trajectories A, B, ... (ids or their beginnings), or the whole group of --step and --sample."""
-    if not (len(traces) >= 2 or (not traces and step is not None and sample is not None)):
+    """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: --step 3 --sample 17.
+
+    Instead of --step and --sample, or besides them, --where chooses. Validation is left out without --validate.
+    """
+    group = (selection.step is not None and selection.sample is not None) or bool(selection.where)
+    if not (len(traces) >= 2 or (not traces and group)):
         raise click.UsageError("name at least two trajectories, or a group: --step 3 --sample 17")
+    if traces and selection:
+        raise click.UsageError("name trajectories, or choose them with --step, --where, ...; not both")
     try:
         if tracking_uri is not None:
-            from autotrace.sinks.mlflow.read_back import read
-
-            trajectories = read(tracking_uri, traces, step, sample, validate, project)
+            trajectories = _of_mlflow(tracking_uri, traces, selection, project)
         else:
-            trajectories = _of_run(runs.locate(run), traces, step, sample, validate)
+            trajectories = _of_run(runs.locate(run), traces, selection)
     except (KeyError, SinkError) as error:
         raise terminal.fail(error.args[0]) from None
     if len(trajectories) < 2:
         what = "no trajectory" if not trajectories else "only one trajectory"
-        raise terminal.fail(f"{what} of sample {sample} in step {step}; autotrace ls --step {step} shows what there is")
+        if selection.where:
+            raise terminal.fail(f"{what} matches; autotrace ls, with the same options, shows what there is")
+        step = selection.step
+        raise terminal.fail(
+            f"{what} of sample {selection.sample} in step {step}; autotrace ls --step {step} shows what there is"
+        )
     out = terminal.console()
     if as_json:
         out.file.write(json.dumps(as_dict(trajectories), ensure_ascii=False) + "\n")
@@ -68,19 +78,24 @@ def compare(
         out.print(text, soft_wrap=not out.is_terminal)
 
 
-def _of_run(
-    folder: Any, traces: Sequence[str], step: int | None, sample: str | None, validate: bool
-) -> list[Trajectory]:
+def _of_run(folder: Path, traces: Sequence[str], selection: filters.Selection) -> list[Trajectory]:
     reader = RunReader.open(folder)
-    wanted = list(traces) or [
-        row.trace_id
-        for row in sorted(
-            reader.rows(step=step, sample_index=sample, role="trajectory"),
-            key=lambda row: (row.uid or "", row.rollout_n or 0),
-        )
-        if bool(row.validate) is validate
-    ]
-    return [reader.load(trace) for trace in wanted]
+    if traces:
+        return [reader.load(trace) for trace in traces]
+    wanted = dataclasses.replace(selection, validate=bool(selection.validate)).condition
+    rows = reader.select(wanted & condition("role = 'trajectory'"), limit=MOST + 1)
+    if len(rows) > MOST:
+        raise KeyError(f"more than {MOST} trajectories match, too many to stand beside each other; narrow --where")
+    rows.sort(key=lambda row: (row.uid or "", row.rollout_n or 0))
+    return [reader.load(row.trace_id) for row in rows]
+
+
+def _of_mlflow(uri: str, traces: Sequence[str], selection: filters.Selection, project: str | None) -> list[Trajectory]:
+    from autotrace.sinks.mlflow.read_back import read
+
+    if selection.where or selection.statuses:
+        raise click.UsageError("out of MLflow a group is chosen by --step and --sample alone")
+    return read(uri, traces, selection.step, selection.sample, bool(selection.validate), project)
 
 
 def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:

@@ -11,10 +11,11 @@ from rich.console import Group
 from rich.text import Text
 from rich.tree import Tree
 
-from autotrace.cli import runs, terminal
+from autotrace.cli import filters, runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.cli.time_breakdown import sentence
 from autotrace.ship.run_reader import RunReader
+from autotrace.ship.store.where import condition
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import input_text, one_line, output_text
@@ -34,15 +35,23 @@ IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source
 
 
 @click.command(no_args_is_help=True, short_help="Show one trajectory as a tree: turns, tokens, times, texts.")
-@click.argument("trace", metavar="TRACE")
+@click.argument("trace", required=False, metavar="[TRACE]")
 @runs.run_argument
+@filters.options
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole trajectory as one JSON object.")
-def show(trace: str, run: str | None, full: bool, as_json: bool) -> None:
-    """Show one trajectory as a tree. TRACE is a trace id or the beginning of one (see autotrace ls)."""
+def show(trace: str | None, run: str | None, selection: filters.Selection, full: bool, as_json: bool) -> None:
+    """Show one trajectory as a tree. TRACE is a trace id or the beginning of one (see autotrace ls).
+
+    With --step, --where and so on instead of TRACE: the first that matches.
+    """
+    if selection:
+        if run is not None:
+            raise click.UsageError("name a trajectory, or choose one with --step, --where, ...; not both")
+        trace, run = None, trace
     reader = RunReader.open(runs.locate(run))
     try:
-        trajectory = reader.load(trace)
+        trajectory = reader.load(_first(reader, selection) if trace is None else trace)
     except KeyError as error:
         raise terminal.fail(error.args[0]) from None
     out = terminal.console()
@@ -57,6 +66,18 @@ def show(trace: str, run: str | None, full: bool, as_json: bool) -> None:
         if rejected:
             state = f"rejected: {rejected}" + (f"; it has an earlier version: {state}" if state else "")
         out.print(line(f"{backend}  ", "dim") + line(state), soft_wrap=True)
+
+
+def _first(reader: RunReader, selection: filters.Selection) -> str:
+    """The first trajectory that matches; the number of the others is said."""
+    wanted = selection.condition & condition("role = 'trajectory'")
+    rows = reader.select(wanted, limit=1)
+    if not rows:
+        raise KeyError("no trajectory matches; autotrace ls shows what there is")
+    others = reader.count(wanted) - 1
+    if others:
+        click.echo(f"the first of {others + 1:,} trajectories that match; autotrace ls lists them all", err=True)
+    return rows[0].trace_id
 
 
 def tree(trajectory: Trajectory, full: bool = False) -> Tree:

@@ -45,11 +45,16 @@ def conversation(trajectory: Trajectory) -> Conversation | str:
     if not calls:
         return "no LLM call was recorded"
     for span in reversed(calls):
-        answered = _decoded(span) or _sent(span)
-        if answered is not None:
-            return answered
+        said = conversation_of(span)
+        if said is not None:
+            return said
     tokens = any(span.response_tokens for span in calls)
     return "their token ids could not be decoded" if tokens else "no answer of the model was recorded"
+
+
+def conversation_of(span: Span) -> Conversation | None:
+    """What was said up to the answer of an LLM call, with it; None where that is not known."""
+    return _decoded(span) or _sent(span)
 
 
 def conversation_digest(trajectory: Trajectory) -> bytes:

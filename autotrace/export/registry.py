@@ -10,6 +10,7 @@ FORMATS = {
     "jsonl": "everything, as the backend of that name writes it: one JSON object a line",
     "verl": "veRL's rollout dump: one {step}.jsonl a step, for its rollout viewer",
     "sft": "rows of messages and tools, one a trajectory, for supervised fine-tuning",
+    "atif": "Harbor's Agent Trajectory Interchange Format: one JSON file a trajectory, with token ids",
 }
 """Name, which is that of the module -> what it writes; the modules are imported when used."""
 

@@ -12,7 +12,7 @@ import pytest
 from autotrace.cli.divergence import calls, calls_parted, parted
 from autotrace.ship.run_reader import RunReader
 from tests.cli.conftest import Call
-from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run
+from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 
 pytestmark = pytest.mark.row("comparing a group")
 
@@ -189,3 +189,19 @@ def test_without_token_ids_what_was_returned_is_compared(call: Call, runs: Path)
     shown = call("compare", *bare, "--run", folder).output
     assert "B  is identical to A" in shown
     assert "C  returns something other than A: 4 | 5" in shown
+
+
+def test_a_group_is_chosen_by_a_condition(call: Call, run: Path) -> None:
+    chosen = json.loads(call("compare", "--where", "step = 2", "--json").output)
+    assert [one["facts"]["reward"] for one in chosen["trajectories"]] == [0.75, 1.0]
+    assert "no trajectory matches" in call("compare", "--where", "step = 2", "--validate", "--status", "error").output
+    assert "not both" in call("compare", "a", "b", "--where", "step = 2").output
+    assert "name at least two trajectories" in call("compare", "--step", "2").output
+
+
+def test_more_than_can_stand_beside_each_other(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    for rollout in range(65):
+        trajectory(process, rollout=rollout)
+    process.exit()
+    assert "more than 64 trajectories match" in call("compare", "--step", "1", "--sample", "7").output

@@ -76,3 +76,17 @@ def test_an_llm_that_was_given_text_and_returned_text_shows_both(call: Call, run
     process.exit()
     found = call("show", "7474").output
     assert "> Where is Bonn?" in found and "< On the Rhine." in found
+
+
+def test_the_first_that_matches_is_shown(call: Call, run: Path) -> None:
+    wanted = ["--where", "reward > 0.4", "--step", "1"]
+    (row,) = [json.loads(line) for line in call("ls", "--json", *wanted).output.splitlines()]
+    shown = call("show", *wanted)
+    assert row["trace_id"] in shown.output and shown.stderr == ""
+    several = call("show", run.name, "--step", "2")
+    assert "the first of 3 trajectories that match" in several.stderr
+    nothing = call("show", "--where", "reward > 7")
+    assert (nothing.exit_code, nothing.output) == (
+        2, "autotrace: no trajectory matches; autotrace ls shows what there is\n",
+    )  # fmt: skip
+    assert "not both" in call("show", "ab", run.name, "--step", "2").output

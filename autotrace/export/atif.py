@@ -1,0 +1,182 @@
+"""``atif``: the Agent Trajectory Interchange Format of Harbor, version 1.7: one JSON file a trajectory.
+
+``{step}/{trace_id}.json``, or lines of a file that was named. A step of source ``agent`` is one LLM call, with its
+tokens, log-probabilities and the results of the tools it called; a message that a later prompt brought is one of source
+``user`` or ``system``. Each call has its whole prompt in ``metrics.prompt_token_ids``, as the format has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Any
+
+from autotrace.export.conversation import Message, conversation_of
+from autotrace.export.format import Format, Written
+from autotrace.export.staging import Row, write_lines
+from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.span_text import one_line
+
+VERSION = "ATIF-v1.7"
+_IDENTITY = (
+    "project_name", "experiment_name", "step", "sample_index", "rollout_n", "validate", "uid", "data_source", "attempt",
+)  # fmt: skip
+
+Step = dict[str, Any]
+
+
+def write(trajectories: Iterable[Trajectory], out: str) -> Written:
+    """See ``Format.write``."""
+    return write_lines(trajectories, out, row_of, one_file=True)
+
+
+def row_of(trajectory: Trajectory) -> Row | str:
+    """File name and value, or why there is none."""
+    steps, tools = _steps(trajectory)
+    if not steps:
+        return "no LLM call was recorded"
+    outermost = next((span for span in trajectory.spans if span.role == "agent"), trajectory.root)
+    agent = {"name": outermost.name, "version": "unknown", "model_name": _model(trajectory), "tool_definitions": tools}
+    value = {
+        "schema_version": VERSION,
+        "session_id": trajectory.run_id,
+        "trajectory_id": trajectory.trace_id,
+        "agent": _present(agent),
+        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
+        "notes": "\n".join(trajectory.notes) or None,
+        "final_metrics": _totals(trajectory, len(steps)),
+        "extra": {
+            **{name: trajectory.attributes[name] for name in _IDENTITY if trajectory.attributes.get(name) is not None},
+            "status": trajectory.status,
+            "facts": trajectory.facts,
+            **({} if trajectory.root.error is None else {"error": trajectory.root.error_text}),
+        },
+    }
+    number = trajectory.attributes.get("step")
+    folder = number if isinstance(number, int) and not isinstance(number, bool) else "no-step"
+    return f"{folder}/{trajectory.trace_id}.json", jsonable(_present(value))
+
+
+def _steps(trajectory: Trajectory) -> tuple[list[Step], list[dict[str, Any]] | None]:
+    """The steps without their numbers, and the tools that were offered."""
+    steps: list[Step] = []
+    tools = None
+    for turn, span in enumerate(trajectory.llm_spans, 1):
+        said = conversation_of(span)
+        if said is None:
+            steps.append(_agent_step(span, {"content": ""}, turn))
+            continue
+        tools = tools or said.tools
+        _add_prompt(steps, _news(said.messages[:-1]), span)
+        steps.append(_agent_step(span, said.messages[-1], turn))
+    return steps, tools
+
+
+def _news(prompt: list[Message]) -> list[Message]:
+    """What a prompt brings: the messages after the model's last one; all of them where it has said nothing yet."""
+    said = [number for number, message in enumerate(prompt) if message["role"] == "assistant"]
+    return prompt[said[-1] + 1 :] if said else prompt
+
+
+def _add_prompt(steps: list[Step], messages: list[Message], span: Span) -> None:
+    """Results of tools belong to the step that called them, other messages are steps of their own."""
+    caller = next((step for step in reversed(steps) if step["source"] == "agent"), None)
+    waiting = [call["tool_call_id"] for call in (caller or {}).get("tool_calls", [])]
+    for message in messages:
+        if message["role"] == "tool" and caller is not None:
+            results = caller.setdefault("observation", {"results": []})["results"]
+            asked = waiting[len(results)] if len(results) < len(waiting) else None
+            results.append(_present({"source_call_id": asked, "content": _text(message.get("content"))}))
+            continue
+        source = "system" if message["role"] in ("system", "developer") else "user"
+        step: Step = {"timestamp": _time(span.start_ns), "source": source, "message": _text(message.get("content"))}
+        if message["role"] not in ("system", "user"):
+            step["extra"] = {"role": message["role"]}
+        if caller is not None and source == "system":  # the context begins anew
+            step["is_copied_context"] = True
+        steps.append(step)
+
+
+def _agent_step(span: Span, answer: Message, turn: int) -> Step:
+    reasoning, message = _thought(_text(answer.get("content")))
+    calls = [
+        {
+            "tool_call_id": f"call_{turn}_{number}",
+            "function_name": call["function"]["name"],
+            "arguments": _arguments(call["function"]["arguments"]),
+        }
+        for number, call in enumerate(answer.get("tool_calls") or [])
+    ]
+    metrics = _present({
+        "prompt_tokens": span.prompt_tokens,
+        "completion_tokens": span.response_tokens,
+        "prompt_token_ids": span.prompt_ids,
+        "completion_token_ids": span.response_ids,
+        "logprobs": span.logprobs,
+    })  # fmt: skip
+    extra = {"span_id": span.span_id, "status": span.status, "duration_ns": span.duration_ns, "error": span.error_text}
+    return _present({
+        "timestamp": _time(span.start_ns),
+        "source": "agent",
+        "message": message,
+        "reasoning_content": answer.get("reasoning_content") or reasoning,
+        "tool_calls": calls or None,
+        "metrics": metrics or None,
+        "llm_call_count": 1,
+        "extra": _present(extra),
+    })  # fmt: skip
+
+
+def _thought(content: str) -> tuple[str | None, str]:
+    """Reasoning and the rest of what a model wrote; a template may have written the mark that begins it."""
+    before, mark, after = content.partition("</think>")
+    if not mark:
+        return None, content
+    return before.strip().removeprefix("<think>").strip(), after.lstrip("\n")
+
+
+def _arguments(arguments: Any) -> dict[str, Any]:
+    return arguments if isinstance(arguments, dict) else {"arguments": arguments}
+
+
+def _text(content: Any) -> str:
+    """A message's content; of parts, the text of those that are text, and the others as JSON."""
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, dict) else part for part in content]
+        return "\n".join(
+            part if isinstance(part, str) else one_line(whole) for part, whole in zip(parts, content, strict=True)
+        )
+    return "" if content is None else one_line(content)
+
+
+def _model(trajectory: Trajectory) -> str | None:
+    for span in trajectory.llm_spans:
+        named = span.inputs.get("model") or span.attributes.get("model")
+        if isinstance(named, str):
+            return named
+    return None
+
+
+def _totals(trajectory: Trajectory, steps: int) -> dict[str, Any]:
+    prompts = [span.prompt_tokens for span in trajectory.llm_spans if span.prompt_tokens is not None]
+    responses = [span.response_tokens for span in trajectory.llm_spans if span.response_tokens is not None]
+    reward = trajectory.facts.get("reward")
+    return _present({
+        "total_prompt_tokens": sum(prompts) if prompts else None,
+        "total_completion_tokens": sum(responses) if responses else None,
+        "total_steps": steps,
+        "extra": None if reward is None else {"reward": reward},
+    })  # fmt: skip
+
+
+def _time(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / 1e9, timezone.utc).isoformat()
+
+
+def _present(value: dict[str, Any]) -> dict[str, Any]:
+    """Without what is None: the format knows no empty fields."""
+    return {name: item for name, item in value.items() if item is not None}
+
+
+FORMAT = Format("atif", write)
