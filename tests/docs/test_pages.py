@@ -13,9 +13,12 @@ import yaml
 
 from autotrace.cli.main import main
 from autotrace.config import environment
+from autotrace.export.registry import FORMATS
 from autotrace.launch.main import main as launch
 from autotrace.launch.options import SETTINGS
 from autotrace.patch.plan_index import PlanIndex
+from autotrace.ship.store import columns
+from autotrace.ship.store.where import condition
 from autotrace.sinks import registry
 from autotrace.spec import schema
 from autotrace.spec.compiler import compile_plan
@@ -95,6 +98,14 @@ def test_every_option_has_a_row_in_the_readme() -> None:
 def test_every_command_stands_in_the_readme() -> None:
     named = set(re.findall(r"\bautotrace ([a-z]+)", TEXTS["README.md"]))
     assert set(main.list_commands(click.Context(main))) <= named
+
+
+def test_every_column_and_every_format_has_a_row() -> None:
+    rows = [line.split(" | ")[0] for line in TEXTS["commands.md"].splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert {*columns.NAMES, *FORMATS} <= named
+    for expression in re.findall(r"--where \"([^\"]+)\"", TEXTS["commands.md"]):
+        condition(expression)
 
 
 def test_every_backend_has_a_row() -> None:
