@@ -19,6 +19,7 @@ import msgspec
 from autotrace.ship.assembly.markup import MARKUPS, prompt_messages, response_message
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.span_text import answer
 
 Message = dict[str, Any]
 
@@ -68,7 +69,7 @@ def _decoded(span: Span) -> Conversation | None:
     """Of a call with tokens."""
     if span.prompt_text is None or span.response_text is None:
         return None
-    prompt, answer = prompt_messages(span.prompt_text), response_message(span.response_text)
+    prompt, reply = prompt_messages(span.prompt_text), response_message(span.response_text)
     tools, before = _offered([_with_objects(message) for message in prompt])
     raw = iter(_earlier_answers(span.prompt_text))
     text = [
@@ -78,7 +79,7 @@ def _decoded(span: Span) -> Conversation | None:
         for message in prompt
     ]
     text.append({"role": "assistant", "content": _written(span.response_text)})
-    return Conversation([*before, _with_objects(answer)], tools, text)
+    return Conversation([*before, _with_objects(reply)], tools, text)
 
 
 def _earlier_answers(prompt: str) -> Iterator[str]:
@@ -94,36 +95,13 @@ def _earlier_answers(prompt: str) -> Iterator[str]:
 
 
 def _sent(span: Span) -> Conversation | None:
-    """Of a call whose messages were recorded as the agent sent them."""
-    sent, answer = span.messages, _answer(span.output)
-    if sent and sent[-1].get("role") == "assistant":
-        sent, answer = sent[:-1], _plain(sent[-1])
-    elif sent is None:  # no chat that the assembly knows
-        sent = span.inputs.get("messages")
-    if answer is None or not isinstance(sent, list) or not all(isinstance(message, dict) for message in sent):
+    """Of a call whose messages were recorded as the agent sent them; the assembler has added the answer."""
+    if span.prompt_ids is not None or answer(span) is None:
         return None
-    messages = [*(_plain(message) for message in sent), answer]
+    messages = [_plain(message) for message in span.messages or ()]
     tools = span.inputs.get("tools")
     offered = tools if isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools) else None
-    return Conversation(
-        [_with_objects(message) for message in messages], offered or None, list(map(_as_text, messages))
-    )
-
-
-def _answer(output: Any) -> Message | None:
-    """The message in what a call returned: a chat completion, one of its choices, a message, or text."""
-    if isinstance(output, str):
-        return {"role": "assistant", "content": output}
-    if not isinstance(output, dict):
-        return None
-    choices = output.get("choices")
-    if isinstance(choices, list) and choices:
-        return _answer(choices[0])
-    if isinstance(output.get("message"), dict):
-        return _answer(output["message"])
-    if "content" in output or "tool_calls" in output:
-        return {**_plain(output), "role": "assistant"}
-    return _answer(output["text"]) if isinstance(output.get("text"), str) else None
+    return Conversation([*map(_with_objects, messages)], offered or None, [*map(_as_text, messages)])
 
 
 _FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content")

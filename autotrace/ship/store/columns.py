@@ -54,7 +54,8 @@ COLUMNS: dict[str, Column] = {
         name: Column(json("times"), NUMBER, f"seconds: {meaning}", (f'$."{name}"',))
         for name, meaning in {
             "queue_s": "waiting for the engine", "prefill_s": "prefill", "decode_s": "decode",
-            "way_s": "router, Ray, HTTP", "tool_s": "tools", "reward_s": "reward", "other_s": "everything else",
+            "way_s": "router, Ray, HTTP", "llm_s": "a model whose engine is not traced", "tool_s": "tools",
+            "reward_s": "reward", "other_s": "everything else",
         }.items()
     },
 }  # fmt: skip
