@@ -71,6 +71,6 @@ def _padded(cell: str, width: int, right: bool) -> str:
 
 
 def _styled(text: str, style: str, out: Console) -> str:
-    if not style or out.color_system is None:
+    if not style or not out.is_terminal or out.color_system is None:
         return text
     return Style.parse(style).render(text, color_system=COLOR_SYSTEMS[out.color_system])

@@ -41,6 +41,8 @@ class Outcome:
     """The last ``status.json``, empty when there was none."""
     waited: float = 0.0
     """Seconds."""
+    goes_on: bool = False
+    """The shipper still runs, and goes on delivering."""
 
 
 def wait_for_delivery(
@@ -81,7 +83,8 @@ def wait_for_delivery(
     except (KeyboardInterrupt, SystemExit):  # a SIGTERM handler of the host's may call sys.exit
         reason = "interrupted"
     line.clear()
-    return Outcome(reason, status, time.monotonic() - begin)
+    goes_on = reason in ("timeout", "interrupted") and shipper_alive(run_folder) is True
+    return Outcome(reason, status, time.monotonic() - begin, goes_on)
 
 
 def timeout_of(run_folder: str) -> float:
@@ -149,7 +152,10 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
     if outcome.reason == "done" and not missing:
         if not count:
             return f"nothing was recorded; why: autotrace status {folder}"
-        return f"{_count(count, status)} -> {_destinations(status)}; to look at them: autotrace ls {folder}"
+        kept = int(status.get("kept_here", 0))
+        delivered = f"{count - kept} of {_count(count, status)}" if kept else _count(count, status)
+        rest = f"; {kept} stay in the run folder (--keep)" if kept else ""
+        return f"{delivered} -> {_destinations(status)}{rest}; to look at them: autotrace ls {folder}"
     why = {
         "blocked": "the backend refuses them",
         "timeout": f"gave up waiting after {outcome.waited:.0f} s",
@@ -161,6 +167,11 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
     rest, them = (f"{missing} traces are", "them") if missing != 1 else ("1 trace is", "it")
     if not missing:  # nobody knows
         rest, them = "what was recorded is", "it"
+    if outcome.goes_on:
+        return (
+            f"{why}{error}; {rest} still on disk in {folder}, and the shipper goes on delivering {them} "
+            f"(autotrace status {folder}); should it be stopped: autotrace ship {folder}"
+        )
     return f"{why}{error}; {rest} still on disk in {folder}; to deliver {them}: autotrace ship {folder}"
 
 

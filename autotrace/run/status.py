@@ -77,6 +77,8 @@ class Status(msgspec.Struct):
     """Complete trajectories (role trajectory)."""
     traces: int = 0
     """Complete traces of any kind."""
+    kept_here: int = 0
+    """Complete trajectories that the keep-rules leave in the run folder."""
     open: int = 0
     """Traces of which more is expected."""
     pending: int = 0

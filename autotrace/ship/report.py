@@ -44,6 +44,9 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
             status.trajectories += row["n"] if row["whole"] else 0
         else:
             status.open += row["n"]
+    status.kept_here = state.count(
+        "SELECT count(*) FROM traces WHERE complete = 1 AND role = 'trajectory' AND kept = ''"
+    )
     status.facts_waiting = state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
     removed = int(state.meta(retention.BYTES) or 0)
     if removed:

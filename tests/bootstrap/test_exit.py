@@ -213,6 +213,12 @@ def test_what_was_not_recorded_is_said_first_even_by_quiet_runs(place: Place, op
             {"traces": 1, "backends": {"jsonl": {}}},
             "autotrace: 1 trace -> jsonl; to look at them: autotrace ls R",
         ),
+        (
+            "done",
+            {"trajectories": 18, "traces": 19, "kept_here": 14, "backends": {"jsonl": {}}},
+            "autotrace: 4 of 18 trajectories -> jsonl; 14 stay in the run folder (--keep); "
+            "to look at them: autotrace ls R",
+        ),
         ("done", {}, "autotrace: nothing was recorded; why: autotrace status R"),
         (
             "done",
@@ -259,6 +265,14 @@ def test_what_a_full_disk_refused_is_said(place: Place) -> None:
     )
     last = place.launch(["python", "-c", code], ["--spec", "spec.yaml"]).stderr.splitlines()[-1]
     assert re.match(r"autotrace: \d+ records lost: a process ended before they could be written; ", last)
+
+
+def test_a_shipper_that_goes_on_is_said() -> None:
+    line = summary("R", Outcome("timeout", {"traces": 40, "pending": 30}, waited=60.0, goes_on=True))
+    assert line == (
+        "autotrace: gave up waiting after 60 s; 30 traces are still on disk in R, and the shipper goes on delivering "
+        "them (autotrace status R); should it be stopped: autotrace ship R"
+    )
 
 
 def test_what_this_process_could_not_write_is_said() -> None:

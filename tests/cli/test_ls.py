@@ -253,3 +253,31 @@ def test_one_is_said_in_the_singular(call: Call, runs: Path) -> None:
     call("ship")
     assert "1 trajectory (1 trace), 0 open" in call("status").output
     assert "1 process (0 living)" in call("status").output
+
+
+@pytest.mark.parametrize(
+    ("options", "rewards"),
+    [
+        (["--where", "reward < 0.6"], [0.25, 0.5]),
+        (["--where", "reward < 0.6", "--where", "rollout_n = 1"], [0.5]),
+        (["--where", "step = 2 and not validate", "--limit", "1"], [0.75]),
+        (["--sample", "7", "--step", "1"], [0.25, 0.5]),
+        (["--sample", "8"], []),
+        (["--where", "reward is null"], [None]),
+    ],
+)
+def test_conditions(call: Call, run: Path, options: list[str], rewards: list[float | None]) -> None:
+    assert [row["reward"] for row in rows(call("ls", "--json", *options).output)] == rewards
+
+
+@pytest.mark.parametrize("command", [["ls"], ["show"], ["compare"], ["export"]], ids=lambda words: words[0])
+def test_a_column_that_does_not_exist_is_said_with_the_nearest(call: Call, run: Path, command: list[str]) -> None:
+    refused = call(*command, "--where", "rewrad < 1")
+    assert refused.exit_code == 2
+    assert 'there is no column "rewrad" at character 1; did you mean "reward"?' in refused.output
+    assert not (run / "export").exists()
+
+
+def test_a_limit_says_how_many_there_are(call: Call, run: Path) -> None:
+    assert "2 of 5 trajectories" in call("ls", "--limit", "2").output
+    assert "of 5 trajectories" not in call("ls", "--limit", "5").output

@@ -1,0 +1,82 @@
+"""Tables of many rows: aligned, cut to the terminal, and quick."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+from rich.cells import cell_len
+from rich.console import Console
+
+from autotrace.cli import listing
+from autotrace.cli.listing import Column
+from autotrace.ship.store.row import COLUMNS, Row
+from autotrace.ship.store.state import State
+from tests.cli.conftest import Call
+from tests.ship.spools import new_run
+
+
+def printed(columns: list[Column], width: int | None = None) -> list[str]:
+    """The lines on a terminal of that ``width``; None: not on a terminal."""
+    out = Console(file=io.StringIO(), force_terminal=width is not None, width=width or 200, color_system="standard")
+    listing.show(out, columns)
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue().splitlines()
+
+
+def test_columns_are_aligned_whatever_is_in_them() -> None:
+    lines = printed(
+        [
+            Column("a", ["x", "名前", "long"]),
+            Column("number", ["1", "22", "333"], right=True),
+            Column("b", ["", "e", ""]),
+        ]
+    )
+    assert [cell_len(line) for line in lines[3:6]] == [12, 15, 12]
+    assert [line.split() for line in lines[3:6]] == [["x", "1"], ["名前", "22", "e"], ["long", "333"]]
+
+
+def test_only_the_last_column_is_longer_than_it_should_be_and_not_on_a_terminal() -> None:
+    columns = [Column("sample", ["s" * 500]), Column("error", ["e" * 500])]
+    (line,) = printed(columns)[3:4]
+    assert len(line) == listing.MAX_WIDTH + 2 + 500 and line[listing.MAX_WIDTH - 1] == "…"
+    assert max(map(cell_len, printed(columns, 100))) < 100
+
+
+def test_styles_and_links_are_for_terminals() -> None:
+    columns = [
+        Column("trace", ["abc"], styles=lambda number: "link http://x/1"),
+        Column("status", ["OK"], styles=lambda number: "green"),
+    ]
+    assert "\x1b" not in "".join(printed(columns))
+    shown = "".join(printed(columns, 80))
+    assert "http://x/1" in shown and "\x1b[32m" in shown
+
+
+def test_a_run_without_rows_of_its_own_has_a_head() -> None:
+    assert [line.strip() for line in printed([Column("a", []), Column("b", [])])[1:2]] == ["a  b"]
+
+
+def test_ls_of_a_large_run_takes_not_much_longer_than_reading_it(call: Call, runs: Path) -> None:
+    """Tables of rich took 500 times as long as the rows take to read; 100,000 rows have to be seen in two seconds."""
+    count = 20_000
+    state = State.of_run(new_run(runs))
+    names = ", ".join(COLUMNS)
+    with state:
+        state.db.executemany(
+            f"INSERT INTO traces ({names}) VALUES ({', '.join('?' * len(COLUMNS))})",
+            (
+                Row(f"{number:032x}", "Loop.run", "trajectory", "OK", number // 512, str(number % 512), number % 16,
+                    reward=number % 7 / 7, start_ns=number, end_ns=number + 10**9, complete=True).values()
+                for number in range(count)
+            ),
+        )  # fmt: skip
+    began = time.process_time()
+    assert len(state.db.execute(f"SELECT {names} FROM traces").fetchall()) == count
+    reading = time.process_time() - began
+    state.close()
+    began = time.process_time()
+    shown = call("ls").output
+    assert time.process_time() - began < 60 * reading
+    assert shown.count("Loop.run") == 0 and len(shown.splitlines()) > count
