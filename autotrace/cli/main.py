@@ -10,6 +10,7 @@ import click
 import autotrace
 
 COMMANDS = {
+    "runs": ("autotrace.cli.list_runs", "runs"),
     "ls": ("autotrace.cli.ls", "ls"),
     "show": ("autotrace.cli.show", "show"),
     "compare": ("autotrace.cli.compare", "compare"),
