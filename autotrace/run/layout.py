@@ -16,6 +16,7 @@
             status.json             the shipper's last word: delivered, lag, errors, done
             listen                  exists once processes on other nodes will record
             collector.json          where their relays send to, and the token they show (0600)
+            parquet.lock            held while Parquet files of the run are replaced
             drain                   exists once the run's first process asks for delivery of everything
 """
 
@@ -38,6 +39,7 @@ SEGMENT_SUFFIX = ".seg"
 DEFAULT_RUN_DIR = "autotrace-runs"
 DEFAULT_MLFLOW_DB = "mlflow.db"
 SENT_DB = "sent.db"
+PARQUET_LOCK = "parquet.lock"
 
 
 def spool_of(run_folder: str) -> str:

@@ -1,0 +1,1 @@
+"""Trajectories as tables: one schema, and the rows of it."""

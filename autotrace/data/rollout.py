@@ -1,0 +1,191 @@
+"""What the rows of the tables are made of: a trajectory, one of its calls, one of its facts, with what is asked of each
+computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from autotrace.trajectory.durations import Times, times
+from autotrace.trajectory.jsonable import jsonable, text
+from autotrace.trajectory.model import Span, Trajectory
+
+ROLES = ("trajectory", "agent", "span")
+"""Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
+have turns and spans."""
+CUT = frozenset({"length", "max_tokens", "max_length"})
+"""Finish reasons of a response that was cut at a limit."""
+
+
+def integer(value: Any) -> int | None:
+    """``value`` as a 64-bit integer, if it is one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = int(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+def number(value: Any) -> float | None:
+    """``value`` as a float, if it is a number."""
+    try:
+        return float(value) if isinstance(value, (bool, int, float)) else None
+    except OverflowError:
+        return None
+
+
+def word(value: Any) -> str | None:
+    """``value`` as text, None for None and for what has parts."""
+    return None if value is None or isinstance(value, (dict, list)) else text(str(value))
+
+
+def json(value: Any) -> str | None:
+    """``value`` as JSON; None for None and for an empty mapping or list."""
+    if value is None or value == {} or value == []:
+        return None
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError):  # not plain, or text that is no Unicode
+        return msgspec.json.encode(jsonable(value)).decode()
+
+
+class Rollout:
+    """One trace, for its row in ``trajectories`` and for what all its rows have in common."""
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        attributes = trajectory.attributes
+        validate = attributes.get("validate")
+        self.trajectory = trajectory
+        self.root = trajectory.root
+        self.attributes: Mapping[str, Any] = attributes
+        self.facts: Mapping[str, Any] = trajectory.facts
+        self.run_id = trajectory.run_id
+        self.trace_id = trajectory.trace_id
+        self.step = integer(attributes.get("step"))
+        self.uid = word(attributes.get("uid"))
+        self.rollout_n = integer(attributes.get("rollout_n", attributes.get("session_id")))
+        self.validate = validate if isinstance(validate, bool) else None
+        by_id = {span.span_id: span for span in trajectory.spans}
+        self.spans = [Call(self, span) for span in trajectory.spans]
+        self.turns = [call for call in self.spans if call.span.role == "llm"]
+        for turn, call in enumerate(self.turns, 1):
+            call.turn = turn
+        calls = {call.span.span_id: call for call in self.turns}
+        for span in trajectory.spans:
+            if span.role == "engine":
+                _below(span, by_id, calls)
+
+    @property
+    def is_trajectory(self) -> bool:
+        """It has a row in ``trajectories``."""
+        return self.root.role in ROLES
+
+    @cached_property
+    def times(self) -> Times:
+        """Where the time went."""
+        return times(self.trajectory)
+
+    @cached_property
+    def tool_calls(self) -> int:
+        """Calls of tools; a tool's own method below the agent's call of it is the same call."""
+        tools = {call.span.span_id for call in self.spans if call.span.role == "tool"}
+        return sum(call.span.span_id in tools and call.span.parent_id not in tools for call in self.spans)
+
+    @cached_property
+    def failed(self) -> Span | None:
+        """The root if it failed, else the first call that did, leaving out those that were cancelled on purpose."""
+        return next((call.span for call in self.spans if call.span.error and not self._dropped(call.span)), None)
+
+    def _dropped(self, span: Span) -> bool:
+        return span.status == "CANCELLED" and (self.root.status == "OK" or not (span.error and span.error[1]))
+
+    @cached_property
+    def weight_versions(self) -> list[int]:
+        """Versions of the weights that answered."""
+        versions = (integer(call.figures.get("weight_version")) for call in self.turns)
+        return [version for version in versions if version is not None]
+
+    @cached_property
+    def answer(self) -> Span | None:
+        """The call that has the whole conversation: the agent's."""
+        having = (call.span for call in self.spans if call.span.role not in ("llm", "engine"))
+        return next((span for span in having if span.response_mask or span.response_ids or span.response_text), None)
+
+    @cached_property
+    def untold(self) -> Span | None:
+        """``answer``, where no turn has tokens or text of its own."""
+        if any(call.span.response_ids is not None or call.span.response_text is not None for call in self.turns):
+            return None
+        return self.answer
+
+    @cached_property
+    def masks(self) -> dict[str, list[int]] | None:
+        """Span id of each turn -> the part of the agent's response mask over its response; None where the turns are no
+        pieces of one response (the agent began anew, or left a turn out)."""
+        whole, first = self.answer, self.turns[0].span.prompt_tokens if self.turns else None
+        if whole is None or not whole.response_mask or first is None:
+            return None
+        parts: dict[str, list[int]] = {}
+        for call in self.turns:
+            span = call.span
+            start = (span.prompt_tokens or 0) - first
+            ids = span.response_ids
+            if ids is None or start < 0 or whole.response_ids is None:
+                return None
+            part = whole.response_ids[start : start + len(ids)]
+            if part != ids[: len(part)]:
+                return None
+            parts[span.span_id] = whole.response_mask[start : start + len(part)]
+        return parts
+
+    def known(self) -> Iterator[Known]:
+        """Its facts."""
+        return (Known(self, name, value) for name, value in self.facts.items())
+
+
+class Call:
+    """One call of a trace: a row of ``spans``, and of ``turns`` if it is an LLM call."""
+
+    __slots__ = ("_below", "rollout", "span", "turn")
+
+    def __init__(self, rollout: Rollout, span: Span) -> None:
+        self.rollout = rollout
+        self.span = span
+        self.turn = 0
+        self._below: dict[str, Any] | None = None
+
+    def add(self, figures: Mapping[str, Any]) -> None:
+        """Take what an engine below reports of the request; the innermost comes last and counts."""
+        self._below = {**(self._below or {}), **figures}
+
+    @property
+    def figures(self) -> Mapping[str, Any]:
+        """Attributes of the call and of its request to the engine."""
+        if self._below is None:
+            return self.span.attributes
+        own = {name: value for name, value in self.span.attributes.items() if value is not None}
+        return {**self._below, **own}
+
+
+class Known:
+    """One fact about a trajectory: a row of ``facts``."""
+
+    __slots__ = ("name", "rollout", "value")
+
+    def __init__(self, rollout: Rollout, name: str, value: Any) -> None:
+        self.rollout, self.name, self.value = rollout, name, value
+
+
+def _below(span: Span, by_id: Mapping[str, Span], calls: Mapping[str, Call]) -> None:
+    """Hand the figures of an engine's span to the LLM call above it."""
+    above, hops = by_id.get(span.parent_id or ""), 0
+    while above is not None and hops < 100:
+        if above.span_id in calls:
+            calls[above.span_id].add(span.attributes)
+            return
+        above, hops = by_id.get(above.parent_id or ""), hops + 1

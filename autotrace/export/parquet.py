@@ -1,0 +1,75 @@
+"""``parquet``: the tables of ``docs/data.md``, laid out as the backend of that name does, one file a table and step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import groupby, islice
+from pathlib import Path
+
+from autotrace.data import arrow
+from autotrace.data.rollout import Rollout, integer, word
+from autotrace.data.schema import TABLES
+from autotrace.export.format import ExportError, Format, Written
+from autotrace.sinks.parquet import location
+from autotrace.sinks.parquet.owner import check_free
+from autotrace.sinks.parquet.partition import Partition, new_name
+from autotrace.sinks.parquet.store import Store, store
+from autotrace.sinks.parquet.writing import TableFile
+from autotrace.sinks.protocol import SinkError
+from autotrace.trajectory.model import Trajectory
+
+AT_ONCE = 50
+"""Trajectories in memory."""
+
+
+def write(trajectories: Iterable[Trajectory], out: str) -> Written:
+    """See ``Format.write``. What an earlier export wrote of the same steps of the same run is replaced."""
+    written = Written()
+    at = store(location.root_of(out, Path()))
+    parts: dict[str, Path] = {}
+    before: list[str] = []
+    try:
+        checked: set[str] = set()
+        for (run_id, step), of_step in groupby(trajectories, key=_partition):
+            if run_id not in checked:
+                check_free(at, run_id)
+                checked.add(run_id)
+            rollouts = (Rollout(trajectory) for trajectory in of_step)
+            written.trajectories += _write_step(at, run_id, step, rollouts, parts, before)
+        at.commit(parts, [path for path in dict.fromkeys(before) if path not in parts])
+    except SinkError as error:
+        raise ExportError(str(error)) from error
+    finally:
+        at.discard(parts)
+        at.close()
+    written.files = len(parts)
+    return written
+
+
+def _partition(trajectory: Trajectory) -> tuple[str, int | None]:
+    return trajectory.run_id, integer(trajectory.attributes.get("step"))
+
+
+def _write_step(
+    at: Store, run_id: str, step: int | None, rollouts: Iterator[Rollout], parts: dict[str, Path], before: list[str]
+) -> int:
+    """Write the parts of one step; how many trajectories it has."""
+    count = 0
+    with ExitStack() as stack:
+        tables: dict[str, TableFile] = {}
+        while chunk := list(islice(rollouts, AT_ONCE)):
+            if not count:
+                partition = Partition.of(word(chunk[0].attributes.get("project_name")), run_id, step)
+                for name, folder in partition.folders.items():
+                    before += at.sizes(folder)
+                    path = f"{folder}/{new_name('export')}"
+                    parts[path] = at.part(path)
+                    tables[name] = stack.enter_context(TableFile(parts[path], name, run_id))
+            for name, file in tables.items():
+                file.add(arrow.table_of(TABLES[name], chunk))
+            count += len(chunk)
+    return count
+
+
+FORMAT = Format("parquet", write, remote=True)

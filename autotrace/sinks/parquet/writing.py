@@ -1,0 +1,98 @@
+"""A Parquet file being written: row groups of a useful size, compressed, with the settings that fit each column."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from autotrace.data import arrow
+from autotrace.data.schema import TABLES, VERSION
+from autotrace.run import files
+from autotrace.sinks.parquet.partition import KEY
+
+GROUP_BYTES = 32 << 20
+"""Bytes of a row group, about, before compression."""
+UNIQUE = ("span_id", "parent_id", "prompt_base", "request_id", "start_ns", "end_ns", "duration_s")
+TOKENS = ("new_prompt_ids", "prompt_ids", "response_ids", "rollout_log_probs")
+TEXTS = ("prompt_text", "response_text", "messages", "inputs", "output", "attributes", "error_stack", "value")
+"""Columns whose values hardly ever repeat: a dictionary of them costs time and saves nothing. Of long texts smallest and
+largest say nothing, either."""
+
+
+class TableFile:
+    """A context manager; ``part`` is whole when it is left. Raises ``OSError`` and ``pa.ArrowException``."""
+
+    def __init__(self, part: Path, name: str, run_id: str) -> None:
+        self._schema = arrow.schema(TABLES[name]).with_metadata(
+            {"autotrace.schema": str(VERSION), "autotrace.run": run_id}
+        )
+        self._part = part
+        self._waiting: list[pa.Table] = []
+        self._bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+        self.rows = 0
+        self.ids: set[str] = set()
+        """Trajectories that it has rows of."""
+
+    def add(self, table: pa.Table) -> None:
+        """Add rows."""
+        self._waiting.append(self._conformed(table))
+        self._bytes += table.nbytes
+        self.rows += table.num_rows
+        self.ids.update(pc.unique(table[KEY]).to_pylist())
+        if self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _conformed(self, table: pa.Table) -> pa.Table:
+        """``table``, perhaps of an older release, with the columns of this one."""
+        if table.schema.equals(self._schema):
+            return table.replace_schema_metadata(self._schema.metadata)
+        names = set(table.column_names)
+        columns = [
+            table[column.name].cast(column.type) if column.name in names else pa.nulls(len(table), column.type)
+            for column in self._schema
+        ]
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _flush(self) -> None:
+        if self._waiting and self._writer is not None:
+            self._writer.write_table(pa.concat_tables(self._waiting))
+        self._waiting, self._bytes = [], 0
+
+    def __enter__(self) -> TableFile:
+        self._file = os.fdopen(files.overwrite(self._part), "wb")
+        self._writer = pq.ParquetWriter(self._file, self._schema, **_settings(self._schema))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._flush()
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            self._file.close()
+
+
+def _settings(schema: pa.Schema) -> dict[str, Any]:
+    plain = {*UNIQUE, *TOKENS, *TEXTS}
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": [_leaf(column) for column in schema if column.name not in plain],
+        "write_statistics": [
+            column.name for column in schema if _leaf(column) == column.name and column.name not in TEXTS
+        ],
+    }
+
+
+def _leaf(column: pa.Field) -> str:
+    return f"{column.name}.list.element" if pa.types.is_list(column.type) else str(column.name)
