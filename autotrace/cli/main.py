@@ -15,6 +15,7 @@ COMMANDS = {
     "show": ("autotrace.cli.show", "show"),
     "compare": ("autotrace.cli.compare", "compare"),
     "status": ("autotrace.cli.status", "status"),
+    "sql": ("autotrace.cli.sql", "sql"),
     "ship": ("autotrace.cli.ship", "ship"),
     "export": ("autotrace.cli.export", "export"),
     "check": ("autotrace.cli.check", "check"),

@@ -131,8 +131,8 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
            lambda one: one.root.role),
     Column("status", "string", "`OK`, `ERROR`, `TIMEOUT`, `CANCELLED`, `INTERRUPTED` or, while it runs, `OPEN`",
            lambda one: one.root.status),
-    Column("error", "string", "type and message of what failed: the trajectory, else its first call that did",
-           lambda one: one.failed.error_text if one.failed else None),
+    Column("error", "string", "type and message of what failed: the trajectory, else its first call that did; 500"
+           " characters", lambda one: (one.failed.error_text or "")[:500] if one.failed else None),
     Column("reward", "float64", "the reward", _fact("reward", number)),
     Column("reward_extra_info", "json", "the parts of the reward, by the reward function's own names",
            _fact("reward_extra_info", json)),

@@ -36,6 +36,9 @@ class Store(Protocol):
     def names(self) -> list[str]:
         """What the root holds; nothing where it does not exist."""
 
+    def filesystem(self) -> tuple[Any, str]:
+        """What ``pyarrow.dataset`` reads with, and the root as it takes it."""
+
     def read(self, path: str) -> bytes | None:
         """A small file; None: there is none."""
 
@@ -80,6 +83,10 @@ class LocalStore:
             return []
         except OSError as error:
             raise self._failed(error) from error
+
+    def filesystem(self) -> tuple[Any, str]:
+        """See ``Store``."""
+        return None, self.root
 
     def read(self, path: str) -> bytes | None:
         """See ``Store``."""
@@ -189,6 +196,10 @@ class RemoteStore:
             return []
         except Exception as error:
             raise failed(self.root, error) from error
+
+    def filesystem(self) -> tuple[Any, str]:
+        """See ``Store``."""
+        return self._fs, self._base
 
     def read(self, path: str) -> bytes | None:
         """See ``Store``."""

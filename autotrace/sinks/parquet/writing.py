@@ -21,8 +21,8 @@ GROUP_BYTES = 32 << 20
 UNIQUE = ("span_id", "parent_id", "prompt_base", "request_id", "start_ns", "end_ns", "duration_s")
 TOKENS = ("new_prompt_ids", "prompt_ids", "response_ids", "rollout_log_probs")
 TEXTS = ("prompt_text", "response_text", "messages", "inputs", "output", "attributes", "error_stack", "value")
-"""Columns whose values hardly ever repeat: a dictionary of them costs time and saves nothing. Of long texts smallest and
-largest say nothing, either."""
+"""Columns whose values hardly ever repeat: a dictionary of them costs time and saves nothing. Of long texts smallest
+and largest say nothing, either."""
 
 
 class TableFile:

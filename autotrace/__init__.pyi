@@ -1,0 +1,3 @@
+from autotrace.query.runs import open as open
+
+__version__: str

@@ -1,0 +1,108 @@
+"""``autotrace sql``: a question over the tables of a run, or of all runs of a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich import box
+from rich.table import Table
+
+from autotrace.cli import runs, terminal
+from autotrace.query.errors import QueryError
+from autotrace.query.source import Progress, Source
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SHOWN = 200
+"""Rows in a terminal."""
+WIDTH = 80
+"""Characters of a cell."""
+
+
+@click.command(no_args_is_help=True, short_help="Ask a question in SQL about the trajectories of one or all runs.")
+@click.argument("query", metavar="QUERY")
+@runs.run_argument
+@click.option("--json", "form", flag_value="json", help="Print one JSON object a row.")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV with a line of names.")
+def sql(query: str, run: str | None, form: str | None) -> None:
+    """Ask a question in SQL (DuckDB's), also while the run goes on.
+
+    The tables are trajectories, turns, spans and facts; docs/data.md has their columns. If RUN is a folder of runs,
+    they have the rows of all of them; run_id tells them apart.
+    """
+    from autotrace.query.sql import answer
+
+    sources = _sources(run)
+    try:
+        with _progress() as progress:
+            table = answer(sources, query, progress)
+    except (QueryError, ModuleNotFoundError) as error:
+        raise terminal.fail(error) from None
+    if form == "json":
+        for row in table.to_pylist():
+            click.echo(json.dumps(row, ensure_ascii=False, default=str))
+    elif form == "csv":
+        writer = csv.writer(sys.stdout)
+        writer.writerow(table.column_names)
+        writer.writerows([_plain(value) for value in row.values()] for row in table.to_pylist())
+    else:
+        _show(table)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """Says in a terminal how many trajectories were read."""
+    out = terminal.console(stderr=True)
+    if not out.is_terminal:
+        yield None
+        return
+    with out.status("") as status:
+        yield lambda count, total: status.update(f"{count:,} of {total:,} trajectories read")
+
+
+def _sources(run: str | None) -> list[Source]:
+    """All runs of a folder of runs, else the one that is meant."""
+    from autotrace.query.runs import sources
+
+    if run is not None and Path(run).is_dir():
+        try:
+            return sources(Path(run))
+        except FileNotFoundError as error:
+            raise terminal.fail(error) from None
+    return sources(runs.locate(run))
+
+
+def _show(table: pyarrow.Table) -> None:
+    out = terminal.console()
+    shown = table.num_rows if not out.is_terminal else min(SHOWN, table.num_rows)
+    listing = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in table.schema:
+        is_number = str(column.type).startswith(("int", "uint", "float", "double", "decimal"))
+        listing.add_column(terminal.line(column.name), justify="right" if is_number else "left", no_wrap=True)
+    for row in table.slice(0, shown).to_pylist():
+        listing.add_row(*(terminal.line(_cell(value)) for value in row.values()))
+    out.print(listing)
+    if shown < table.num_rows:
+        out.print(terminal.line(f"{shown} of {table.num_rows:,} rows; --csv or --json print all", "dim"))
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(_plain(value))
+    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+
+
+def _plain(value: Any) -> Any:
+    """A value of one cell."""
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (list, dict)) else value

@@ -1,0 +1,1 @@
+"""Runs as objects and tables, for notebooks and SQL."""
