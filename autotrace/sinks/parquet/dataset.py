@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,9 @@ MANY = 32
 FULL_BYTES = 64 << 20
 FULL_ROWS = {"trajectories": 2_048, "facts": 32_768}
 """A file that has as much is not merged any more. Fewer rows where a late fact rewrites the file."""
+FEW = {"trajectories": 2, "facts": 2, "turns": 4, "spans": 4}
+"""Small files that are merged once a step is behind; of large tables a few more may stay: merging costs as much as
+writing."""
 BEHIND = 2
 """A step is behind once there are trajectories of a step that much later."""
 RECENT_NS = 600 * 10**9
@@ -170,26 +173,26 @@ class Dataset:
     def _merge_behind(self, newest: int | None) -> None:
         for step in list(self._unmerged):
             over = newest is not None and step is not None and step <= newest - BEHIND
-            self._merge(step, 2 if over else MANY)
+            self._merge(step, FEW if over else dict.fromkeys(TABLES, MANY))
             if over:
                 del self._unmerged[step]
 
     def merge_all(self) -> None:
         """The run is over: merge what is left."""
         for step in list(self._unmerged):
-            self._merge(step, 2)
+            self._merge(step, FEW)
             del self._unmerged[step]
 
-    def _merge(self, step: int | None, at_least: int) -> None:
-        """Merge the small files of a step where there are ``at_least`` of them."""
-        if not any(len(self._small(self._partition(step), name)) >= at_least for name in TABLES):
+    def _merge(self, step: int | None, at_least: Mapping[str, int]) -> None:
+        """Merge the small files of a step where a table has ``at_least`` so many of them."""
+        if not any(len(self._small(self._partition(step), name)) >= at_least[name] for name in TABLES):
             return
         with self._exclusive():
             partition = self._partition(step)
             partition.load(self._store)
             for name in TABLES:
                 paths = self._small(partition, name)
-                if len(paths) >= at_least:
+                if len(paths) >= at_least[name]:
                     self._rewrite(partition, name, {path: frozenset() for path in paths})
 
     @staticmethod

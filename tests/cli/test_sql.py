@@ -1,0 +1,57 @@
+"""``autotrace sql`` as people and other programs read it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Call
+from tests.ship.spools import Process, new_run, trajectory
+
+
+def test_a_table(call: Call, run: Path) -> None:
+    done = call("sql", "SELECT step, avg(reward) AS mean FROM trajectories GROUP BY step ORDER BY step")
+    assert done.exit_code == 0
+    assert [line.split() for line in done.output.splitlines() if line.strip()][0] == ["step", "mean"]
+    assert done.output.split()[-4:] == ["1", "0.375", "2", "0.875"]
+
+
+def test_csv_and_json(call: Call, run: Path) -> None:
+    query = "SELECT turn, response_ids, error FROM turns ORDER BY trace_id, turn LIMIT 2"
+    rows = list(csv.reader(call("sql", query, "--csv").output.splitlines()))
+    assert rows == [["turn", "response_ids", "error"], ["1", "[10, 11, 12]", ""], ["2", "[30, 31, 32, 33]", ""]]
+    lines = [json.loads(line) for line in call("sql", query, "--json").output.splitlines()]
+    assert lines[0] == {"turn": 1, "response_ids": [10, 11, 12], "error": None}
+
+
+def test_all_runs_of_a_folder_or_the_one_that_is_named(call: Call, run: Path, runs: Path) -> None:
+    other = new_run(runs, "20261122-000000-aaaaaa")
+    process = Process(other)
+    trajectory(process)
+    process.exit()
+    query = "SELECT count(*) AS n FROM trajectories"
+    counts = {name: call("sql", query, *words, "--csv").output.split()[-1]
+              for name, words in (("newest", []), ("all", [runs]), ("named", [run.name]))}  # fmt: skip
+    assert counts == {"newest": "1", "all": "6", "named": "5"}
+
+
+def test_mistakes_end_with_one_line(call: Call, run: Path, runs: Path) -> None:
+    for words, says in (
+        (["SELECT nope FROM trajectories"], "autotrace: there is no column nope; did you mean notes?"),
+        (["DROP TABLE trajectories"], "DROP is not possible"),
+        (["SELECT 1", runs / "nothing"], "no such folder"),
+        (["SELECT 1", runs.parent], "holds no autotrace run"),
+    ):
+        done = call("sql", *words)
+        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert says in done.stderr
+
+
+def test_what_a_model_wrote_is_escaped(call: Call, runs: Path) -> None:
+    folder = new_run(runs, "20261122-000000-aaaaaa")
+    process = Process(folder)
+    trajectory(process, uid="\x1b]0;owned\x07[red]")
+    process.exit()
+    shown = call("sql", 'SELECT uid AS "\x1b[2J" FROM trajectories').output
+    assert "\\x1b]0;owned\\x07[red]" in shown and "\x1b" not in shown

@@ -1,0 +1,108 @@
+"""``docs/data.md``: its questions are asked, its programs run, its columns are those of the schema."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from autotrace.cli.main import main
+from autotrace.data import schema
+from autotrace.ship.shipper import ship
+from tests.query.run_folder import recorded
+
+PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+QUESTIONS = re.findall(r"^    (autotrace sql .*)$", PAGE, re.M)
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where ``autotrace-runs`` is, with one run that was delivered as Parquet."""
+    parent = tmp_path_factory.mktemp("here")
+    os.environ.pop("AUTOTRACE_PARQUET", None)
+    (parent / "autotrace-runs").mkdir()
+    run = recorded(parent / "autotrace-runs", backends=["parquet"])
+    assert ship(run, once=True).state == "done"
+    return parent
+
+
+EXPECTED = {
+    "avg(reward) FROM": [["1", "0.375"], ["2", "0.375"]],
+    "AS spread": [["1", "0.375", "0.4330127018922193", "4"], ["2", "0.375", "0.4330127018922193", "4"]],
+    "without_variance": [["1", "0.5"], ["2", "0.5"]],
+    "their_reward": [["1", "0.25", "0.0"], ["2", "0.25", "0.0"]],
+    "error_type": [["search", "TimeoutError", "2", "no answer from the index"]],
+    "AS written": [["1", "4.0", "3.0", "8"], ["2", "9.0", "4.0", "8"]],
+    "AS cached": [["1", "0.5"], ["2", "0.7777777777777778"]],
+    "AS behind": [["2", "6"]],
+    "AS format": [["1", "0.25"], ["2", "0.25"]],
+    "AS thousands": [["0", "0.375", "8"]],
+    "AS why": [["1", "OK", "1"], ["2", "OK", "1"]],
+    "mean_log_prob": [["1", "-0.5"], ["2", ""]],
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=[str(number) for number in range(len(QUESTIONS))])
+def test_a_question_has_its_answer(question: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("AUTOTRACE_RUN_DIR", raising=False)
+    done = CliRunner().invoke(main, [*shlex.split(question)[1:], "--csv"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    rows = list(csv.reader(io.StringIO(done.stdout)))[1:]
+    if "ORDER BY duration_s DESC" in question:
+        assert len(rows) == 8 and all(float(row[2]) > 0 and row[4] == "0.25" and row[5] == "1.0" for row in rows)
+        return
+    (expected,) = [rows for words, rows in EXPECTED.items() if words in question]
+    assert rows == expected
+
+
+def test_there_are_ten_questions() -> None:
+    assert len(set(QUESTIONS)) >= 10
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=[text.split("\n", 1)[0] for text in PROGRAMS])
+def test_a_program_runs(program: str, folder: Path) -> None:
+    """In a process of its own: Ray starts a local cluster in it."""
+    lines = program.splitlines()
+    last = [number for number, line in enumerate(lines) if line and not line.startswith(("import", "from", " ", "#"))]
+    for number in last:
+        if re.match(r"[\w.]+\(|rows\.", lines[number]) and not lines[number].startswith("for"):
+            lines[number] = f"print({lines[number].partition('  #')[0].rstrip()})"
+    environ = {**os.environ, "RAY_DATA_DISABLE_PROGRESS_BARS": "1", "HF_HUB_OFFLINE": "1", "AUTOTRACE": "0"}
+    environ |= {"HF_DATASETS_CACHE": str(folder / "cache"), "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    start = "import ray\nray.init(num_cpus=2, include_dashboard=False, logging_level='ERROR')\n"
+    text = (start if "ray.data" in program else "") + "\n".join(lines)
+    done = subprocess.run([sys.executable, "-c", text], cwd=folder, env=environ, capture_output=True, text=True,
+                          timeout=200, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    for words in SAYS[next(word for word in SAYS if word in program)]:
+        assert re.search(words, done.stdout), done.stdout
+
+
+SAYS: dict[str, tuple[str, ...]] = {
+    "autotrace.open": (r"\b1\.0 2\n", r"\[1, 2\]", "new_prompt_ids", r"shape: \(4, 5\d\)", r"\[49 rows x 3 columns\]"),
+    "import polars": (r"│ 1 +┆ 0\.375", r"16", r"0\.375", r"num_rows: 16"),
+    "ray.data": (r"'mean\(reward\)': 0\.375", r"'count\(\)': 2"),
+}
+"""What the output of a program has."""
+
+
+def test_the_columns_are_those_of_the_schema() -> None:
+    assert PAGE.endswith(f"\n\n{schema.markdown()}"), "run: python -m autotrace.data.schema, and put it at the end"
+
+
+def test_the_paths_are_those_of_the_backend(folder: Path) -> None:
+    with contextlib.chdir(folder) if sys.version_info >= (3, 11) else contextlib.nullcontext():
+        paths = [path.relative_to(folder / "autotrace-runs") for path in folder.rglob("*.parquet")]
+    assert {path.parts[1] for path in paths} == set(schema.TABLES)
+    assert {re.sub(r"\d+", "N", path.parts[4]) for path in paths} <= {"step-N", "no-step"}
