@@ -72,10 +72,10 @@ class Rollout:
         self.validate = validate if isinstance(validate, bool) else None
         by_id = {span.span_id: span for span in trajectory.spans}
         self.spans = [Call(self, span) for span in trajectory.spans]
-        self.turns = [call for call in self.spans if call.span.role == "llm"]
+        calls = {call.span.span_id: call for call in self.spans if call.span.role == "llm"}
+        self.turns = [calls[span.span_id] for span in trajectory.llm_spans]
         for turn, call in enumerate(self.turns, 1):
             call.turn = turn
-        calls = {call.span.span_id: call for call in self.turns}
         for span in trajectory.spans:
             if span.role == "engine":
                 _below(span, by_id, calls)
@@ -84,6 +84,19 @@ class Rollout:
     def is_trajectory(self) -> bool:
         """It has a row in ``trajectories``."""
         return self.root.role in ROLES
+
+    @property
+    def group_id(self) -> str:
+        """What the rollouts of one prompt in one step share, as ``autotrace ls`` and the keep-rules have it."""
+        if self.uid is not None:
+            return f"{self.step}/{self.uid}"
+        sample, project, source = (
+            word(self.attributes.get(name)) for name in ("sample_index", "project_name", "data_source")
+        )
+        if sample is None:
+            return self.trace_id
+        parts = (project, self.step, source, sample, self.validate)
+        return "/".join("" if part is None else str(part) for part in parts)
 
     @cached_property
     def times(self) -> Times:

@@ -87,6 +87,11 @@ def _truncated(rollout: Rollout) -> bool | None:
     return reasons[-1] in CUT if reasons else None
 
 
+def _tool_name(call: Call) -> str | None:
+    named = word(call.span.attributes.get("tool_name"))
+    return named if named is not None or call.span.role != "tool" else call.span.shown_name
+
+
 def _model(call: Call) -> str | None:
     inputs = call.span.inputs.get("model")
     return word(call.figures.get("model")) or (inputs if isinstance(inputs, str) else None)
@@ -125,6 +130,8 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
            _attribute("sample_index", word)),
     Column("data_source", "string", "the data set", _attribute("data_source", word)),
     Column("agent_name", "string", "the agent loop", _attribute("agent_name", word)),
+    Column("group_id", "string", "what the rollouts of one prompt in one step share, also without a `uid`",
+           attrgetter("group_id")),
     Column("attempt", "int64", "1, or 2 when the same rollout began once more", _attribute("attempt", integer)),
     Column("name", "string", "the function that is the trajectory", lambda one: one.root.name),
     Column("role", "string", "`trajectory`; `agent` or `span` where the list marks no trajectories",
@@ -161,7 +168,8 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("queue_s", "float64", "s in which its requests waited in the engine", attrgetter("times.queue_s")),
     Column("prefill_s", "float64", "s of prefill", attrgetter("times.prefill_s")),
     Column("decode_s", "float64", "s of decoding", attrgetter("times.decode_s")),
-    Column("way_s", "float64", "s of LLM calls beside the engine: router, Ray, HTTP", attrgetter("times.way_s")),
+    Column("way_s", "float64", "s of LLM calls beside the engine's part: router, Ray, HTTP", attrgetter("times.way_s")),
+    Column("llm_s", "float64", "s of LLM calls of which no engine reported anything", attrgetter("times.llm_s")),
     Column("tool_s", "float64", "s in tools and environments", attrgetter("times.tool_s")),
     Column("reward_s", "float64", "s in the reward function", attrgetter("times.reward_s")),
     Column("other_s", "float64", "s in none of these", attrgetter("times.other_s")),
@@ -244,7 +252,7 @@ SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the re
     Column("role", "string", "`trajectory`, `agent`, `llm`, `tool`, `parser`, `env`, `reward`, `engine`, `trainer`"
            " or `span`", attrgetter("span.role")),
     Column("key", "string", "the entry of the list that names it", attrgetter("span.key")),
-    Column("tool_name", "string", "the tool", lambda call: word(call.span.attributes.get("tool_name"))),
+    Column("tool_name", "string", "the tool", _tool_name),
     Column("status", "string", "`OK`, `ERROR`, `TIMEOUT`, `CANCELLED`, `INTERRUPTED` or, while it runs, `OPEN`",
            attrgetter("span.status")),
     Column("error_type", "string", "type of the exception", _error(0)),

@@ -60,11 +60,12 @@ _OF_ROW = (
     "project_name", "experiment_name", "sample_index", "data_source", "attempt", "name", "role", "status", "error",
     "tool_calls", "spans", "prompt_tokens", "response_tokens", "start_ns", "end_ns", "reward",
 )  # fmt: skip
-_TIMES = ("queue_s", "prefill_s", "decode_s", "way_s", "tool_s", "reward_s", "other_s")
+_TIMES = ("queue_s", "prefill_s", "decode_s", "way_s", "tool_s", "reward_s", "other_s", "llm_s")
 _VALUES: dict[str, Callable[[Summary], Any]] = {
     **{name: attrgetter(name) for name in _IDENTITY},
     **{name: attrgetter(f"row.{name}") for name in _OF_ROW},
     **{name: _time(name) for name in _TIMES},
+    "group_id": attrgetter("row.group"),
     "agent_name": lambda summary: word(summary.attributes.get("agent_name")),
     "reward_extra_info": _fact("reward_extra_info", json),
     "advantage": _fact("advantage", number),

@@ -13,7 +13,7 @@ from tests.ship.spools import Process, new_run, trajectory
 def test_a_table(call: Call, run: Path) -> None:
     done = call("sql", "SELECT step, avg(reward) AS mean FROM trajectories GROUP BY step ORDER BY step")
     assert done.exit_code == 0
-    assert [line.split() for line in done.output.splitlines() if line.strip()][0] == ["step", "mean"]
+    assert next(line.split() for line in done.output.splitlines() if line.strip()) == ["step", "mean"]
     assert done.output.split()[-4:] == ["1", "0.375", "2", "0.875"]
 
 

@@ -25,10 +25,11 @@ def test_a_trajectory_is_a_row_with_its_identity_reward_and_counts() -> None:
     made = row("trajectories", one)
     assert (made["step"], made["sample_index"], made["rollout_n"], made["validate"]) == (3, "17", 1, False)
     assert (made["uid"], made["data_source"], made["project_name"]) == ("uid-17", "gsm8k", "rl")
+    assert made["group_id"] == "3/uid-17"
     assert (made["reward"], made["reward_extra_info"], made["advantage"]) == (0.5, '{"acc":true}', -0.25)
     assert (made["llm_calls"], made["tool_calls"], made["spans"], made["num_turns"]) == (2, 1, 5, 4)
     assert (made["status"], made["error"], made["truncated"]) == ("OK", None, False)
-    assert (made["duration_s"], made["tool_s"], made["way_s"]) == (9.0, 1.0, 5.0)
+    assert (made["duration_s"], made["tool_s"], made["llm_s"]) == (9.0, 1.0, 5.0)
     assert (made["min_global_steps"], made["max_global_steps"], made["trained_in_step"]) == (2, 2, 4)
 
 
@@ -91,7 +92,13 @@ def test_a_trace_of_the_trainer_or_of_an_engine_is_no_trajectory() -> None:
 
 def test_odd_values_leave_their_trajectory_in() -> None:
     one = trajectory(reward=0.5)
-    one.attributes |= {"step": 2**70, "uid": "half \ud800", "rollout_n": "x", "validate": "maybe", "deep": {"n": math.nan}}
+    one.attributes |= {
+        "step": 2**70,
+        "uid": "half \ud800",
+        "rollout_n": "x",
+        "validate": "maybe",
+        "deep": {"n": math.nan},
+    }
     one.facts |= {"advantage": 10**400, "reward_extra_info": {"a": {1, 2}}}
     call = one.llm_spans[0]
     call.response_text, call.response_ids, call.logprobs = "half \udfff", [1, 2**40], [math.nan, -math.inf]

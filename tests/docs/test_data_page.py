@@ -22,7 +22,7 @@ from tests.query.run_folder import recorded
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
 QUESTIONS = re.findall(r"^    (autotrace sql .*)$", PAGE, re.M)
-PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+PROGRAMS = [text for text in re.findall(r"```python\n(.*?)```", PAGE, re.S) if "ray.data" not in text]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_program_runs(program: str, folder: Path) -> None:
 
 
 SAYS: dict[str, tuple[str, ...]] = {
-    "autotrace.open": (r"\b1\.0 2\n", r"\[1, 2\]", "new_prompt_ids", r"shape: \(4, 5\d\)", r"\[49 rows x 3 columns\]"),
+    "autotrace.open": (r"\b1\.0 2\n", r"\[1, 2\]", "new_prompt_ids", r"shape: \(4, 5\d\)", r"RayPPOTrainer\.step +0"),
     "import polars": (r"│ 1 +┆ 0\.375", r"16", r"0\.375", r"num_rows: 16"),
     "ray.data": (r"'mean\(reward\)': 0\.375", r"'count\(\)': 2"),
 }

@@ -15,7 +15,9 @@ ANSWER = [10, 11, 12]
 def rollout(process: Process, *, reward: float | None, finish: str = "stop", fails: bool = False, **who: Any) -> bytes:
     """Agent, LLM, tool, LLM, with what an engine and a trainer report."""
     trace = os.urandom(16)
-    root = process.open(trace, "trajectory", attributes=attributes(**who), inputs={"reward_model": {"ground_truth": "4"}})
+    root = process.open(
+        trace, "trajectory", attributes=attributes(**who), inputs={"reward_model": {"ground_truth": "4"}}
+    )
     agent = process.open(trace, "agent", root)
     llm = process.open(trace, "llm", agent, PROMPT, attributes={"request_id": "r1", "weight_version": who["step"] - 1})
     engine = process.open(trace, "engine", llm)

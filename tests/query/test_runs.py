@@ -93,7 +93,7 @@ def test_parquet_files_say_the_same_as_the_run_folder(folder: Path) -> None:
 
 def test_wrong_names_say_what_there_is(folder: Path, tmp_path: Path) -> None:
     runs = autotrace.open(folder)
-    with pytest.raises(QueryError, match="there is no table turn; did you mean turns?"):
+    with pytest.raises(QueryError, match="there is no table turn; did you mean turns"):
         runs.table("turn")
     with pytest.raises(QueryError, match="there is no column of turns called promt_tokens; did you mean prompt_tokens"):
         runs.table("turns", columns=["promt_tokens"])

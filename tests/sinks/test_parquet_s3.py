@@ -132,7 +132,9 @@ class Overloaded(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self._answer(503, b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your rate</Message></Error>")
+        self._answer(
+            503, b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your rate</Message></Error>"
+        )
 
     do_POST = do_DELETE = do_PUT
 
