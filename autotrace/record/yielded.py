@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from autotrace.record.snapshot import Limits, snapshot
+from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot
 
 
 class Yielded(Protocol):
@@ -84,7 +84,9 @@ class Last:
 
     def add(self, item: Any) -> None:
         """Keep a copy of ``item`` alone."""
-        self._last = snapshot(item, self._limits)
+        kind = type(item)
+        short = id(kind) in FIXED or (kind is str and len(item) <= SHORT)
+        self._last = item if short else snapshot(item, self._limits)
 
     def value(self) -> Any:
         """The copy of the last item."""

@@ -57,6 +57,15 @@ def test_a_tool_that_calls_an_http_api(tmp_path: Path) -> None:
     assert fetched["moon"] == "TIMEOUT" and fetched["sun"] == "ERROR"
 
 
+def test_an_agent_on_the_client_of_openai(tmp_path: Path) -> None:
+    found = delivered(tmp_path, "openai_agent", "agent.py")
+    assert len(found) == 6 and {one["facts"]["reward"] for one in found} == {0.0, 1.0}
+    for one in found:
+        assert [span["role"] for span in one["spans"]] == ["trajectory", "llm", "tool", "llm"]
+        first, last = (span["messages"][-1] for span in one["spans"] if span["role"] == "llm")
+        assert first["tool_calls"][0]["function"]["name"] == "temperature" and "degrees in" in last["content"]
+
+
 def test_an_agent_loop_of_ones_own(tmp_path: Path) -> None:
     found = delivered(tmp_path, "custom_agent_loop", "main.py")
     assert [one["facts"]["reward"] for one in found] == [pytest.approx(1.1)] * 2
