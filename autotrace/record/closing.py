@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -28,14 +29,18 @@ _monotonic_ns = time.monotonic_ns
 _append = backlog.append
 
 
-def close(call: OpenCall, result: Any) -> None:
-    """Record that the call ended well."""
+said: deque[tuple[OpenCall, int]] = deque()
+"""Calls whose stream has said everything, and when; see ``record.finished_streams``."""
+
+
+def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
+    """Record that the call ended well, now or at ``ended_at``."""
     probe = call.probe
     if probe is None or call.epoch != context.epoch:
         return
     at = call.at
     try:
-        at = _monotonic_ns()
+        at = ended_at or _monotonic_ns()
         if probe.asks_model:
             result = answered(result)
         if probe.reads_result:
@@ -187,7 +192,10 @@ def item(call: OpenCall, value: Any) -> tuple[OpenCall | None, Callable[[Any], A
             if probe.collects:
                 call.yielded = collecting.begin(probe.role, value, probe.limits)
         if call.yielded is not None:
+            done = call.yielded.done
             call.yielded.add(value)
+            if call.yielded.done and not done:
+                said.append((call, _monotonic_ns()))
             return call, None
         if not probe.final:
             return call, False
@@ -229,6 +237,12 @@ def ended(call: OpenCall, error: BaseException) -> None:
             _cancel(call, "dropped")
     else:
         fail(call, error)
+
+
+def settled(call: OpenCall, at: int) -> None:
+    """The stream of a call said everything until ``at``, and nobody reads on."""
+    if call.yielded is not None:
+        close(call, _put_together(call), at)
 
 
 def _put_together(call: OpenCall) -> Any:

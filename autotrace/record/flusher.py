@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import faults, origin, own_thread
+from autotrace.record import faults, finished_streams, origin, own_thread
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -139,6 +139,7 @@ def _run() -> None:
         try:
             backlog.watchful = flusher is None or backlog.behind
             if _flusher is not None:
+                finished_streams.settle()
                 _flusher.drain(pause=True)
         except Exception as error:
             faults.failed("flusher", error)
@@ -217,6 +218,7 @@ class Flusher:
             _lost(len(backlog.queue) + self._encoding + self._writer.gathered)
             return
         try:
+            finished_streams.settle(idle_ns=0)
             if _lost(self._drain(pause=False, deadline=deadline)):
                 backlog.clear()
             _lost(self._writer.finish(self._count))

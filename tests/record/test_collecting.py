@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from autotrace.config.plan import Settings
-from autotrace.record import calls, faults
+from autotrace.record import calls, faults, finished_streams
 from autotrace.spool.records import Close
 
 from .conftest import Recorder
@@ -305,3 +305,29 @@ def test_a_stream_that_nobody_reads_ends_with_its_object_and_one_that_was_begun_
 
     assert list(recorder.wrap(get, role="llm")()) == ["two"]
     assert recorder.records(Close)[1].items == 0
+
+
+def test_a_stream_that_said_everything_ends_although_it_is_kept_and_not_read_on(recorder: Recorder) -> None:
+    traced = recorder.wrap(create, role="llm")
+    kept = traced([chunk({"content": "4"}), chunk({}, "stop"), {"choices": [], "usage": {"completion_tokens": 1}}])
+    unsaid = traced([chunk({"content": "4"}), chunk({"content": "2"})])
+    for stream in (kept, unsaid):
+        next(stream), next(stream)
+    finished_streams.settle()
+    assert recorder.records(Close) == [], "the usage may come"
+    finished_streams.settle(idle_ns=0)
+    (close,) = recorder.records(Close)
+    assert (close.status, close.items, close.output["choices"][0]["finish_reason"]) == ("OK", 2, "stop")
+    assert close.first_item_at <= close.at
+    assert len(list(kept)) == 1 and list(unsaid) == []
+    assert [record.items for record in recorder.records(Close)] == [2, 2], "ended once"
+
+
+def test_what_comes_after_the_finish_reason_is_waited_for(recorder: Recorder) -> None:
+    stream = recorder.wrap(create, role="llm")([chunk({}, "stop"), {"choices": [], "usage": {"completion_tokens": 1}}])
+    next(stream)
+    finished_streams.settle()
+    assert list(stream) != []
+    finished_streams.settle(idle_ns=0)
+    (close,) = recorder.records(Close)
+    assert close.output["usage"] == {"completion_tokens": 1}
