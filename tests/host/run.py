@@ -161,7 +161,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments[:cut])
     known = {suite.package: suite for suite in SUITES}
     failed = 0
-    for name in options.packages or ["attrs", "anyio"]:
+    for name in options.packages or ["attrs", "anyio", "tenacity", "pluggy"]:
         package, _, version = name.partition("==")
         suite = known.get(package, Suite(package, version))
         if version:

@@ -80,4 +80,6 @@ SUITES = (
         arguments=("networkx/algorithms", "networkx/classes", "-k", "not slow"),
         exclude=("networkx.**.tests.**", "networkx.conftest.*"),
     ),
+    Suite("tenacity", "9.2.1", needs=("pytest", "tornado", "typeguard"), arguments=("tests",)),
+    Suite("pluggy", "1.6.0", needs=("pytest",), arguments=("testing",)),
 )

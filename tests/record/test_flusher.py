@@ -84,7 +84,7 @@ def _slow_encoding(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 def test_the_exit_waits_while_there_is_progress(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each event takes a while, all of them far longer than is waited for a write that does not come back."""
-    monkeypatch.setattr(flusher, "PATIENCE", 0.2)
+    monkeypatch.setattr(flusher, "PATIENCE", 0.7)
     _slow_encoding(monkeypatch, 0.02)
     call = recorder.wrap(lambda: 1, key="one")
     for _ in range(50):
@@ -181,7 +181,8 @@ def test_what_is_gathered_is_written_before_each_event_where_they_are_slow(
     assert slow.reached.wait(10)
     time.sleep(0.2)  # what it takes, whatever else happens
     slow.go_on.set()
-    while _opened(recorder) < 1:
+    assert flusher._flusher is not None
+    while _opened(recorder) < 1 or flusher._flusher._busy.locked():  # it goes on with the encoder that it began with
         time.sleep(0.01)
     again = Blocking(monkeypatch, 10_000)
     call("small")
