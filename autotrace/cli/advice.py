@@ -117,6 +117,14 @@ def _targets(status: Status, plan: Plan | None) -> list[str]:
     return sentences
 
 
+def own_targets(plan: Plan | None) -> dict[str, str]:
+    """Keys of the targets of the user's own spec files -> where each stands."""
+    targets = plan.targets if plan is not None else ()
+    return {
+        target.key: target.where for target in targets if target.where and not target.where.startswith(f"{SHIPPED}/")
+    }
+
+
 def gated(status: Status, plan: Plan | None) -> set[str]:
     """Keys of targets of the shipped lists that are meant for other releases than the installed one: no news."""
     versions = {

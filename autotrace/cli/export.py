@@ -43,13 +43,15 @@ def export(
     out = out or str(reader.run_folder / "export" / layout)
     wanted = selection.condition & condition("role = 'trajectory'")
     if min_reward is not None:
-        wanted &= condition(f"reward >= {min_reward!r}")
+        wanted &= Condition("reward >= ?", (min_reward,))
     left_out: Counter[str] = Counter()
     trajectories = _trajectories(reader, wanted, left_out)
     try:
         written = chosen.write(_distinct(trajectories, left_out) if dedup else trajectories, out)
     except ExportError as error:
         raise terminal.fail(error) from None
+    except BrokenPipeError:  # the reader of standard output has seen enough: click ends quietly
+        raise
     except OSError as error:
         raise terminal.fail(f"cannot write to {out}: {error.strerror or error}") from None
     for why, count in (left_out + written.left_out).items():

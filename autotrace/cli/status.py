@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotrace.cli import runs, terminal
-from autotrace.cli.advice import advice, gated, latest_of
+from autotrace.cli.advice import advice, gated, latest_of, own_targets
 from autotrace.cli.terminal import counted, line
 from autotrace.config.plan import Plan, Settings
 from autotrace.run import layout
@@ -80,10 +80,12 @@ def states_of(target: TargetStatus) -> list[str]:
 
 
 def print_targets(out: Console, current: Status, plan: Plan | None, everything: bool) -> None:
-    """The table of targets, and how many wait for a module that was never imported."""
+    """The table of targets, the user's own first, and how many wait for a module that was never imported."""
     reported = {target.key: target for target in current.targets}
     names = [target.key for target in plan.targets] if plan is not None else []
     names += [key for key in reported if key not in names]
+    own = own_targets(plan)
+    names.sort(key=lambda key: key not in own)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("target", "state", "calls", "processes", "where, why"):
         table.add_column(name, justify="right" if name in ("calls", "processes") else "left", overflow="fold")
@@ -93,7 +95,8 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
     for key in names:
         target = reported.get(key) or TargetStatus(key)
         states = states_of(target) or (["bound"] if target.calls else ["pending"])
-        if key in elsewhere or (states == ["pending"] and not target.reasons):
+        unseen = states == ["pending"] and not target.reasons
+        if key not in own and (key in elsewhere or unseen):
             (others if key in elsewhere else waiting).append(key)
             if not everything:
                 continue
@@ -102,7 +105,7 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
             _joined(states),
             Text(f"{target.calls:,}" if target.calls else ""),
             Text(str(target.processes or "")),
-            line(_where(target)),
+            line(f"no process imported its module ({own[key]})" if unseen and key in own else _where(target)),
         )
     if table.row_count:
         out.print(table)

@@ -55,6 +55,19 @@ def test_a_misspelt_name_is_shown_with_what_was_meant(call: Call, runs: Path) ->
     assert "no process imported" not in found
 
 
+def test_targets_of_the_users_stand_first_also_when_nothing_became_of_them(call: Call, runs: Path) -> None:
+    folder = new_run(runs)
+    mine = Target("tools.Search.run", ("tools.Search.run",), "mine.yaml:3")
+    shipped = Target("a.b", ("a.b",), "patch_specs/verl.yaml:1")
+    (folder / "plan.json").write_text(Plan((shipped, mine)).dumps())
+    process = Process(folder)
+    process.report("a.b", "bound")
+    process.exit()
+    shown = call("status").output
+    assert shown.index("tools.Search.run") < shown.index("a.b")
+    assert "no process imported its module (mine.yaml:3)" in shown
+
+
 def test_shipped_targets_for_other_releases_are_no_news(call: Call, runs: Path) -> None:
     folder = new_run(runs)
     gate = {"versions": "verl>=0.4,<0.9"}

@@ -31,7 +31,8 @@ def test_filters_and_duplicates(call: Call, run: Path, tmp_path: Path) -> None:
     assert "1 trajectory left out: the same conversation was exported already (--dedup)" in done.stderr
     (row,) = rows(tmp_path / "mine.jsonl")
     assert row["messages"] == said("Bonn")
-    assert "no trajectory matches" in call("export", "--format", "sft", "--status", "error").output
+    for words in (["--status", "error"], ["--min-reward", "nan"], ["--min-reward", "inf"]):
+        assert "no trajectory matches" in call("export", "--format", "sft", *words).output
 
 
 def test_standard_output_has_rows_alone(call: Call, run: Path) -> None:
