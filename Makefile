@@ -24,7 +24,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
 
 .PHONY: help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
-    verl-releases docs pythons
+    scale verl-releases docs pythons
 .DEFAULT_GOAL := help
 
 # a line `##@ Group` opens a group, `target: ## what it does` is listed in it
@@ -149,6 +149,10 @@ pythons: environment ## what wraps and records, on other Pythons (PYTHONS="pytho
 bench: environment ## every budget beside the other tracers (20 minutes; BENCH="--only small,llm" for less)
 	./benchmarks/setup.sh $(BENCH_VENV)
 	BENCH_VERL_PYTHON=$(abspath $(VENV))/bin/python $(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
+
+# SCALE="--seconds 60 --rate 800 --backend mlflow --tracking-uri ..." for something else
+scale: environment ## the relays of 64 nodes at 1,640 calls a second for ten minutes: rates and lag of the collector
+	$(VENV)/bin/python benchmarks/scale.py $(SCALE)
 
 # fails on ratios within the run, never on a time
 bench-short: ## the same in short: fails on ratios within the run, never on a time
