@@ -150,8 +150,8 @@ class Shipper:
                     self.write("done" if state == "done" else "blocked")
                     return
             self.write(state)
-            if not moved:
-                self._crew.rest(POLL / 6 if self._couriers.busy else POLL)
+            pause = POLL / 6 if self._couriers.busy else POLL
+            self._crew.rest(0.0 if moved else pause)
         self.write("running")
 
     def deliver_all(self, progress: Callable[[Status], None] | None = None) -> Status:
@@ -168,8 +168,7 @@ class Shipper:
             if unfinished and all(self._couriers.gave_up(courier) for courier in unfinished):
                 return self.write("blocked", progress)
             self.write(state, progress)
-            if not moved:
-                self._crew.rest(POLL / 6)
+            self._crew.rest(0.0 if moved else POLL / 6)
         return self.write("blocked", progress)
 
     def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:

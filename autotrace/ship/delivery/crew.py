@@ -27,6 +27,11 @@ from autotrace.sinks import registry
 _log = logging.getLogger("autotrace.ship")
 
 
+GATHER = 0.02
+"""Seconds in which answers of delivery processes come together, so that each round has several to store. What the
+processes have been given keeps them busy for longer."""
+
+
 class Crew:
     """Makes the couriers of a run, and other ones when the number of processes changes."""
 
@@ -101,11 +106,13 @@ class Crew:
             self._workers.stop()
 
     def rest(self, seconds: float) -> None:
-        """Nothing is to be done for so long, or until a delivery process answers."""
+        """Nothing is to be done for so long, or until delivery processes answer; 0: there may be at once."""
         if self._workers is None:
-            time.sleep(seconds)
+            if seconds:
+                time.sleep(seconds)
         else:
-            self._workers.listen(seconds)
+            time.sleep(GATHER)
+            self._workers.listen(max(0.0, seconds - GATHER))
 
     def notes(self) -> Iterator[str]:
         """Notes for the user."""
