@@ -42,7 +42,7 @@ def read(span: Span) -> None:
             span.attributes.setdefault(key, value)
     if answer is not None:
         span.messages.append(answer)
-        span.output = _rest(span.output)
+        span.output = _rest(span)
 
 
 def _is_omitted(value: Any) -> bool:
@@ -200,22 +200,24 @@ def _from_output(output: Any, key: str) -> Any:
     return output.get(key)
 
 
-def _rest(output: Any) -> Any:
-    """What the call returned beside its answer and usage."""
+_TOKENS = ("prompt_token_ids", "token_ids")
+
+
+def _rest(span: Span) -> Any:
+    """What the call returned beside its answer and usage, and beside the tokens that stand in fields of their own."""
+    output = span.output
     if not isinstance(output, Mapping):
         return None
     choices = output.get("choices")
-    gone = {"type", "output", "content", "role", "tool_calls", *_USAGE, *(("choices",) if _is_single(choices) else ())}
+    tokens = _TOKENS if span.prompt_ids is not None or span.response_ids is not None else ()
+    gone = {"type", "output", "content", "role", "tool_calls", *_USAGE, *tokens}
     rest = {name: value for name, value in output.items() if name not in gone and value is not None}
-    if isinstance(choices, list) and _is_single(choices):
-        told = {"type", "index", "message", "text", "finish_reason"}
+    if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], Mapping):
+        del rest["choices"]
+        told = {"type", "index", "message", "text", "finish_reason", *tokens}
         rest |= {name: value for name, value in choices[0].items() if name not in told and value is not None}
     return rest or None
 
 
 def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping)
-
-
-def _is_single(choices: Any) -> bool:
-    return isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], Mapping)

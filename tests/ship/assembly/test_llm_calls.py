@@ -106,6 +106,15 @@ def test_more_than_one_choice_is_not_thrown_away() -> None:
     assert span.messages == [HELLO, HI] and span.output == {"choices": choices}
 
 
+def test_tokens_that_have_fields_of_their_own_are_not_in_the_output_as_well() -> None:
+    output = {"prompt_token_ids": [1], "choices": [{"message": HI, "token_ids": [2, 3]}]}
+    kept, gone = call({"messages": [HELLO]}, output), call({"messages": [HELLO]}, output)
+    gone.prompt_ids, gone.response_ids = [1], [2, 3]
+    read_llm_calls([kept])
+    read_llm_calls([gone])
+    assert (kept.output, gone.output) == ({"prompt_token_ids": [1], "token_ids": [2, 3]}, None)
+
+
 def test_a_call_made_of_calls_is_one_turn() -> None:
     usage = {"prompt_tokens": 7, "completion_tokens": 5}
     root = call({}, None, "root", role="trajectory")
