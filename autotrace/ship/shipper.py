@@ -14,6 +14,7 @@ from autotrace.run.info import RunInfo
 from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
 from autotrace.ship.assembly.decoding import Decoder
+from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.backend_choice import chosen, remember
 from autotrace.ship.cluster.listening import Listening
 from autotrace.ship.delivery.crew import Crew
@@ -50,7 +51,7 @@ class Shipper:
         """Set by a signal: commit and end."""
         self._state = State.of_run(self.run_folder)
         self._outbox = Outbox(self._state, self.info)
-        self._indexer = Indexer(self._state, self.run_folder, self.info, self._outbox)
+        self._indexer = Indexer(self._state, self.run_folder, self.info, self._outbox, AHEAD)
         self._decoder = Decoder(self.run_folder)
         self._retention = Retention(self._state, self.run_folder)
         self._crew = Crew(

@@ -124,7 +124,9 @@ def turn(span: Span) -> Turn:
 
 def usage(span: Span) -> tuple[int, int] | None:
     """``(prompt tokens, completion tokens)`` of one LLM call, if either was recorded."""
-    read = len(span.prompt_ids) if span.prompt_ids is not None else span.prompt_tokens
+    read = span.prompt_tokens
+    if read is None and (prompt := span.prompt_ids) is not None:
+        read = len(prompt)
     written = len(span.response_ids) if span.response_ids is not None else span.response_tokens
     return None if read is None and written is None else (read or 0, written or 0)
 
@@ -162,8 +164,8 @@ def _tokens(span: Span) -> dict[str, str]:
     fields: dict[str, str] = {}
     if span.new_prompt_ids is not None:
         fields["new_prompt_ids"] = packed(span.new_prompt_ids)
-    elif span.prompt_ids is not None:
-        fields["prompt_ids"] = packed(span.prompt_ids)
+    elif (prompt := span.prompt_ids) is not None:
+        fields["prompt_ids"] = packed(prompt)
     if span.response_ids is not None:
         fields["response_ids"] = packed(span.response_ids)
     if span.logprobs is not None:

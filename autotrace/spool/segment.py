@@ -7,7 +7,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from autotrace.spool.records import MAGIC, MAX_FRAME
 
@@ -20,8 +20,7 @@ def frame(payload: bytes) -> bytes:
     return _PREFIX.pack(len(payload), zlib.crc32(payload)) + payload
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """One complete frame: ``offset`` of its prefix, ``end`` = offset of the next frame."""
 
     offset: int

@@ -62,5 +62,31 @@ class Conversion:
         return text(str(value))
 
 
-jsonable = Conversion()
+class _Plain(Conversion):
+    """The same, and quick about what is plain already: nearly all of what is read back from a record."""
+
+    def __call__(self, value: Any, depth: int = MAX_DEPTH) -> Any:
+        kind = type(value)
+        if kind is str:
+            return value if value.isascii() else text(value)
+        if kind in _SAME:
+            return value
+        if depth > 0:
+            if kind is dict:
+                return {
+                    key if type(key) is str and key.isascii() else text(str(key)): (
+                        item if type(item) in _SAME else self(item, depth - 1)
+                    )
+                    for key, item in value.items()
+                }
+            if kind is list:
+                if _SAME.issuperset(map(type, value)):
+                    return value.copy()
+                return [self(item, depth - 1) for item in value]
+        return super().__call__(value, depth)
+
+
+_SAME = frozenset({type(None), bool, int})
+"""Types of values that stay what they are."""
+jsonable = _Plain()
 """The conversion for files and commands."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from autotrace.trajectory.deferred import DeferrableField
+
 OK = "OK"
 ERROR = "ERROR"
 CANCELLED = "CANCELLED"
@@ -37,8 +39,8 @@ class Span:
     attributes: dict[str, Any] = field(default_factory=dict)
     error: tuple[str, str, str] | None = None
     """Exception type, message, formatted stack."""
-    prompt_ids: list[int] | None = None
-    """The full prompt, rebuilt."""
+    prompt_ids: DeferrableField[list[int]] = DeferrableField()  # noqa: RUF009 - a descriptor
+    """The full prompt, rebuilt each time it is asked for; its length is ``prompt_tokens``."""
     new_prompt_ids: list[int] | None = None
     """What this prompt adds to the trajectory's earlier tokens (tool results, user turns)."""
     prompt_base: str | None = None
@@ -52,7 +54,8 @@ class Span:
     response_ids: list[int] | None = None
     logprobs: list[float] | None = None
     response_mask: list[int] | None = None
-    prompt_text: str | None = None
+    prompt_text: DeferrableField[str] = DeferrableField()  # noqa: RUF009 - a descriptor
+    """Of an LLM call put together each time it is asked for."""
     new_prompt_text: str | None = None
     response_text: str | None = None
     response_parts: list[dict[str, str]] | None = None

@@ -16,7 +16,7 @@ from autotrace.record.backlog import backlog
 from autotrace.record.context import attach, current_carrier
 from autotrace.record.tokens import TokenLog
 from autotrace.record.weights import NUMBER_BYTES
-from autotrace.ship.assembly.tokens import TokenSequences
+from autotrace.ship.assembly.tokens import TokenList, TokenSequences
 from autotrace.spool.records import Close, Open
 
 from .conftest import Recorder
@@ -29,13 +29,20 @@ ids = st.lists(st.integers(0, 200_000), max_size=30)
 def test_every_turn_is_rebuilt_whatever_the_turns_share(turns: list[tuple[list[int], list[int], bool]]) -> None:
     log, reader = TokenLog(0), TokenSequences()
     sequence: list[int] = []
+    lists: list[tuple[TokenList, list[int]]] = []
     for span, (new, response, fresh) in enumerate(turns):
         prompt = new if fresh else sequence + new
         written, note = log.prompt(prompt, withheld=False)
         rebuilt = reader.prompt(span, written)
-        assert rebuilt.ids == prompt and rebuilt.problem is None
-        assert reader.response(span, log.response(note, response, False), len(prompt)) == (response, None)
+        assert rebuilt.tokens is not None and rebuilt.problem is None
+        assert rebuilt.tokens.first(len(prompt)).make() == prompt
+        both, problem = reader.full(span, log.response(note, response, False))
+        assert both is not None and problem is None
+        assert both.from_(len(prompt)).tolist() == response
+        lists += [(rebuilt.tokens, prompt), (both, prompt + response)]
         sequence = prompt + response
+    for tokens, ids in lists:  # what continued them has changed none of them
+        assert tokens.from_(0).tolist() == ids
 
 
 def test_twenty_turns_cost_their_tokens_once(recorder: Recorder) -> None:

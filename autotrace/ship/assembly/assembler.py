@@ -8,28 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotrace.ship.assembly.llm_calls import read_llm_calls
+from autotrace.ship.assembly.recent import Assembled
 from autotrace.ship.assembly.titles import entitle
-from autotrace.ship.assembly.tokens import TokenSequences, floats
-from autotrace.spool.records import MEASURED, Close, Header, Open
+from autotrace.ship.assembly.tokens import TokenSequences, digest_of, floats
+from autotrace.spool.records import MEASURED, Close, Header, Open, Tokens
 from autotrace.trajectory.jsonable import jsonable, text
-from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, Trajectory
+from autotrace.trajectory.model import INTERRUPTED, OPEN, Span
 
 _STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT"})
 
 
-@dataclass(frozen=True)
+class Target(NamedTuple):
+    """What was called; readable."""
+
+    key: str
+    name: str
+    role: str
+
+
+_UNKNOWN = Target("", "?", "span")
+
+
 class Origin:
     """The segment a record comes from."""
 
-    process: str
-    header: Header
-    targets: dict[int, tuple[str, str, str]]
-    """Target number -> key, name, role."""
-    anchor: int
-    """Nanoseconds to add to this segment's times to get wall-clock time."""
+    def __init__(self, process: str, header: Header, targets: Callable[[], dict[int, Target]], shift: int) -> None:
+        self.process = process
+        self.host, self.pid = text(header.host), header.pid
+        self.shift = shift
+        """Nanoseconds to add to this segment's times to get wall-clock time."""
+        self._read = targets
+        self._targets: dict[int, Target] = {}
+
+    def target(self, number: int) -> Target:
+        """The target of that number; while a segment is written, more of them are named."""
+        target = self._targets.get(number)
+        if target is None:
+            self._targets = self._read()
+            target = self._targets.get(number, _UNKNOWN)
+        return target
 
 
 @dataclass
@@ -47,22 +67,23 @@ def span_id(number: int) -> str:
 class Assembly:
     """One trace in the making: feed it its records in the order each process wrote them, then ``finish``."""
 
-    def __init__(self, trace_id: str) -> None:
-        self._trace_id = trace_id
+    def __init__(self) -> None:
         self._drafts: dict[int, _Draft] = {}
         self._roots: list[str] = []
         self._sequences: dict[tuple[str, bytes], TokenSequences] = {}
         self._last: dict[str, int] = {}
-        self.notes: dict[str, None] = {}
+        self._notes: dict[str, None] = {}
+        self._digests: set[str] = set()
+        self._lasting = True
 
-    @property
-    def processes(self) -> list[str]:
-        """Those that recorded something of it."""
-        return list(self._last)
+    def lost(self, segment: str) -> None:
+        """A segment with records of it is gone."""
+        self._note(f"the segment {segment} cannot be read any more")
+        self._lasting = False
 
     def add(self, origin: Origin, record: Open | Close) -> None:
         """Take one record."""
-        at = record.at + origin.anchor
+        at = record.at + origin.shift
         self._last[origin.process] = max(at, self._last.get(origin.process, 0))
         if isinstance(record, Open):
             self._open(origin, record, at)
@@ -72,18 +93,18 @@ class Assembly:
     def _open(self, origin: Origin, record: Open, at: int) -> None:
         if record.span in self._drafts:
             return
-        key, name, role = origin.targets.get(record.target, ("", "?", "span"))
+        key, name, role = origin.target(record.target)
         span = Span(
             span_id=span_id(record.span),
             parent_id=span_id(record.parent) if record.parent else None,
-            name=text(name) or "?",
-            role=text(role),
-            key=text(key),
+            name=name,
+            role=role,
+            key=key,
             start_ns=at,
             inputs=_mapping(record.inputs),
             attributes=_mapping(record.attributes),
-            host=text(origin.header.host),
-            pid=origin.header.pid,
+            host=origin.host,
+            pid=origin.pid,
         )
         if record.thread:
             span.attributes.setdefault("thread", text(record.thread))
@@ -93,8 +114,10 @@ class Assembly:
         if record.prompt is not None:
             prompt = self._tokens(origin, record).prompt(record.span, record.prompt)
             draft.prompt_total = span.prompt_tokens = prompt.total
-            span.prompt_ids, span.prompt_keep = prompt.ids, prompt.keep
-            span.new_prompt_ids = None if prompt.ids is None else prompt.ids[prompt.keep :]
+            span.prompt_keep = prompt.keep
+            if prompt.tokens is not None:
+                span.prompt_ids = prompt.tokens.first(prompt.tokens.length)
+                span.new_prompt_ids = prompt.tokens.from_(prompt.keep).tolist()
             span.prompt_base = None if prompt.base is None else span_id(prompt.base)
             self._note(prompt.problem)
 
@@ -114,32 +137,40 @@ class Assembly:
             span.error = (text(record.error[0]), text(record.error[1]), text(record.error[2]))
         for name in MEASURED:
             setattr(span, name, getattr(record, name))
-        span.first_item_ns = record.first_item_at + origin.anchor if record.first_item_at else None
+        span.first_item_ns = record.first_item_at + origin.shift if record.first_item_at else None
         if record.response is not None:
-            before = draft.prompt_total or record.skip
-            ids, problem = self._tokens(origin, record).response(record.span, record.response, before)
-            if record.skip and span.prompt_tokens is None and span.role in ("llm", "engine"):
-                # an engine that was given text: what it read is known only once the request is over
-                everything = self._tokens(origin, record).response(record.span, record.response, 0)[0]
-                span.prompt_tokens = record.skip
-                span.prompt_ids = span.new_prompt_ids = None if everything is None else everything[: record.skip]
-            span.response_ids = ids
-            span.response_tokens = max(0, record.response.total - before)
-            self._note(problem)
+            self._response(origin, record, record.response, draft)
         if record.logprobs is not None:
             span.logprobs = floats(record.logprobs)
         if record.mask is not None:
             span.response_mask = list(record.mask)
+
+    def _response(self, origin: Origin, record: Close, response: Tokens, draft: _Draft) -> None:
+        span, before = draft.span, draft.prompt_total or record.skip
+        full, problem = self._tokens(origin, record).full(record.span, response)
+        self._note(problem)
+        if record.skip and span.prompt_tokens is None and span.role in ("llm", "engine"):
+            # an engine that was given text: what it read is known only once the request is over
+            span.prompt_tokens = record.skip
+            if full is not None:
+                span.prompt_ids = full.first(record.skip)
+                span.new_prompt_ids = span.prompt_ids
+        span.response_tokens = max(0, response.total - before)
+        if full is not None:
+            ids = full.from_(before)
+            span.response_ids = ids.tolist()
+            if ids:
+                self._digests.add(digest_of(ids))
 
     def _tokens(self, origin: Origin, record: Open | Close) -> TokenSequences:
         return self._sequences.setdefault((origin.process, record.trace), TokenSequences())
 
     def _note(self, problem: str | None) -> None:
         if problem:
-            self.notes[problem] = None
+            self._notes[problem] = None
 
-    def finish(self, run_id: str, ended: Callable[[str], int | None], final: bool) -> Trajectory | None:
-        """The trajectory; None when no span was recorded.
+    def finish(self, ended: Callable[[str], int | None], final: bool) -> Assembled | None:
+        """The assembled trace; None when no span was recorded.
 
         ``ended(process)`` is the wall-clock time of the last record of a process that lives no more, else None: its
         open spans are INTERRUPTED. ``final``: nothing is waited for any longer, so those of living processes are, too.
@@ -150,6 +181,7 @@ class Assembly:
         for draft in self._drafts.values():
             if draft.span.end_ns is not None:
                 continue
+            self._lasting = False
             last = ended(draft.process)
             if last is None and final:
                 last = self._last[draft.process]
@@ -162,7 +194,7 @@ class Assembly:
         _cover_children(spans, interrupted)
         read_llm_calls(spans)
         entitle(spans)
-        return Trajectory(self._trace_id, run_id, spans, dict(spans[0].attributes), notes=list(self.notes))
+        return Assembled(spans, list(self._notes), list(self._last), sorted(self._digests), self._lasting)
 
     def _tree(self, spans: list[Span]) -> list[Span]:
         """Root first, the rest by start; a span whose parent is not here hangs from the root."""
@@ -222,4 +254,4 @@ def _mapping(value: Any) -> dict[str, Any]:
     return mapping if isinstance(mapping, dict) else {"value": mapping}
 
 
-__all__ = ["OPEN", "Assembly", "Origin", "span_id"]
+__all__ = ["OPEN", "Assembly", "Origin", "Target", "span_id"]

@@ -31,7 +31,7 @@ def read_llm_calls(spans: Sequence[Span]) -> None:
 
 
 def _has_tokens(span: Span) -> bool:
-    return span.prompt_ids is not None or span.response_ids is not None
+    return span.new_prompt_ids is not None or span.response_ids is not None
 
 
 def _outermost(span: Span, by_id: dict[str, Span]) -> Span | None:

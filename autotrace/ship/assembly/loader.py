@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
-from autotrace.ship.assembly.assembler import Assembly, Origin
+from autotrace.ship.assembly.assembler import Assembly, Origin, Target
+from autotrace.ship.assembly.recent import Assembled, Recent
 from autotrace.ship.store.row import number
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import SegmentFile, opened, records_at
@@ -20,59 +21,123 @@ from autotrace.spool.records import Close, Header, Open
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import Trajectory
 
+MAX_ORIGINS = 4096
+"""Segments of which is remembered what their records need."""
+
+
+class _Records(NamedTuple):
+    """Where the records of a trace lie, its own and those of the traces joined to it."""
+
+    offsets: dict[int, list[int]]
+    joined: dict[str, int]
+
+
+class Look(NamedTuple):
+    """A trace, for a summary of it."""
+
+    trajectory: Trajectory
+    digests: list[str]
+    """Of its responses: the agent's output and the response of each call."""
+
 
 class Loader:
-    """Assembles traces of one run. Reads the state and the segments, writes neither."""
+    """Assembles traces of one run. Reads the state and the segments, writes neither.
 
-    def __init__(self, state: State, run_folder: str | Path, info: RunInfo) -> None:
+    ``ahead``: bytes of traces that were looked at and are kept for who loads them next.
+    """
+
+    def __init__(self, state: State, run_folder: str | Path, info: RunInfo, ahead: int = 0) -> None:
         self._state = state
         self._run_folder = run_folder
         self._info = info
+        self._recent = Recent(ahead)
+        self._origins: dict[int, tuple[str, int, Origin]] = {}
+        """Segment -> its name, its number in the process's series, what its records need."""
 
     def load(self, trace_id: str, *, final: bool = False) -> Trajectory | None:
-        """The trace as far as it was recorded; None when nothing of it is left.
+        """The trace as far as it was recorded, for the caller alone; None when nothing of it is left.
 
         Raises ``OSError`` while a segment cannot be read. ``final``: calls still open count as interrupted even in
         living processes.
         """
-        assembly = Assembly(trace_id)
-        joined = self._state.joined_below(trace_id)
-        for id, offsets in self._in_order(self._state.offsets_of(trace_id)):
-            name, origin = id
+        records = self._records_of(trace_id)
+        assembled = self._recent.take(trace_id, records) or self._assembled(trace_id, records, final)
+        return None if assembled is None else self._described(trace_id, assembled)
+
+    def look(self, trace_id: str, *, final: bool) -> Look | None:
+        """The same for a look at it that changes nothing."""
+        records = self._records_of(trace_id)
+        assembled = self._assembled(trace_id, records, final)
+        if assembled is None:
+            return None
+        self._recent.put(trace_id, records, assembled)
+        return Look(self._described(trace_id, assembled), assembled.digests)
+
+    def room(self) -> int | None:
+        """How many more may be looked at and loaded afterwards without being read again; None: none at all."""
+        return self._recent.room()
+
+    def _records_of(self, trace_id: str) -> _Records:
+        return _Records(self._state.offsets_of(trace_id), self._state.joined_below(trace_id))
+
+    def _assembled(self, trace_id: str, records: _Records, final: bool) -> Assembled | None:
+        assembly = Assembly()
+        own = bytes.fromhex(trace_id)
+        joined = {bytes.fromhex(orphan): span for orphan, span in records.joined.items()}
+        for name, origin, offsets in self._in_order(records.offsets):
             try:
                 with opened(self._run_folder, name) as fd:
                     for located in records_at(fd, offsets):
                         record = located.record
                         if not isinstance(record, (Open, Close)):
                             continue
-                        trace = record.trace.hex()
-                        if trace in joined and isinstance(record, Open) and not record.parent:
-                            record = msgspec.structs.replace(record, parent=joined[trace])
-                        if trace == trace_id or trace in joined:
+                        if record.trace in joined and isinstance(record, Open) and not record.parent:
+                            record = msgspec.structs.replace(record, parent=joined[record.trace])
+                        if record.trace == own or record.trace in joined:
                             assembly.add(origin, record)
             except FileNotFoundError:
-                assembly.notes[f"the segment {name} cannot be read any more"] = None
-        trajectory = assembly.finish(self._info.run_id, self.ended, final)
-        if trajectory is not None:
-            self._describe(trajectory)
-            trajectory.notes += self._losses(assembly.processes)
+                assembly.lost(name)
+        return assembly.finish(self.ended, final)
+
+    def _described(self, trace_id: str, assembled: Assembled) -> Trajectory:
+        """With what is known about it from elsewhere, as of now."""
+        spans = assembled.spans
+        trajectory = Trajectory(
+            trace_id, self._info.run_id, spans, dict(spans[0].attributes), notes=list(assembled.notes)
+        )
+        self._describe(trajectory)
+        trajectory.notes += self._losses(assembled.processes)
         return trajectory
 
-    def _in_order(self, offsets_of: dict[int, list[int]]) -> list[tuple[tuple[str, Origin], list[int]]]:
+    def _in_order(self, offsets_of: Mapping[int, list[int]]) -> list[tuple[str, Origin, list[int]]]:
         entries = []
         for segment, offsets in offsets_of.items():
-            row = self._state.db.execute("SELECT name, header FROM segments WHERE id = ?", (segment,)).fetchone()
-            if row is None or row["header"] is None:
-                continue
-            file = SegmentFile(row["name"], 0, 0)
-            header = msgspec.msgpack.decode(row["header"], type=Header)
-            targets = {
-                define["id"]: (define["key"], define["name"], define["role"])
-                for define in self._state.db.execute("SELECT * FROM defines WHERE segment = ?", (segment,))
-            }
-            origin = Origin(file.process, header, targets, anchor(self._state, file.process, header))
-            entries.append(((file.process, file.sequence), ((row["name"], origin), offsets)))
-        return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
+            found = self._origins.get(segment) or self._origin(segment)
+            if found is not None:
+                name, sequence, origin = found
+                entries.append((origin.process, sequence, name, origin, offsets))
+        return [entry[2:] for entry in sorted(entries, key=lambda entry: entry[:2])]
+
+    def _origin(self, segment: int) -> tuple[str, int, Origin] | None:
+        """Of a segment; remembered, for what is known of it does not change."""
+        row = self._state.db.execute("SELECT name, header FROM segments WHERE id = ?", (segment,)).fetchone()
+        if row is None or row["header"] is None:
+            return None
+        file = SegmentFile(row["name"], 0, 0)
+        header = msgspec.msgpack.decode(row["header"], type=Header)
+        shift = anchor(self._state, file.process, header)
+        origin = Origin(file.process, header, lambda: self._targets(segment), shift)
+        if len(self._origins) >= MAX_ORIGINS:
+            self._origins.clear()
+        found = self._origins[segment] = (row["name"], file.sequence, origin)
+        return found
+
+    def _targets(self, segment: int) -> dict[int, Target]:
+        """What a segment named so far."""
+        return {
+            define["id"]: Target(text(define["key"]), text(define["name"]) or "?", text(define["role"]))
+            for define in self._state.db.execute("SELECT * FROM defines WHERE segment = ?", (segment,))
+        }
 
     def ended(self, process: str) -> int | None:
         """When the last record of a process was written, if the process has ended."""
@@ -103,11 +168,11 @@ class Loader:
             elif attributes.get(name) is None and name in config:
                 attributes[name] = config[name]
         attributes["run_id"] = self._info.run_id
-        row = self._state.row(trajectory.trace_id)
+        attempt, late = self._state.attempt_and_late(trajectory.trace_id)
         if trajectory.root.role == "trajectory":
-            attributes["attempt"] = 1 if row is None else row.attempt
-        if row is not None and row.late_spans:
-            trajectory.notes.append(f"{row.late_spans} late calls: they began after the trajectory had ended")
+            attributes["attempt"] = attempt
+        if late:
+            trajectory.notes.append(f"{late} late calls: they began after the trajectory had ended")
         trajectory.facts = facts_of(self._state, trajectory.trace_id)
 
 

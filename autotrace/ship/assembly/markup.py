@@ -66,6 +66,20 @@ def prompt_messages(text: str, before: str = "", fallback: str = "user") -> list
     return [{"role": fallback, "content": text}] if text.strip() else []
 
 
+_MARK = 64
+"""Characters at the end of a text that may be the beginning of a mark."""
+
+
+def matters(before: str) -> str:
+    """The end of ``before`` that tells ``prompt_messages`` as much as all of it, whatever is appended to both."""
+    if "<" not in before:
+        return before[-_MARK:]
+    begins = [len(before) - _MARK]
+    for markup in MARKUPS:
+        begins.extend(match.start() for match in [*markup.begin.finditer(before)][-1:])
+    return before[max(0, min(begins)) :]
+
+
 def _speaker(markup: Markup, before: str) -> str | None:
     """The role of the message that is not at its end where ``before`` ends; None: there is none."""
     last = None

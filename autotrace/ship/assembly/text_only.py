@@ -15,8 +15,8 @@ def without_token_ids(trajectory: Trajectory) -> None:
     Also out of captured values, where lists of integers under a name that ends in ``ids`` are taken for such.
     """
     for span in trajectory.spans:
-        if span.prompt_ids is not None and span.prompt_tokens is None:
-            span.prompt_tokens = len(span.prompt_ids)
+        if span.prompt_tokens is None and (prompt := span.prompt_ids) is not None:
+            span.prompt_tokens = len(prompt)
         if span.response_ids is not None and span.response_tokens is None:
             span.response_tokens = len(span.response_ids)
         span.prompt_ids = span.new_prompt_ids = span.response_ids = span.prompt_base = None

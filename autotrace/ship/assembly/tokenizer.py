@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from autotrace.run import files, layout
+from autotrace.ship.assembly import byte_level
 from autotrace.trajectory.jsonable import text
 
 Decode = Callable[[list[int]], str]
@@ -48,8 +49,12 @@ def load(source: str, bind: Mapping[str, Any], run_folder: Path) -> Decode:
     if isinstance(bind.get("revision"), str) and not local:
         options["revision"] = bind["revision"]
     tokenizer = AutoTokenizer.from_pretrained(source, **options)
-    _keep(tokenizer, kept)
-    return _decode_with(tokenizer)
+    with contextlib.suppress(Exception):  # code of the model's
+        if only_hands_over(tokenizer):
+            tokenizer = tokenizer.backend_tokenizer
+            _keep(tokenizer, kept)
+            return _decode_with(tokenizer)
+    return lambda ids: text(str(tokenizer.decode(ids, skip_special_tokens=False)))
 
 
 def only_hands_over(tokenizer: Any) -> bool:
@@ -81,11 +86,11 @@ def _sequences(size: int) -> Iterator[list[int]]:
 
 
 def _keep(tokenizer: Any, path: Path) -> None:
-    """Write the Rust tokenizer to ``path``, if it is all that is needed. Never raises."""
+    """Write the Rust tokenizer to ``path``. Never raises."""
     try:
-        if path.parent.is_dir() and only_hands_over(tokenizer):
-            files.replace(path, tokenizer.backend_tokenizer.to_str().encode())
-    except Exception as error:  # a full disk, code of the model's
+        if path.parent.is_dir():
+            files.replace(path, tokenizer.to_str().encode())
+    except Exception as error:  # a full disk
         _log.info("commands that read this run will load transformers: %s: %s", type(error).__name__, error)
 
 
@@ -96,7 +101,9 @@ def _from_file(path: Path) -> Any:
 
 
 def _decode_with(tokenizer: Any) -> Decode:
-    return lambda ids: text(str(tokenizer.decode(ids, skip_special_tokens=False)))
+    """Of a Rust tokenizer."""
+    quick = byte_level.decoder(tokenizer, _sequences(tokenizer.get_vocab_size(with_added_tokens=True)))
+    return quick or (lambda ids: text(str(tokenizer.decode(ids, skip_special_tokens=False))))
 
 
 def _key(name: str, bind: Mapping[str, Any]) -> str:

@@ -1,23 +1,24 @@
 """Token lists rebuilt from what was written: each list is the beginning of an earlier one plus what is new.
 
 The counterpart of ``record.tokens``. Sequences are numbered per trace and writing process, so there is one
-``TokenSequences`` for each of these pairs, fed in the order of writing.
+``TokenSequences`` for each of these pairs, fed in the order of writing. A list that goes on where an earlier one ended
+shares its memory and goes on with its checksum, so that a trajectory costs its tokens once, not once a turn.
 """
 
 from __future__ import annotations
 
 import hashlib
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autotrace.spool.records import Tokens
+from autotrace.trajectory.deferred import Deferred
 
 _WIDTH = 4
-
-
-def unpacked(data: bytes) -> list[int]:
-    """Little-endian int32 as a list; trailing bytes that do not fill one are cut off."""
-    return _ints(data).tolist()
+_LOST = "token ids are missing: the turn they continue was not recorded"
+_WRONG = "token ids are missing: the rebuilt list does not match its checksum"
 
 
 def floats(data: bytes) -> list[float]:
@@ -27,14 +28,11 @@ def floats(data: bytes) -> list[float]:
     return numbers.tolist()
 
 
-def digest(data: bytes) -> bytes:
-    """The checksum of a token list: the first 8 bytes of blake2b with a digest of 16."""
-    return hashlib.blake2b(data, digest_size=16).digest()[:8]
-
-
-def digest_of(ids: list[int]) -> str:
-    """The same of a list of token ids, as 16 hex digits."""
-    return digest(array("i", ids).tobytes()).hex()
+def digest_of(ids: Sequence[int]) -> str:
+    """The first 8 bytes of blake2b (with a digest of 16) of a token list, as 16 hex digits: how late facts name a
+    response."""
+    numbers = ids if isinstance(ids, array) else array("i", ids)
+    return hashlib.blake2b(numbers, digest_size=16).hexdigest()[:16]
 
 
 def withheld(tokens: Tokens) -> bool:
@@ -43,22 +41,37 @@ def withheld(tokens: Tokens) -> bool:
 
 
 def _ints(data: bytes) -> array[int]:
+    """Little-endian int32; trailing bytes that do not fill one are cut off."""
     numbers = array("i")
     numbers.frombytes(data[: len(data) - len(data) % _WIDTH])
     return numbers
 
 
-@dataclass
-class _Sequence:
+@dataclass(slots=True)
+class TokenList:
+    """One rebuilt list: the first ``length`` of ``ids``, which another list may have continued behind that."""
+
     ids: array[int]
+    length: int
+    hash: Any
+    """Of the whole list; copied to go on with it."""
     span: int
 
+    def from_(self, begin: int) -> array[int]:
+        """What follows the first ``begin`` tokens."""
+        return self.ids[begin : self.length]
 
-@dataclass
+    def first(self, count: int) -> Deferred[list[int]]:
+        """The first ``count`` tokens, made into a list when they are needed."""
+        ids, count = self.ids, min(count, self.length)
+        return Deferred(lambda: ids[:count].tolist())
+
+
+@dataclass(slots=True)
 class Prompt:
-    """A rebuilt prompt: ``ids`` is None when that fails; ``problem`` then says why, unless it was withheld."""
+    """A rebuilt prompt: ``tokens`` is None when that fails; ``problem`` then says why, unless it was withheld."""
 
-    ids: list[int] | None
+    tokens: TokenList | None
     total: int
     base: int | None = None
     """The span whose tokens it begins with."""
@@ -70,33 +83,44 @@ class TokenSequences:
     """The sequences that one process wrote for one trace."""
 
     def __init__(self) -> None:
-        self._sequences: dict[int, _Sequence] = {}
+        self._sequences: dict[int, TokenList] = {}
 
     def prompt(self, span: int, tokens: Tokens) -> Prompt:
         """The prompt of ``span``."""
-        full, problem = self._full(span, tokens)
+        full, problem = self.full(span, tokens)
         if full is None:
             return Prompt(None, tokens.total, problem=problem)
         base = self._sequences.get(tokens.base)
-        return Prompt(full.tolist(), tokens.total, base.span if base else None, tokens.keep if base else 0)
+        return Prompt(full, tokens.total, base.span if base else None, tokens.keep if base else 0)
 
-    def response(self, span: int, tokens: Tokens, prompt_total: int) -> tuple[list[int] | None, str | None]:
-        """The response of ``span``, or None and the reason why it cannot be rebuilt."""
-        full, problem = self._full(span, tokens)
-        return (None if full is None else full[prompt_total:].tolist()), problem
-
-    def _full(self, span: int, tokens: Tokens) -> tuple[array[int] | None, str | None]:
+    def full(self, span: int, tokens: Tokens) -> tuple[TokenList | None, str | None]:
+        """The whole list (of a response: prompt and response), or None and the reason why it cannot be rebuilt (no
+        reason where it was withheld)."""
         if withheld(tokens):
             return None, None
-        ids = array("i")
-        if tokens.base >= 0:
+        new = _ints(tokens.new)
+        if tokens.base < 0:
+            full = TokenList(new, len(new), hashlib.blake2b(new, digest_size=16), span)
+        else:
             base = self._sequences.get(tokens.base)
-            if base is None or not 0 <= tokens.keep <= len(base.ids):
-                return None, "token ids are missing: the turn they continue was not recorded"
-            ids.extend(base.ids[: tokens.keep])
-        ids.extend(_ints(tokens.new))
-        if len(ids) != tokens.total or (tokens.digest and digest(ids.tobytes()) != tokens.digest):
-            return None, "token ids are missing: the rebuilt list does not match its checksum"
+            if base is None or not 0 <= tokens.keep <= base.length:
+                return None, _LOST
+            full = _continued(base, tokens.keep, new, span)
+        if full.length != tokens.total or (tokens.digest and full.hash.digest()[:8] != tokens.digest):
+            return None, _WRONG
         if tokens.sequence >= 0:
-            self._sequences[tokens.sequence] = _Sequence(ids, span)
-        return ids, None
+            self._sequences[tokens.sequence] = full
+        return full, None
+
+
+def _continued(base: TokenList, keep: int, new: array[int], span: int) -> TokenList:
+    """The first ``keep`` of ``base`` and ``new``: in the memory of ``base`` where nothing else went on from there."""
+    ids = base.ids
+    # what keeps a part of a list was not written by us
+    hasher = base.hash.copy() if keep == base.length else hashlib.blake2b(ids[:keep], digest_size=16)
+    if new:
+        hasher.update(new)
+        if keep != len(ids):
+            ids = ids[:keep]
+        ids.extend(new)
+    return TokenList(ids, keep + len(new), hasher, span)

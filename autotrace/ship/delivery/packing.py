@@ -35,7 +35,7 @@ class Parcel:
         """Put one in."""
         self.trajectories.append(trajectory)
         self.versions[trajectory.trace_id] = version
-        self.tokens += sum(len(span.prompt_ids or ()) + len(span.response_ids or ()) for span in trajectory.spans)
+        self.tokens += sum(len(span.new_prompt_ids or ()) + len(span.response_ids or ()) for span in trajectory.spans)
 
     @property
     def full(self) -> bool:

@@ -43,7 +43,7 @@ class Worker:
         self._info = RunInfo.read(run_folder)
         self._unlimited = everything
         self._state = State.of_run(run_folder)
-        self._loader = Loader(self._state, run_folder, self._info)
+        self._loader = Loader(self._state, run_folder, self._info, AHEAD)
         self._decoder = Decoder(run_folder)
         self._packer = Packer(self._state, self._loader, self._decoder)
         self._carriers: dict[str, ThreadCarrier] = {}

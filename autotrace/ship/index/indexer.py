@@ -49,13 +49,16 @@ class Subscriber(Protocol):
 
 
 class Indexer:
-    """The picture of one run; ``round`` reads on, ``settle`` decides which traces are complete."""
+    """The picture of one run; ``round`` reads on, ``settle`` decides which traces are complete. ``ahead`` as in
+    ``Loader``, for what is delivered next."""
 
-    def __init__(self, state: State, run_folder: str | Path, info: RunInfo, subscriber: Subscriber) -> None:
+    def __init__(
+        self, state: State, run_folder: str | Path, info: RunInfo, subscriber: Subscriber, ahead: int = 0
+    ) -> None:
         self._state = state
         self._run_folder = run_folder
         self._subscriber = subscriber
-        self.loader = Loader(state, run_folder, info)
+        self.loader = Loader(state, run_folder, info, ahead)
         self._summariser: Summariser = Summaries(self.loader)
         self._tickets = itertools.count(1)
         self._processes = Processes(state, run_folder)

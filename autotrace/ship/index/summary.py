@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from autotrace.ship.assembly.loader import Loader
-from autotrace.ship.assembly.tokens import digest_of
+from autotrace.ship.assembly.loader import Loader, Look
 from autotrace.ship.store.row import Row, identity, number
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
@@ -32,12 +31,11 @@ class Summary(msgspec.Struct):
     """Of its responses: the agent's output and the response of each call."""
 
     @classmethod
-    def of(cls, trajectory: Trajectory) -> Summary:
+    def of(cls, look: Look) -> Summary:
         """Of an assembled trajectory."""
-        row = Row(trajectory.trace_id)
-        _summarise(row, trajectory)
-        digests = sorted({digest_of(span.response_ids) for span in trajectory.spans if span.response_ids})
-        return cls({column: getattr(row, column) for column in COLUMNS}, digests)
+        row = Row(look.trajectory.trace_id)
+        _summarise(row, look.trajectory)
+        return cls({column: getattr(row, column) for column in COLUMNS}, look.digests)
 
     def fill(self, row: Row) -> None:
         """Fill ``row``; ``attempt``, ``version`` and what was decided stay."""
@@ -77,8 +75,9 @@ class Summaries:
         self._asked: list[tuple[int, str, bool]] = []
 
     def room(self) -> int:
-        """No bound of its own."""
-        return 1 << 30
+        """None while delivery has to catch up: what is summarised now is delivered without being read again."""
+        room = self._loader.room()
+        return 1 << 30 if room is None else room
 
     def ask(self, ticket: int, trace_id: str, final: bool) -> None:
         """See ``Summariser``."""
@@ -94,10 +93,10 @@ class Summaries:
 def answer(loader: Loader, ticket: int, trace_id: str, final: bool) -> Answer:
     """Load a trace and summarise it."""
     try:
-        trajectory = loader.load(trace_id, final=final)
+        look = loader.look(trace_id, final=final)
     except OSError:  # the file system fails: it is tried again
         return Answer(ticket, trace_id, failed=True)
-    return Answer(ticket, trace_id, None if trajectory is None else Summary.of(trajectory))
+    return Answer(ticket, trace_id, None if look is None else Summary.of(look))
 
 
 def begin(row: Row, name: str, role: str, start_ns: int, attributes: dict[str, Any]) -> None:

@@ -126,6 +126,11 @@ class State:
         row = self.db.execute(f"SELECT {_ROW} FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
         return None if row is None else Row.of(row)
 
+    def attempt_and_late(self, trace_id: str) -> tuple[int, int]:
+        """``attempt`` and ``late_spans`` of a trace; 1 and 0 where it has no line."""
+        row = self.db.execute("SELECT attempt, late_spans FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
+        return (1, 0) if row is None else (row[0], row[1])
+
     def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[Row]:
         """Lines that satisfy ``where`` (SQL, never user input; values are bound)."""
         return [Row.of(row) for row in self.db.execute(f"SELECT {_ROW} FROM traces WHERE {where}", values)]

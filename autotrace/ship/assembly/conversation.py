@@ -1,0 +1,190 @@
+"""The texts of one trajectory's calls: every token is decoded once, and redacted once it is text.
+
+A prompt that goes on where an earlier call ended shares the pieces of text decoded so far; the whole of it is put
+together, and redacted, when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from autotrace.redact.redactor import Redactor
+from autotrace.ship.assembly.byte_level import REPLACED
+from autotrace.ship.assembly.markup import UNKNOWN, matters, prompt_messages, response_message
+from autotrace.ship.assembly.tokenizer import Decode
+from autotrace.trajectory.deferred import Deferred
+from autotrace.trajectory.model import Span, Trajectory
+
+_OUTER_ROLES = ("agent", "trajectory")
+
+
+@dataclass(slots=True)
+class _Said:
+    """What one call read and answered, as the first of ``pieces``, which later calls continue."""
+
+    pieces: list[str]
+    prompt: int
+    """So many of them are the prompt."""
+    end: int
+    """So many are prompt and response; the same where there is no response."""
+    tail: str
+    """Of their text, as much as says in whose message the next one begins."""
+    tokens: int
+    answered: bool
+    redacted: bool
+    """Something in it was."""
+
+    def text(self, count: int) -> str:
+        return "".join(self.pieces[:count])
+
+
+class Conversation:
+    """Fills the texts of ``trajectory`` with what ``decode`` makes of its tokens."""
+
+    def __init__(self, trajectory: Trajectory, decode: Decode, redactor: Redactor) -> None:
+        self._trajectory = trajectory
+        self._decode = decode
+        self._redactor = redactor
+        self._said: dict[str, _Said | None] = {}
+        """By span, in their order; None: it cannot be continued."""
+        self._spans: dict[str, Span] = {}
+        self._withdrawn: list[tuple[Span, str]] = []
+        """Token ids that spell what was redacted."""
+        self._redacted: set[str] = set()
+
+    def fill(self) -> None:
+        """Fill them. Raises what the tokenizer raises; what was filled until then is redacted."""
+        spans = self._trajectory.spans
+        try:
+            for span in spans:
+                self._spans[span.span_id], self._said[span.span_id] = span, None
+                self._call(span)
+            self._whole()
+        finally:
+            for span, name in self._withdrawn:
+                setattr(span, name, None)
+            self._trajectory.notes += [
+                f"redacted after decoding, token ids left out: {span.name}"
+                for span in spans
+                if span.span_id in self._redacted
+            ]
+
+    def _call(self, span: Span) -> None:
+        response = None if span.response_ids is None else self._decode(span.response_ids)
+        said = None if span.new_prompt_ids is None else self._prompt(span, self._decode(span.new_prompt_ids), response)
+        redacted = said is not None and said.redacted
+        if said is not None:
+            redacted = self._redact(span, "new_prompt_text", "new_prompt_ids") or redacted
+        if response is not None:
+            span.response_text = response
+            redacted = self._redact(span, "response_text", "response_ids") or redacted
+        if redacted:
+            self._redacted.add(span.span_id)
+            self._withdrawn.append((span, "prompt_ids"))
+        if said is not None:
+            said.redacted = redacted
+        if redacted and span.messages is not None:
+            span.messages = self._redactor.clean("messages", span.messages)
+
+    def _prompt(self, span: Span, new: str, response: str | None) -> _Said:
+        """What ``span`` read, as a continuation of an earlier call where it is one."""
+        span.new_prompt_text = new
+        base, before = self._said.get(span.prompt_base or ""), ""
+        tokens = span.prompt_keep + len(span.new_prompt_ids or ())
+        redacted = False
+        if base is not None and base.answered and span.prompt_keep == base.tokens:
+            pieces, redacted, before = base.pieces, base.redacted, base.tail
+            if len(pieces) != base.end:  # another call went on from there
+                pieces = pieces[: base.end]
+            pieces.append(new)
+        elif span.prompt_base in self._said:
+            whole = self._decode(span.prompt_ids or [])
+            pieces, redacted, before = [whole], self._redactor.text(whole) != whole, whole.removesuffix(new)
+        else:
+            pieces = [new]
+        if span.role == "llm" and span.messages is None:
+            span.messages = prompt_messages(new, before, UNKNOWN if self._anew(span) else "user")
+            if response is not None:
+                span.messages.append(response_message(response))
+        count = len(pieces)
+        said = self._said[span.span_id] = _Said(pieces, count, count, "", tokens, response is not None, redacted)
+        if response is not None:
+            pieces.append(response)
+            said.end, said.tokens = count + 1, tokens + len(span.response_ids or ())
+        said.tail = matters(matters(before + new) + (response or ""))
+        span.prompt_text = Deferred(self._redacted_text(said))
+        return said
+
+    def _anew(self, span: Span) -> bool:
+        """A part of what its base read and said was tokenised anew for ``span``."""
+        base = self._spans.get(span.prompt_base or "")
+        if base is None:
+            return False
+        return span.prompt_keep < base.prompt_keep + len(base.new_prompt_ids or ()) + len(base.response_ids or ())
+
+    def _redacted_text(self, said: _Said) -> Callable[[], str]:
+        return lambda: self._redactor.text(said.text(said.prompt))
+
+    def _redact(self, span: Span, name: str, ids: str) -> bool:
+        """Redact a text now that tokens are text; ids that spell what was redacted go with it."""
+        decoded = getattr(span, name)
+        cleaned = self._redactor.text(decoded)
+        if cleaned == decoded:
+            return False
+        setattr(span, name, cleaned)
+        self._withdrawn.append((span, ids))
+        return True
+
+    def _whole(self) -> None:
+        """The outermost agent call gets the first prompt and everything that followed it, as veRL's token2text has
+        it."""
+        spans = self._trajectory.spans
+        calls = [span for span in self._trajectory.llm_spans if self._said[span.span_id] is not None]
+        outer = next((span for role in _OUTER_ROLES for span in spans if span.role == role), None)
+        if not calls or outer is None:
+            return
+        first, last = calls[0], calls[-1]
+        before = self._said[first.span_id]
+        assert before is not None  # one of ``calls``
+        outer.prompt_text = before.text(before.prompt)
+        redacted = self._redact(outer, "prompt_text", "prompt_ids")
+        response, text = outer.response_ids, None
+        if response is None:
+            beginning, everything = first.prompt_ids or [], [*(last.prompt_ids or []), *(last.response_ids or [])]
+            if everything[: len(beginning)] != beginning:
+                self._mark(outer, redacted)
+                return
+            response, text = everything[len(beginning) :], self._joined(before, self._said[last.span_id])
+        if outer.response_text is None:
+            outer.response_text = self._decode(response) if text is None else text
+            redacted = self._redact(outer, "response_text", "response_ids") or redacted
+        pieces = _parts(response, outer.response_mask, self._decode)
+        outer.response_parts = None if pieces is None else self._redactor.clean("response_parts", pieces)
+        self._mark(outer, redacted)
+
+    def _joined(self, first: _Said, last: _Said | None) -> str | None:
+        """The text of what follows the prompt of ``first`` up to the end of ``last``, where it is that of its parts."""
+        if last is None or last.pieces is not first.pieces or not getattr(self._decode, "joins", False):
+            return None
+        text = "".join(last.pieces[first.prompt : last.end])
+        return None if REPLACED in text else text  # a character may be split between two parts
+
+    def _mark(self, span: Span, redacted: bool) -> None:
+        if redacted:
+            self._redacted.add(span.span_id)
+
+
+def _parts(response: list[int], mask: list[int] | None, decode: Decode) -> list[dict[str, str]] | None:
+    """The model's text (mask 1) and the tools' text (mask 0), in order."""
+    if mask is None or len(mask) != len(response) or len(set(map(bool, mask))) < 2:
+        return None
+    pieces: list[dict[str, Any]] = []
+    at = 0
+    for model, run in itertools.groupby(map(bool, mask)):
+        length = sum(1 for _ in run)
+        pieces.append({"model" if model else "tools": decode(response[at : at + length])})
+        at += length
+    return pieces

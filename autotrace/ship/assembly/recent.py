@@ -1,0 +1,88 @@
+"""Assembled traces between two uses: completion looks at a trace, delivery follows a moment later."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+from autotrace.trajectory.model import Span
+
+AHEAD = 48 << 20
+"""Bytes that a process which delivers keeps, so that it reads each trajectory from the spool once."""
+TOKEN_BYTES, SPAN_BYTES = 40, 4_000
+"""What a token id and a call take in memory, about."""
+SOON = 5.0
+"""Seconds in which delivery follows; what is older makes room."""
+
+
+class Assembled(NamedTuple):
+    """A trace made of its records, before anything is said about it that may change."""
+
+    spans: list[Span]
+    notes: list[str]
+    processes: list[str]
+    digests: list[str]
+    """Of its responses."""
+    lasting: bool
+    """Every call of it has ended and all records could be read: the same records make the same."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory, about."""
+        tokens = sum(len(span.new_prompt_ids or ()) + 2 * len(span.response_ids or ()) for span in self.spans)
+        return TOKEN_BYTES * tokens + SPAN_BYTES * len(self.spans)
+
+
+class _Entry(NamedTuple):
+    mark: Any
+    assembled: Assembled
+    size: int
+    put_at: float
+
+
+class Recent:
+    """Holds ``limit`` bytes at most, about; 0: nothing is kept. What is taken is handed over, not shared."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: dict[str, _Entry] = {}
+        self._bytes = 0
+        self._usual = 1 << 20
+        """Bytes of one of them, as the latest ones were."""
+
+    def room(self) -> int | None:
+        """How many more may be kept, about; None where none are. While it is 0, what is here will soon be taken."""
+        if not self._limit:
+            return None
+        if self._bytes >= self._limit:
+            self._make_room()
+        return max(0, self._limit - self._bytes) // self._usual
+
+    def put(self, trace_id: str, mark: Any, assembled: Assembled) -> None:
+        """Keep it, if there is room. ``mark``: what it was made of."""
+        self.take(trace_id, None)
+        if not self._limit or not assembled.lasting:
+            return
+        size = assembled.size
+        self._usual = max(SPAN_BYTES, (3 * self._usual + size) // 4)
+        if self._bytes >= self._limit:
+            self._make_room()
+        if self._bytes < self._limit:
+            self._entries[trace_id] = _Entry(mark, assembled, size, time.monotonic())
+            self._bytes += size
+
+    def take(self, trace_id: str, mark: Any) -> Assembled | None:
+        """What was made of ``mark``, once."""
+        entry = self._entries.pop(trace_id, None)
+        if entry is None:
+            return None
+        self._bytes -= entry.size
+        return entry.assembled if entry.mark == mark else None
+
+    def _make_room(self) -> None:
+        """Drop what nobody came for."""
+        before = time.monotonic() - SOON
+        for trace_id, entry in list(self._entries.items()):
+            if entry.put_at > before:
+                break
+            self.take(trace_id, None)

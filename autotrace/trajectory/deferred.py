@@ -1,0 +1,41 @@
+"""Fields that are made when they are asked for: a prompt repeats all earlier turns, so to hold it for every turn takes
+memory and time that grow with the square of the turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class Deferred(Generic[T]):
+    """A value that ``make`` makes, anew each time."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], T | None]) -> None:
+        self.make = make
+
+
+class DeferrableField(Generic[T]):
+    """A dataclass field of type ``T | None``, default None, that also takes a ``Deferred``. Who reads it gets the
+    value."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"_{name}"
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> None: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T | None: ...
+
+    def __get__(self, instance: Any, owner: type) -> T | None:
+        if instance is None:
+            return None  # what a dataclass takes for the default
+        value: T | Deferred[T] | None = instance.__dict__[self._name]
+        return value.make() if isinstance(value, Deferred) else value
+
+    def __set__(self, instance: Any, value: T | Deferred[T] | None) -> None:
+        instance.__dict__[self._name] = value

@@ -1,0 +1,53 @@
+"""The quick decoder gives the library's text, and is there for no other kind of tokenizer."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from autotrace.ship.assembly.byte_level import REPLACED, ByteLevel, decoder
+
+
+def tokenizer() -> Tokenizer:
+    """Every byte, a letter outside of the alphabet, and special tokens, one of which has letters of both kinds."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = [*letters, "Ġthe", "ä½łå¥½", "你", "a b"]
+    made = Tokenizer(models.BPE({word: number for number, word in enumerate(words)}, []))
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens(["<|im_start|>", "<｜end｜>"])  # noqa: RUF001 - as DeepSeek writes it
+    made.add_tokens([AddedToken(" added ", lstrip=True)])
+    return made
+
+
+MADE = tokenizer()
+SIZE = MADE.get_vocab_size(with_added_tokens=True)
+ids = st.lists(st.one_of(st.integers(0, SIZE - 1), st.integers(SIZE, SIZE + 3)), max_size=40)
+
+
+@given(ids=ids)
+def test_any_sequence_is_the_text_that_the_library_gives(ids: list[int]) -> None:
+    assert ByteLevel(MADE)(ids) == MADE.decode(ids, skip_special_tokens=False)
+
+
+@given(first=ids, second=ids)
+def test_texts_of_parts_joined_are_the_text_of_the_whole_unless_a_character_was_split(
+    first: list[int], second: list[int]
+) -> None:
+    decode = ByteLevel(MADE)
+    joined = decode(first) + decode(second)
+    assert REPLACED in joined or joined == decode([*first, *second])
+
+
+def test_a_negative_id_is_left_to_the_library() -> None:
+    with pytest.raises(OverflowError):
+        ByteLevel(MADE)([-1])
+
+
+def test_another_decoder_is_not_imitated() -> None:
+    assert decoder(MADE, [[0, 1]]) is not None
+    for other in (decoders.Metaspace(), decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])):
+        made = tokenizer()
+        made.decoder = other
+        assert decoder(made, [[0, 1]]) is None

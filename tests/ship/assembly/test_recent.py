@@ -1,0 +1,40 @@
+"""What was assembled a moment ago is handed over once, within a bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotrace.ship.assembly import recent
+from autotrace.ship.assembly.recent import Assembled, Recent
+from autotrace.trajectory.model import Span
+
+
+def assembled(tokens: int = 1000, lasting: bool = True) -> Assembled:
+    span = Span("1", None, "generate", "llm", "", 0, response_ids=[1] * tokens)
+    return Assembled([span], [], [], [], lasting)
+
+
+def test_it_is_handed_over_once_and_only_if_it_was_made_of_the_same() -> None:
+    kept, one = Recent(1 << 20), assembled()
+    kept.put("a", "mark", one)
+    assert kept.take("a", "mark") is one and kept.take("a", "mark") is None
+    kept.put("a", "mark", one)
+    assert kept.take("a", "other mark") is None and kept.take("a", "mark") is None
+    kept.put("a", "mark", assembled(lasting=False))
+    assert kept.take("a", "mark") is None
+
+
+def test_room_is_as_many_as_fit_and_what_nobody_came_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, size = Recent(1 << 20), assembled().size
+    for number in range(100):
+        kept.put(str(number), "mark", assembled())
+    assert kept.room() == 0
+    held = [number for number in range(100) if kept.take(str(number), "mark") is not None]
+    assert held == list(range(len(held))) and abs(len(held) * size - (1 << 20)) <= size
+    room = kept.room()
+    assert room is not None and 0 < room <= len(held)
+    for number in range(100):
+        kept.put(str(number), "mark", assembled())
+    monkeypatch.setattr(recent, "SOON", -1.0)
+    assert kept.room()
+    assert Recent(0).room() is None
