@@ -23,6 +23,7 @@ from autotrace.config import exit_codes
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader, binds_of
+from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.delivery import messages
 from autotrace.ship.delivery.budgets import decided_of
 from autotrace.ship.delivery.carrier import Receipt, ThreadCarrier
