@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import resource
@@ -20,6 +21,7 @@ from autotrace.ship.store.migrations import NewerDatabase
 
 def main(run_folder: str) -> int:
     """Follow the run until it is over; ``BROKEN`` when something unforeseen happened. Logs to ``shipper.log`` alone."""
+    gc.set_threshold(50_000, 20, 20)  # trajectories are thousands of objects and no cycles
     os.environ[env.AUTOTRACE] = "0"
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     folder = Path(run_folder)

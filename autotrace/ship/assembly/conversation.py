@@ -91,7 +91,6 @@ class Conversation:
 
     def _prompt(self, span: Span, new: str, response: str | None) -> _Said:
         """What ``span`` read, as a continuation of an earlier call where it is one."""
-        span.new_prompt_text = new
         base, before = self._said.get(span.prompt_base or ""), ""
         tokens = span.prompt_keep + len(span.new_prompt_ids or ())
         redacted = False
@@ -115,7 +114,7 @@ class Conversation:
             pieces.append(response)
             said.end, said.tokens = count + 1, tokens + len(span.response_ids or ())
         said.tail = matters(matters(before + new) + (response or ""))
-        span.prompt_text = Deferred(self._redacted_text(said))
+        span.new_prompt_text, span.prompt_text = new, Deferred(self._redacted_text(said))
         return said
 
     def _anew(self, span: Span) -> bool:
