@@ -1,21 +1,21 @@
-"""What MLflow keeps of a trace beside its spans: state, times, token totals, the run it belongs to, feedback.
-
-One description for both ways of writing: the JSON form of MLflow's own ``TraceInfoV3`` message.
-"""
+"""What MLflow keeps of a trace beside its spans: state, times, token totals, the run it belongs to, feedback."""
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from autotrace.sinks import payload
 from autotrace.sinks.mlflow.spans import usage
 from autotrace.sinks.mlflow.tags import assessment_id, feedback_of, linked, previews, session_of, tags_of
 from autotrace.trajectory.model import OK, Trajectory
 
 SOURCE = "autotrace"
 """The source of the feedback, as MLflow shows it."""
+TOKEN_USAGE = "mlflow.trace.tokenUsage"
 
 
 def trace_id_of(trajectory: Trajectory) -> str:
@@ -23,30 +23,87 @@ def trace_id_of(trajectory: Trajectory) -> str:
     return f"tr-{trajectory.trace_id}"
 
 
-def describe(trajectory: Trajectory, experiment_id: str, run_id: str | None) -> dict[str, Any]:
-    """The trace as MLflow's ``StartTraceV3`` wants it.
+@dataclass(frozen=True)
+class Feedback:
+    """A number or truth value said about a trace."""
 
-    It fixes times, state and token totals, so all of them stand in it. To be sent before the spans: then MLflow inserts
-    in one go what it would otherwise merge row by row (21 ms of CPU for a trajectory of 5 spans become 10).
+    id: str
+    name: str
+    value: float | bool | str
+    """Text where the number is not finite."""
+
+
+@dataclass(frozen=True)
+class TraceDescription:
+    """A trace without its spans. Times are milliseconds since the epoch, as MLflow keeps them."""
+
+    trace_id: str
+    start_ms: int
+    duration_ms: int
+    end_ms: int
+    """Of the root: when the feedback counts as given."""
+    state: str
+    metadata: dict[str, str]
+    tags: dict[str, str]
+    feedback: tuple[Feedback, ...]
+    request_preview: str | None
+    response_preview: str | None
+
+    def message(self, experiment_id: str) -> dict[str, Any]:
+        """The JSON form of MLflow's ``TraceInfoV3``."""
+        location = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment_id}}
+        info: dict[str, Any] = {
+            "trace_id": self.trace_id,
+            "trace_location": location,
+            "request_time": _time(self.start_ms),
+            "execution_duration": f"{self.duration_ms // 1000}.{self.duration_ms % 1000:03d}s",
+            "state": self.state,
+            "trace_metadata": self.metadata,
+            "tags": self.tags,
+            "assessments": [self._assessment(feedback) for feedback in self.feedback],
+        }
+        shown = {"request_preview": self.request_preview, "response_preview": self.response_preview}
+        return info | {name: preview for name, preview in shown.items() if preview}
+
+    def _assessment(self, feedback: Feedback) -> dict[str, Any]:
+        at = _time(self.end_ms)
+        return {
+            "assessment_id": feedback.id,
+            "assessment_name": feedback.name,
+            "trace_id": self.trace_id,
+            "source": {"source_type": "CODE", "source_id": SOURCE},
+            "create_time": at,
+            "last_update_time": at,
+            "feedback": {"value": feedback.value},
+            "valid": True,
+        }
+
+
+def describe(trajectory: Trajectory, run_id: str | None) -> TraceDescription:
+    """The trace of ``trajectory``, linked to the run ``run_id``.
+
+    Its times are those of all of its spans and not the root's alone: so MLflow computes them from spans, and what it
+    computes again when some of the spans are replaced is then the same.
     """
     root = trajectory.root
-    end = max(root.end_ns or root.start_ns, root.start_ns)
-    info: dict[str, Any] = {
-        "trace_id": trace_id_of(trajectory),
-        "trace_location": {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment_id}},
-        "request_time": _time(root.start_ns),
-        "execution_duration": f"{(end - root.start_ns) // 1_000_000 / 1000:.3f}s",
-        "state": "OK" if root.status == OK else "ERROR",
-        "trace_metadata": _metadata(trajectory, run_id),
-        "tags": {**tags_of(trajectory), "mlflow.traceName": root.name[:250]},
-        "assessments": [
-            _feedback(trajectory, name, value, _time(end)) for name, value in feedback_of(trajectory).items()
-        ],
-    }
-    for name, preview in zip(("request_preview", "response_preview"), previews(trajectory), strict=True):
-        if preview:
-            info[name] = preview
-    return info
+    start_ms = max(0, min(span.start_ns for span in trajectory.spans)) // 1_000_000
+    last_ms = max(0, max(payload.end_of(trajectory, span) for span in trajectory.spans)) // 1_000_000
+    question, answer = previews(trajectory)
+    return TraceDescription(
+        trace_id_of(trajectory),
+        start_ms,
+        max(0, last_ms - start_ms),
+        max(0, root.end_ns or root.start_ns, root.start_ns) // 1_000_000,
+        "OK" if root.status == OK else "ERROR",
+        _metadata(trajectory, run_id),
+        tags_of(trajectory),
+        tuple(
+            Feedback(assessment_id(trajectory.trace_id, name), name, value if math.isfinite(value) else str(value))
+            for name, value in feedback_of(trajectory).items()
+        ),
+        question or None,
+        answer or None,
+    )
 
 
 def _metadata(trajectory: Trajectory, run_id: str | None) -> dict[str, str]:
@@ -54,7 +111,7 @@ def _metadata(trajectory: Trajectory, run_id: str | None) -> dict[str, str]:
     usages = [counts for span in trajectory.llm_spans if (counts := usage(span))]
     if usages:
         totals = {name: sum(usage_of_call[name] for usage_of_call in usages) for name in usages[0]}
-        metadata["mlflow.trace.tokenUsage"] = json.dumps(totals)
+        metadata[TOKEN_USAGE] = json.dumps(totals)
     session = session_of(trajectory)
     if session:
         metadata["mlflow.trace.session"] = session
@@ -63,21 +120,7 @@ def _metadata(trajectory: Trajectory, run_id: str | None) -> dict[str, str]:
     return metadata
 
 
-def _feedback(trajectory: Trajectory, name: str, value: float | bool, at: str) -> dict[str, Any]:
-    finite = value if math.isfinite(value) else str(value)
-    return {
-        "assessment_id": assessment_id(trajectory.trace_id, name),
-        "assessment_name": name,
-        "trace_id": trace_id_of(trajectory),
-        "source": {"source_type": "CODE", "source_id": SOURCE},
-        "create_time": at,
-        "last_update_time": at,
-        "feedback": {"value": finite},
-        "valid": True,
-    }
-
-
-def _time(ns: int) -> str:
+def _time(ms: int) -> str:
     """RFC 3339 with milliseconds."""
-    moment = datetime.fromtimestamp(max(0, ns) // 1_000_000 / 1000, timezone.utc)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = datetime.fromtimestamp(ms // 1000, timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"

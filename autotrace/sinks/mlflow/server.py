@@ -5,16 +5,18 @@ from __future__ import annotations
 import gzip
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 from autotrace.redact.masking import without_password
-from autotrace.sinks.mlflow.store import StoreError
+from autotrace.sinks.mlflow.info import TraceDescription
+from autotrace.sinks.mlflow.otlp import message
+from autotrace.sinks.mlflow.spans import MlflowSpan
+from autotrace.sinks.mlflow.store import Delivery, StoreError
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.sinks.waiting import retry_after
 
@@ -74,10 +76,19 @@ class ServerStore:
             return existing
         return str(self._json(answer)["experiment_id"])
 
-    def log_spans(self, experiment_id: str, spans: Sequence[OtlpSpan], run_id: str | None) -> None:
+    @property
+    def adds_usage(self) -> bool:
+        """See ``Store``."""
+        return (3, 6) <= self._release() < (3, 12)
+
+    def write(self, experiment_id: str, deliveries: Sequence[Delivery], run_id: str | None) -> Sequence[Delivery]:
+        """See ``Store``. A server has no such way."""
+        return deliveries
+
+    def log_spans(self, experiment_id: str, spans: Sequence[MlflowSpan], run_id: str | None) -> None:
         """See ``Store``."""
         request = ExportTraceServiceRequest()
-        request.resource_spans.add().scope_spans.add().spans.extend(spans)
+        request.resource_spans.add().scope_spans.add().spans.extend(map(message, spans))
         headers = {"content-type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id}
         if run_id:
             headers["x-mlflow-run-id"] = run_id
@@ -92,8 +103,9 @@ class ServerStore:
             )
         self._check(answer)
 
-    def start_trace(self, info: Mapping[str, Any]) -> None:
+    def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
         """See ``Store``."""
+        info = trace.message(experiment_id)
         self._check(self._ask("POST", "/api/3.0/mlflow/traces", json={"trace": {"trace_info": info}}))
 
     def page(self, experiment_id: str, trace_id: str) -> str | None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 from autotrace.config import environment as env
 from autotrace.redact.masking import masked_uri
@@ -20,6 +16,7 @@ from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.backend import extra
 from autotrace.sinks.mlflow.info import describe, trace_id_of
+from autotrace.sinks.mlflow.sending import Encoded, Sender
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.store import Store, StoreError
 from autotrace.sinks.mlflow.tags import linked
@@ -29,16 +26,6 @@ from autotrace.trajectory.model import Trajectory
 
 RUN_WAIT = 30.0
 """Seconds to wait for veRL's own MLflow run when its configuration says that there will be one."""
-MAX_BYTES = 8 << 20
-"""Of spans in one request, about."""
-PATIENCE = 5
-"""Answers 500 to one trajectory, beside others that were taken, until it counts as rejected."""
-REMEMBERED = 4_096
-"""Traces whose delivered spans are remembered."""
-MAX_ROOTS = 100
-"""Traces in one request: MLflow links no more to a run at once."""
-
-Encoded = tuple[Trajectory, list[OtlpSpan]]
 
 
 class MlflowSink:
@@ -57,9 +44,7 @@ class MlflowSink:
         self._store: Store | None = None
         self._uri = ""
         self._experiment_of: dict[str, str] = {}
-        self._tries: Counter[str] = Counter()
-        self._delivered: OrderedDict[str, dict[bytes, bytes]] = OrderedDict()
-        """Trace id -> span id -> digest of what MLflow has, so that a late fact does not send a trajectory again."""
+        self._sender = Sender()
 
     # -- where ---------------------------------------------------------------------------------------------------------
 
@@ -133,61 +118,24 @@ class MlflowSink:
             except StoreError as error:
                 raise Unavailable(f"MLflow has no experiment to store into: {error}") from error
             self._experiment_of[trajectory.trace_id] = experiment
+            own_run = run_id if linked(trajectory) else None
             try:
-                encoded = encode(trajectory)
+                encoded = describe(trajectory, own_run), encode(trajectory)
             except Exception as error:  # an unforeseen failure of one trajectory must not hold up the others
                 rejected[trajectory.trace_id] = f"cannot be encoded: {type(error).__name__}"
                 continue
-            own_run = run_id if linked(trajectory) else None
-            groups.setdefault((experiment, own_run), []).append((trajectory, encoded))
-        for (experiment, own_run), group in groups.items():
-            for batch in _batches(group):
-                rejected.update(self._send(store, experiment, own_run, batch))
+            groups.setdefault((experiment, own_run), []).append(encoded)
+        try:
+            for (experiment, own_run), group in groups.items():
+                rejected.update(self._sender.send(store, experiment, own_run, group))
+        finally:
+            self.sent = self._sender.sent
         if rejected:
             raise Rejected(rejected)
 
-    def _send(self, store: Store, experiment: str, run_id: str | None, batch: list[Encoded]) -> dict[str, str]:
-        """Store a batch; trace id -> reason for those that MLflow rejected."""
-
-        def describe_all(part: Sequence[Encoded]) -> None:
-            for trajectory, _ in part:
-                store.start_trace(describe(trajectory, experiment, run_id))
-
-        def log_all(part: Sequence[Encoded]) -> None:
-            store.log_spans(experiment, [span for _, encoded in part for span in encoded], run_id)
-
-        destination = f"{experiment}/{run_id}".encode()
-        rejected: dict[str, str] = {}
-        taken: list[Encoded] = []
-        for encoded in batch:
-            refused, accepted = _isolate([encoded], describe_all, self._tries)
-            rejected.update(refused)
-            taken.extend(accepted)
-        _all_alike(rejected, bool(taken))
-        unsent = [(trajectory, self._new(trajectory, spans, destination)) for trajectory, spans in taken]
-        new = [one for one in unsent if one[1]]
-        if new:
-            refused, stored = _isolate(new, log_all, self._tries)
-            rejected.update(refused)
-            self.sent += sum(span.ByteSize() for _, spans in stored for span in spans)
-            for trajectory, spans in stored:
-                self._remember(trajectory, spans, destination)
-        return rejected
-
-    def _new(self, trajectory: Trajectory, spans: list[OtlpSpan], destination: bytes) -> list[OtlpSpan]:
-        """Those that ``destination`` does not have yet in this form."""
-        digests = self._delivered.get(trajectory.trace_id, {})
-        return [span for span in spans if digests.get(span.span_id) != _digest(span, destination)]
-
-    def _remember(self, trajectory: Trajectory, spans: list[OtlpSpan], destination: bytes) -> None:
-        digests = self._delivered.setdefault(trajectory.trace_id, {})
-        digests.update({span.span_id: _digest(span, destination) for span in spans})
-        while len(self._delivered) > REMEMBERED:
-            self._delivered.popitem(last=False)
-
     def size(self, trajectory: Trajectory) -> int:
         """Bytes of its spans."""
-        return sum(span.ByteSize() for span in encode(trajectory))
+        return sum(span.size for span in encode(trajectory))
 
     def page(self, trajectory: Trajectory) -> str | None:
         """URL on a server; None for a store (see ``ui_command``)."""
@@ -200,64 +148,6 @@ class MlflowSink:
         """See ``Sink``."""
         if self._store is not None:
             self._store.close()
-
-
-def _digest(span: OtlpSpan, destination: bytes) -> bytes:
-    return hashlib.blake2b(destination + span.SerializeToString(deterministic=True), digest_size=16).digest()
-
-
-def _isolate(
-    batch: list[Encoded], send: Callable[[Sequence[Encoded]], None], tries: Counter[str]
-) -> tuple[dict[str, str], list[Encoded]]:
-    """Send all, halving what is rejected until the culprits stand alone: (trace id -> reason, those that were taken).
-
-    Raises ``Unavailable`` when something fails in a way that may pass (``tries``: how often it did so beside others
-    that were taken; after ``PATIENCE`` times it is to blame itself), ``Refused`` when everything fails for one reason:
-    then it is the store and not the trajectories.
-    """
-    rejected: dict[str, str] = {}
-    taken: list[Encoded] = []
-    passing: dict[str, StoreError] = {}
-    parts = [batch]
-    while parts:
-        part = parts.pop()
-        try:
-            send(part)
-            taken.extend(part)
-        except StoreError as error:
-            if len(part) > 1:
-                parts += [part[: len(part) // 2], part[len(part) // 2 :]]
-                continue
-            if error.passing:
-                passing[part[0][0].trace_id] = error
-            else:
-                rejected[part[0][0].trace_id] = str(error)
-    if taken:
-        tries.update(passing.keys())
-    rejected.update({id: str(error) for id, error in passing.items() if tries[id] >= PATIENCE})
-    if passing.keys() - rejected.keys():
-        raise Unavailable(f"MLflow answers with errors: {next(iter(passing.values()))}")
-    _all_alike(rejected, bool(taken))
-    return rejected, taken
-
-
-def _all_alike(rejected: Mapping[str, str], some_taken: bool) -> None:
-    """Raises ``Refused`` when all were rejected for one reason: then it is the store, not the trajectories."""
-    if not some_taken and len(rejected) > 2 and len(set(rejected.values())) == 1:
-        raise Refused(f"MLflow rejected every trace: {next(iter(rejected.values()))}")
-
-
-def _batches(group: list[Encoded]) -> list[list[Encoded]]:
-    batches: list[list[Encoded]] = [[]]
-    size = 0
-    for encoded in group:
-        weight = sum(span.ByteSize() for span in encoded[1])
-        if batches[-1] and (size + weight > MAX_BYTES or len(batches[-1]) >= MAX_ROOTS):
-            batches.append([])
-            size = 0
-        batches[-1].append(encoded)
-        size += weight
-    return batches
 
 
 def _store(uri: str) -> Store:

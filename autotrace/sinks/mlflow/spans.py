@@ -1,16 +1,14 @@
-"""A trajectory as OTLP spans that MLflow understands: its reserved attributes as JSON text, ids and times as recorded.
+"""A trajectory's spans in MLflow's words: its reserved attributes, ids and times as recorded.
 
-JSON text in string attributes is what its server unpacks cheapest (one value a token would cost 3 ms a call).
+One description for all ways of writing: ``otlp`` makes a message of it, ``content`` the row of a database. Structured
+values are JSON text, which a server unpacks cheapest (one value a token would cost 3 ms a call).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
-from opentelemetry.proto.trace.v1.trace_pb2 import Status as OtlpStatus
 
 from autotrace.sinks import payload
 from autotrace.trajectory.jsonable import text
@@ -34,45 +32,82 @@ UNKNOWN_ROLE = "history"
 _RESERVED = ("mlflow.", "session.id", "user.id")
 
 
-def encode(trajectory: Trajectory) -> list[OtlpSpan]:
-    """All spans of ``trajectory``; name, tags and session of the trace are with ``info.describe``."""
+class JsonText(str):
+    """An object or a list as JSON."""
+
+    __slots__ = ()
+
+
+class MlflowSpan(NamedTuple):
+    """One span."""
+
+    trace_id: str
+    """32 hex digits."""
+    span_id: str
+    """16 hex digits."""
+    parent_id: str | None
+    name: str
+    start_ns: int
+    end_ns: int
+    status: str
+    """OK | ERROR | UNSET"""
+    message: str
+    """Why it failed; empty: it did not."""
+    exception: tuple[str, str, str] | None
+    """Type, message, formatted stack; an event at ``end_ns``."""
+    attributes: dict[str, str | int | bool]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        size = 100
+        for name, value in self.attributes.items():
+            size += 10 + len(name)
+            if isinstance(value, str):
+                size += len(value) if value.isascii() else len(value.encode(errors="replace"))
+        return size + sum(map(len, self.exception or ()))
+
+    def digest(self, destination: str) -> int:
+        """The same, in this process, for the same span in the same place."""
+        return hash((destination, *self[:-1], *self.attributes.items()))
+
+
+def encode(trajectory: Trajectory) -> list[MlflowSpan]:
+    """All spans of ``trajectory``; name, tags and session of the trace are with ``info.describe``.
+
+    Raises ``ValueError`` for an id that is not hexadecimal.
+    """
+    if len(bytes.fromhex(trajectory.trace_id)) != 16:
+        raise ValueError("a trace id has 32 hexadecimal digits")
     return [_span(trajectory, span) for span in trajectory.spans]
 
 
-def _span(trajectory: Trajectory, span: Span) -> OtlpSpan:
-    otlp_span = OtlpSpan(
-        trace_id=bytes.fromhex(trajectory.trace_id),
-        span_id=bytes.fromhex(span.span_id),
-        parent_span_id=bytes.fromhex(span.parent_id) if span.parent_id else b"",
-        name=text(span.shown_name),
-        start_time_unix_nano=max(0, span.start_ns),
-        end_time_unix_nano=max(0, payload.end_of(trajectory, span)),
-    )
-    _status(otlp_span, span)
-    _put(otlp_span, "mlflow.spanType", SPAN_TYPES.get(span.role, "UNKNOWN"))
-    _put_json(otlp_span, "mlflow.spanInputs", _inputs(span))
-    _put_json(otlp_span, "mlflow.spanOutputs", _outputs(trajectory, span))
+def _span(trajectory: Trajectory, span: Span) -> MlflowSpan:
+    for span_id in (span.span_id, span.parent_id):
+        if span_id and len(bytes.fromhex(span_id)) != 8:
+            raise ValueError("a span id has 16 hexadecimal digits")
+    attributes: dict[str, str | int | bool] = {"mlflow.spanType": SPAN_TYPES.get(span.role, "UNKNOWN")}
+    _put(attributes, "mlflow.spanInputs", _inputs(span))
+    _put(attributes, "mlflow.spanOutputs", _outputs(trajectory, span))
     for name, value in _own_attributes(trajectory, span).items():
-        if value is not None:
-            _put_json(otlp_span, name, value)
+        _put(attributes, name, value)
     for name, value in span.attributes.items():
         if not name.startswith(_RESERVED) and value is not None:
-            _put_json(otlp_span, text(name)[:250], payload.jsonable(value))
-    return otlp_span
-
-
-def _status(otlp_span: OtlpSpan, span: Span) -> None:
-    if span.status == OK:
-        otlp_span.status.code = OtlpStatus.STATUS_CODE_OK
-        return
-    if span.status == OPEN:
-        return
-    otlp_span.status.code = OtlpStatus.STATUS_CODE_ERROR
-    otlp_span.status.message = payload.failure(span) or span.status
-    if span.error is not None:
-        event = otlp_span.events.add(name="exception", time_unix_nano=max(0, span.end_ns or span.start_ns))
-        for name, value in zip(("type", "message", "stacktrace"), span.error, strict=True):
-            event.attributes.append(KeyValue(key=f"exception.{name}", value=AnyValue(string_value=text(value))))
+            _put(attributes, text(name)[:250], payload.jsonable(value))
+    ended, opened = span.status == OK, span.status == OPEN
+    failed = not ended and not opened
+    return MlflowSpan(
+        trajectory.trace_id,
+        span.span_id,
+        span.parent_id or None,
+        text(span.shown_name).replace("\0", "\ufffd"),  # a column of PostgreSQL, which has no NUL
+        max(0, span.start_ns),
+        max(0, payload.end_of(trajectory, span)),
+        "OK" if ended else "UNSET" if opened else "ERROR",
+        (payload.failure(span) or span.status) if failed else "",
+        (text(span.error[0]), text(span.error[1]), text(span.error[2])) if failed and span.error else None,
+        attributes,
+    )
 
 
 def _inputs(span: Span) -> Any:
@@ -160,17 +195,12 @@ def usage(span: Span) -> dict[str, int] | None:
     return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
 
 
-def _put(otlp_span: OtlpSpan, name: str, value: str) -> None:
-    otlp_span.attributes.append(KeyValue(key=name, value=AnyValue(string_value=value)))
-
-
-def _put_json(otlp_span: OtlpSpan, name: str, value: Any) -> None:
-    """Text as it is, everything else as JSON text."""
+def _put(attributes: dict[str, str | int | bool], name: str, value: Any) -> None:
+    """Text, truth values and integers of 64 bits as they are, everything else as JSON text; None not at all."""
     if value is None:
         return
-    if isinstance(value, bool):
-        otlp_span.attributes.append(KeyValue(key=name, value=AnyValue(bool_value=value)))
-    elif isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
-        otlp_span.attributes.append(KeyValue(key=name, value=AnyValue(int_value=value)))
+    if isinstance(value, (str, bool)) or (isinstance(value, int) and -(1 << 63) <= value < 1 << 63):
+        attributes[name] = value
     else:
-        _put(otlp_span, name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        encoded = msgspec.json.encode(value).decode()
+        attributes[name] = JsonText(encoded) if isinstance(value, (dict, list)) else encoded

@@ -1,17 +1,18 @@
-"""MLflow's SQL store in this process, without a server: its own store class, one writer."""
+"""MLflow's SQL store in this process, without a server: its tables where they are known, else its store class."""
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from importlib import import_module
 from typing import Any
 
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
-
-from autotrace.sinks.mlflow.store import StoreError
+from autotrace.sinks.mlflow.content import Contents
+from autotrace.sinks.mlflow.info import TraceDescription
+from autotrace.sinks.mlflow.spans import MlflowSpan
+from autotrace.sinks.mlflow.store import Delivery, StoreError
 from autotrace.sinks.mlflow.uri import artifact_root, initialise, sqlite_path
 from autotrace.sinks.protocol import Refused, Unavailable
 
@@ -32,6 +33,8 @@ class SqlStore:
             initialise(uri)
             from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
+            from autotrace.sinks.mlflow.tables import TableWriter
+
             path = sqlite_path(uri)
             store_class: Any = SqlAlchemyStore
             self._store: Any = store_class(uri, artifact_root(path) if path else "mlflow-artifacts:/")
@@ -46,6 +49,8 @@ class SqlStore:
             event.listen(self._store.engine, "connect", _faster)
             self._store.engine.dispose()
         self._experiments: dict[str, str] = {}
+        self._contents = Contents(ascii_only=True)
+        self._tables = self._do(TableWriter.of, self._store)
 
     def experiment_id(self, name: str) -> str:
         """See ``Store``."""
@@ -71,34 +76,46 @@ class SqlStore:
             )
         return str(experiment.experiment_id)
 
-    def log_spans(self, experiment_id: str, spans: Sequence[OtlpSpan], run_id: str | None) -> None:
+    @property
+    def adds_usage(self) -> bool:
         """See ``Store``."""
-        from mlflow.entities import Span
+        import mlflow
 
+        return (3, 6) <= tuple(map(int, mlflow.__version__.split(".")[:2])) < (3, 12)
+
+    def write(self, experiment_id: str, deliveries: Sequence[Delivery], run_id: str | None) -> Sequence[Delivery]:
+        """See ``Store``."""
+        if self._tables is None:
+            return deliveries
+        left: Sequence[Delivery] = self._do(self._tables.write, experiment_id, deliveries, run_id)
+        return left
+
+    def log_spans(self, experiment_id: str, spans: Sequence[MlflowSpan], run_id: str | None) -> None:
+        """See ``Store``."""
         try:
-            mlflow_spans = [Span.from_otel_proto(span) for span in spans]
+            mlflow_spans = [self._contents.entity(span) for span in spans]
         except Exception as error:
             raise StoreError(_sentence(error)) from error
         self._do(self._store.log_spans, experiment_id, mlflow_spans)
         if run_id:
-            traces = sorted({f"tr-{span.trace_id.hex()}" for span in spans if not span.parent_span_id})
+            traces = sorted({f"tr-{span.trace_id}" for span in spans if span.parent_id is None})
             self._do(self._store.link_traces_to_run, traces, run_id)
 
-    def start_trace(self, info: Mapping[str, Any]) -> None:
+    def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
         """See ``Store``."""
         from mlflow.entities import TraceInfo
         from mlflow.protos.service_pb2 import TraceInfoV3
 
         json_format: Any = import_module("google.protobuf.json_format")  # comes without types
         try:
-            trace_info = TraceInfo.from_proto(json_format.ParseDict(dict(info), TraceInfoV3()))
+            trace_info = TraceInfo.from_proto(json_format.ParseDict(trace.message(experiment_id), TraceInfoV3()))
         except Exception as error:
             raise StoreError(_sentence(error)) from error
         self._do(self._store.start_trace, trace_info)
 
     def _do(self, call: Any, *args: Any) -> Any:
         from mlflow.exceptions import MlflowException
-        from sqlalchemy.exc import OperationalError
+        from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
         try:
             return call(*args)
@@ -109,7 +126,7 @@ class SqlStore:
             raise StoreError(_sentence(error), passing=error.error_code == "INTERNAL_ERROR") from error
         except OperationalError as error:
             raise Unavailable(f"the MLflow store cannot be written: {error.orig}") from error
-        except (UnicodeError, ValueError, TypeError) as error:
+        except (SQLAlchemyError, UnicodeError, ValueError, TypeError, RecursionError) as error:
             raise StoreError(_sentence(error)) from error
 
     def page(self, experiment_id: str, trace_id: str) -> str | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
+from autotrace.sinks.mlflow.info import TraceDescription
+from autotrace.sinks.mlflow.spans import MlflowSpan
 
 
 class StoreError(Exception):
@@ -19,18 +21,43 @@ class StoreError(Exception):
         self.passing = passing
 
 
+@dataclass(frozen=True, eq=False)
+class Delivery:
+    """One trace on its way."""
+
+    description: TraceDescription
+    spans: list[MlflowSpan]
+    """All of them."""
+    new: list[MlflowSpan]
+    """Those that the store does not have yet in this form."""
+
+    @property
+    def id(self) -> str:
+        """The trajectory's trace id."""
+        return self.description.trace_id.removeprefix("tr-")
+
+
 class Store(Protocol):
     """Raises ``Unavailable``, ``Refused`` or ``StoreError``."""
+
+    @property
+    def adds_usage(self) -> bool:
+        """``log_spans`` adds the spans' token counts to those that ``start_trace`` stored (MLflow 3.6 to 3.11), so that
+        they must be stored again."""
 
     def experiment_id(self, name: str) -> str:
         """Id of the experiment ``name``, which is created if need be."""
 
-    def log_spans(self, experiment_id: str, spans: Sequence[OtlpSpan], run_id: str | None) -> None:
+    def write(self, experiment_id: str, deliveries: Sequence[Delivery], run_id: str | None) -> Sequence[Delivery]:
+        """Store ``deliveries`` whole and in one go, in the cheapest way; those that this way cannot take are returned,
+        for ``start_trace`` and ``log_spans``."""
+
+    def log_spans(self, experiment_id: str, spans: Sequence[MlflowSpan], run_id: str | None) -> None:
         """Store spans, replacing those of the same ids; the traces whose roots are among them (at most 100) are linked
         to ``run_id``."""
 
-    def start_trace(self, info: Mapping[str, Any]) -> None:
-        """Store the trace info that ``info.describe`` made."""
+    def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
+        """Store what is known of a trace beside its spans."""
 
     def page(self, experiment_id: str, trace_id: str) -> str | None:
         """URL of a trace."""

@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any
 
+from autotrace.sinks.payload import jsonable
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import answer, message_text, output_text
@@ -19,6 +20,7 @@ IDENTITY = (
 OUTSIDE = ("trainer", "reward", "engine")
 """Roots of these roles are not trajectories: their step is the tag ``trainer_step`` (so that ``tags.step`` finds
 trajectories alone), and they are not linked to the training run."""
+TRACE_NAME = "mlflow.traceName"
 MAX_FEEDBACK = 32
 _LONGEST = 250
 _REWARD_PARTS = "reward_extra_info"
@@ -32,6 +34,7 @@ def tags_of(trajectory: Trajectory) -> dict[str, str]:
         tags[f"{trajectory.root.role}_step"] = tags.pop("step")
     tags["status"] = trajectory.status
     tags["role"] = text(trajectory.root.role)
+    tags[TRACE_NAME] = _word(trajectory.root.name)[:_LONGEST]
     if trajectory.turns:
         tags["turns"] = str(trajectory.turns)
     for name, value in trajectory.facts.items():
@@ -45,7 +48,7 @@ def _scalar(value: Any) -> bool:
 
 
 def _word(value: Any) -> str:
-    return text(str(value))[:1000]
+    return _no_nul(text(str(value))[:1000])
 
 
 def session_of(trajectory: Trajectory) -> str | None:
@@ -72,14 +75,14 @@ def feedback_of(trajectory: Trajectory) -> dict[str, Any]:
     facts = sorted(trajectory.facts.items(), key=lambda fact: (not fact[0].startswith("reward"), fact[0]))
     for name, value in facts:
         if isinstance(value, (bool, int, float)):
-            feedback[text(name)[:_LONGEST]] = value
+            feedback[_no_nul(text(name)[:_LONGEST])] = value
     for name, value in facts:
         if isinstance(value, dict):
             for part, number in value.items():
                 # Parts of the reward under veRL's own names; a part called like another fact keeps the long name.
                 short = part if name == _REWARD_PARTS and part not in feedback else f"{name}.{part}"
                 if isinstance(number, (bool, int, float)):
-                    feedback.setdefault(text(short)[:_LONGEST], number)
+                    feedback.setdefault(_no_nul(text(short)[:_LONGEST]), number)
     return dict(list(feedback.items())[:MAX_FEEDBACK])
 
 
@@ -89,11 +92,16 @@ def assessment_id(trace_id: str, name: str) -> str:
 
 
 def previews(trajectory: Trajectory) -> tuple[str | None, str | None]:
-    """What the user said last before the model first answered, and its last answer; at most 1000 characters each."""
-    calls = trajectory.llm_spans
+    """What the user said last before the model first answered, and its last answer, else what went into the root and came
+    out; at most 1000 characters each."""
+    calls, root = trajectory.llm_spans, trajectory.root
     asked = [message for span in calls[:1] for message in span.messages or [] if message.get("role") == "user"]
+    question = asked[-1].get("content") if asked else None
     answered = next((words for span in reversed(calls) if (words := _answer(span))), None)
-    return _preview(asked[-1].get("content") if asked else None), _preview(answered)
+    return (
+        _preview(jsonable(root.inputs) if question is None else question),
+        _preview(jsonable(root.output) if answered is None else answered),
+    )
 
 
 def _answer(span: Span) -> str | None:
@@ -106,4 +114,9 @@ def _preview(value: Any) -> str | None:
     if value is None:
         return None
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text(shown)[:1000]
+    return _no_nul(text(shown)[:1000])
+
+
+def _no_nul(value: str) -> str:
+    """PostgreSQL has no text with a NUL."""
+    return value.replace("\0", "\ufffd")
