@@ -22,6 +22,7 @@ from proxy import Proxy
 from read import ReadBack, in_mlflow, in_weave
 
 from autotrace.ship.run_reader import RunReader
+from autotrace.sinks.mlflow.otlp import message
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.weave.calls import call_of
 from autotrace.sinks.weave.limits import encoded
@@ -150,7 +151,7 @@ def passing(fault: str, one: Live) -> Callable[[str], list[Fault]]:
 
 def _as_otlp(trajectory: Any) -> int:
     request = ExportTraceServiceRequest()
-    request.resource_spans.add().scope_spans.add().spans.extend(encode(trajectory))
+    request.resource_spans.add().scope_spans.add().spans.extend(map(message, encode(trajectory)))
     return len(gzip.compress(request.SerializeToString(), 1))
 
 

@@ -42,11 +42,7 @@ def weave(trajectory: Trajectory) -> dict[str, Any]:
 def mlflow(trajectory: Trajectory) -> dict[str, Any]:
     """The attributes of its span that are numbers, without our prefix."""
     attributes = encode(trajectory)[0].attributes
-    return {item.key.removeprefix("autotrace."): item.value.int_value for item in attributes if _is_number(item)}
-
-
-def _is_number(item: Any) -> bool:
-    return bool(item.value.HasField("int_value"))
+    return {name.removeprefix("autotrace."): value for name, value in attributes.items() if type(value) is int}
 
 
 def otlp(trajectory: Trajectory) -> dict[str, Any]:

@@ -21,8 +21,10 @@ import pytest
 from mlflow.entities import Trace
 from rollouts import info, trajectory
 
-from autotrace.sinks.mlflow.sink import PATIENCE, MlflowSink, _isolate
-from autotrace.sinks.mlflow.store import StoreError
+from autotrace.sinks.mlflow.info import describe
+from autotrace.sinks.mlflow.sending import PATIENCE, isolate
+from autotrace.sinks.mlflow.sink import MlflowSink
+from autotrace.sinks.mlflow.store import Delivery, StoreError
 from autotrace.sinks.mlflow.tokens import token_ids
 from autotrace.sinks.mlflow.uri import check_uri, initialise, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
@@ -452,19 +454,19 @@ def test_nobody_there_is_unavailable() -> None:
 
 
 def test_a_passing_500_loses_nothing_and_a_lasting_one_costs_its_trajectory() -> None:
-    batch = [(trajectory(sample=sample), []) for sample in range(3)]
-    bad = batch[1][0].trace_id
+    batch = [Delivery(describe(trajectory(sample=sample), None), [], [], 0) for sample in range(3)]
+    bad = batch[1].id
     tries: Counter[str] = Counter()
 
     def send(part: Any) -> None:
-        if any(one.trace_id == bad for one, _ in part):
+        if any(one.id == bad for one in part):
             raise StoreError("HTTP 500", passing=True)
 
     for _ in range(PATIENCE - 1):
         with pytest.raises(Unavailable, match="answers with errors"):
-            _isolate(batch, send, tries)
-    rejected, taken = _isolate(batch, send, tries)
+            isolate(batch, send, tries)
+    rejected, taken = isolate(batch, send, tries)
     assert list(rejected) == [bad] and len(taken) == 2
     for _ in range(2 * PATIENCE):
         with pytest.raises(Unavailable):  # alone it proves nothing: the server may be down for all
-            _isolate([batch[1]], send, Counter())
+            isolate([batch[1]], send, Counter())

@@ -12,6 +12,7 @@ import base64
 import json
 from collections.abc import Callable
 from importlib import import_module
+from json.encoder import encode_basestring
 from typing import Any
 
 from autotrace.sinks.mlflow.spans import JsonText, MlflowSpan
@@ -36,7 +37,7 @@ def json_text(value: str | int | bool) -> str:
         return value
     if not isinstance(value, str):
         return json.dumps(value)
-    encoded = json.dumps(value, ensure_ascii=False)
+    encoded = encode_basestring(value)
     while isinstance(value, str) and value.lstrip(_BLANKS)[:1] in ('"', "[", "{"):
         try:
             inner = json.loads(value)

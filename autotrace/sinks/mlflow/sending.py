@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from autotrace.sinks.mlflow.info import TOKEN_USAGE, TraceDescription
@@ -37,8 +37,7 @@ class Sender:
         """Store ``group``; trace id -> reason for those that MLflow rejected."""
         destination = f"{experiment}/{run_id}"
         rejected: dict[str, str] = {}
-        for batch in _batches(group):
-            deliveries = [Delivery(trace, spans, self._new(trace, spans, destination)) for trace, spans in batch]
+        for deliveries in _batches(self._delivery(trace, spans, destination) for trace, spans in group):
             left = _written(store, experiment, deliveries, run_id)
             self._remember([one for one in deliveries if one not in left], destination)
             if left:
@@ -73,18 +72,17 @@ class Sender:
             self._remember(stored, destination)
         return rejected
 
-    def _new(self, trace: TraceDescription, spans: list[MlflowSpan], destination: str) -> list[MlflowSpan]:
-        """Those that ``destination`` does not have yet in this form."""
-        digests = self._delivered.get(trace.trace_id)
-        if digests is None:
-            return spans
-        return [span for span in spans if digests.get(span.span_id) != span.digest(destination)]
+    def _delivery(self, trace: TraceDescription, spans: list[MlflowSpan], destination: str) -> Delivery:
+        new, digests = spans, self._delivered.get(trace.trace_id)
+        if digests is not None:
+            new = [span for span in spans if digests.get(span.span_id) != span.digest(destination)]
+        return Delivery(trace, spans, new, sum(span.size for span in new))
 
     def _remember(self, deliveries: Sequence[Delivery], destination: str) -> None:
         for delivery in deliveries:
             digests = self._delivered.setdefault(delivery.description.trace_id, {})
             digests.update({span.span_id: span.digest(destination) for span in delivery.new})
-            self.sent += sum(span.size for span in delivery.new)
+            self.sent += delivery.size
         while len(self._delivered) > REMEMBERED:
             self._delivered.popitem(last=False)
 
@@ -146,14 +144,14 @@ def _all_alike(rejected: Mapping[str, str], some_taken: bool) -> None:
         raise Refused(f"MLflow rejected every trace: {next(iter(rejected.values()))}")
 
 
-def _batches(group: Sequence[Encoded]) -> list[list[Encoded]]:
-    batches: list[list[Encoded]] = [[]]
+def _batches(deliveries: Iterable[Delivery]) -> Iterator[list[Delivery]]:
+    batch: list[Delivery] = []
     size = 0
-    for encoded in group:
-        weight = sum(span.size for span in encoded[1])
-        if batches[-1] and (size + weight > MAX_BYTES or len(batches[-1]) >= MAX_ROOTS):
-            batches.append([])
-            size = 0
-        batches[-1].append(encoded)
-        size += weight
-    return batches
+    for delivery in deliveries:
+        if batch and (size + delivery.size > MAX_BYTES or len(batch) >= MAX_ROOTS):
+            yield batch
+            batch, size = [], 0
+        batch.append(delivery)
+        size += delivery.size
+    if batch:
+        yield batch

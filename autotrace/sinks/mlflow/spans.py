@@ -60,12 +60,9 @@ class MlflowSpan(NamedTuple):
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        size = 100
-        for name, value in self.attributes.items():
-            size += 10 + len(name)
-            if isinstance(value, str):
-                size += len(value) if value.isascii() else len(value.encode(errors="replace"))
-        return size + sum(map(len, self.exception or ()))
+        texts = [value for value in self.attributes.values() if isinstance(value, str)]
+        size = 100 + 10 * len(self.attributes) + sum(map(len, self.attributes)) + sum(map(len, self.exception or ()))
+        return size + sum(len(value) if value.isascii() else len(value.encode(errors="replace")) for value in texts)
 
     def digest(self, destination: str) -> int:
         """The same, in this process, for the same span in the same place."""

@@ -30,6 +30,8 @@ class Delivery:
     """All of them."""
     new: list[MlflowSpan]
     """Those that the store does not have yet in this form."""
+    size: int
+    """Bytes of those, about."""
 
     @property
     def id(self) -> str:
