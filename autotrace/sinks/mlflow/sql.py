@@ -98,8 +98,21 @@ class SqlStore:
             raise StoreError(_sentence(error)) from error
         self._do(self._store.log_spans, experiment_id, mlflow_spans)
         if run_id:
-            traces = sorted({f"tr-{span.trace_id}" for span in spans if span.parent_id is None})
-            self._do(self._store.link_traces_to_run, traces, run_id)
+            traces = {f"tr-{span.trace_id}" for span in spans if span.parent_id is None}
+            self._do(self._link, traces, run_id)
+
+    def _link(self, traces: set[str], run_id: str) -> None:
+        """MLflow 3.5 fails at a trace that is linked already."""
+        from mlflow.store.tracking.dbmodels.models import SqlEntityAssociation
+        from sqlalchemy import select
+
+        links: Any = SqlEntityAssociation
+        linked = select(links.source_id).where(
+            links.source_type == "trace", links.source_id.in_(traces), links.destination_id == run_id
+        )
+        with self._store.engine.connect() as connection:
+            traces = traces - {row[0] for row in connection.execute(linked)}
+        self._store.link_traces_to_run(sorted(traces), run_id)
 
     def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
         """See ``Store``."""
