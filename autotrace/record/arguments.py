@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotrace.record.fields import ABSENT
-from autotrace.record.snapshot import Limits, snapshot
+from autotrace.record.pickled import captured
+from autotrace.record.snapshot import Limits
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
@@ -91,19 +92,19 @@ class Signature:
         """Copies of the positional arguments to be captured, for ``named``."""
         passed = len(args)
         copies = [
-            default if args[position] is default else snapshot(args[position], limits)
+            default if args[position] is default else captured(args[position], limits)
             for position, default in zip(self.positions, self.captured_defaults)  # noqa: B905 - made together
             if position < passed
         ]
         if passed > self.count and self.rest and self.takes(self.rest):
-            copies += [snapshot(value, limits) for value in args[self.count :]]
+            copies += [captured(value, limits) for value in args[self.count :]]
         return copies
 
     def keywords(self, kwargs: dict[str, Any], limits: Limits) -> dict[str, Any]:
         """Copies of the arguments passed by name that are to be captured."""
         takes, defaults = self.takes, self.defaults
         return {
-            name: snapshot(value, limits)
+            name: captured(value, limits)
             for name, value in kwargs.items()
             if takes(name) and defaults.get(name, ABSENT) is not value
         }

@@ -12,6 +12,9 @@ from typing import Any
 from autotrace.config.plan import Settings
 from autotrace.record import faults
 from autotrace.record.context import Ended, OpenCall, RetainingCall
+from autotrace.record.conversations import Conversations
+from autotrace.record.pickled import Pickled
+from autotrace.record.snapshot import Limits
 from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import TokenLog, WrittenPrompt
 from autotrace.redact.redactor import Redactor
@@ -33,6 +36,7 @@ class RecordEncoder:
         self._add = add
         self._run_folder = run_folder
         self._redactor: Redactor | None = None
+        self._conversations: Conversations | None = None
         self._withheld = settings.content == "none"
         self._numbers: dict[tuple[str, str], int] = {}
         self._kinds: dict[type, Callable[[Any], None]] = {
@@ -208,8 +212,12 @@ class RecordEncoder:
         if value is None or type(value) in (bool, float):
             return value
         try:
-            if self._redactor is None:
+            if self._redactor is None or self._conversations is None:
                 self._redactor = Redactor(self.settings)
+                limits = Limits(self.settings.max_depth, self.settings.max_items, self.settings.max_string)
+                self._conversations = Conversations(self._redactor, limits)
+            if type(value) is Pickled:
+                return self._conversations.clean(name, value)
             return self._redactor.clean(name, value)
         except Exception as error:  # a redaction hook or pattern of the user's: what it could not clean is not written
             faults.failed("redact", error)

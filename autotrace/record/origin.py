@@ -29,7 +29,7 @@ _OURS = frozenset(
 )
 """What statements of ours can raise: exactly one of Python's own types, except those that mean a timeout. A type of
 the host's matches none, whatever it derives from. By ``id()``: a set would ask the class for its hash."""
-_OUR_LIBRARIES = frozenset({"msgspec", "struct", "_struct"})
+_OUR_LIBRARIES = frozenset({"msgspec", "struct", "_struct", "_pickle"})
 _RAISES = frozenset({opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]})
 
 _own_threads: set[int] = set()

@@ -10,6 +10,7 @@ from autotrace.config.plan import Settings, Target
 from autotrace.record import faults, fields
 from autotrace.record.arguments import Signature
 from autotrace.record.fields import ABSENT
+from autotrace.record.pickled import captured
 from autotrace.record.snapshot import FIXED, Limits, snapshot
 
 MAX_FAULTS = 10
@@ -197,21 +198,31 @@ class Probe:
         for name, path in self.members:
             value = path.read(arguments)
             if value is not ABSENT and value is not None:
-                copies[name] = value if id(type(value)) in FIXED else self.copied(value)
+                copies[name] = value if id(type(value)) in FIXED else self.captured(value)
         return copies
 
     def output(self, result: Any) -> Any:
         """Copy of the result, without the token lists that travel by themselves."""
         if not self.result:
             return None
+        if not self.dropped:
+            return self.captured(result)
         copied = self.copied(result, self.dropped)
-        if self.dropped and type(copied) is dict:
+        if type(copied) is dict:
             for name in self.dropped:
                 copied.pop(name, None)
         return copied
 
+    def captured(self, value: Any) -> Any:
+        """``pickled.captured``; a failure of ours costs this value only."""
+        try:
+            return captured(value, self.limits)
+        except Exception as error:
+            faults.failed(f"copy:{self.key}", error)
+            return NOT_COPIED
+
     def copied(self, value: Any, without: tuple[str, ...] = ()) -> Any:
-        """``snapshot``; user code in ``value`` that raises costs this value only."""
+        """``snapshot``; a failure of ours costs this value only."""
         try:
             return snapshot(value, self.limits, without)
         except Exception as error:

@@ -42,7 +42,7 @@ _UNKNOWN: Any = object()
 class Limits:
     """How much of a value is copied; mirrors ``config.plan.Settings``."""
 
-    __slots__ = ("depth", "items", "string", "weight")
+    __slots__ = ("depth", "items", "string", "walks", "weight")
 
     def __init__(self, depth: int = 6, items: int = 256, string: int = 65_536) -> None:
         self.depth = depth
@@ -51,6 +51,8 @@ class Limits:
         """Characters; the flusher cuts at the limit itself."""
         self.weight = 0
         """Bytes of the copies made under these limits, until ``take_weight``."""
+        self.walks = 0
+        """Of the next values, how many are copied without an attempt to encode them (``record.pickled``)."""
 
     def take_weight(self) -> int:
         """Bytes of the copies made since the last time. Another thread's may be among them, and are then not counted
@@ -83,6 +85,13 @@ def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
         copied = copier.copy(value, limits.depth)
     limits.weight += copier.weight + (MAX_NODES - copier.nodes) * NODE_BYTES
     return copied
+
+
+def snapshot_below(value: Any, limits: Limits) -> tuple[Any, int]:
+    """A copy of an item of a list, as ``snapshot`` makes it of the list; and how many nodes it has."""
+    copier = _Copier(limits)
+    copied = copier.copy(value, limits.depth - 1)
+    return copied, MAX_NODES - copier.nodes
 
 
 _size = str.__sizeof__

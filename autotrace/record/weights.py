@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from sys import getsizeof
 from typing import Any
 
+from autotrace.record.pickled import Pickled
+
 EVENT_BYTES = 512
 """Memory of a waiting event with a few small values."""
 NUMBER_BYTES = 36
@@ -36,6 +38,8 @@ def weigh(value: Any) -> int:
         return 0
     if kind in _TEXTS:
         return getsizeof(value) if len(value) > SHORT else 0
+    if kind is Pickled:
+        return int(value.size)
     total = 0
     containers = [value]
     while containers:

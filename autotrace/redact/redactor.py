@@ -52,6 +52,14 @@ class Redactor:
             value = self._hook(name, value)
         return self._walk(value)
 
+    def is_by_item(self, name: str, items: Any) -> bool:
+        """Whether a list of dicts is cleaned by cleaning each of them by itself, with ``without_secrets``."""
+        return self._hook is None and not _hidden(self._key(name)[1], items)
+
+    def without_secrets(self, value: Any) -> Any:
+        """``value`` ready to be written, whatever its name is."""
+        return self._walk(value)
+
     def text(self, value: str) -> str:
         """A string without credentials, cut to the limit."""
         if len(value) > LONG:

@@ -1,0 +1,137 @@
+"""Copies of conversations and other nested values: one encoding in C, made on the caller's thread.
+
+Exact builtin types only are encoded. For anything else the pickler asks ``reducer_override`` before it looks for a
+method of the host's, and the whole value is copied by ``record.snapshot`` instead. The flusher's thread reads the
+encoding back and applies the limits (``record.conversations``): a record does not tell which way its values came.
+
+The pickler hands over its output 64 KB at a time, and announces a longer text before it copies it. That is where a
+value that is too large is given up.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from time import thread_time_ns
+from typing import Any
+
+import msgspec
+
+from autotrace.record.origin import is_hosts
+from autotrace.record.snapshot import Limits, snapshot
+
+SEVERAL = 8
+"""Items of a list from which encoding it costs less than copying it."""
+LOOKED_AT = 8
+"""Members of a dict that are asked for their size, to guess whether it is nested. A guess: it decides nothing else."""
+MAX_PICKLED = 1 << 20
+"""Bytes of the longest encoding."""
+LONGEST_NS = 300_000
+"""CPU time after the first 64 KB that an encoding may take: lists of numbers are small and many."""
+WALKS = 64
+"""How many of a target's nested values are copied the other way after one could not be encoded: the next ones are
+probably like it."""
+DEEPEST = 10_000
+"""Limit of the interpreter's recursion up to which the pickler cannot exhaust the stack of a thread (100 bytes a level;
+from Python 3.12 that has a limit of its own)."""
+OVERHEAD = 256
+"""Memory of an encoding besides its bytes."""
+_FRAME = b"\x95"
+_FRAME_HEADER = 9
+
+
+class Pickled(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A value as the pickler wrote it. Nobody can change it, and the garbage collector does not look through it."""
+
+    chunks: tuple[bytes, ...]
+    size: int
+    """Bytes of all chunks."""
+
+    def load(self) -> Any:
+        """The value: dicts, lists, tuples, sets, strings, bytes and numbers."""
+        return pickle.loads(self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks))
+
+
+class _Declined(Exception):
+    """The value is not to be encoded. Raised inside the pickler, by nobody else."""
+
+
+class _Chunks:
+    """Where the pickler writes to."""
+
+    __slots__ = ("chunks", "size", "until")
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.size = 0
+        self.until = 0
+
+    def write(self, data: bytes) -> None:
+        """A frame, or one and behind it the length of a text of 64 KB or more, which would come next. A frame of less
+        than 4 bytes has no header."""
+        self.size += len(data)
+        frame = data.find(_FRAME, 0, 3)
+        end = frame + _FRAME_HEADER + int.from_bytes(data[frame + 1 : frame + 9], "little") if frame >= 0 else 5
+        if len(data) > end:
+            raise _Declined
+        if self.chunks:
+            if self.size > MAX_PICKLED or thread_time_ns() > self.until:
+                raise _Declined
+        elif len(data) > 1 << 16:
+            self.until = thread_time_ns() + LONGEST_NS
+        self.chunks.append(data)
+
+
+class _Pickler(pickle.Pickler):
+    __slots__ = ()
+
+    def reducer_override(self, value: Any) -> Any:
+        """Asked about everything that is no exact builtin value, which is not touched."""
+        raise _Declined
+
+
+def captured(value: Any, limits: Limits) -> Any:
+    """A copy of ``value`` that is bounded and safe to use in another thread: ``Pickled`` where it is nested, or what
+    ``snapshot`` makes of it."""
+    kind = type(value)
+    if (kind is list or kind is tuple or kind is dict) and len(value) <= limits.items and _is_nested(value, limits):
+        if limits.walks:
+            limits.walks -= 1
+        else:
+            pickled = _pickled(value)
+            if pickled is not None:
+                limits.weight += pickled.size + OVERHEAD
+                return pickled
+            limits.walks = WALKS
+    return snapshot(value, limits)
+
+
+def _is_nested(value: Any, limits: Limits) -> bool:
+    """Whether an exact dict, list or tuple looks as if it held many others. What will be cut anyway is not worth it."""
+    if type(value) is dict:
+        return any(
+            (type(item) is list or type(item) is dict or type(item) is tuple) and SEVERAL <= len(item) <= limits.items
+            for item in [*value.values()][:LOOKED_AT]
+        )
+    for item in value[:1]:
+        kind = type(item)
+        if kind is dict or kind is list or kind is tuple:
+            return (len(value) >= SEVERAL or len(item) >= SEVERAL) and len(item) <= limits.items
+    return False
+
+
+def _pickled(value: Any) -> Pickled | None:
+    """``value`` encoded; None if it holds what is not to be encoded, or is too large."""
+    if sys.getrecursionlimit() > DEEPEST:
+        return None
+    output = _Chunks()
+    try:
+        _Pickler(output, 4).dump(value)
+    except _Declined:
+        return None
+    except (pickle.PicklingError, RuntimeError, ValueError, OverflowError, MemoryError) as error:
+        # nested too deeply, changed by another thread meanwhile, a ``PickleBuffer``
+        if is_hosts(error):
+            raise
+        return None
+    return Pickled(tuple(output.chunks), output.size)
