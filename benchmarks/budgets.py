@@ -15,6 +15,9 @@ NOTES: tuple[str, ...] = (
     "  may change, puts them into a queue and records nothing. Every process has freed a block of 7 MB first, as one",
     "  that has read a tokenizer's file: glibc then keeps the memory of such copies. One that never did faults it in",
     "  anew each time, which is 150 to 400 us for 40,000 tokens, whoever copies them.",
+    "- Conversations: two messages are new at each call, as in an agent's loop. A message that was recorded before is",
+    "  not looked through for secrets again, which is most of what recording costs the process: see the table in which",
+    "  all are new.",
     "- Stalls are by the clock, so whatever else the machine does is in them, and what the 1,000 trajectories do",
     "  themselves; the bare call beside it tells how much.",
     "- Rollouts: 256 trajectories in one worker, turns of 5 s (from half to one and a half times that). The table of",
@@ -66,6 +69,9 @@ def _peers(scenario: str, kind: str, names: tuple[str, ...], key: str = "ns") ->
 
 
 _SMALL = ("functools.wraps", "wrapt", "OpenTelemetry", "ddtrace", "mlflow.trace", "weave.op")
+_CHAT = ("copy.deepcopy", "OpenTelemetry", "mlflow.trace", "weave.op")
+_NESTED = "200 nested messages"
+_STREAM = ("OpenTelemetry",)
 _LLM = ("copies of the lists", "mlflow.trace", "veRL on MLflow", "weave.op", "veRL on Weave")
 
 
@@ -83,6 +89,12 @@ def _stalls(results: Results) -> dict[str, float]:
     group = results["concurrent"]
     return {name: run["stall_max_ms"] for name, run in group.items()
             if run is not None and not name.startswith("autotrace,")}  # fmt: skip
+
+
+def _late(results: Results) -> float:
+    """Nine of ten arrive at most so much later than nine of ten without tracing."""
+    group = results["timeouts"]
+    return max(0.0, float(group["autotrace"]["late_p90_ms"] - group["bare call"]["late_p90_ms"]))
 
 
 def _bytes(where: str) -> Callable[[Results], float]:
@@ -145,6 +157,12 @@ BUDGETS = (
     _call("LLM call, 2k+2k", 30.0, "llm", "2k+2k", "autotrace", _LLM),
     _call("LLM call, 2k+2k, process CPU in all", 200.0, "llm", "2k+2k", "autotrace", _LLM, "process_ns"),
     _call("LLM call, 32k+8k", 200.0, "llm", "32k+8k", "autotrace", _LLM),
+    _call("200 nested messages", 60.0, "chat", _NESTED, "autotrace", _CHAT),
+    _call("200 nested messages, process CPU in all", 400.0, "chat", _NESTED, "autotrace", _CHAT, "process_ns"),
+    _call("40 plain messages", 8.0, "chat", "40 plain messages", "autotrace", _CHAT),
+    _call("item of a generator", 0.35, "small", "stream", "autotrace", _STREAM),
+    _call("item of an asynchronous generator", 0.45, "small", "async_stream", "autotrace", _STREAM),
+    Budget("exception of a signal handler, later than without tracing", 1.0, "ms", _late, _none, cpu=False),
     Budget("longest event-loop stall, 1,000 trajectories, over the bare call's", 2.0, "ms", _stall, _stalls, cpu=False),
     Budget("rollout throughput, on / off", 0.98, "x", _throughput, _throughputs, cpu=False, least=True),
     Budget("start-up of a process that traces nothing", 3.0, "ms", _startup, _startups),
@@ -207,6 +225,15 @@ def failures(results: Results) -> list[str]:
             _ratio("2k+2k", "autotrace", "veRL on MLflow", "llm", "process_ns"),
             0.1,
         ),
+        ("200 nested messages / copy.deepcopy", _ratio(_NESTED, "autotrace", "copy.deepcopy", "chat"), 0.12),
+        (
+            "200 nested messages, process CPU / copy.deepcopy",
+            _ratio(_NESTED, "autotrace", "copy.deepcopy", "chat", "process_ns"),
+            0.6,
+        ),
+        ("40 plain messages / copy.deepcopy", _ratio("40 plain messages", "autotrace", "copy.deepcopy", "chat"), 0.25),
+        ("item of a generator / a small call", _items("stream", "sync"), 0.6),
+        ("item of an asynchronous generator / a small call", _items("async_stream", "coroutine"), 0.7),
         ("spool bytes / each token and text once", _bytes("spool"), 1.3),
         ("start-up, AUTOTRACE=1 / off", _startup_ratio, 1.6),
     ]
@@ -224,6 +251,11 @@ def failures(results: Results) -> list[str]:
 
 def _ratio(kind: str, ours: str, peer: str, scenario: str = "small", key: str = "ns") -> Callable[[Results], float]:
     return lambda results: _over(results, scenario, kind, ours, key) / _over(results, scenario, kind, peer, key)
+
+
+def _items(stream: str, call: str) -> Callable[[Results], float]:
+    """What an item costs over what a call costs."""
+    return lambda results: _over(results, "small", stream, "autotrace") / _over(results, "small", call, "autotrace")
 
 
 def _startup_ratio(results: Results) -> float:

@@ -6,13 +6,14 @@ import asyncio
 import gc
 import os
 import resource
+import signal
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
 from benchmarks.subjects import Subject
-from benchmarks.workload import ITEMS, Agent, Client, Tool, send
+from benchmarks.workload import ITEMS, Agent, Chat, Client, Tool, send
 
 _thread_ns, _process_ns = time.thread_time_ns, time.process_time_ns
 
@@ -127,6 +128,68 @@ def llm(subject: Subject, prompt: int, response: int, logprobs: bool, calls: int
         ns = int(send(run()))
     subject.settle()
     return {"ns": ns / calls, "process_ns": (_process_ns() - began) / calls}
+
+
+def chat(subject: Subject, messages: int, nested: bool, new: int, calls: int) -> dict[str, float]:
+    """One call with a conversation, of which ``new`` messages are new; ``process_ns``: with all of it written, and the
+    new messages made."""
+    key = f"chat-{messages}-{nested}-{new}"
+    model: Chat = _kept(subject, key, lambda: _wrapped_chat(subject, messages, nested, new))
+    spent = 0
+    subject.settle()
+    process = _process_ns()
+    with subject.trajectory():
+        for _ in range(calls):
+            model.next_turn()
+            began = _thread_ns()
+            model.complete(model.messages)
+            spent += _thread_ns() - began
+    subject.settle()
+    return {"ns": spent / calls, "process_ns": (_process_ns() - process) / calls}
+
+
+def _wrapped_chat(subject: Subject, messages: int, nested: bool, new: int) -> Any:
+    class Traced(Chat):
+        pass
+
+    Traced.complete = subject.wrap(_copy(Chat.complete))  # type: ignore[method-assign]
+    return Traced(messages, nested, new)
+
+
+class TimedOut(Exception):
+    """What the signal handler raises."""
+
+
+def timeouts(subject: Subject, number: int) -> dict[str, float]:
+    """Milliseconds by which the exception of a signal handler arrives later than the signal was due, while calls with
+    200 nested messages are made one after the other."""
+    model = _wrapped_chat(subject, 200, nested=True, new=2)
+    late: list[float] = []
+
+    def handler(*_: Any) -> None:
+        raise TimedOut
+
+    before = signal.signal(signal.SIGALRM, handler)
+    gc.collect()
+    gc.disable()  # Python swallows what arrives in a callback of its collector
+    try:
+        with subject.trajectory():
+            for attempt in range(number):
+                delay = 0.001 + attempt % 50 * 0.00002
+                due = time.perf_counter() + delay
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, delay)
+                    while True:
+                        model.complete(model.messages)
+                except TimedOut:
+                    late.append((time.perf_counter() - due) * 1e3)
+                if attempt % 10 == 0:
+                    subject.settle()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        gc.enable()
+    late.sort()
+    return {"late_ms": late[len(late) // 2], "late_p90_ms": late[len(late) * 9 // 10], "late_max_ms": late[-1]}
 
 
 def concurrent(

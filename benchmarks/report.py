@@ -26,6 +26,7 @@ CONCURRENT = (
     "peak_rss_mb",
 )
 TITLES = {
+    "timeouts": "Exceptions of a signal handler, while calls with 200 nested messages are made",
     "volume": "Bytes of a trajectory of 20 turns, and of each token and text of it once",
     "startup": "Start-up",
     "rollout": "veRL's agent loop, 256 trajectories",
@@ -74,6 +75,8 @@ def tables(results: Results, about: dict[str, Any]) -> Iterator[Table]:
         yield _calls(f"Small call: {kind}{' (per item)' if 'stream' in kind else ''}", group)
     for shape, group in results.get("llm", {}).items():
         yield _calls(f"LLM call: {shape} tokens", group)
+    for shape, group in results.get("chat", {}).items():
+        yield _calls(f"Conversation: {shape}", group)
     runs = {name: run for name, run in results.get("concurrent", {}).items() if run is not None}
     if runs:
         rows = [[name, *(f"{run[key]:.2f}" for key in CONCURRENT), str(run.get("drops") or "")]

@@ -58,6 +58,27 @@ def llm(bench: Bench) -> Result:
     return found
 
 
+def chat(bench: Bench) -> Result:
+    """A call that passes a whole conversation."""
+    names = ["bare call", "copy.deepcopy", "autotrace", "OpenTelemetry", "mlflow.trace", "weave.op"]
+    if bench.short:
+        names = names[:3]
+    shapes = {"200 nested messages": (200, True, 2), "40 plain messages": (40, False, 2)}
+    if not bench.short:
+        shapes["200 nested messages, all of them new"] = (200, True, 200)
+    found: Result = {}
+    for shape, (messages, nested, new) in shapes.items():
+        number = 9 if bench.short else 19
+        found[shape] = bench.rounds(names, number, "chat", most=50, messages=messages, nested=nested, new=new)
+    bench.release()
+    return found
+
+
+def timeouts(bench: Bench) -> Result:
+    """How late the exception of a signal handler arrives."""
+    return {name: bench.once(name, "timeouts", number=400) for name in ("bare call", "autotrace")}
+
+
 def concurrent(bench: Bench) -> Result:
     """Many trajectories in one event loop."""
     shape = {"turns": 4, "prompt": 2_000, "response": 256, "seconds": 1.0}
@@ -91,11 +112,13 @@ def growth(bench: Bench) -> Result:
     return {"turns": turns, **options, "autotrace": bench.once("autotrace", "growth", **options)}
 
 
-SHORT = ("small", "llm", "volume", "startup")
+SHORT = ("small", "llm", "chat", "volume", "startup")
 """What the short form measures."""
 SCENARIOS: dict[str, Callable[[Bench], Result]] = {
     "small": small,
     "llm": llm,
+    "chat": chat,
+    "timeouts": timeouts,
     "concurrent": concurrent,
     "growth": growth,
     "volume": volume,

@@ -6,6 +6,7 @@ A subject lives in a process of its own, so no tracer pays for another's threads
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import importlib.util
 import os
@@ -75,6 +76,18 @@ class Copies(Subject):
 
     def settle(self) -> None:
         self.queue.clear()
+
+
+class DeepCopies(Subject):
+    """A copy in Python of all arguments, and nothing else."""
+
+    def wrap(self, function: Function, role: str = "tool") -> Function:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            copy.deepcopy(args[1:])
+            return function(*args, **kwargs)
+
+        return wrapper
 
 
 class Wrapt(Subject):
@@ -362,6 +375,7 @@ SUBJECTS: dict[str, type[Subject]] = {
     "bare call": Subject,
     "functools.wraps": Wraps,
     "copies of the lists": Copies,
+    "copy.deepcopy": DeepCopies,
     "wrapt": Wrapt,
     "autotrace off": AutotraceOff,
     "autotrace not sampled": AutotraceUnsampled,

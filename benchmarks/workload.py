@@ -1,4 +1,5 @@
-"""What is measured: a small tool, a stream, an LLM client, and trajectories of some turns. Knows no tracer."""
+"""What is measured: a small tool, a stream, an LLM client, a conversation, and trajectories of some turns. Knows no
+tracer."""
 
 from __future__ import annotations
 
@@ -41,6 +42,34 @@ class Tool:
     async def async_stream(self, query: str) -> AsyncGenerator[str, None]:
         for _ in range(ITEMS):
             yield query
+
+
+class Chat:
+    """A model that gets the whole conversation at each turn, of which two messages are new, or all."""
+
+    def __init__(self, messages: int, nested: bool, new: int) -> None:
+        self.nested, self.new = nested, new
+        self.turn = 0
+        self.messages = [self._message(number) for number in range(messages)]
+
+    def _message(self, number: int) -> dict[str, Any]:
+        message = {
+            "role": ("user", "assistant", "tool")[number % 3],
+            "content": f"Number {number} at turn {self.turn}: in the library are many books about the sea.",
+        }
+        if not self.nested:
+            return message
+        usage = {"input": number, "output": 2 * number}
+        return {**message, "metadata": {"turn": number, "tags": ["books", "sea"], "usage": usage}}
+
+    def next_turn(self) -> None:
+        """The agent made another turn."""
+        self.turn += 1
+        first = len(self.messages) - self.new
+        self.messages[first:] = [self._message(first + number) for number in range(self.new)]
+
+    def complete(self, messages: list[Any]) -> str:
+        return "It has 12 books about the sea."
 
 
 class Client:

@@ -36,50 +36,41 @@ DEEPEST = 10_000
 from Python 3.12 that has a limit of its own)."""
 OVERHEAD = 256
 """Memory of an encoding besides its bytes."""
-_FRAME = b"\x95"
-_FRAME_HEADER = 9
-
-
-class Pickled(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A value as the pickler wrote it. Nobody can change it, and the garbage collector does not look through it."""
-
-    chunks: tuple[bytes, ...]
-    size: int
-    """Bytes of all chunks."""
-
-    def load(self) -> Any:
-        """The value: dicts, lists, tuples, sets, strings, bytes and numbers."""
-        return pickle.loads(self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks))
+UNFRAMED = -6
+"""At most three bytes come without the nine of a frame."""
 
 
 class _Declined(Exception):
     """The value is not to be encoded. Raised inside the pickler, by nobody else."""
 
 
-class _Chunks:
-    """Where the pickler writes to."""
+class Pickled(msgspec.Struct, eq=False, gc=False):
+    """A value as the pickler wrote it. Nobody can change it, and the garbage collector does not look through it."""
 
-    __slots__ = ("chunks", "size", "until")
-
-    def __init__(self) -> None:
-        self.chunks: list[bytes] = []
-        self.size = 0
-        self.until = 0
+    chunks: tuple[bytes, ...] = ()
+    size: int = 0
+    """Bytes of all chunks."""
+    until: int = 0
+    """CPU time of the thread at which an encoding of several chunks is given up."""
 
     def write(self, data: bytes) -> None:
-        """A frame, or one and behind it the length of a text of 64 KB or more, which would come next. A frame of less
-        than 4 bytes has no header."""
-        self.size += len(data)
-        frame = data.find(_FRAME, 0, 3)
-        end = frame + _FRAME_HEADER + int.from_bytes(data[frame + 1 : frame + 9], "little") if frame >= 0 else 5
-        if len(data) > end:
+        """What the pickler calls: with a frame, or with one and behind it the length of a text of 64 KB or more, which
+        would come next."""
+        length = len(data)
+        frame = 9 if self.chunks else 11  # behind its length, and the first behind two bytes more
+        if int.from_bytes(data[frame - 8 : frame], "little") != length - frame > UNFRAMED:
             raise _Declined
+        self.size += length
         if self.chunks:
             if self.size > MAX_PICKLED or thread_time_ns() > self.until:
                 raise _Declined
-        elif len(data) > 1 << 16:
+        elif length > 1 << 16:
             self.until = thread_time_ns() + LONGEST_NS
-        self.chunks.append(data)
+        self.chunks = (*self.chunks, data)
+
+    def load(self) -> Any:
+        """The value: dicts, lists, tuples, sets, strings, bytes and numbers."""
+        return pickle.loads(self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks))
 
 
 class _Pickler(pickle.Pickler):
@@ -124,7 +115,7 @@ def _pickled(value: Any) -> Pickled | None:
     """``value`` encoded; None if it holds what is not to be encoded, or is too large."""
     if sys.getrecursionlimit() > DEEPEST:
         return None
-    output = _Chunks()
+    output = Pickled()
     try:
         _Pickler(output, 4).dump(value)
     except _Declined:
@@ -134,4 +125,4 @@ def _pickled(value: Any) -> Pickled | None:
         if is_hosts(error):
             raise
         return None
-    return Pickled(tuple(output.chunks), output.size)
+    return output

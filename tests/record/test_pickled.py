@@ -210,11 +210,21 @@ def test_nothing_of_the_hosts_is_called(value: list[Any]) -> None:
         [{"content": "ü" * (1 << 16)}] * 9,
         [{"content": b"x" * (1 << 16)}] * 9,
         [{"a": "x" * 60_000}, {"b": "y" * 300_000_000}],
+        ["x" * 65_535, "y" * 300_000_000],
         [{"content": str(n) * 10_000} for n in range(9, 130)],
         [[number / 3 for number in range(200_000)]],
         [list(range(20_000_000))],
     ],
-    ids=["long text", "other script", "bytes", "huge text", "many texts", "numbers", "many numbers"],
+    ids=[
+        "long text",
+        "other script",
+        "bytes",
+        "huge text",
+        "huge text behind a frame",
+        "many texts",
+        "numbers",
+        "many numbers",
+    ],
 )
 def test_what_is_large_is_given_up_before_it_is_copied(value: Any) -> None:
     began = time.thread_time()
@@ -227,6 +237,10 @@ def test_encodings_of_several_frames() -> None:
     found = encoded(value)
     assert len(found.chunks) > 2 and found.size == sum(map(len, found.chunks)) < MAX_PICKLED
     assert found.load() == value
+    for length in range(65_500, 65_536):  # with what follows right behind a frame, or in it
+        for rest in ([], [1], ["x"], [[]], ["x" * 30_000]):
+            value = ["x" * length, *rest]
+            assert encoded(value).load() == value
 
 
 def test_nesting_that_is_too_deep_is_declined() -> None:
@@ -345,9 +359,9 @@ def test_a_timeout_while_a_value_is_encoded_reaches_the_host(recorder: Recorder)
     gc.disable()  # whatever is raised in a callback of the collector is lost
     try:
         for attempt in range(200):
-            signal.setitimer(signal.ITIMER_REAL, 0.00002 + 0.000005 * (attempt % 50))
             fired += 1
             try:
+                signal.setitimer(signal.ITIMER_REAL, 0.00002 + 0.000005 * (attempt % 50))
                 traced(messages)
                 time.sleep(1)
             except Exceeded:
