@@ -8,9 +8,11 @@ from typing import Any
 
 from autotrace.record.fields import ABSENT
 from autotrace.record.pickled import captured
-from autotrace.record.snapshot import Limits
+from autotrace.record.snapshot import Limits, snapshot
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
+NOT_CAPTURED: Any = object()
+_UNDECLARED: Any = object()
 
 
 class Signature:
@@ -28,6 +30,7 @@ class Signature:
         "captured",
         "captured_defaults",
         "count",
+        "declared",
         "defaults",
         "identity",
         "method",
@@ -72,6 +75,9 @@ class Signature:
         """Their names."""
         self.captured_defaults = tuple(self.defaults.get(name, ABSENT) for name in self.captured)
         """Their defaults; ``ABSENT`` for those without."""
+        declared = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        self.declared = {name: self.defaults.get(name, ABSENT) if takes(name) else NOT_CAPTURED for name in declared}
+        """Defaults of the parameters that can be passed by name; ``ABSENT`` for those without, ``NOT_CAPTURED``."""
         self.whole = whole and len(self.positions) == self.count - self.start
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -97,17 +103,18 @@ class Signature:
             if position < passed
         ]
         if passed > self.count and self.rest and self.takes(self.rest):
-            copies += [captured(value, limits) for value in args[self.count :]]
+            copies += [snapshot(value, limits) for value in args[self.count :]]
         return copies
 
     def keywords(self, kwargs: dict[str, Any], limits: Limits) -> dict[str, Any]:
         """Copies of the arguments passed by name that are to be captured."""
-        takes, defaults = self.takes, self.defaults
-        return {
-            name: captured(value, limits)
-            for name, value in kwargs.items()
-            if takes(name) and defaults.get(name, ABSENT) is not value
-        }
+        copies = {}
+        declared, takes = self.declared, self.takes
+        for name, value in kwargs.items():
+            default = declared.get(name, _UNDECLARED)
+            if default is not value and default is not NOT_CAPTURED and (default is not _UNDECLARED or takes(name)):
+                copies[name] = captured(value, limits)
+        return copies
 
     def named(self, args: Sequence[Any], keywords: dict[str, Any] | None) -> dict[str, Any]:
         """What ``positional`` and ``keywords`` copied, by name."""

@@ -13,7 +13,7 @@ from autotrace.record.backlog import backlog
 from autotrace.record.context import Ended, OpenCall, RetainingCall, current
 from autotrace.record.fields import first
 from autotrace.record.probe import Probe
-from autotrace.record.snapshot import FIXED
+from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, NOT_KEPT, weigh, weigh_numbers
 from autotrace.spool.records import Fact
@@ -47,7 +47,9 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
             event = _with_result(call, probe, result, at)
             _weigh(event, probe.limits.take_weight())
         elif probe.result:
-            event = Ended(call, at, result if id(type(result)) in FIXED else probe.output(result))
+            kind = type(result)
+            small = len(result) <= SHORT if kind is str else id(kind) in FIXED
+            event = Ended(call, at, result if small else probe.output(result))
             if probe.limits.weight:
                 _weigh(event, probe.limits.take_weight())
         else:
@@ -55,11 +57,12 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
     except Exception as error:
         probe.trouble("end", error)
         event = Ended(call, at)
-    if event.weight:
-        backlog.watch(event.weight)
-    # nothing is called between these three: an exception of the host's comes at a call, and would leave the call closed
-    # and its end not queued
-    backlog.charged += event.weight
+    weight = event.weight
+    if weight:
+        backlog.watch(weight)
+        # nothing is called from here on: an exception of the host's comes at a call, and would leave the call closed
+        # and its end not queued
+        backlog.charged += weight
     call.epoch = CLOSED
     _append(event)
 

@@ -7,6 +7,7 @@ the interpreter put into the class, slots through their member descriptors.
 
 from __future__ import annotations
 
+import enum
 import weakref
 from collections.abc import Iterator
 from types import GetSetDescriptorType, MemberDescriptorType
@@ -50,10 +51,12 @@ def attribute_of(kind: type, name: str) -> Any:
 class Layout:
     """How the instances of a class store what they hold."""
 
-    __slots__ = ("dictionary", "extra", "fields", "reference", "slots")
+    __slots__ = ("base", "dictionary", "extra", "fields", "reference", "slots")
 
     def __init__(self, kind: type) -> None:
         self.reference = weakref.ref(kind)
+        self.base = next((base for base in (enum.Enum, tuple) if issubclass(kind, base)), None)
+        """``enum.Enum`` or ``tuple`` for what inherits from it."""
         self.dictionary: Any = None
         """Descriptor of the instance's ``__dict__``, None where there is none."""
         self.slots: dict[str, Any] = {}

@@ -15,15 +15,15 @@ import sys
 from time import thread_time_ns
 from typing import Any
 
-import msgspec
-
 from autotrace.record.origin import is_hosts
-from autotrace.record.snapshot import Limits, snapshot
+from autotrace.record.snapshot import NODE_BYTES, Limits, flat, snapshot, walked
 
-SEVERAL = 8
-"""Items of a list from which encoding it costs less than copying it."""
+SEVERAL = 2
+"""Items from which encoding a list of lists or dicts costs less than copying it."""
 LOOKED_AT = 8
 """Members of a dict that are asked for their size, to guess whether it is nested. A guess: it decides nothing else."""
+FEWEST = 40
+"""Values in the first 64 KB of an encoding: fewer are long texts, and copies of the other kind only refer to those."""
 MAX_PICKLED = 1 << 20
 """Bytes of the longest encoding."""
 LONGEST_NS = 300_000
@@ -44,8 +44,9 @@ class _Declined(Exception):
     """The value is not to be encoded. Raised inside the pickler, by nobody else."""
 
 
-class Pickled(msgspec.Struct, eq=False, gc=False):
-    """A value as the pickler wrote it. Nobody can change it, and the garbage collector does not look through it."""
+class Pickled:
+    """A value as the pickler wrote it: nobody can change it. No encoder of records knows this class, so what is in it
+    can only be written by way of ``load``."""
 
     chunks: tuple[bytes, ...] = ()
     size: int = 0
@@ -65,6 +66,8 @@ class Pickled(msgspec.Struct, eq=False, gc=False):
             if self.size > MAX_PICKLED or thread_time_ns() > self.until:
                 raise _Declined
         elif length > 1 << 16:
+            if data.count(pickle.MEMOIZE) < FEWEST:
+                raise _Declined
             self.until = thread_time_ns() + LONGEST_NS
         self.chunks = (*self.chunks, data)
 
@@ -85,29 +88,37 @@ def captured(value: Any, limits: Limits) -> Any:
     """A copy of ``value`` that is bounded and safe to use in another thread: ``Pickled`` where it is nested, or what
     ``snapshot`` makes of it."""
     kind = type(value)
-    if (kind is list or kind is tuple or kind is dict) and len(value) <= limits.items and _is_nested(value, limits):
-        if limits.walks:
-            limits.walks -= 1
-        else:
-            pickled = _pickled(value)
-            if pickled is not None:
-                limits.weight += pickled.size + OVERHEAD
-                return pickled
-            limits.walks = WALKS
-    return snapshot(value, limits)
+    if kind is not list and kind is not dict and kind is not tuple:
+        return snapshot(value, limits)
+    if len(value) <= limits.items:
+        copied = flat(value, kind)
+        if copied is not None:
+            limits.weight += NODE_BYTES
+            return copied
+        if _is_nested(value, kind, limits.items):
+            if limits.walks:
+                limits.walks -= 1
+            else:
+                pickled = _pickled(value)
+                if pickled is not None:
+                    limits.weight += pickled.size + OVERHEAD
+                    return pickled
+                limits.walks = WALKS
+    return walked(value, kind, limits)
 
 
-def _is_nested(value: Any, limits: Limits) -> bool:
+def _is_nested(value: Any, kind: type, limit: int) -> bool:
     """Whether an exact dict, list or tuple looks as if it held many others. What will be cut anyway is not worth it."""
-    if type(value) is dict:
-        return any(
-            (type(item) is list or type(item) is dict or type(item) is tuple) and SEVERAL <= len(item) <= limits.items
-            for item in [*value.values()][:LOOKED_AT]
-        )
+    if kind is dict:
+        for item in [*value.values()][:LOOKED_AT]:
+            kind = type(item)
+            if (kind is list or kind is dict or kind is tuple) and SEVERAL <= len(item) <= limit:
+                return True
+        return False
     for item in value[:1]:
         kind = type(item)
         if kind is dict or kind is list or kind is tuple:
-            return (len(value) >= SEVERAL or len(item) >= SEVERAL) and len(item) <= limits.items
+            return (len(value) >= SEVERAL or len(item) >= SEVERAL) and len(item) <= limit
     return False
 
 

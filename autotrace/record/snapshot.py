@@ -74,10 +74,15 @@ def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
             limits.weight += min(_size(value), 4 * limits.string)
         return value if len(value) <= limits.string else shortened(value, limits.string)
     if (kind is dict or kind is list or kind is tuple) and len(value) <= limits.items:
-        flat = _flat(value, kind)
-        if flat is not None:
+        copied = flat(value, kind)
+        if copied is not None:
             limits.weight += NODE_BYTES
-            return flat
+            return copied
+    return walked(value, kind, limits, without)
+
+
+def walked(value: Any, kind: type, limits: Limits, without: Container[str] = ()) -> Any:
+    """``snapshot`` of what is neither a number nor a text, and not ``flat``."""
     copier = _Copier(limits)
     if without and kind is not list and kind is not tuple and not issubclass(kind, dict):
         copied = copier.object(value, kind, limits.depth, without)
@@ -184,14 +189,16 @@ class _Copier:
         """Of any other type. The builtin types' own methods are used for what inherits from them."""
         if kind is bytes:
             return {"…": described(value)}
-        if issubclass(kind, enum.Enum):
-            name = dict.get(layout_of(kind).stored(value), "_name_")
-            return name if type(name) is str else {"…": qualified_name(kind)}
         layout = layout_of(kind)
-        if issubclass(kind, tuple):
+        if layout.base is enum.Enum:
+            name = dict.get(layout.stored(value), "_name_")
+            return name if type(name) is str else {"…": qualified_name(kind)}
+        if layout.base is tuple:
             return self._tuple(value, layout.fields, name_of(kind), depth, without)
         if layout.fields is not None:
             fields = {name: item for name, item in layout.pairs(value) if name not in without}
+            if depth > 0 and len(fields) <= self.items:
+                return {"type": name_of(kind), **self.exact(fields, depth)}
             copied = self.mapping(fields, depth)
             return {"type": name_of(kind), **copied} if depth > 0 else copied
         builtin = self._inherited(value, kind, depth)
@@ -239,7 +246,7 @@ class _Copier:
 _arguments = BaseException.__dict__["args"].__get__
 
 
-def _flat(value: Any, kind: type) -> Any:
+def flat(value: Any, kind: type) -> Any:
     """A copy of an exact dict, list or tuple that holds short texts, numbers and None only; else None."""
     if kind is dict:
         copied = value.copy()

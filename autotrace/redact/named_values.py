@@ -18,10 +18,8 @@ _CONTEXT = 280
 """Characters before and behind a fragment that decide, where there are no quotes, that it is no secret's name: what a
 looping model repeats is looked at once."""
 _CONTEXTS, _MANY = 1_000, 200
-_FRAGMENTS = (b"pass", b"pw", b"secret", b"token", b"key", b"auth", b"cookie", b"credential", b"jwt")
+_FRAGMENTS = ("pass", "pw", "secret", "token", "key", "auth", "cookie", "credential", "jwt")
 """Every name that ``secret_names.kind`` takes for a secret contains one of these."""
-_SEPARATORS = (b":", b"=", b'"', b"'", b"-", b"</")
-"""One of them stands at each name that has a value."""
 _WORD = re.compile(r"[\w.\-]{0,64}")
 _ASSIGNED = re.compile(r"\s{1,9}[:=]")
 _QUOTED = r"[bru]{0,2}(?P<quote>\\{0,7}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
@@ -68,13 +66,14 @@ _MEMBER_BEFORE = re.compile(
 secret_kind = lru_cache(maxsize=10_000)(secret_names.kind)
 
 
-def without_named_values(text: str, data: bytes, mask: str, any_value: bool) -> str:
-    """``text`` (``data``: in ASCII, a byte a character) with what stands under names of secrets replaced by ``mask``.
-    ``any_value``: see ``credentials.without_credentials``."""
-    if not any(separator in data for separator in _SEPARATORS):
-        return text
-    starts = _name_starts(data.lower())
-    return _without(text, starts, mask, any_value) if starts else text
+def without_named_values(text: str, plain: str, mask: str, any_value: bool) -> str:
+    """``text`` (``plain``: in ASCII, a character for a character) with what stands under names of secrets replaced by
+    ``mask``. ``any_value``: see ``credentials.without_credentials``."""
+    # one of these stands at each name that has a value; ``any`` would take five times as long
+    if ":" in plain or "=" in plain or '"' in plain or "'" in plain or "-" in plain or "</" in plain:
+        starts = _name_starts(plain.lower())
+        return _without(text, starts, mask, any_value) if starts else text
+    return text
 
 
 def _without(text: str, starts: list[int], mask: str, any_value: bool) -> str:
@@ -123,14 +122,15 @@ def _decides(context: str) -> bool:
 _FOLLOWS = frozenset((":", "=", '"', "'", "\\", " ", "\t", "\n", ">"))
 
 
-def _name_starts(lower: bytes) -> list[int]:
+def _name_starts(lower: str) -> list[int]:
     """Where fragments of names stand, in order."""
     starts = []
     for fragment in _FRAGMENTS:
-        at = lower.find(fragment)
-        while at >= 0:
-            starts.append(at)
-            at = lower.find(fragment, at + len(fragment))
+        if fragment in lower:
+            at = lower.find(fragment)
+            while at >= 0:
+                starts.append(at)
+                at = lower.find(fragment, at + len(fragment))
     starts.sort()
     return starts
 

@@ -21,7 +21,10 @@ NUMBERS = frozenset({int, float})
 """Lists of nothing else are left alone."""
 LONGEST_NAME = 200
 """Characters of a text that may be a name."""
+WORD = 24
+"""Characters of a text that is cleaned once and remembered."""
 MEMBER_NAMES = ("name", "key", "header", "field", "variable")
+_MEMBER_NAMES = frozenset(MEMBER_NAMES)
 MEMBER_VALUES = ("value", "val", "content", "default")
 """``{"name": "api_key", "value": "..."}``: how environments and headers are listed."""
 
@@ -31,7 +34,7 @@ _KEY_LINE = re.compile(r"\s*(?:[A-Za-z0-9+/=]{1,200}|[A-Za-z-]{1,40}: [^\n]{1,20
 
 
 class Redactor:
-    """Cleans one captured value after another; keeps a memo of key names, so a name is matched once."""
+    """Cleans one captured value after another; keeps a memo of key names and short texts, so one is matched once."""
 
     def __init__(self, settings: Settings) -> None:
         globs = [re.compile(fnmatch.translate(glob.lower())) for glob in settings.redact_keys]
@@ -39,6 +42,7 @@ class Redactor:
         self._patterns = [re.compile(pattern) for pattern in settings.redact_patterns]
         self._max_string = settings.max_string
         self._names: dict[str, tuple[str, int]] = {}
+        self._words: dict[str, str] = {}
         self._hook: Callable[[str, Any], Any] | None = None
         if settings.redact_hook:
             module, _, name = settings.redact_hook.partition(":")
@@ -62,6 +66,16 @@ class Redactor:
 
     def text(self, value: str) -> str:
         """A string without credentials, cut to the limit."""
+        if len(value) <= WORD:  # roles, types, tags: the same ones again and again
+            cleaned = self._words.get(value)
+            if cleaned is None:
+                if len(self._words) >= MAX_NAMES:
+                    self._words.clear()
+                cleaned = self._words[value] = self._cleaned(value)
+            return cleaned
+        return self._cleaned(value)
+
+    def _cleaned(self, value: str) -> str:
         if len(value) > LONG:
             value = without_images(value)
         value = without_credentials(value)
@@ -111,7 +125,7 @@ class Redactor:
             if name in cleaned:  # two keys that are credentials
                 name = _numbered(name, cleaned)
             cleaned[name] = REDACTED if secret and _hidden(secret, item, value) else self._walk(item)
-        if len(value) > 1:
+        if len(value) > 1 and not _MEMBER_NAMES.isdisjoint(value):
             for member in MEMBER_NAMES:
                 named = value.get(member)
                 if type(named) is str and len(named) <= LONGEST_NAME and (secret := self._key(named)[1]):

@@ -24,11 +24,11 @@ class Rule:
 @dataclass(frozen=True)
 class Place:
     """Where a credential stands that has no shape of its own. ``pattern`` matches what leads to it as ``head``, and
-    the credential; each text with a match contains ``sign`` (one byte: found in no time) and one of ``needles``."""
+    the credential; each text with a match contains ``sign`` (a character: found in no time) and one of ``needles``."""
 
     name: str
-    sign: bytes
-    needles: tuple[bytes, ...]
+    sign: str
+    needles: tuple[str, ...]
     pattern: str
 
 
@@ -85,30 +85,30 @@ SCHEME = Rule(
 PLACES = (
     Place(
         "curl -u user:password",
-        b"-",
-        (b"-u ", b"-user"),
+        "-",
+        ("-u ", "-user"),
         r"(?<!\S)(?P<head>(?:-u|--user|--proxy-user)[ =][\"']?[^\s:\"']+:)[^\s\"']+",
     ),
     Place(
         "mysql -ppassword, sshpass -p password",
-        b"-",
-        (b" -p",),
+        "-",
+        (" -p",),
         r"(?<![\w-])(?P<head>(?:mysql|mariadb|mycli)[\w-]{0,20}(?:[ \t]{1,9}(?!-p)[^\s;|&]{1,255}){0,16}[ \t]{1,9}-p"
         r"|sshpass(?:[ \t]{1,9}-[a-zA-Z]){0,3}[ \t]{1,9}-p[ \t]{0,9})"
         r"(?:\"[^\"\n]+\"|'[^'\n]+'|(?![$<{-]|assword\b)[^\s\"';|&]+)",
     ),
     Place(
         "netrc",
-        b"p",
-        (b"password ",),
+        "p",
+        ("password ",),
         r"(?<!\S)(?P<head>(?:machine\s{1,9}\S{1,255}(?:\s{1,9}(?:login|account)\s{1,9}\S{1,255}){0,2}"
         r"|default(?:\s{1,9}(?:login|account)\s{1,9}\S{1,255}){1,2})\s{1,9}password\s{1,9})"
         r"(?!(?:is|was|are|for|in|to|and|or|of|on|the|must|should|will|has|can|from|with)\b)[^\s<]\S*",
     ),
     Place(
         "key or signature in a URL",
-        b"=",
-        (b"key=", b"sig=", b"ignature="),
+        "=",
+        ("key=", "sig=", "ignature="),
         r"(?P<head>(?:[?&]|&amp;)(?:key|sig|(?i:signature|x-[a-z]{2,6}-signature))=)"
         r"(?:(?=[\w.~%+/=-]{0,64}\d)[\w.~%+/=-]{6,}|[\w.~%+/=-]{20,})",
     ),

@@ -212,6 +212,7 @@ def test_nothing_of_the_hosts_is_called(value: list[Any]) -> None:
         [{"a": "x" * 60_000}, {"b": "y" * 300_000_000}],
         ["x" * 65_535, "y" * 300_000_000],
         [{"content": str(n) * 10_000} for n in range(9, 130)],
+        [{"content": str(n) * 500} for n in range(1_000, 2_000)],
         [[number / 3 for number in range(200_000)]],
         [list(range(20_000_000))],
     ],
@@ -221,6 +222,7 @@ def test_nothing_of_the_hosts_is_called(value: list[Any]) -> None:
         "bytes",
         "huge text",
         "huge text behind a frame",
+        "long texts",
         "many texts",
         "numbers",
         "many numbers",
@@ -232,14 +234,15 @@ def test_what_is_large_is_given_up_before_it_is_copied(value: Any) -> None:
     assert time.thread_time() - began < 0.05
 
 
-def test_encodings_of_several_frames() -> None:
-    value = [{"content": f"{n} " * 3_000} for n in range(50)]
+def test_encodings_of_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickled, "LONGEST_NS", 10**9)
+    value = [{"content": f"{n} " * 200} for n in range(900)]
     found = encoded(value)
     assert len(found.chunks) > 2 and found.size == sum(map(len, found.chunks)) < MAX_PICKLED
     assert found.load() == value
     for length in range(65_500, 65_536):  # with what follows right behind a frame, or in it
         for rest in ([], [1], ["x"], [[]], ["x" * 30_000]):
-            value = ["x" * length, *rest]
+            value = [*map(str, range(50)), "x" * length, *rest]
             assert encoded(value).load() == value
 
 
@@ -270,8 +273,8 @@ def test_what_was_declined_is_copied_for_a_while() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [[1, 2], [{"a": 1}], {"a": [1, 2]}, list(range(1_000)), {"ids": list(range(1_000))}, history(257), "text", None,
-     [list(range(1_000))] * 9, Data(1), ({"role": "user"},) * 3],
+    [[1, 2], [{"a": 1}], {"a": [1]}, {"a": "x" * 600}, list(range(1_000)), {"ids": list(range(1_000))}, history(257),
+     "text", None, [list(range(1_000))] * 9, Data(1), ["x" * 600] * 9],
 )  # fmt: skip
 def test_what_is_small_or_will_be_cut_is_not_encoded(value: Any) -> None:
     assert captured(value, Limits()) == snapshot(value, Limits())
@@ -319,6 +322,22 @@ def test_secrets_of_remembered_messages_are_hidden(recorder: Recorder) -> None:
         assert last == {"role": "tool", "content": "key <redacted>", "password": "<redacted>"}
 
 
+def test_a_value_that_nobody_read_back_is_not_written() -> None:
+    found = encoded([{"password": "hunter2hunter2"}] * 2)
+    for value in ([found], {"a": found}):
+        cleaned = Redactor(Settings()).clean("x", value)
+        assert b"hunter2" not in msgspec.msgpack.encode(cleaned, enc_hook=lambda _: None)
+
+
+def test_secrets_in_further_positional_arguments_are_hidden(recorder: Recorder) -> None:
+    def chat(first: Any, *rest: Any) -> None: ...
+
+    messages = [{"role": "user", "password": "hunter2hunter2"}] * 9
+    recorder.wrap(chat)(messages, messages, [messages])
+    hidden = [{"role": "user", "password": "<redacted>"}] * 9
+    assert recorder.records(Open)[-1].inputs == {"first": hidden, "rest": [hidden, [hidden]]}
+
+
 def test_what_a_hook_redacts_is_redacted(recorder: Recorder) -> None:
     def chat(messages: Any) -> None: ...
 
@@ -353,7 +372,7 @@ def test_a_timeout_while_a_value_is_encoded_reaches_the_host(recorder: Recorder)
         raise Exceeded
 
     traced = recorder.wrap(chat)
-    messages = [{"content": f"{n} " * 6_000} for n in range(40)]  # several frames: our ``write`` runs
+    messages = [{"content": f"{n} " * 300} for n in range(256)]  # several frames: our ``write`` runs
     before = signal.signal(signal.SIGALRM, alarm)
     arrived = fired = 0
     gc.disable()  # whatever is raised in a callback of the collector is lost
