@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from autotrace.record.pickled import Pickled
-from autotrace.record.snapshot import MAX_NODES, Limits, snapshot, snapshot_below
+from autotrace.record.snapshot import MAX_NODES, PER_NODE, Limits, snapshot, snapshot_below
 from autotrace.redact.redactor import Redactor
 
 MAX_REMEMBERED = 4 << 20
@@ -28,7 +28,7 @@ class _Message(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     encoded: msgspec.Raw
     nodes: int
-    """Containers it has (``snapshot.MAX_NODES``)."""
+    """What it takes of ``snapshot.MAX_NODES``."""
 
 
 class Conversations:
@@ -60,7 +60,7 @@ class Conversations:
         """Of a list of dicts; None for anything else, and for what has more nodes than the limit."""
         encode = self._encode
         cleaned = []
-        nodes = 1
+        nodes = 1 + len(value) // PER_NODE
         try:
             for item in value:
                 if type(item) is not dict:

@@ -10,7 +10,7 @@ value that is too large is given up.
 
 from __future__ import annotations
 
-import pickle
+import _pickle
 import sys
 from time import thread_time_ns
 from typing import Any
@@ -36,6 +36,7 @@ DEEPEST = 10_000
 from Python 3.12 that has a limit of its own)."""
 OVERHEAD = 256
 """Memory of an encoding besides its bytes."""
+_MEMOIZE = b"\x94"
 UNFRAMED = -6
 """At most three bytes come without the nine of a frame."""
 
@@ -66,17 +67,17 @@ class Pickled:
             if self.size > MAX_PICKLED or thread_time_ns() > self.until:
                 raise _Declined
         elif length > 1 << 16:
-            if data.count(pickle.MEMOIZE) < FEWEST:
+            if data.count(_MEMOIZE) < FEWEST:
                 raise _Declined
             self.until = thread_time_ns() + LONGEST_NS
         self.chunks = (*self.chunks, data)
 
     def load(self) -> Any:
         """The value: dicts, lists, tuples, sets, strings, bytes and numbers."""
-        return pickle.loads(self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks))
+        return _pickle.loads(self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks))
 
 
-class _Pickler(pickle.Pickler):
+class _Pickler(_pickle.Pickler):
     __slots__ = ()
 
     def reducer_override(self, value: Any) -> Any:
@@ -131,7 +132,7 @@ def _pickled(value: Any) -> Pickled | None:
         _Pickler(output, 4).dump(value)
     except _Declined:
         return None
-    except (pickle.PicklingError, RuntimeError, ValueError, OverflowError, MemoryError) as error:
+    except (_pickle.PicklingError, RuntimeError, ValueError, OverflowError, MemoryError) as error:
         # nested too deeply, changed by another thread meanwhile, a ``PickleBuffer``
         if is_hosts(error):
             raise

@@ -29,7 +29,9 @@ NODE_BYTES = 256
 """Memory of a copied container, about."""
 _NUMBERS = frozenset(map(id, (int, float)))
 MAX_NODES = 2_000
-"""Values visited for one argument: the bound on the caller's time whatever is passed."""
+"""Containers of one argument that are copied, of which each ``PER_NODE`` items count as one more: the bound on the
+caller's time whatever is passed."""
+PER_NODE = 4
 FIRST = 16
 """Numbers shown of a long list."""
 LONGEST_KEY = 256
@@ -130,6 +132,7 @@ class _Copier:
     def exact(self, value: dict[Any, Any], depth: int) -> Any:
         """Of an exact dict: a copy made in C, in which what has to be is replaced."""
         copied = value.copy()
+        self.nodes -= len(copied) // PER_NODE
         for key, item in copied.items():
             if type(key) is not str or len(key) > LONGEST_KEY:
                 return self.mapping(value, depth)
@@ -156,6 +159,7 @@ class _Copier:
             return {"…": f"{size} items"}
         copied = value[: self.items] if type(value) is list else list(value[: self.items])
         items, below = self.items, depth - 1
+        self.nodes -= len(copied) // PER_NODE
         for number, item in enumerate(copied):
             kind = type(item)
             if kind is str:
@@ -176,6 +180,7 @@ class _Copier:
         if depth <= 0:
             return {"…": f"{size} keys"}
         copied: dict[str, Any] = {}
+        self.nodes -= min(size, self.items) // PER_NODE
         for key, item in list(islice(dict.items(value), self.items)):
             name = key if type(key) is str and len(key) <= LONGEST_KEY else _key(key)
             if name in copied:  # 1 and "1", two objects of one class

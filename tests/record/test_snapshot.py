@@ -114,6 +114,17 @@ def test_depth_and_breadth_are_bounded() -> None:
     assert snapshot(loop, LIMITS)
 
 
+@pytest.mark.parametrize(
+    "inner", [{str(n): n for n in range(256)}, list(range(256)), tuple("x" * 600 for _ in range(256))]
+)
+def test_values_of_one_argument_are_bounded(inner: Any) -> None:
+    def leaves(value: Any) -> int:
+        items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+        return 1 if items is None else sum(map(leaves, items))
+
+    assert 6_000 < leaves(snapshot([[inner] * 250] * 8, LIMITS)) < 11_000
+
+
 def test_every_snapshot_can_be_encoded() -> None:
     redactor = Redactor(Settings())
     odd = {
