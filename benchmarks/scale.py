@@ -5,7 +5,7 @@
 
 The collector is the real one, in a process of its own; the relays are one process with a connection for each node, and
 each traced process of a node sends every ``FLUSH``, as real ones do. Fails if what was played is not delivered, or lags
-by more than ``LAG`` at the end.
+by more than ``LAG`` at the end, or if this machine could not play the rate.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ LAG = 10.0
 """Seconds."""
 ROLLOUT = 10.0
 """Seconds that a rollout takes, about. At the end those that are open are finished at once."""
+PLAYED = 0.9
+"""Share of the rate that must have been played for the result to say anything."""
 PATIENCE = 300.0
 """Seconds that the rest may take after the end."""
 
@@ -216,7 +218,7 @@ def receive(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Play, wait for delivery, print; 1 if it lags or something is missing."""
+    """Play, wait for delivery, print; 1 if it lags or something is missing, 2 if the rate could not be played here."""
     options = _options().parse_args(words)
     if options.receive_only:
         show(receive(options))
@@ -245,6 +247,11 @@ def main(words: list[str] | None = None) -> int:
     if result["lag_s"] > LAG or not result["spans_delivered_whole"]:
         print(f"FAILED: the lag is {result['lag_s']:.1f} s, {result['rollouts'] - result['delivered']} are missing")
         return 1
+    if result["spans_per_s"] < PLAYED * options.rate:
+        print(
+            f"NOT PLAYED: {result['spans_per_s']:.0f} of {options.rate:.0f} calls a second: this machine has other work"
+        )
+        return 2
     return 0
 
 
