@@ -86,11 +86,13 @@ def main(folder: Path, trajectories: int, turns: int, prompt: int, response: int
                 await rollout.run(f"uid-{number // GROUP}", number // STEP, number % GROUP)
             else:
                 await rollout.generate(0, str(number), prompt_ids=rollout.prompts[0], sampling_params={})
-            if number % (16 if turns else 256) == 0:
+            if number % (max(1, 160 // turns) if turns else 256) == 0:
                 subject.settle()
 
     asyncio.run(run())
     flusher.shutdown()
+    if subject.about()["drops"]:
+        sys.exit(f"not everything was recorded: {subject.about()['drops']}")
     size = sum(path.stat().st_size for path in (folder / "spool").iterdir())
     print(json.dumps({"spans": trajectories * (1 + 2 * turns), "spool_mb": size / 1e6, **subject.about()}))
 
