@@ -42,7 +42,7 @@ class TestEnvironmentAlone:
         assert len(found.stdout.splitlines()) == 2
         assert found.stderr.splitlines() == [
             "autotrace: environment AUTOTRACE_BACKEND: there is no backend 'jaeger'; "
-            "choose from jsonl, mlflow, otlp, weave",
+            "choose from jsonl, mlflow, otlp, parquet, weave",
             "autotrace: the program runs without tracing",
         ]
         assert not place.runs()
