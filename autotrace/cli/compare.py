@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -71,7 +70,7 @@ def compare(
         )
     out = terminal.console()
     if as_json:
-        out.file.write(json.dumps(as_dict(trajectories), ensure_ascii=False) + "\n")
+        out.file.write(terminal.json_line(as_dict(trajectories)))
         return
     out.print(beside(trajectories, full))
     for text in parting(trajectories):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +35,7 @@ def runs(folder: Path | None, as_json: bool) -> None:
         raise terminal.fail(f"{parent} holds no autotrace run (no folder in it has a run.json)")
     out = terminal.console()
     if as_json:
-        out.file.writelines(json.dumps(run, ensure_ascii=False) + "\n" for run in listed)
+        out.file.writelines(terminal.json_line(run) for run in listed)
         return
 
     def cells(name: str) -> list[str]:

@@ -67,7 +67,7 @@ def ls(
         terminal.console(stderr=as_json).print(line(f"! {behind}", "yellow"), soft_wrap=True)
     if as_json:
         pages = reader.pages()
-        out.file.writelines(json.dumps(as_dict(row, pages), ensure_ascii=False) + "\n" for row in rows)
+        out.file.writelines(terminal.json_line(as_dict(row, pages)) for row in rows)
         return
     if not rows:
         out.print(nothing(reader, selection), soft_wrap=True)

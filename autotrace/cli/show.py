@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from typing import Any
 
@@ -58,7 +57,7 @@ def show(trace: str | None, run: str | None, selection: filters.Selection, full:
     if as_json:
         from autotrace.trajectory.jsonable import jsonable
 
-        out.file.write(json.dumps(jsonable(as_dict(trajectory)), ensure_ascii=False) + "\n")
+        out.file.write(terminal.json_line(jsonable(as_dict(trajectory))))
         return
     out.print(tree(trajectory, full), soft_wrap=not out.is_terminal)
     for backend, (delivered_ns, page, rejected) in reader.deliveries(trajectory.trace_id).items():

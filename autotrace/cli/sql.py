@@ -17,6 +17,7 @@ from rich.table import Table
 from autotrace.cli import runs, terminal
 from autotrace.query.errors import QueryError
 from autotrace.query.source import Progress, Source
+from autotrace.trajectory.jsonable import jsonable
 
 if TYPE_CHECKING:
     import pyarrow
@@ -48,11 +49,12 @@ def sql(query: str, run: str | None, form: str | None) -> None:
         raise terminal.fail(error) from None
     if form == "json":
         for row in table.to_pylist():
-            click.echo(json.dumps(row, ensure_ascii=False, default=str))
+            sys.stdout.write(terminal.json_line(jsonable(row)))
     elif form == "csv":
+        written = terminal.safe if sys.stdout.isatty() else str
         writer = csv.writer(sys.stdout)
-        writer.writerow(table.column_names)
-        writer.writerows([_plain(value) for value in row.values()] for row in table.to_pylist())
+        writer.writerow(map(written, table.column_names))
+        writer.writerows([written(_plain(value)) for value in row.values()] for row in table.to_pylist())
     else:
         _show(table)
 

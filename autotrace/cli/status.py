@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -55,7 +54,7 @@ def status(run: str | None, everything: bool, as_json: bool) -> None:
     sentences = advice(reader.run_folder, reader.info, current, plan, reader.rows(), latest_of(reader.binds()))
     if as_json:
         whole = {"run": msgspec.to_builtins(reader.info), "status": msgspec.to_builtins(current), "advice": sentences}
-        sys.stdout.write(json.dumps(whole, ensure_ascii=False) + "\n")
+        sys.stdout.write(terminal.json_line(whole))
         return
     out = terminal.console()
     for loss in losses(current.drops):

@@ -6,9 +6,11 @@ set the title, answer on stdin). ``safe`` makes them visible; all is printed as 
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from datetime import datetime
+from typing import Any
 
 import click
 from rich.console import Console
@@ -52,6 +54,11 @@ def block(text: object, style: str = "", *, lines: int | None = None, width: int
     if hidden > 0 and "\n".join(kept) != whole:
         shown.append(f"\n… {hidden:,} characters more (--full)", style="dim")
     return shown
+
+
+def json_line(value: Any) -> str:
+    """``value`` as one line of JSON for other programs; in ASCII in a terminal, which acts on what a model wrote."""
+    return json.dumps(value, ensure_ascii=sys.stdout.isatty()) + "\n"
 
 
 def console(*, stderr: bool = False) -> Console:

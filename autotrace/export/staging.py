@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections import OrderedDict
@@ -90,8 +91,10 @@ def write_lines(
     if (to_file or out == STDOUT) and not one_file:
         raise ExportError(f"this format is several files, so --out must be a folder, not {out}")
     if out == STDOUT:
+        shown = sys.stdout.isatty()
         for _, line in _lines(trajectories, row_of, written):
-            sys.stdout.buffer.write(line)
+            # a terminal would act on what a model wrote
+            sys.stdout.buffer.write(json.dumps(msgspec.json.decode(line)).encode() + b"\n" if shown else line)
         sys.stdout.flush()
         written.files = 1
         return written

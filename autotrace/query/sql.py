@@ -54,15 +54,29 @@ def answer(sources: Sequence[Source], query: str, progress: Progress | None = No
 
 
 def _result(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    """The answer; sums of integers as 64-bit integers, which DuckDB gives 128 bits."""
+    """The answer, its columns with names of their own; sums of integers as 64-bit integers, which DuckDB gives 128
+    bits."""
     import pyarrow as pa
 
     table = connection.sql(query).to_arrow_table()
+    table = table.rename_columns(_distinct(table.column_names))
     for place, column in enumerate(table.schema):
         if pa.types.is_decimal(column.type) and column.type.scale == 0:
             with contextlib.suppress(pa.ArrowInvalid):
                 table = table.set_column(place, column.name, table[column.name].cast(pa.int64()))
     return table
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """``names``, numbered where one stands twice (``SELECT * FROM trajectories JOIN turns ...``)."""
+    found: list[str] = []
+    for name in names:
+        own, number = name, 0
+        while own in found or (number and own in names):
+            number += 1
+            own = f"{name}_{number}"
+        found.append(own)
+    return found
 
 
 def _connection() -> duckdb.DuckDBPyConnection:

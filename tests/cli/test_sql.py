@@ -55,3 +55,15 @@ def test_what_a_model_wrote_is_escaped(call: Call, runs: Path) -> None:
     process.exit()
     shown = call("sql", 'SELECT uid AS "\x1b[2J" FROM trajectories').output
     assert "\\x1b]0;owned\\x07[red]" in shown and "\x1b" not in shown
+
+
+def test_columns_of_one_name_are_all_there(call: Call, run: Path) -> None:
+    joined = "trajectories a JOIN turns b USING (trace_id)"
+    query = f"SELECT a.step, b.step, sum(b.turn), sum(b.turn) FROM {joined} GROUP BY 1, 2"
+    names = ["step", "step_1", "sum(b.turn)", "sum(b.turn)_1"]
+    assert next(csv.reader(call("sql", query, "--csv").output.splitlines())) == names
+    assert list(json.loads(call("sql", query, "--json").output.splitlines()[0])) == names
+
+
+def test_json_without_numbers_that_json_lacks(call: Call, run: Path) -> None:
+    assert call("sql", "SELECT 'nan'::DOUBLE AS x", "--json").output == '{"x": "nan"}\n'

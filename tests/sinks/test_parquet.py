@@ -176,6 +176,26 @@ def test_two_shippers_of_one_run(made: Made, tmp_path: Path) -> None:
     assert sorted(read(tmp_path)["advantage"].to_list()) == [1, 1, 2, 2] and read(tmp_path, "turns").height == 8
 
 
+def test_files_that_could_not_be_removed_are_repaired_by_the_next_try(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = made()
+    ones = steps(3, 4, 5)
+    sink.deliver(ones)
+    for one in ones:
+        one.facts["advantage"] = 0.5
+
+    def failing(*_: Any, **__: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "unlink", failing)
+    with pytest.raises(Unavailable, match="Input/output error"):
+        sink.deliver(ones)
+    monkeypatch.undo()
+    sink.deliver(ones)
+    assert read(tmp_path)["advantage"].to_list() == [0.5, 0.5, 0.5]
+
+
 def test_a_full_disk_leaves_nothing_half_written(made: Made, tmp_path: Path) -> None:
     """``RLIMIT_FSIZE`` fails a write in the middle, as a full disk does."""
     sink = made()

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,6 +65,7 @@ class Dataset:
         self._store = store
         self._project, self._run_id = project, run_id
         self._exclusive = exclusive
+        self._is_alone = False
         self._writer = os.urandom(4).hex()
         self._partitions: OrderedDict[int | None, Partition] = OrderedDict()
         self._unmerged: dict[int | None, None] = {}
@@ -93,7 +94,7 @@ class Dataset:
                     self._add(change, self._partition(step), of_step)
                 self._commit(change)
             else:
-                with self._exclusive():
+                with self._alone():
                     for step in {None, *by_step}:
                         self._partition(step).load(self._store)
                         self._replace(change, self._partition(step), by_step.get(step, []), ids)
@@ -104,6 +105,19 @@ class Dataset:
         self._unmerged |= dict.fromkeys(by_step)
         self._merge_behind(max((step for step in by_step if step is not None), default=None))
         return change.bytes
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else replaces files now. What is replaced may turn out to need a repair first, so it nests."""
+        if self._is_alone:
+            yield
+            return
+        with self._exclusive():
+            self._is_alone = True
+            try:
+                yield
+            finally:
+                self._is_alone = False
 
     def _partition(self, step: int | None) -> Partition:
         """The step's files; read from the store where they are not known."""
@@ -187,7 +201,7 @@ class Dataset:
         """Merge the small files of a step where a table has ``at_least`` so many of them."""
         if not any(len(self._small(self._partition(step), name)) >= at_least[name] for name in TABLES):
             return
-        with self._exclusive():
+        with self._alone():
             partition = self._partition(step)
             partition.load(self._store)
             for name in TABLES:
@@ -234,7 +248,7 @@ class Dataset:
         """Take away what a newer file has, too."""
         if not any(partition.repeated(name) for name in TABLES):
             return
-        with self._exclusive():
+        with self._alone():
             partition.load(self._store)
             for name in TABLES:
                 if again := partition.repeated(name):

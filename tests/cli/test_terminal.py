@@ -1,0 +1,51 @@
+"""What a model wrote reaches a terminal escaped, also where other programs are meant to read it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ship.spools import Process, new_run, trajectory
+
+HOSTILE = "\x1b]0;owned\x07 \x9b2J \u202e"
+ACTS = ("\x1b]", "\x07", "\x9b", "\u202e")
+"""What no terminal may get; rich writes styles with ``ESC [``."""
+
+
+def in_a_terminal(*words: str) -> str:
+    """What ``autotrace ...`` writes into a terminal."""
+    ours, theirs = os.openpty()
+    with subprocess.Popen([sys.executable, "-m", "autotrace", *words], stdout=theirs) as process:
+        os.close(theirs)
+        written = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other end was closed
+            while part := os.read(ours, 65536):
+                written += part
+        os.close(ours)
+    assert process.returncode == 0
+    return written.decode()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ls", "--json"), ("show", "--json"), ("compare", "--where", "step = 1", "--json"), ("export", "--out", "-"),
+        ("sql", "SELECT uid FROM trajectories", "--json"), ("sql", "SELECT uid FROM trajectories", "--csv"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_other_programs_read_does_nothing_to_a_terminal(runs: Path, words: tuple[str, ...]) -> None:
+    process = Process(new_run(runs, "20261122-000000-aaaaaa"))
+    for rollout in (0, 1):
+        trajectory(process, uid=HOSTILE, rollout=rollout)
+    process.exit()
+    shown = in_a_terminal(*words)
+    assert "owned" in shown and not [mark for mark in ACTS if mark in shown]
+    if "--csv" not in words:
+        assert HOSTILE in str([json.loads(line) for line in shown.splitlines()]).encode().decode("unicode_escape")
