@@ -8,7 +8,7 @@ own: chat completions (``choices`` with a ``delta`` or ``text``), Responses (eve
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from autotrace.record.object_fields import member, members
 from autotrace.record.snapshot import Limits, snapshot
@@ -226,18 +226,12 @@ class Message(_Blocks):
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
         self._message: dict[str, Any] = {}
-        self._handlers: dict[str, Callable[[Any], None]] = {
-            "message_start": self._start,
-            "content_block_start": self._begin_block,
-            "content_block_delta": self._delta,
-            "message_delta": self._end,
-        }
 
     def add(self, item: Any) -> None:
         """Take an event."""
-        handler = self._handlers.get(kind) if type(kind := member(item, "type")) is str else None
+        handler = self._HANDLERS.get(kind) if type(kind := member(item, "type")) is str else None
         if handler is not None:
-            handler(item)
+            handler(self, item)
 
     def _start(self, event: Any) -> None:
         message = snapshot(member(event, "message"), Limits(3, 64, 256))
@@ -261,6 +255,13 @@ class Message(_Blocks):
         if type(usage) is dict:
             counts = {name: count for name, count in usage.items() if count is not None}
             self._message["usage"] = {**(before if type(before) is dict else {}), **counts}
+
+    _HANDLERS: ClassVar[dict[str, Callable[[Message, Any], None]]] = {
+        "message_start": _start,
+        "content_block_start": _begin_block,
+        "content_block_delta": _delta,
+        "message_delta": _end,
+    }
 
     def value(self) -> Any:
         """As the call returns it without a stream."""

@@ -103,6 +103,7 @@ def after_fork_in_child() -> None:
     global _started
     backlog.clear()
     faults.counts.clear()  # counters are summed over processes
+    origin.forked()
     _started = False
     if _flusher is not None:
         _use(_flusher.child())
@@ -143,6 +144,7 @@ def _run() -> None:
                 _flusher.drain(pause=True)
         except Exception as error:
             faults.failed("flusher", error)
+    origin.own_thread_ends()
 
 
 class Flusher:

@@ -40,6 +40,16 @@ def own_thread() -> None:
     _own_threads.add(get_ident())
 
 
+def own_thread_ends() -> None:
+    """The calling thread is about to end: the next one of the host's may get its number."""
+    _own_threads.discard(get_ident())
+
+
+def forked() -> None:
+    """This is a forked child: threads of ours ended with the fork."""
+    _own_threads.clear()
+
+
 def is_hosts(error: BaseException) -> bool:
     """Whether ``error``, just caught by the caller, was raised by the host into code of ours.
 

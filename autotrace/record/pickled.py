@@ -4,6 +4,10 @@ Exact builtin types only are encoded. For anything else the pickler asks ``reduc
 method of the host's, and the whole value is copied by ``record.snapshot`` instead. The flusher's thread reads the
 encoding back and applies the limits (``record.conversations``): a record does not tell which way its values came.
 
+What stands in several places is encoded each time, without the pickler's memo: a value whose parts are shared may be
+short to remember and endless to write out, and where it comes to itself the pickler gives up. So nothing that is read
+back takes more than its encoding did.
+
 The pickler hands over its output 64 KB at a time, and announces a longer text before it copies it. That is where a
 value that is too large is given up.
 """
@@ -23,7 +27,8 @@ SEVERAL = 2
 LOOKED_AT = 8
 """Members of a dict that are asked for their size, to guess whether it is nested. A guess: it decides nothing else."""
 FEWEST = 40
-"""Values in the first 64 KB of an encoding: fewer are long texts, and copies of the other kind only refer to those."""
+"""Short texts (keys, too) and lists in the first 64 KB of an encoding: fewer are long texts, and copies of the other
+kind only refer to those."""
 MAX_PICKLED = 1 << 20
 """Bytes of the longest encoding."""
 LONGEST_NS = 300_000
@@ -36,7 +41,8 @@ DEEPEST = 10_000
 from Python 3.12 that has a limit of its own)."""
 OVERHEAD = 256
 """Memory of an encoding besides its bytes."""
-_MEMOIZE = b"\x94"
+_SHORT_TEXT, _LIST = b"\x8c", b"]("
+"""How texts of less than 256 bytes and lists of several items begin."""
 UNFRAMED = -6
 """At most three bytes come without the nine of a frame."""
 
@@ -67,7 +73,7 @@ class Pickled:
             if self.size > MAX_PICKLED or thread_time_ns() > self.until:
                 raise _Declined
         elif length > 1 << 16:
-            if data.count(_MEMOIZE) < FEWEST:
+            if data.count(_SHORT_TEXT) + data.count(_LIST) < FEWEST:
                 raise _Declined
             self.until = thread_time_ns() + LONGEST_NS
         self.chunks = (*self.chunks, data)
@@ -129,11 +135,13 @@ def _pickled(value: Any) -> Pickled | None:
         return None
     output = Pickled()
     try:
-        _Pickler(output, 4).dump(value)
+        pickler = _Pickler(output, 4)
+        pickler.fast = True
+        pickler.dump(value)
     except _Declined:
         return None
     except (_pickle.PicklingError, RuntimeError, ValueError, OverflowError, MemoryError) as error:
-        # nested too deeply, changed by another thread meanwhile, a ``PickleBuffer``
+        # nested too deeply or without end, changed by another thread meanwhile, a ``PickleBuffer``
         if is_hosts(error):
             raise
         return None

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from autotrace.config.plan import Settings
-from autotrace.record import calls, faults, finished_streams
+from autotrace.record import calls, collecting, faults, finished_streams
+from autotrace.record.snapshot import Limits
 from autotrace.spool.records import Close
 
 from .conftest import Recorder
@@ -159,6 +160,24 @@ def test_what_is_kept_has_a_bound(recorder: Recorder, item: Any) -> None:
     (close,) = recorder.records(Close)
     output = close.output if isinstance(close.output, str) else close.output["choices"][0]["message"]["content"]
     assert 5_000 <= len(output) < 7_000 and "characters more" in output and close.items == 2_000
+
+
+@pytest.mark.parametrize(
+    "first", [chunk({"content": "x"}), {"type": "response.created"}, {"type": "message_start"}, "x"]
+)
+def test_what_was_put_together_goes_with_its_call(first: Any) -> None:
+    """Also where the garbage collector is off, as in many training programs."""
+    collected = collecting.begin("llm", first, Limits())
+    collected.add(first)
+    kind = type(collected)
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(type(thing) is kind for thing in gc.get_objects())
+        del collected
+        assert sum(type(thing) is kind for thing in gc.get_objects()) == before - 1
+    finally:
+        gc.enable()
 
 
 class Hostile:

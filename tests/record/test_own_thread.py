@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import own_thread
+from autotrace.record import flusher, origin, own_thread
 
 
 class Timeout(Exception):
@@ -68,3 +69,36 @@ def test_where_there_can_be_no_thread_nothing_is_run(monkeypatch: pytest.MonkeyP
     with pytest.raises(RuntimeError):
         own_thread.start(lambda: ran.append(1))
     assert not ran
+
+
+def asked_in_a_new_thread() -> bool:
+    """Whether what is raised in a thread of the host's is the host's."""
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(origin.is_hosts(SystemExit())))
+    thread.start()
+    thread.join(30)
+    return answers[0]
+
+
+def test_a_thread_of_the_hosts_that_gets_the_number_of_one_of_ours_is_the_hosts() -> None:
+    """A forked child has none of our threads, but the memory of their stacks, and with it their numbers."""
+    marked, go = threading.Event(), threading.Event()
+
+    def run() -> None:
+        origin.own_thread()
+        marked.set()
+        go.wait(60)
+        origin.own_thread_ends()
+        marked.set()
+
+    own_thread.start(run)
+    assert marked.wait(30)
+    child = os.fork()
+    if child == 0:
+        flusher.after_fork_in_child()
+        os._exit(0 if asked_in_a_new_thread() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    marked.clear()
+    go.set()
+    assert marked.wait(30)
+    assert all(asked_in_a_new_thread() for _ in range(20))

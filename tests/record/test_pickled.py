@@ -129,12 +129,22 @@ def test_what_has_too_many_nodes_is_cut_in_the_same_place() -> None:
         assert both.encoded(value) == both.copied(value), (messages, each)
 
 
-def test_values_that_refer_to_themselves_are_cut() -> None:
+def test_values_that_refer_to_themselves_are_declined() -> None:
     both, loop = Ways(), history(10)
-    loop[3]["metadata"]["all"] = loop
-    assert both.encoded(loop) == both.copied(loop)
     shared = [loop[0]] * 9
     assert both.encoded(shared) == both.copied(shared)
+    loop[3]["metadata"]["all"] = loop
+    assert pickled._pickled(loop) is None
+
+
+def test_what_is_shared_takes_no_more_than_its_encoding() -> None:
+    """Nodes of a tree that refer to those before them in two places: remembered by each, and endless to write out."""
+    both, nodes = Ways(), [{"role": "root"}, {"role": "first"}]
+    for _ in range(200):
+        nodes.append({"role": "node", "parent": nodes[-1], "state": {"before": nodes[-1]}})  # type: ignore[dict-item]
+    assert pickled._pickled(nodes) is None and pickled._pickled([nodes[-1]] * 2) is None
+    few = nodes[:6]
+    assert encoded(few).load() == few and both.encoded(few) == both.copied(few)
 
 
 def test_members_of_a_set_have_no_order() -> None:
