@@ -22,7 +22,8 @@ _FRAGMENTS = ("pass", "pw", "secret", "token", "key", "auth", "cookie", "credent
 """Every name that ``secret_names.kind`` takes for a secret contains one of these."""
 _WORD = re.compile(r"[\w.\-]{0,64}")
 _ASSIGNED = re.compile(r"\s{1,9}[:=]")
-_QUOTED = r"[bru]{0,2}(?P<quote>\\{0,7}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
+_WRAPPED = r"(?:(?:pydantic\.)?(?:Secret(?:Str|Bytes)?|Field)\((?:default=)?)?"
+_QUOTED = rf"{_WRAPPED}[bru]{{0,2}}(?P<quote>\\{{0,7}}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
 _BARE = r"(?:[^\s\"'`&;,{}\[\]<>()]+|[,)(\]\[}{](?![\s,;)}\]\"'`]|\Z|[\w.\-]+[:=]))+"
 _UNQUOTED = (
     r"(?P<scheme>(?i:bearer|basic|digest|negotiate|apikey|(?<=zation: )token)\s+)?"
@@ -33,7 +34,10 @@ _AFTER_QUOTED_NAME = re.compile(
     rf"|(?P<pair>\s{{0,9}},\s{{0,9}})(?:(?P<member>\\{{0,7}}[\"'](?:value|val|v|default|content)\\{{0,7}}[\"']\s{{0,9}}:\s{{0,9}}))?"
     r"[bru]{0,2}(?P<pair_quote>\\{0,7}[\"'])(?P<pair_value>(?s:.*?))(?:(?<!\\)(?P=pair_quote)|\Z))"
 )
-_AFTER_NAME = re.compile(rf"\s{{0,9}}(?P<separator>:(?![:=])|=>?(?!=))\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})")
+_AFTER_NAME = re.compile(rf"\s{{0,9}}(?P<separator>:=|:(?![:=])|=>?(?!=))\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})")
+_TYPE = r"&?[A-Za-z_][\w.]{0,40}(?:[\[<][\w.,| \[\]<>]{0,60}[\]>])?(?: ?\| ?[A-Za-z_][\w.]{0,40}){0,3}"
+_AFTER_TYPED_NAME = re.compile(rf"\s{{0,9}}(?P<separator>:)\s{{0,9}}{_TYPE}\s{{0,9}}=\s{{0,9}}{_QUOTED}")
+"""``password: str = "..."``, in Python, TypeScript and Rust."""
 _AFTER_OPTION = re.compile(r"\s{1,9}(?:[\"'](?P<quoted>[^\"']+)[\"']|(?P<bare>[^\s\"'-][^\s\"']*))")
 _ELEMENT = re.compile(
     r"(?:\s[^<>]{0,200})?>\s{0,9}"
@@ -166,7 +170,8 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> tuple[int, in
             return match.span(group) if any_value or not _is_placeholder(match[group], name) else None
     if character == ":" and (block := _block(text, start, end, kind)) is not None:
         return block
-    match = _after(_AFTER_NAME, text, end)
+    match = _AFTER_TYPED_NAME.match(text, end, end + _WINDOW)
+    match = _after(_AFTER_NAME, text, end) if match is None else _whole(match)
     if match is None:
         return None
     if match["quote"] is not None:

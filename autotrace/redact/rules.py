@@ -106,6 +106,12 @@ PLACES = (
         r"(?!(?:is|was|are|for|in|to|and|or|of|on|the|must|should|will|has|can|from|with)\b)[^\s<]\S*",
     ),
     Place(
+        "password in SQL",
+        "'",
+        ("PASSWORD ", "password ", "IDENTIFIED ", "identified "),
+        r"(?P<head>\b(?i:identified\s{1,9}by|(?:with|encrypted|(?:role|user)\s{1,9}\S{1,64})\s{1,9}password)\s{1,9}')[^'\n]+",
+    ),
+    Place(
         "key or signature in a URL",
         "=",
         ("key=", "sig=", "ignature="),
