@@ -53,7 +53,7 @@ this long in any case: a run that waits for no delivery (``--drain-timeout 0``) 
 _started = False
 _flusher: Flusher | None = None
 _thread = 0
-"""Of the thread that runs, its number: one that was started before it ends."""
+"""Of the thread that runs, its number: one that was started before it ends when it wakes up."""
 on_open: Callable[[], None] | None = None
 """Called in the flusher's thread once this process has its first segment; set by ``patch``."""
 calls_of: Callable[[], dict[str, int]] = dict
@@ -100,18 +100,16 @@ def flush() -> None:
 
 def after_fork_in_child() -> None:
     """The child inherits events, lock and segment of its parent, and none of them is its own."""
-    global _started
     backlog.clear()
     faults.counts.clear()  # counters are summed over processes
-    origin.forked()
-    _started = False
     if _flusher is not None:
         _use(_flusher.child())
 
 
 def _use(flusher: Flusher | None) -> None:
-    global _flusher
-    _flusher = flusher
+    """The next event starts a thread: the one that runs may be asleep for the interval of the flusher before."""
+    global _flusher, _started, _thread
+    _flusher, _started, _thread = flusher, False, 0
     backlog.connect(flusher, 0 if flusher is None else flusher.settings.memory_limit)
 
 
@@ -137,6 +135,8 @@ def _run() -> None:
         interval = flusher.settings.flush_interval if flusher is not None else 1.0
         active = backlog.queue or (flusher is not None and flusher.unwritten)
         time.sleep(min(TICK, interval) if active else interval)
+        if _thread != own:
+            break
         try:
             backlog.watchful = flusher is None or backlog.behind
             if _flusher is not None:
@@ -144,7 +144,7 @@ def _run() -> None:
                 _flusher.drain(pause=True)
         except Exception as error:
             faults.failed("flusher", error)
-    origin.own_thread_ends()
+    backlog.watchful = True  # it may have changed this just after its successor's events were to start one
 
 
 class Flusher:

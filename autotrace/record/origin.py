@@ -10,7 +10,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # ``signal.getsignal`` makes an enum of each answer
 import builtins
 import opcode
-from _thread import get_ident
+from _thread import _local
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
@@ -32,22 +32,13 @@ the host's matches none, whatever it derives from. By ``id()``: a set would ask 
 _OUR_LIBRARIES = frozenset({"msgspec", "struct", "_struct", "_pickle"})
 _RAISES = frozenset({opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]})
 
-_own_threads: set[int] = set()
+_of_thread = _local()
+"""Not a set of numbers: that of a thread that ended is given to one of the host's."""
 
 
 def own_thread() -> None:
     """The calling thread runs nothing of the host's: whatever is raised in it is ours."""
-    _own_threads.add(get_ident())
-
-
-def own_thread_ends() -> None:
-    """The calling thread is about to end: the next one of the host's may get its number."""
-    _own_threads.discard(get_ident())
-
-
-def forked() -> None:
-    """This is a forked child: threads of ours ended with the fork."""
-    _own_threads.clear()
+    _of_thread.own = True
 
 
 def is_hosts(error: BaseException) -> bool:
@@ -57,7 +48,7 @@ def is_hosts(error: BaseException) -> bool:
     its type is the host's. What is raised by a property, a hook or an iterator of the host's that we called is a
     failure of ours: we should not have been there.
     """
-    if get_ident() in _own_threads:
+    if getattr(_of_thread, "own", False):
         return False
     if not issubclass(type(error), Exception):
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,16 @@ class Recorder:
         """Record with other settings from now on."""
         self.settings = settings
         flusher.configure(str(self.folder), "run-1", settings, "digest")
+
+    def start(self) -> None:
+        """Have the flusher's thread run already. Until Python 3.11 one that is about to may get an exception that is
+        set in its starter, which then arrives there a little later (see ``own_thread``)."""
+        assert flusher._flusher is not None
+        flusher._flusher.start()
+        deadline = time.monotonic() + 30
+        while not flusher._thread:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
 
     def wrap(self, function: Callable[..., Any], **target: Any) -> Callable[..., Any]:
         """``function`` recorded under its own name."""

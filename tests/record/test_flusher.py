@@ -14,6 +14,7 @@ from autotrace.config.plan import Settings
 from autotrace.record import faults, flusher, own_thread, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
+from autotrace.record.record_writer import RecordWriter
 from autotrace.run import layout
 from autotrace.spool.records import Bind, Close, Counters, Open, Seal
 from autotrace.spool.writer import SpoolWriter
@@ -129,7 +130,8 @@ def test_what_is_being_encoded_or_gathered_at_a_forced_exit_is_counted(
 ) -> None:
     monkeypatch.setattr(flusher, "PATIENCE", 0.2)
     monkeypatch.setattr(flusher, "HEAVY", 1 << 40)
-    recorder.use(Settings(flush_interval=0.5))
+    monkeypatch.setattr(flusher, "SLOW", 0)
+    monkeypatch.setattr(RecordWriter, "due", False)  # what is gathered stays so
     blocking = Blocking(monkeypatch, 100_000)
     call = recorder.wrap(lambda text: None, key="one")
     call("small")  # its two records, and that which defines the target, are gathered
@@ -158,6 +160,42 @@ def _opened(recorder: Recorder) -> int:
     return len(recorder.read(Open))
 
 
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_shorter_interval_holds_at_once(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread is asleep, for the interval of the run before."""
+    asleep, wake = threading.Event(), threading.Event()
+
+    class Clock:
+        monotonic, monotonic_ns = time.monotonic, time.monotonic_ns
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            if seconds < 60:
+                time.sleep(seconds)
+            else:
+                asleep.set()
+                wake.wait(seconds)
+
+    monkeypatch.setattr(flusher, "time", Clock)
+    call = recorder.wrap(lambda: 1, key="one")
+    recorder.use(Settings(flush_interval=60.0))
+    call()
+    flusher.flush()
+    try:
+        assert asleep.wait(10)
+        recorder.use(Settings(flush_interval=0.01))
+        call()
+        _until(lambda: _opened(recorder) == 2)
+    finally:
+        wake.set()
+
+
 def test_what_is_gathered_is_written_before_a_heavy_event(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder.use(Settings(flush_interval=1.0))
     blocking = Blocking(monkeypatch, 2 * flusher.HEAVY)
@@ -181,9 +219,9 @@ def test_what_is_gathered_is_written_before_each_event_where_they_are_slow(
     assert slow.reached.wait(10)
     time.sleep(0.2)  # what it takes, whatever else happens
     slow.go_on.set()
-    assert flusher._flusher is not None
-    while _opened(recorder) < 1 or flusher._flusher._busy.locked():  # it goes on with the encoder that it began with
-        time.sleep(0.01)
+    running = flusher._flusher
+    assert running is not None
+    _until(lambda: _opened(recorder) == 1 and not running._busy.locked())  # it goes on with the encoder it began with
     again = Blocking(monkeypatch, 10_000)
     call("small")
     call("x" * 20_000)

@@ -179,6 +179,7 @@ def storm(
 ) -> None:
     """Calls with an exception of the host's coming at any moment, until each of ``ROUNDS`` was raised."""
     function, use, target = CALLS[name]
+    recorder.start()
     traced = recorder.wrap(function, key=name, **target)
     arrived = 0
     lost: list[Any] = []
@@ -349,6 +350,7 @@ def test_a_call_interrupted_while_it_ends_is_closed_all_the_same(
             raise KeyError(text)
         return text * 2
 
+    recorder.start()
     traced = recorder.wrap(work)
     monkeypatch.setattr(owner, name, interrupted)
     with pytest.raises(Timeout):

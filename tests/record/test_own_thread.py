@@ -88,7 +88,6 @@ def test_a_thread_of_the_hosts_that_gets_the_number_of_one_of_ours_is_the_hosts(
         origin.own_thread()
         marked.set()
         go.wait(60)
-        origin.own_thread_ends()
         marked.set()
 
     own_thread.start(run)
