@@ -46,6 +46,8 @@ class Located(msgspec.Struct, frozen=True, gc=False):
 
     offset: int
     record: Record
+    size: int = 0
+    """Bytes of the record."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ class SegmentReader:
                         self.unusable = f"it does not begin with a header of format {FORMAT}"
                         return []
                     self.header = record
-                records.append(Located(frame.offset, record))
+                records.append(Located(frame.offset, record, len(frame.payload)))
                 if isinstance(record, Seal):
                     self.sealed = record.reason
                     break
@@ -243,7 +245,7 @@ def records_at(fd: int, offsets: Sequence[int]) -> Iterator[Located]:
         if len(payload) < length or zlib.crc32(payload) != checksum:
             continue
         with suppress(Undecodable):
-            yield Located(offset, decode(payload))
+            yield Located(offset, decode(payload), length)
 
 
 _GAP = 16 << 10

@@ -81,7 +81,7 @@ class Loader:
         return _Records(self._state.offsets_of(trace_id), self._state.joined_below(trace_id))
 
     def _assembled(self, trace_id: str, records: _Records, final: bool) -> Assembled | None:
-        assembly = Assembly()
+        assembly, read = Assembly(), 0
         own = bytes.fromhex(trace_id)
         joined = {bytes.fromhex(orphan): span for orphan, span in records.joined.items()}
         for name, origin, offsets in self._in_order(records.offsets):
@@ -89,6 +89,7 @@ class Loader:
                 with opened(self._run_folder, name) as fd:
                     for located in records_at(fd, offsets):
                         record = located.record
+                        read += located.size
                         if not isinstance(record, (Open, Close)):
                             continue
                         if record.trace in joined and isinstance(record, Open) and not record.parent:
@@ -97,7 +98,8 @@ class Loader:
                             assembly.add(origin, record)
             except FileNotFoundError:
                 assembly.lost(name)
-        return assembly.finish(self.ended, final)
+        assembled = assembly.finish(self.ended, final)
+        return None if assembled is None else assembled._replace(bytes=read)
 
     def _described(self, trace_id: str, assembled: Assembled) -> Trajectory:
         """With what is known about it from elsewhere, as of now."""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from autotrace.ship.assembly import recent
+from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.assembly.recent import Assembled, Recent
+from autotrace.ship.run_reader import RunReader
+from autotrace.ship.store.state import State
 from autotrace.trajectory.model import Span
+from tests.ship.spools import Process, new_run
 
 
 def assembled(tokens: int = 1000, lasting: bool = True) -> Assembled:
@@ -38,3 +45,17 @@ def test_room_is_as_many_as_fit_and_what_nobody_came_for_makes_room(monkeypatch:
     monkeypatch.setattr(recent, "SOON", -1.0)
     assert kept.room()
     assert Recent(0).room() is None
+
+
+def test_arguments_and_results_take_room_too(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    process = Process(run)
+    for _ in range(40):
+        trace = os.urandom(16)
+        root = process.open(trace, "trajectory", inputs={"messages": [{"role": "user", "content": "x" * 100_000}]})
+        process.close(trace, root, output="y" * 100_000)
+    process.exit()
+    reader = RunReader.open(run)
+    loader = Loader(State.of_run(run), run, reader.info, 8 << 20)
+    looked = [row.trace_id for row in reader.rows() if loader.room() and loader.look(row.trace_id, final=True)]
+    assert 15 <= len(looked) <= 25, "of 200 kB each, which may take twice as much"
