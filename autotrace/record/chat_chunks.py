@@ -164,7 +164,10 @@ def _numbers(value: Any, before: list[int] | None) -> list[int] | None:
     """A list of token ids after those ``before``."""
     if type(value) is not list or len(value) + len(before or ()) > MAX_TOKENS:
         return before
-    return [*value] if before is None else before + value
+    if before is None:
+        return [*value]
+    before += value
+    return before
 
 
 class _Blocks:

@@ -65,7 +65,7 @@ class Layout:
         for owner in mro_of(kind):
             members = members_of(owner)
             own = members.get("__dict__")
-            if self.dictionary is None and type(own) is GetSetDescriptorType:
+            if self.dictionary is None and type(own) is GetSetDescriptorType and owner is not type:
                 self.dictionary = own
             for name, descriptor in members.items():
                 if type(descriptor) is MemberDescriptorType and type(name) is str:

@@ -40,11 +40,13 @@ class Texts:
         """Take a piece; anything but an exact text is passed over."""
         if type(text) is not str or not text:
             return
-        self._room -= len(text)
-        if self._room >= 0:
+        room = self._room
+        self._room = max(0, room - len(text))
+        if room < len(text):  # what stands across the cut is needed to recognise a credential there
+            self.left_out += len(text) - room
+            text = text[:room]
+        if text:
             self._pieces.append(text)
-        else:
-            self.left_out += len(text)
 
     def joined(self) -> str | None:
         """The whole; None where there was no piece."""

@@ -180,6 +180,18 @@ def test_what_was_put_together_goes_with_its_call(first: Any) -> None:
         gc.enable()
 
 
+def test_a_credential_across_the_cut_is_recognised(recorder: Recorder) -> None:
+    recorder.use(Settings(max_string=5_000, flush_interval=0.01))
+
+    def ask() -> Iterator[str]:
+        yield "x" * 4_980 + " sk-a1B2c3D4e5"
+        yield "F6g7H8i9" * 200
+
+    list(recorder.wrap(ask, role="llm", key="cut")())
+    (close,) = recorder.records(Close)
+    assert "a1B2" not in close.output
+
+
 class Hostile:
     """Says that it is a chunk, and counts who asks."""
 
@@ -203,6 +215,7 @@ class Hostile:
             chunk({"tool_calls": [7, {}]}),
         ],
         [{"type": "response.created"}, {"type": "response.output_item.added", "output_index": "?"}, 5],
+        [int, chunk({"content": str}), type],
         [{"type": "message_start"}, {"type": "content_block_delta", "delta": None}, {"type": ["no", "text"]}, ()],
     ],
 )
