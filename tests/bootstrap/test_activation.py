@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -250,9 +251,21 @@ class TestCost:
         assert statistics.median(differences) < 0.006
 
     def test_the_launcher_itself_is_quick(self, place: Place) -> None:
-        begin = time.perf_counter()
-        place.launch(["python", "-c", ""], ["--drain-timeout", "0"])
-        assert time.perf_counter() - begin < 5
+        """CPU time beside bare interpreters of the same moment; the second time everything is compiled. Measured: that
+        of 25 to 38 of them."""
+
+        def spent(command: Sequence[str]) -> float:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            assert place.run(command).returncode == 0
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+        bare = ["python", "-c", ""]
+        launched = place.command(bare, ["--drain-timeout", "0"])
+        pairs = [(spent(launched), statistics.mean(spent(bare) for _ in range(5))) for _ in range(2)]
+        assert min(launcher / interpreter for launcher, interpreter in pairs) < 100
+
+    def test_the_launcher_imports_nothing_slow(self, place: Place) -> None:
         code = (
             "import json, sys; import autotrace.launch.main\n"
             "slow = ('pydantic', 'mlflow', 'rich', 'yaml', 'httpx', 'wrapt')\n"
