@@ -114,7 +114,7 @@ def _heading(trajectory: Trajectory) -> Text:
 def _span(span: Span, root: Span, full: bool) -> list[Text]:
     """The lines of one call: what, how it ended, how long, tokens; then its texts."""
     head = Text() if span.title is None else line(f"{span.title}  ", f"bold {ROLE_STYLE.get(span.role, '')}")
-    head += line(span.name, ROLE_STYLE.get(span.role, "")) + Text(f"  {span.role}", style="dim")
+    head += line(span.name, ROLE_STYLE.get(span.role, "")) + line(f"  {span.role}", "dim")
     head += Text(f"  +{seconds(span.start_ns - root.start_ns) or '0 ms'}", style="dim")
     head += Text(f"  {seconds(span.duration_ns)}") if span.duration_ns is not None else Text("")
     tokens = _tokens(span)

@@ -17,7 +17,7 @@ AUTOTRACE = "AUTOTRACE"
 and ``OFF``. A process that it switched on passes ``1`` to its children."""
 
 BACKEND = "AUTOTRACE_BACKEND"
-"""Comma-separated sinks: ``mlflow`` (default), ``weave``, ``otlp``, ``jsonl``."""
+"""Comma-separated backends; default ``mlflow``."""
 
 TRACKING_URI = "AUTOTRACE_TRACKING_URI"
 """MLflow tracking URI; wins over ``MLFLOW_TRACKING_URI``."""

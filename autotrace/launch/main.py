@@ -60,7 +60,7 @@ def _inside_a_run(environ: Mapping[str, str]) -> bool:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND ...")
 @click.pass_context
 def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
-    """Run COMMAND as it is and show every trajectory of its agents in MLflow (or Weave, OTLP, JSON lines)."""
+    """Run COMMAND as it is and show every trajectory of its agents in MLflow or another backend."""
     environ = dict(os.environ)
     try:
         program = find(command, environ)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+from autotrace.spool.records import Define
 from tests.cli.conftest import Call
 from tests.ship.spools import ANSWER, PROMPT, Process, attributes, new_run
 
@@ -90,3 +92,14 @@ def test_the_first_that_matches_is_shown(call: Call, run: Path) -> None:
         2, "autotrace: no trajectory matches; autotrace ls shows what there is\n",
     )  # fmt: skip
     assert "not both" in call("show", "ab", run.name, "--step", "2").output
+
+
+def test_no_word_of_a_segment_is_obeyed_by_the_terminal(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    process.write(Define(0, "key", "na\x1b[2Jme", "ro\x9ble"))
+    root = process.open(b"t" * 16, "trajectory", attributes=attributes(uid="u\x04d"))
+    process.fact("fa\x07ct", "va\x1blue", b"t" * 16)
+    process.close(b"t" * 16, root, status="ERR\x1bOR", output="x\x9by")
+    process.exit()
+    for command in (["show", "7474"], ["ls"], ["ls", "--tree"], ["ls", "--all"], ["status"]):
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", call(*command).output), command

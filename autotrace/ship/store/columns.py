@@ -43,13 +43,16 @@ COLUMNS: dict[str, Column] = {
     "reward": Column("reward", NUMBER, "reward"),
     "advantage": Column(json("facts"), NUMBER, "advantage", ('$."advantage"',)),
     "turns": Column("turns", NUMBER, "LLM calls"),
+    "llm_calls": Column("turns", NUMBER, "the same as turns"),
     "tool_calls": Column("tool_calls", NUMBER, "tool calls"),
     "spans": Column("spans", NUMBER, "calls of every kind"),
     "late_spans": Column("late_spans", NUMBER, "calls that began after the trajectory had ended"),
     "prompt_tokens": Column("prompt_tokens", NUMBER, "tokens of the first prompt"),
     "response_tokens": Column("response_tokens", NUMBER, "tokens generated over all turns"),
     "duration": Column("((end_ns - start_ns) / 1e9)", NUMBER, "seconds from the first call to the last"),
+    "duration_s": Column("((end_ns - start_ns) / 1e9)", NUMBER, "the same as duration"),
     "start": Column("(start_ns / 1e9)", NUMBER, "when it began, in seconds since 1970"),
+    "start_ns": Column("start_ns", NUMBER, "the same in nanoseconds"),
     **{
         name: Column(json("times"), NUMBER, f"seconds: {meaning}", (f'$."{name}"',))
         for name, meaning in {
