@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from autotrace.data.schema import TABLES
-from autotrace.sinks.parquet import dataset, partition
+from autotrace.sinks.parquet import dataset, partition, store
 from autotrace.sinks.parquet.backend import BACKEND
 from autotrace.sinks.parquet.location import VARIABLE, check, segment
 from autotrace.sinks.parquet.sink import ParquetSink
@@ -174,6 +174,25 @@ def test_two_shippers_of_one_run(made: Made, tmp_path: Path) -> None:
     one.close()
     other.close()
     assert sorted(read(tmp_path)["advantage"].to_list()) == [1, 1, 2, 2] and read(tmp_path, "turns").height == 8
+
+
+def test_a_file_that_another_shipper_replaces_meanwhile_is_no_reason_to_stop(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made().deliver(steps(3))
+    listed = store.LocalStore.sizes
+
+    def late(self: store.LocalStore, folder: str) -> dict[str, int]:
+        gone = {f"{folder}/1-gone.parquet": 1} if folder.endswith("step-3") else {}
+        return {**listed(self, folder), **gone}
+
+    monkeypatch.setattr(store.LocalStore, "sizes", late)
+    sink = made()
+    with pytest.raises(Unavailable, match=r"another shipper of this run has just replaced .*1-gone\.parquet$"):
+        sink.deliver(steps(3))
+    monkeypatch.undo()
+    sink.deliver(steps(3))
+    assert read(tmp_path).height == 1
 
 
 def test_files_that_could_not_be_removed_are_repaired_by_the_next_try(

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from autotrace.data.schema import TABLES
 from autotrace.sinks.parquet.location import NO_STEP, SUFFIX, partition
 from autotrace.sinks.parquet.store import Store, failed
+from autotrace.sinks.protocol import Unavailable
 
 KEY = "trace_id"
 
@@ -97,6 +98,8 @@ def _opened(store: Store, path: str, size: int) -> File:
         with store.open(path) as source:
             ids = pq.read_table(source, columns=[KEY])[KEY]
         return File(size, len(ids), frozenset(pc.unique(ids).to_pylist()))
+    except FileNotFoundError as error:
+        raise Unavailable(f"another shipper of this run has just replaced {path}") from error
     except (OSError, pa.ArrowException) as error:
         raise failed(store.root, error) from error
 
@@ -112,5 +115,7 @@ def batches(store: Store, path: str, without: frozenset[str]) -> Iterator[pa.Tab
                     table = table.filter(pc.invert(pc.is_in(table[KEY], value_set=dropped)))
                 if table.num_rows:
                     yield table
+    except FileNotFoundError as error:
+        raise Unavailable(f"another shipper of this run has just replaced {path}") from error
     except (OSError, pa.ArrowException) as error:
         raise failed(store.root, error) from error

@@ -268,8 +268,8 @@ def failed(root: str, error: BaseException) -> SinkError:
     """What went wrong, as the shipper takes it: one sentence."""
     kind = type(error).__name__
     words = str(getattr(error, "strerror", None) or error or kind).partition("\n")[0][:300].rstrip(".")
-    remedy = _REMEDIES.get(kind)
-    if remedy is not None and not (isinstance(error, PermissionError) and not is_url(root)):
+    remedy = _REMEDIES.get(kind) if is_url(root) else None
+    if remedy is not None:
         return Refused(f"cannot write to {root}: {words}; {remedy}")
     if isinstance(error, PermissionError):
         return Refused(f"cannot write to {root}: {words}; make it writable or name another folder (AUTOTRACE_PARQUET)")
