@@ -26,8 +26,8 @@ SEVERAL = 2
 """Items from which encoding a list of lists or dicts costs less than copying it."""
 LOOKED_AT = 8
 """Members of a dict that are asked for their size, to guess whether it is nested. A guess: it decides nothing else."""
-FEWEST = 40
-"""Short texts (keys, too) and lists in the first 64 KB of an encoding: fewer are long texts, and copies of the other
+FEWEST = 60
+"""Short texts (keys, too) or lists in the first 64 KB of an encoding: fewer are long texts, and copies of the other
 kind only refer to those."""
 MAX_PICKLED = 1 << 20
 """Bytes of the longest encoding."""
@@ -73,7 +73,7 @@ class Pickled:
             if self.size > MAX_PICKLED or thread_time_ns() > self.until:
                 raise _Declined
         elif length > 1 << 16:
-            if data.count(_SHORT_TEXT) + data.count(_LIST) < FEWEST:
+            if data.count(_SHORT_TEXT) < FEWEST and data.count(_LIST) < FEWEST:
                 raise _Declined
             self.until = thread_time_ns() + LONGEST_NS
         self.chunks = (*self.chunks, data)

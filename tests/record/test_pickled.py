@@ -252,7 +252,7 @@ def test_encodings_of_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.load() == value
     for length in range(65_500, 65_536):  # with what follows right behind a frame, or in it
         for rest in ([], [1], ["x"], [[]], ["x" * 30_000]):
-            value = [*map(str, range(50)), "x" * length, *rest]
+            value = [*map(str, range(80)), "x" * length, *rest]
             assert encoded(value).load() == value
 
 
