@@ -72,9 +72,11 @@ def test_there_are_ten_questions() -> None:
 
 LOCAL_CLUSTER = """
 import ray
-ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-ray.data.DataContext.get_current().default_hash_shuffle_parallelism = 2
+from ray.data.context import DataContext, ShuffleStrategy
+ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+DataContext.get_current().shuffle_strategy = ShuffleStrategy.SORT_SHUFFLE_PULL_BASED
 """
+"""With one worker, which sorts: by default there are more, and actors that hash, each a process that imports Ray."""
 
 
 @pytest.mark.timeout(400)
