@@ -63,6 +63,7 @@ class Recorder:
                 segments.append([msgspec.msgpack.decode(frame.payload, type=Record) for frame in read_frames(fd)])
             finally:
                 os.close(fd)
+        segments = [records for records in segments if records]  # one that was just made is empty
         segments.sort(key=lambda records: records[0].mono_ns)  # each begins with its header
         return [record for found in segments for record in found if kind is None or isinstance(record, kind)]
 
