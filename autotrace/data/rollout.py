@@ -12,31 +12,13 @@ import msgspec
 from autotrace.trajectory.durations import Times, times
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.numbers import integer
 
 ROLES = ("trajectory", "agent", "span")
 """Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
 have turns and spans."""
 CUT = frozenset({"length", "max_tokens", "max_length"})
 """Finish reasons of a response that was cut at a limit."""
-
-
-def integer(value: Any) -> int | None:
-    """``value`` as a 64-bit integer, if it is one."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        number = int(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if -(1 << 63) <= number < 1 << 63 else None
-
-
-def number(value: Any) -> float | None:
-    """``value`` as a float, if it is a number."""
-    try:
-        return float(value) if isinstance(value, (bool, int, float)) else None
-    except OverflowError:
-        return None
 
 
 def word(value: Any) -> str | None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from autotrace.data.rollout import CUT, Call, Known, Rollout, integer, json, number, word
+from autotrace.data.rollout import CUT, Call, Known, Rollout, json, word
 from autotrace.spool.records import MEASURED
+from autotrace.trajectory.numbers import integer, number
 
 VERSION = 1
 """Counts up when a column changes its meaning or goes; new columns need no new version."""

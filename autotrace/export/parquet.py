@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from pathlib import Path
 
 from autotrace.data import arrow
-from autotrace.data.rollout import Rollout, integer, word
+from autotrace.data.rollout import Rollout, word
 from autotrace.data.schema import TABLES
 from autotrace.export.format import ExportError, Format, Written
 from autotrace.sinks.parquet import location
@@ -18,6 +18,7 @@ from autotrace.sinks.parquet.store import Store, store
 from autotrace.sinks.parquet.writing import TableFile
 from autotrace.sinks.protocol import SinkError
 from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.numbers import integer
 
 AT_ONCE = 50
 """Trajectories in memory."""

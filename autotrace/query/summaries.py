@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from autotrace.data.rollout import ROLES, Known, integer, json, number, word
+from autotrace.data.rollout import ROLES, Known, json, word
 from autotrace.data.schema import FACTS, TRAJECTORIES, Column, Table
 from autotrace.ship.store.row import Row
+from autotrace.trajectory.numbers import integer, number
 
 
 class Summary:

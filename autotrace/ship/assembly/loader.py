@@ -14,12 +14,12 @@ from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
 from autotrace.ship.assembly.assembler import Assembly, Origin, Target
 from autotrace.ship.assembly.recent import Assembled, Recent
-from autotrace.ship.store.row import number
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import SegmentFile, opened, records_at
 from autotrace.spool.records import Close, Header, Open
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.numbers import number
 
 MAX_ORIGINS = 4096
 """Segments of which is remembered what their records need."""

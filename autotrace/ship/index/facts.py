@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
-from autotrace.ship.store.row import Row, number
+from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.records import Fact
 from autotrace.trajectory.jsonable import jsonable, text
+from autotrace.trajectory.numbers import number
 
 FORGET_EVERY = 20_000
 """Facts of unknown trajectories between two looks at how old the waiting ones are."""

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 import msgspec
 
 from autotrace.ship.assembly.loader import Loader, Look
-from autotrace.ship.store.row import Row, identity, number
+from autotrace.ship.store.row import Row, identity
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.numbers import number
 
 COLUMNS = (
     *identity({}), "name", "role", "status", "start_ns", "end_ns", "spans", "turns", "tool_calls", "prompt_tokens",

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from autotrace.trajectory.numbers import integer
+
 
 class Row(msgspec.Struct):
     """One trace. Fields of a trajectory's identity are those of veRL; None where the trace has none."""
@@ -101,27 +103,6 @@ def _kind(annotation: str) -> str:
 
 COLUMNS: dict[str, str] = {name: _kind(kind) for name, kind in Row.__annotations__.items()}
 """Field -> type name, in order."""
-
-
-def integer(value: Any) -> int | None:
-    """``value`` as a whole number that SQLite can hold, if it is one."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        number = int(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if -(1 << 63) <= number < 1 << 63 else None
-
-
-def number(value: Any) -> float | None:
-    """``value`` as a float, if it is a number."""
-    if isinstance(value, (bool, int, float)):
-        try:
-            return float(value)
-        except OverflowError:
-            return None
-    return None
 
 
 def identity(attributes: Mapping[str, Any]) -> dict[str, Any]:
