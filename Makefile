@@ -12,10 +12,15 @@ BENCH_VENV ?= .venv-bench
 BENCH ?= --results
 PYTEST ?= -q
 PYTHONS ?= python3.10 python3.12 python3.13
+AGENTS_VENVS ?= .venv-agents
+FRAMEWORKS ?= $(patsubst tests/agent_frameworks/%/requirements.txt,%,$(wildcard tests/agent_frameworks/*/requirements.txt))
+# of these the development environment has the newest release, so `make test` runs them too
+FRAMEWORKS_HERE = openai anthropic mcp
 HOOKS = tests/conformance tests/faults
 SHIPPING = tests/ship tests/sinks tests/cli
 # what runs in an environment of its own
-APART = $(addprefix --ignore=tests/,e2e engines harbor multinode weave_server backends host torch)
+APART = $(addprefix --ignore=tests/,e2e engines harbor multinode weave_server backends host torch \
+    $(addprefix agent_frameworks/,$(filter-out $(FRAMEWORKS_HERE),$(FRAMEWORKS))))
 
 # the table of the backends, printed a line a row; VERL_TABLE=0.8.0 runs the part of it about that release
 TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_facts.py verl/test_extension_points.py \
@@ -23,7 +28,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
     cli/test_compare.py)
 
 .PHONY: help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
-    engines-sglang packs backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
+    engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
     scale verl-releases docs pythons
 .DEFAULT_GOAL := help
 
@@ -72,7 +77,7 @@ wheel: ## the wheel, into dist/ (seconds, no environment)
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 clean: ## delete every environment, cache and build
-	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(HARBOR_VENV) $(PACKS_CACHE) $(BENCH_VENV) dist \
+	rm -rf $(VENV) $(E2E_VENV) $(SGLANG_VENV) $(WEAVE_SERVER) $(WEAVE_CLIENT) $(HARBOR_VENV) $(PACKS_CACHE) $(BENCH_VENV) $(AGENTS_VENVS) dist \
 	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 ##@ Real engines, releases and servers (each makes an environment or a cache of its own)
@@ -95,6 +100,14 @@ engines-sglang:
 
 packs: environment ## the shipped lists against every supported release (RELEASES=verl for one library)
 	PACKS_CACHE=$(PACKS_CACHE) $(VENV)/bin/python tests/packs/releases.py $(RELEASES)
+
+# FRAMEWORKS="openai mcp" for some; each has requirements.txt, a program, and tests of what is recorded of it
+agents: environment ## agents on each framework's real release, an environment each (FRAMEWORKS="openai mcp" for some)
+	failed=0; for framework in $(FRAMEWORKS); do echo "== $$framework"; \
+	    tests/agent_frameworks/setup.sh $$framework $(AGENTS_VENVS)/$$framework && \
+	    AUTOTRACE_TEST_AGENTS=$(abspath $(AGENTS_VENVS)) \
+	        $(VENV)/bin/python -m pytest $(PYTEST) tests/agent_frameworks/$$framework || failed=1; \
+	done; exit $$failed
 
 verl-releases: environment ## the agent loop of every veRL since 0.5
 	$(VENV)/bin/python -m tests.packs.unpacked --cache $(PACKS_CACHE) verl

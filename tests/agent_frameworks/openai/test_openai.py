@@ -17,8 +17,8 @@ from autotrace.sinks.mlflow.tags import previews
 from autotrace.sinks.otlp.spans import otel_span
 from autotrace.sinks.weave.calls import call_of
 from autotrace.trajectory.model import Trajectory
-from tests.agents.openai_agent import WAYS
-from tests.agents.server import ARGUMENTS, TEXT
+from tests.agent_frameworks.openai.program import WAYS
+from tests.agent_frameworks.server import ARGUMENTS, TEXT
 
 ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
 FUNCTION = {"name": "add", "arguments": ARGUMENTS}
