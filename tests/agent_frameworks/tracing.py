@@ -1,4 +1,4 @@
-"""A program on a framework, run under ``autotrace-run`` with the framework's own Python, and what was recorded of it."""
+"""A program on a framework, run under ``autotrace-run`` with the framework's own Python, and what it recorded."""
 
 from __future__ import annotations
 
