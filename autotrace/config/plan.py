@@ -53,6 +53,8 @@ class Target:
     """Recorded only inside of another recorded call."""
     final: tuple[str, ...] = ()
     """For generators: the span ends at the first item where one of these paths is true."""
+    items: int = 0
+    """For generators and iterators: how many of the last items are kept; 0: the last one alone."""
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
-from autotrace.record import context, drivers, faults, ids, sampling
+from autotrace.record import closing, context, drivers, faults, ids, sampling
 from autotrace.record.backlog import backlog
-from autotrace.record.closing import aborted, close, ended, exhausted, fail, finish, item, leave, unread
+from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, unread
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in
 from autotrace.record.fields import first
+from autotrace.record.iterators import Step
 from autotrace.record.object_fields import stored_text
 from autotrace.record.probe import NOT_COPIED, Follower, Probe
 from autotrace.record.snapshot import FIXED, SHORT
@@ -217,13 +218,16 @@ def recording(owner: Any, name: str, key: str) -> bool:
     return call.owner == id(owner) and call.signature.name.rpartition(".")[2] == name
 
 
-def end(call: OpenCall, result: Any) -> Any:
+def end(call: OpenCall | Step, result: Any) -> Any:
     """Close ``call`` with its result, which is returned. A result that is itself still to run (a coroutine or generator
     that a plain function returned) comes back driven by a wrapper of its own kind, and the call ends with it."""
     if type(call) is OpenCall and current.get() is call:  # the common case of ``leave``
         current.set(call.above)
         call.above = None
     else:
+        if isinstance(call, Step):
+            call.took(result)
+            return result
         leave(call)
         if type(call) is RetainingCall and call.followed and _held(call, result):
             return result
@@ -234,10 +238,18 @@ def end(call: OpenCall, result: Any) -> Any:
         except Exception as error:
             if call.probe is not None:
                 call.probe.trouble("later", error)
-    elif call.probe is not None and call.probe.asks_model and drivers.adopt(call, result):
+    elif call.probe is not None and call.probe.follows and drivers.adopt(call, result):
         return result
     close(call, result)
     return result
+
+
+def fail(call: OpenCall | Step, error: BaseException) -> None:
+    """Record that ``call`` (or a step of the iterator that it returned) ended with ``error``; the caller raises it."""
+    if isinstance(call, Step):
+        call.failed(error)
+    else:
+        closing.fail(call, error)
 
 
 def _held(call: RetainingCall, result: Any) -> bool:

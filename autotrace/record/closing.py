@@ -193,7 +193,7 @@ def item(call: OpenCall, value: Any) -> tuple[OpenCall | None, Callable[[Any], A
         if call.items == 1:
             call.first_item_at = _monotonic_ns()
             if probe.collects:
-                call.yielded = collecting.begin(probe.role, value, probe.limits)
+                call.yielded = collecting.begin(probe.role, value, probe.limits, probe.items)
         if call.yielded is not None:
             done = call.yielded.done
             call.yielded.add(value)

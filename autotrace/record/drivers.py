@@ -9,17 +9,19 @@ advanced already: what was sent into a driver that is not started yet would be a
 
 from __future__ import annotations
 
+import functools
 import inspect
 import opcode
 import sys
 import types
+import weakref
 from collections.abc import AsyncGenerator, Callable
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType
 from typing import Any
 
-from autotrace.record import closing, template
+from autotrace.record import closing, iterators, template
 from autotrace.record.context import OpenCall, RetainingCall
-from autotrace.record.object_fields import layout_of
+from autotrace.record.object_fields import attribute_of, layout_of
 
 
 def drive(call: OpenCall, result: Any) -> Any:
@@ -41,17 +43,23 @@ def stream(call: OpenCall, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[An
 
 
 def adopt(call: OpenCall, result: Any) -> bool:
-    """Whether ``result`` is a stream whose iteration is a generator that it stores (clients of model servers). Then the
-    stream iterates a driver from now on, and ``call`` ends with that; the stream itself stays what it was."""
+    """Whether ``result`` is a stream. One whose iteration is a generator that it stores, or makes when it is first
+    asked (clients of model servers), iterates a driver from now on, and ``call`` ends with that; another iterator is
+    followed. The stream itself stays what it was."""
     try:
         stored = layout_of(type(result)).stored(result)
         inner = dict.get(stored, _ITERATION)
-        if inner is None or type(inner) not in (GeneratorType, AsyncGeneratorType) or not is_unstarted(inner):
-            return any(adopter(call, result) for adopter in adopters)
-        driver = _driver(inner)(_Pending(call, inner))
-        driver.__name__, driver.__qualname__ = inner.__name__, inner.__qualname__
-        dict.__setitem__(stored, _ITERATION, driver)
-        return True
+        if inner is None:
+            later = _made_later(call, result)
+            if later is not None:
+                dict.__setitem__(stored, _ITERATION, later)
+                return True
+        elif type(inner) in (GeneratorType, AsyncGeneratorType) and is_unstarted(inner):
+            driver = _driver(inner)(_Pending(call, inner))
+            driver.__name__, driver.__qualname__ = inner.__name__, inner.__qualname__
+            dict.__setitem__(stored, _ITERATION, driver)
+            return True
+        return any(adopter(call, result) for adopter in adopters) or iterators.follow(call, result)
     except Exception as error:
         if call.probe is not None:
             call.probe.trouble("stream", error)
@@ -62,6 +70,26 @@ adopters: list[Callable[[OpenCall, Any], bool]] = []
 """Of adapters: whether what a call returned is still to come, and will end the call."""
 _ITERATION = "_iterator"
 """Where the clients that are generated from OpenAPI descriptions (openai, anthropic and their kin) keep it."""
+
+
+def _made_later(call: OpenCall, stream: Any) -> Any:
+    """A driver for a stream whose generator is made, as a cached property, when it is first asked for; else None."""
+    maker = attribute_of(type(stream), _ITERATION)
+    if type(maker) is not functools.cached_property:
+        return None
+    driver = _async_generator if attribute_of(type(stream), "__anext__") is not None else _generator
+    reference = weakref.ref(stream)  # the stream has the driver, and is to be dropped without the garbage collector
+
+    def made() -> Any:
+        stream = reference()
+        stored = layout_of(type(stream)).stored(stream)
+        driven = dict.pop(stored, _ITERATION)  # what the maker copies of the stream is to be without it
+        try:
+            return maker.func(stream)
+        finally:
+            dict.__setitem__(stored, _ITERATION, driven)
+
+    return driver(_Pending(call, made))
 
 
 def is_unstarted(result: Any) -> bool:
@@ -111,10 +139,10 @@ class _Pending:
             raise
 
     def take(self) -> Any:
-        """What the call returned, once."""
+        """What the call returned, once; or what makes it, makes."""
         inner, self.inner = self.inner, None
         self.__class__ = _Taken  # type: ignore[assignment] # whatever the host raises in a ``__del__`` is lost
-        return inner
+        return inner() if type(inner) is FunctionType else inner
 
     def __del__(self) -> None:
         inner = getattr(self, "inner", None)  # absent if the host raised while this was made
@@ -124,9 +152,11 @@ class _Pending:
             closing.ended(self.call, GeneratorExit())
 
 
-def resume(args: tuple[Any, ...]) -> OpenCall | None:
-    """``begin`` of a driver: its only argument is what it drives."""
-    return args[0].resume() if args and type(args[0]) is _Pending else None
+def resume(args: tuple[Any, ...]) -> Any:
+    """``begin`` of a driver, or of an iterator's step: the only argument is what it drives, or the iterator."""
+    if not args:
+        return None
+    return args[0].resume() if type(args[0]) is _Pending else iterators.step(args)
 
 
 _coroutine = template.function_for(template.COROUTINE, _Pending.take, "_coroutine")

@@ -60,9 +60,11 @@ class Probe:
         "faulty",
         "final",
         "follower",
+        "follows",
         "include",
         "inside",
         "is_final",
+        "items",
         "keeps",
         "key",
         "knows",
@@ -148,6 +150,9 @@ class Probe:
         self.collects = not self.final and (self.result or self.reads_result)
         """What a generator or stream yields is put together."""
         self.asks_model = target.role == "llm"
+        self.items = target.items
+        self.follows = self.asks_model or bool(target.items)
+        """The call goes on where it returned an iterator."""
         self.inside = target.inside
         self.whole = self.content and self.include is None and not target.exclude and not self.prompt
         """Every argument is captured."""

@@ -6,6 +6,7 @@ Runs on the caller's thread for each item: it reads what the items store, runs n
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Protocol
 
 from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot
@@ -74,22 +75,35 @@ class Words:
         return self._texts.joined()
 
 
-class Last:
-    """A stream of anything: its last item, copied, because the caller may change it."""
+class Items:
+    """A stream of anything: its last items, copied, because the caller may change them."""
 
-    __slots__ = ("_last", "_limits", "done")
+    __slots__ = ("_kept", "_limits", "done")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, count: int, limits: Limits) -> None:
         self.done = False
         self._limits = Limits(limits.depth, limits.items, limits.string)
-        self._last: Any = None
+        self._kept: deque[Any] = deque(maxlen=count)
 
     def add(self, item: Any) -> None:
-        """Keep a copy of ``item`` alone."""
+        """Keep a copy of ``item``, and let go of the oldest one."""
         kind = type(item)
         short = id(kind) in FIXED or (kind is str and len(item) <= SHORT)
-        self._last = item if short else snapshot(item, self._limits)
+        self._kept.append(item if short else snapshot(item, self._limits))
+
+    def value(self) -> Any:
+        """The copies, the last one last."""
+        return [*self._kept]
+
+
+class Last(Items):
+    """A stream of anything, of which the last item is kept alone."""
+
+    __slots__ = ()
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(1, limits)
 
     def value(self) -> Any:
         """The copy of the last item."""
-        return self._last
+        return self._kept[-1] if self._kept else None

@@ -99,6 +99,7 @@ class _Draft:
             batch=_members(made.batch),
             inside=made.inside,
             final=tuple(_list(made.final)),
+            items=made.items or 0,
         )
 
 

@@ -118,6 +118,11 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         _of("For generators: the span ends at the first item for which one of these paths is true.",
             "a path that begins with item, or a list of such paths", "item.finished"),
     ] = []  # fmt: skip
+    items: Annotated[
+        Annotated[int, Meta(ge=1, le=256)] | None,
+        _of("Of what a generator or iterator yields, keep this many of the last items where they are no chat; without "
+            "it, the last one.", "a whole number from 1 to 256", "64"),
+    ] = None  # fmt: skip
     mode: Annotated[
         str,
         _of("`span` records each call; `count` only counts calls, for hot loops.", "span or count", "count",
