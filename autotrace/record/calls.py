@@ -15,7 +15,7 @@ from typing import Any
 
 from autotrace.record import closing, context, drivers, faults, ids, sampling
 from autotrace.record.backlog import backlog
-from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, unread
+from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in
 from autotrace.record.fields import first
 from autotrace.record.iterators import Step
@@ -27,7 +27,7 @@ from autotrace.record.weights import LARGE, weigh_numbers, without_large
 
 __all__ = [
     "aborted", "begin", "begin_stream", "close", "current", "end", "ended", "exhausted", "fail", "finish", "item",
-    "recording", "unread",
+    "recording", "type_of", "unread",
 ]  # fmt: skip
 
 probes: dict[str, Probe] = {}

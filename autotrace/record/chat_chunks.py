@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from autotrace.record.object_fields import member, members
 from autotrace.record.snapshot import Limits, snapshot
-from autotrace.record.yielded import Texts, Yielded
+from autotrace.record.yielded import NO_KEEPER, Keeper, Texts, Yielded
 
 MAX_PARTS = 256
 """Choices, tool calls or content blocks of one answer."""
@@ -64,25 +64,27 @@ class _Choice:
                     "type": "function",
                     "function": {"name": call.name.joined(), "arguments": call.arguments.joined() or ""},
                 }
-                for call in self.calls.values()
+                for call in [*self.calls.values()]
             ]
         return message
 
 
-class Completion:
+class Completion(Yielded):
     """Chunks of a chat completion, or of a completion of text."""
 
     def __init__(self, limits: Limits) -> None:
-        self.done = False
         self._limits = limits
         self._named: dict[str, Any] = {}
         self._usage: Any = None
         self._prompt_ids: list[int] | None = None
         self._choices: dict[Any, _Choice] = {}
 
-    def add(self, item: Any) -> None:
+    def add(self, item: Any) -> Keeper:
         """Take a chunk."""
-        chunk = members(item)
+        self._take(members(item))
+        return NO_KEEPER
+
+    def _take(self, chunk: dict[str, Any]) -> None:
         if not self._named:
             self._named = {name: text for name in ("id", "model") if type(text := _get(chunk, name)) is str}
         usage = _get(chunk, "usage")
@@ -148,7 +150,7 @@ class Completion:
     def value(self) -> Any:
         """As the call returns it without a stream."""
         completion: dict[str, Any] = {**self._named, "object": "chat.completion", "choices": []}
-        for index, choice in self._choices.items():
+        for index, choice in [*self._choices.items()]:
             answer = {"index": index, "message": choice.message(), "finish_reason": choice.finish_reason}
             if choice.token_ids is not None:
                 answer["token_ids"] = choice.token_ids
@@ -170,11 +172,10 @@ def _numbers(value: Any, before: list[int] | None) -> list[int] | None:
     return before
 
 
-class _Blocks:
+class _Blocks(Yielded):
     """An answer made of parts, which deltas name by their index."""
 
     def __init__(self, limits: Limits) -> None:
-        self.done = False
         self._limits = limits
         self._blocks: dict[Any, tuple[dict[str, Any], Texts]] = {}
 
@@ -194,7 +195,7 @@ class Response(_Blocks):
         super().__init__(limits)
         self._response: Any = None
 
-    def add(self, item: Any) -> None:
+    def add(self, item: Any) -> Keeper:
         """Take an event."""
         kind = member(item, "type")
         if kind in ("response.completed", "response.incomplete", "response.failed"):
@@ -207,13 +208,14 @@ class Response(_Blocks):
                 block[1].add(member(item, "delta"))
         elif kind == "response.created" and self._response is None:
             self._response = snapshot(member(item, "response"), Limits(1, 64, 256))
+        return NO_KEEPER
 
     def value(self) -> Any:
         """As the call returns it without a stream."""
         if self.done:
             return self._response
         output = []
-        for block, texts in self._blocks.values():
+        for block, texts in [*self._blocks.values()]:
             text = texts.joined() or ""
             if block.get("type") == "function_call":
                 output.append({**block, "arguments": text})
@@ -230,11 +232,12 @@ class Message(_Blocks):
         super().__init__(limits)
         self._message: dict[str, Any] = {}
 
-    def add(self, item: Any) -> None:
+    def add(self, item: Any) -> Keeper:
         """Take an event."""
         handler = self._HANDLERS.get(kind) if type(kind := member(item, "type")) is str else None
         if handler is not None:
             handler(self, item)
+        return NO_KEEPER
 
     def _start(self, event: Any) -> None:
         message = snapshot(member(event, "message"), Limits(3, 64, 256))
@@ -269,7 +272,7 @@ class Message(_Blocks):
     def value(self) -> Any:
         """As the call returns it without a stream."""
         content = []
-        for block, texts in self._blocks.values():
+        for block, texts in [*self._blocks.values()]:
             text = texts.joined()
             name = {"tool_use": "input", "thinking": "thinking"}.get(block.get("type", ""), "text")
             content.append(block if text is None else {**block, name: text})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
-from autotrace.record import collecting, context, errors, origin, sampling
+from autotrace.record import collecting, context, errors, origin, sampling, yielded
 from autotrace.record.answers import answered
 from autotrace.record.backlog import backlog
 from autotrace.record.context import Ended, OpenCall, RetainingCall, current
@@ -28,6 +29,8 @@ ABORTED = frozenset({"abort", "aborted"})
 _monotonic_ns = time.monotonic_ns
 _append = backlog.append
 
+type_of = type
+"""For the wrappers of generators: the host's module may call something of its own ``type``."""
 
 said: deque[tuple[OpenCall, int]] = deque()
 """Calls whose stream has said everything, and when; see ``record.finished_streams``."""
@@ -173,11 +176,14 @@ def fail(call: OpenCall, error: BaseException) -> None:
         _append(event)
 
 
-def item(call: OpenCall, value: Any) -> tuple[OpenCall | None, Callable[[Any], Any] | Literal[False] | None]:
+def item(
+    call: OpenCall, value: Any
+) -> tuple[OpenCall | None, Callable[[Any], Any] | Literal[False] | None, yielded.Keeper]:
     """A generator yielded ``value``; ``call`` is current no longer.
 
-    Returns what to go on with: the call, None when that was the final item (``final`` of the target); and for targets
-    that have one, what decides whether a further item is the final one, False for the others. None: not decided yet.
+    Returns what to go on with. The call: None when that was the final item (``final`` of the target). What decides
+    whether a further item is the final one: False where items are only counted, None where they have to come here. And
+    the wrapper's way to keep items that need not come here.
     """
     if current.get() is call and type(call) is OpenCall:  # the common case of ``leave``
         current.set(call.above)
@@ -185,30 +191,32 @@ def item(call: OpenCall, value: Any) -> tuple[OpenCall | None, Callable[[Any], A
     else:
         leave(call)
     probe = call.probe
-    call.items += 1
     if probe is None:
-        return call, None
+        return call, None, yielded.NO_KEEPER
     final = None
     try:
-        if call.items == 1:
+        if call.items == 0:
             call.first_item_at = _monotonic_ns()
             if probe.collects:
                 call.yielded = collecting.begin(probe.role, value, probe.limits, probe.items)
-        if call.yielded is not None:
-            done = call.yielded.done
-            call.yielded.add(value)
-            if call.yielded.done and not done:
+        collected = call.yielded
+        call.items += 1
+        if collected is not None:
+            done = collected.done
+            keeper = collected.add(value)
+            if collected.done and not done:
+                call.ender = {}
                 said.append((call, _monotonic_ns()))
-            return call, None
+            return call, None, keeper
         if not probe.final:
-            return call, False
+            return call, False, yielded.NO_KEEPER
         final = probe.is_final or probe.final_reader(value)
         if final(value):
             finish(call, value)
-            return None, final
+            return None, final, yielded.NO_KEEPER
     except Exception as error:
         probe.trouble("item", error)
-    return call, final
+    return call, final, yielded.NO_KEEPER
 
 
 def unread(error: Exception) -> bool:
@@ -226,13 +234,20 @@ def finish(call: OpenCall, value: Any) -> None:
 def exhausted(call: OpenCall, result: Any) -> None:
     """A generator came to its end. What it returned is its result, else what it yielded."""
     leave(call)
-    close(call, _put_together(call) if result is None and call.yielded is not None else result)
+    if not _ends_here(call):
+        return
+    if call.yielded is not None:
+        collected = _put_together(call)
+        result = collected if result is None else result
+    close(call, result)
 
 
 def ended(call: OpenCall, error: BaseException) -> None:
     """A generator was left by ``error``: closing it early is the caller's right, not an error; and where it had said
     everything, not even early."""
     leave(call)
+    if not _ends_here(call):
+        return
     if isinstance(error, GeneratorExit):
         if call.yielded is not None and call.yielded.done:
             close(call, _put_together(call))
@@ -244,15 +259,26 @@ def ended(call: OpenCall, error: BaseException) -> None:
 
 def settled(call: OpenCall, at: int) -> None:
     """The stream of a call said everything until ``at``, and nobody reads on."""
-    if call.yielded is not None:
+    if _ends_here(call):
         close(call, _put_together(call), at)
+
+
+def _ends_here(call: OpenCall) -> bool:
+    """Whether the calling thread ends ``call``: the flusher's does it, too, for streams that said everything
+    (``settled``), and the first of the two alone may. Asked again, for an exception of the host's came in between, the
+    answer is the same."""
+    return call.ender is None or call.ender.setdefault("thread", get_ident()) == get_ident()
 
 
 def _put_together(call: OpenCall) -> Any:
     """What the call yielded, which it holds no longer."""
     collected, call.yielded = call.yielded, None
     try:
-        return None if collected is None else collected.value()
+        if collected is None:
+            return None
+        result = collected.value()
+        call.items += collected.kept
+        return result
     except Exception as error:
         if call.probe is not None:
             call.probe.trouble("stream", error)

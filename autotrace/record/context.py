@@ -73,6 +73,8 @@ class OpenCall(msgspec.Struct, eq=False, gc=False):
     first_item_at: int = 0
     yielded: Yielded | None = None
     """What a generator or stream yielded so far; copies of ours only."""
+    ender: dict[str, int] | None = None
+    """Of a stream that said everything: which thread ends the call, once one does."""
 
 
 class RetainingCall(OpenCall, eq=False, gc=True):

@@ -69,8 +69,9 @@ async def coroutine(*args, **kwargs):
 # What is thrown in is passed on outside of the ``except``, or it would become the ``__context__`` of whatever the
 # original raises later; GeneratorExit too: the original may answer it with a value or an error. What the host raises
 # while an item passes through here is thrown in as well.
-# ``final`` is None until the first item was seen; then False, or what tells whether an item is the final one: then the
-# call is one of an engine's, with many chunks, and is not made current again for each.
+# ``final`` tells whether an item is the final one: then the call is one of an engine's, with many chunks, and is not
+# made current again for each. False: items are only counted. None: ``calls.item`` looks at them, but for the next
+# ``left`` short texts (or numbers; of type ``kind``), which are kept here: a call for each costs as much as the rest.
 def generator(*args, **kwargs):
     # cell
     calls = sys.modules.get("autotrace.record.calls")
@@ -79,39 +80,49 @@ def generator(*args, **kwargs):
         call = calls.begin_stream(function, key, args, kwargs)
     if call is None:
         return (yield from function(*args, **kwargs))
-    final = sent = None
+    final = sent = left = keep = kind = size = None
     thrown = []
     item = []
     try:
         current = calls.current
+        type_of = calls.type_of
         inner = function(*args, **kwargs)
         try:
             while True:
                 if thrown:
-                    item.append(inner.throw(thrown.pop()))
+                    value = inner.throw(thrown.pop())
                 else:
-                    item.append(inner.send(sent))
+                    value = inner.send(sent)
                     sent = None
                 try:
-                    if final is False and current.get() is call:
+                    if left and type_of(value) is kind and size(value) <= 512 and current.get() is call:
                         current.set(call.above)
                         call.above = None
-                        call.items += 1
-                    elif call is not None:
-                        if final:  # one of many chunks: nothing is looked at but whether it is the last
+                        left -= 1
+                        keep(value)
+                        sent = yield value
+                    else:
+                        if final:
                             call.items += 1
                             try:
-                                last = final(item[0])
+                                last = final(value)
                             except Exception as error:
                                 last = calls.unread(error)
                             if last:
-                                calls.finish(call, item[0])
-                                call = None
-                        else:
-                            call, final = calls.item(call, item[0])
-                    sent = yield item.pop()
+                                calls.finish(call, value)
+                                call = final = None
+                        elif final is False and current.get() is call:
+                            current.set(call.above)
+                            call.above = None
+                            call.items += 1
+                        elif call is not None:
+                            call, final, (left, keep, kind, size) = calls.item(call, value)
+                        item.append(value)
+                        value = None
+                        sent = yield item.pop()
                 except BaseException as error:
                     thrown.append(error)
+                    value = None
                     item.clear()
                 if not final and call is not None:
                     above = current.get()
@@ -142,12 +153,13 @@ async def async_generator(*args, **kwargs):
     call = current = None
     if calls is not None:
         call = calls.begin_stream(function, key, args, kwargs)
-    final = sent = None
+    final = sent = left = keep = kind = size = None
     thrown = []
     item = []
     try:
         if call is not None:
             current = calls.current
+            type_of = calls.type_of
         inner = function(*args, **kwargs)
         hooks = sys.get_asyncgen_hooks()
         try:
@@ -158,40 +170,47 @@ async def async_generator(*args, **kwargs):
         try:
             while True:
                 if thrown:
-                    item.append(await inner.athrow(thrown.pop()))
+                    value = await inner.athrow(thrown.pop())
                 elif sent is not None:
-                    item.append(await inner.asend(sent))
+                    value = await inner.asend(sent)
                     sent = None
                 elif step is not None:
-                    item.append(await step)
+                    value = await step
                     step = None
                 else:  # ``async for`` is the cheapest way to take a step
-                    async for value in inner:
-                        item.append(value)
-                        value = None
+                    async for value in inner:  # noqa: B007 - it is used below
                         break
                     else:
                         break
                 try:
-                    if final is False and current.get() is call:
+                    if left and type_of(value) is kind and size(value) <= 512 and current.get() is call:
                         current.set(call.above)
                         call.above = None
-                        call.items += 1
-                    elif call is not None:
-                        if final:  # one of many chunks: nothing is looked at but whether it is the last
+                        left -= 1
+                        keep(value)
+                        sent = yield value
+                    else:
+                        if final:
                             call.items += 1
                             try:
-                                last = final(item[0])
+                                last = final(value)
                             except Exception as error:
                                 last = calls.unread(error)
                             if last:
-                                calls.finish(call, item[0])
-                                call = None
-                        else:
-                            call, final = calls.item(call, item[0])
-                    sent = yield item.pop()
+                                calls.finish(call, value)
+                                call = final = None
+                        elif final is False and current.get() is call:
+                            current.set(call.above)
+                            call.above = None
+                            call.items += 1
+                        elif call is not None:
+                            call, final, (left, keep, kind, size) = calls.item(call, value)
+                        item.append(value)
+                        value = None
+                        sent = yield item.pop()
                 except BaseException as error:
                     thrown.append(error)
+                    value = None
                     item.clear()
                 if not final and call is not None:
                     above = current.get()

@@ -38,7 +38,7 @@ class Step:
     def took(self, item: Any) -> None:
         """The step gave ``item``."""
         self.busy = False
-        call, _ = closing.item(self.call, item)
+        call, *_ = closing.item(self.call, item)
         if call is None:
             self._forget()
 

@@ -51,12 +51,13 @@ def attribute_of(kind: type, name: str) -> Any:
 class Layout:
     """How the instances of a class store what they hold."""
 
-    __slots__ = ("base", "dictionary", "extra", "fields", "reference", "slots")
+    __slots__ = ("base", "dictionary", "extra", "fields", "mapping", "reference", "slots")
 
     def __init__(self, kind: type) -> None:
         self.reference = weakref.ref(kind)
         self.base = next((base for base in (enum.Enum, tuple) if issubclass(kind, base)), None)
         """``enum.Enum`` or ``tuple`` for what inherits from it."""
+        self.mapping = issubclass(kind, dict)
         self.dictionary: Any = None
         """Descriptor of the instance's ``__dict__``, None where there is none."""
         self.slots: dict[str, Any] = {}
@@ -120,9 +121,11 @@ def members(value: Any) -> dict[str, Any]:
         return value  # type: ignore[no-any-return]
     if value is None or kind is str or kind is int:
         return _NOTHING
-    if issubclass(kind, dict):
+    layout = _layouts.get(id(kind))
+    if layout is None or layout.reference() is not kind:
+        layout = layout_of(kind)
+    if layout.mapping:
         return dict(dict.items(value))
-    layout = layout_of(kind)
     if layout.dictionary is None:
         return dict(layout.pairs(value)) if layout.fields is not None else _NOTHING
     stored: dict[str, Any] = layout.dictionary.__get__(value)

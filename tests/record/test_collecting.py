@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
+import tracemalloc
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, ClassVar
@@ -11,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from autotrace.config.plan import Settings
-from autotrace.record import calls, collecting, faults, finished_streams
+from autotrace.record import calls, closing, collecting, faults, finished_streams
 from autotrace.record.snapshot import Limits
 from autotrace.spool.records import Close
 
@@ -30,6 +32,81 @@ def test_texts_are_joined(recorder: Recorder) -> None:
     assert list(recorder.wrap(spoken, role="llm")("It ", "is ", "4.")) == ["It ", "is ", "4."]
     (close,) = recorder.records(Close)
     assert (close.output, close.items, close.status) == ("It is 4.", 3, "OK")
+
+
+def test_all_texts_are_joined_and_counted_whichever_way_they_were_kept(recorder: Recorder) -> None:
+    """Short ones by the wrapper, most of the time; long ones and what is no text by the room."""
+    words: list[Any] = [f"word {number} " for number in range(300)]
+    words[100:100], words[200:200], words[201:201] = ["long " * 200], [7, None], [""]
+
+    async def speak() -> AsyncIterator[str]:
+        for word in words:
+            yield word
+
+    assert list(recorder.wrap(spoken, role="llm")(*words)) == words
+    said = "".join(word for word in words if type(word) is str)
+    (close,) = recorder.records(Close)
+    assert (close.output, close.items) == (said, 304)
+
+    async def read() -> list[str]:
+        return [word async for word in recorder.wrap(speak, key="async", role="llm")()]
+
+    assert asyncio.run(read()) == words
+    close = recorder.records(Close)[-1]
+    assert (close.output, close.items) == (said, 304)
+
+
+@pytest.mark.parametrize("last", ["text", 7, 0.5, None, True, {"a": 1}, "long " * 200])
+@pytest.mark.parametrize("before", [1, 64, 65, 200])
+def test_the_last_item_of_many_whatever_they_are(recorder: Recorder, last: Any, before: int) -> None:
+    def steps(first: Any) -> Iterator[Any]:
+        for _ in range(before):
+            yield first
+        yield last
+
+    for number, first in enumerate(("text", 3, {"b": 2}, None)):
+        stream = recorder.wrap(steps, key=str(number), role="tool")(first)
+        assert [next(stream) for _ in range(before + 1)][-1] is last
+        stream.close()
+        close = recorder.records(Close)[-1]
+        assert (close.output, close.items, close.status) == (last, before + 1, "CANCELLED")
+
+
+def test_the_last_few_items_of_many(recorder: Recorder) -> None:
+    items = [*map(str, range(200)), {"a": 1}, "one", "two"]
+    assert list(recorder.wrap(spoken, role="tool", items=4)(*items)) == items
+    (close,) = recorder.records(Close)
+    assert (close.output, close.items) == (["199", {"a": 1}, "one", "two"], 203)
+
+
+def test_of_texts_that_are_kept_only_a_few_are_held(recorder: Recorder) -> None:
+    """Texts that could change, or be large, are not among them."""
+
+    class Text(str):
+        __slots__ = ("__weakref__",)
+
+    released: list[Any] = []
+
+    def read() -> Iterator[str]:
+        yield "first"
+        for _ in range(100):
+            text = Text("x" * 10)
+            released.append(weakref.ref(text))
+            yield text
+            del text
+            yield "x" * 100_000
+
+    stream = recorder.wrap(read, role="tool")()
+    before, peak = 0, 0
+    tracemalloc.start()
+    try:
+        for _ in stream:
+            before = before or tracemalloc.get_traced_memory()[0]
+            peak = max(peak, tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert peak - before < 5 * 100_000
+    assert not any(reference() for reference in released)
 
 
 async def test_of_anything_else_the_last_item_as_it_was(recorder: Recorder) -> None:
@@ -363,3 +440,38 @@ def test_what_comes_after_the_finish_reason_is_waited_for(recorder: Recorder) ->
     finished_streams.settle(idle_ns=0)
     (close,) = recorder.records(Close)
     assert close.output["usage"] == {"completion_tokens": 1}
+
+
+@pytest.mark.parametrize("first", ["reader", "flusher"])
+@pytest.mark.parametrize("how", ["exhausted", "closed"])
+def test_a_finished_stream_is_ended_once_by_its_reader_or_by_the_flusher(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, first: str, how: str
+) -> None:
+    """Each begins while the other is in the middle of it."""
+    stream = recorder.wrap(create, role="llm")([chunk({"content": "4"}), chunk({}, "stop")])
+    next(stream), next(stream)
+    inside = threading.Event()
+
+    def settle() -> None:
+        finished_streams.settle(idle_ns=0)
+
+    def read() -> None:
+        stream._iterator.close() if how == "closed" else list(stream)
+
+    one, other = (read, settle) if first == "reader" else (settle, read)
+    answered = closing.answered
+
+    def interrupted(result: Any) -> Any:
+        if not inside.is_set():
+            inside.set()
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+        return answered(result)
+
+    monkeypatch.setattr(closing, "answered", interrupted)
+    one()
+    assert inside.is_set()
+    (close,) = recorder.records(Close)
+    assert (close.status, close.output["choices"][0]["finish_reason"]) == ("OK", "stop")
+    assert not faults.counts
