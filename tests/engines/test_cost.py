@@ -4,9 +4,9 @@ The budgets are seconds of a core at the speed of the machine that they were mea
 with and without tracing take turns, and each is brought to that speed by what the machine did just before and after.
 
 Whether the budget is met is printed; the test fails where a request costs the event loop a quarter more than without
-tracing, as rounds of the same kind differ by that much on a shared machine, or where throughput is lower by more than the
-rounds of one kind differ. A generator that does nothing but pass
-chunks on is measured beside it: what no wrapper can avoid.
+tracing, as rounds of the same kind differ by that much on a shared machine, or where throughput is lower by more than
+rounds of one kind differ. A generator that does nothing but pass chunks on is measured beside it: what no wrapper can
+avoid.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_what_a_request_costs_the_event_loop(cost: Run, capsys: pytest.CaptureFi
 
 
 def throughput(cost: Run) -> tuple[float, float]:
-    """Logarithm of the throughput with tracing over that without, and its standard error: of medians, from quartiles."""
+    """Logarithm of the throughput with tracing over that without, and its standard error (medians, quartiles)."""
     centre, error = [], []
     for kind in ("with", "without"):
         low, middle, high = quantiles((log(one["wall"]) for one in cost.found["live"][kind]), n=4)
