@@ -19,7 +19,7 @@ from autotrace.patch.binder import Binder, member
 from autotrace.patch.classes import ClassHook
 from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import PlanIndex
-from autotrace.record import calls, context, faults, flusher, ids, sampling
+from autotrace.record import calls, context, faults, flusher, fork_warning, ids, sampling
 from autotrace.record.backlog import backlog
 from autotrace.record.object_fields import module_of, name_of
 from autotrace.record.probe import Probe
@@ -240,6 +240,8 @@ def _calls() -> dict[str, int]:
 @functools.lru_cache(maxsize=1)
 def _register_at_fork() -> None:
     os.register_at_fork(after_in_child=_after_fork_in_child)
+    if sys.version_info >= (3, 12):
+        os.register_at_fork(before=fork_warning.before, after_in_parent=fork_warning.after_in_parent)
 
 
 def _after_fork_in_child() -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import faults, finished_streams, origin, own_thread
+from autotrace.record import faults, finished_streams, fork_warning, origin, own_thread
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -101,6 +101,7 @@ def flush() -> None:
 def after_fork_in_child() -> None:
     """The child inherits events, lock and segment of its parent, and none of them is its own."""
     backlog.clear()
+    fork_warning.after_in_child()
     faults.counts.clear()  # counters are summed over processes
     if _flusher is not None:
         _use(_flusher.child())
@@ -135,6 +136,7 @@ def _run() -> None:
         interval = flusher.settings.flush_interval if flusher is not None else 1.0
         active = backlog.queue or (flusher is not None and flusher.unwritten)
         time.sleep(min(TICK, interval) if active else interval)
+        fork_warning.settle()
         if _thread != own:
             break
         try:

@@ -7,8 +7,11 @@ timeouts of reward code do) then hits the new thread, which ends, and its starte
 
 from __future__ import annotations
 
-from _thread import get_ident, start_new_thread
+from _thread import get_ident, get_native_id, start_new_thread
 from collections.abc import Callable, Iterator
+
+alive: set[int] = set()
+"""The threads that were started here and run, by the system's numbers."""
 
 
 def start(run: Callable[[], None]) -> None:
@@ -31,7 +34,12 @@ def _body(run: Callable[[], None], starter: int) -> Iterator[None]:
         hosts = type(error)
     if hosts is not None:
         _pass_on(hosts, starter)
-    run()
+    number = get_native_id()
+    alive.add(number)
+    try:
+        run()
+    finally:
+        alive.discard(number)
 
 
 def _pass_on(hosts: type[BaseException], thread: int) -> None:

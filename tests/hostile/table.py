@@ -249,6 +249,7 @@ CASES = [
     *_rows("secrets", not_on_disk, "arguments"),
     *_rows("secrets", not_on_disk, "structures", "results", "errors"),
     *_rows("dunders", same("called"), "nested", "arguments", "methods"),
+    *_rows("forks", same("seen"), "alone", "thread", "later"),
     *_rows("globs", all_delivered, "override", "base", "super"),
     *_rows("lingering", delivered_early, "pool", "task", "thread"),
     Case("plain", "finished-run", in_the_new_run, _after_another, in_tests=True),
