@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from autotrace.cli import filters, runs, terminal
-from autotrace.cli.divergence import UNKNOWN, Call, Divergence, calls, group
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.ship.run_reader import RunReader
 from autotrace.ship.store.where import condition
 from autotrace.sinks.protocol import SinkError
+from autotrace.trajectory.divergence import UNKNOWN, Call, Divergence, calls, group
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import output_text
 

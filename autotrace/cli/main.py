@@ -14,6 +14,7 @@ COMMANDS = {
     "ls": ("autotrace.cli.ls", "ls"),
     "show": ("autotrace.cli.show", "show"),
     "compare": ("autotrace.cli.compare", "compare"),
+    "view": ("autotrace.cli.view", "view"),
     "status": ("autotrace.cli.status", "status"),
     "sql": ("autotrace.cli.sql", "sql"),
     "ship": ("autotrace.cli.ship", "ship"),

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from autotrace.run import layout
+from autotrace.run.drain import shipper_alive
 from autotrace.run.info import RunInfo
 from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
@@ -26,6 +27,7 @@ from autotrace.ship.store.migrations import NewerDatabase
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.ship.store.where import EVERY, Condition, equals
+from autotrace.spool.reader import segments
 from autotrace.trajectory.model import Trajectory
 
 _FILTERS = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "role", "status")
@@ -51,6 +53,7 @@ class RunReader:
         self._indexer = indexer
         self._problem = problem
         self._decoder: Decoder | None = None
+        self._read_only = False
 
     @classmethod
     def open(cls, run_folder: str | Path) -> RunReader:
@@ -72,6 +75,35 @@ class RunReader:
             pass
         state = State(":memory:")
         return cls(folder, info, state, _refreshed(state, folder, info), problem)
+
+    @classmethod
+    def peek(cls, run_folder: str | Path, before: RunReader | None = None) -> RunReader:
+        """The same as ``open``, and nothing is written into ``run_folder``: what the state lacks, because no shipper is
+        at work, is read into memory. ``before``: an earlier reader of the run, whose tokenizer is taken over."""
+        folder = Path(run_folder)
+        info = RunInfo.read(folder)
+        problem, indexer = "", None
+        try:
+            state = State.read_only(folder)
+            if not shipper_alive(str(folder)) and not _everything_read(state, folder):
+                state = state.copy()
+                indexer = _refreshed(state, folder, info)
+        except sqlite3.Error as error:
+            if isinstance(error, NewerDatabase):
+                problem = f"what was delivered is not known here, {layout.STATE_DB} cannot be used: {error}"
+            state = State(":memory:")
+            indexer = _refreshed(state, folder, info)
+        reader = cls(folder, info, state, indexer, problem)
+        reader._read_only = True
+        if before is not None:
+            reader._decoder = before._decoder
+        return reader
+
+    def columns(self, names: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
+        """These columns of the state (``store.row.COLUMNS``) of all trajectories, by start, some thousands at a time;
+        of all traces where none is a trajectory."""
+        some = self._state.count("SELECT EXISTS (SELECT 1 FROM traces WHERE role = 'trajectory')")
+        return self._state.columns(names, "role IN ('', 'trajectory')" if some else "1")
 
     def rows(self, **filters: Any) -> list[Row]:
         """Lines of the traces, by start. ``filters``: any of step, sample_index, rollout_n, validate, uid, data_source,
@@ -162,12 +194,16 @@ class RunReader:
             self._texts().add_texts(trajectory)
         return trajectory
 
+    def decode(self, ids: list[int]) -> str | None:
+        """The text of token ids with the run's tokenizer, not redacted; None where it cannot be made."""
+        return self._texts().decode(ids)
+
     def _texts(self) -> Decoder:
         if self._decoder is None:
-            self._decoder = Decoder(self.run_folder)
-            for name, value in self.binds():
-                if name == "tokenizer":
-                    self._decoder.bind(value)
+            self._decoder = Decoder(self.run_folder, read_only=self._read_only)
+        for name, value in self.binds():
+            if name == "tokenizer":
+                self._decoder.bind(value)
         return self._decoder
 
     def status(self) -> Status:
@@ -183,6 +219,12 @@ class RunReader:
     def close(self) -> None:
         """Close the state."""
         self._state.close()
+
+
+def _everything_read(state: State, folder: Path) -> bool:
+    """Whether the segments hold nothing that the state lacks."""
+    read = {name: row["offset"] for name, row in state.segments().items()}
+    return all(file.size <= read.get(file.name, -1) for file in segments(folder))
 
 
 def _refreshed(state: State, folder: Path, info: RunInfo) -> Indexer:

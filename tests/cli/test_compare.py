@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from autotrace.cli.divergence import calls, calls_parted, parted
 from autotrace.ship.run_reader import RunReader
+from autotrace.trajectory.divergence import calls, calls_parted, parted
 from tests.cli.conftest import Call
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 

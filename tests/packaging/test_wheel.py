@@ -88,3 +88,9 @@ def test_it_traces_in_an_empty_environment(environment: Path, tmp_path: Path) ->
     missing = run("autotrace-run", "--", "python", "main.py")
     assert missing.returncode == 2
     assert "pip install 'autotrace-rl[mlflow]'" in missing.stderr
+
+
+def test_the_wheel_holds_the_page(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    page = {str(path.relative_to(ROOT)) for path in ROOT.glob("autotrace/view/static/**/*") if path.is_file()}
+    assert {"autotrace/view/static/index.html", "autotrace/view/static/vendor/uPlot.LICENSE"} <= page <= names

@@ -25,10 +25,14 @@ _log = logging.getLogger("autotrace.ship")
 
 
 class Decoder:
-    """Adds the texts to trajectories. ``bind`` names the tokenizer; before that nothing is decoded."""
+    """Adds the texts to trajectories. ``bind`` names the tokenizer; before that nothing is decoded.
 
-    def __init__(self, run_folder: str | Path) -> None:
+    ``read_only``: nothing is written into the run folder, which may make loading slow.
+    """
+
+    def __init__(self, run_folder: str | Path, *, read_only: bool = False) -> None:
         self._run_folder = Path(run_folder)
+        self._read_only = read_only
         settings = _settings(self._run_folder)
         self._redactor = Redactor(dataclasses.replace(settings, max_string=1 << 40, redact_hook=None))
         """The run's own rules; texts of whole trajectories are not cut."""
@@ -48,7 +52,7 @@ class Decoder:
             return
         self._seen.append(bind)
         try:  # now, while it is there: a run may load its tokenizer from a temporary folder
-            if not bind.get("blob"):
+            if not bind.get("blob") and not self._read_only:
                 bind["blob"] = keep_tokenizer(self._run_folder, str(bind.get("path") or ""))
         except OSError as error:
             _log.warning("the tokenizer cannot be copied: %s", error)
@@ -62,6 +66,14 @@ class Decoder:
         self._decoded(trajectory)
         if self._text_only:
             without_token_ids(trajectory)
+
+    def decode(self, ids: list[int]) -> str | None:
+        """The text of ``ids`` as it is, not redacted; None where there is no tokenizer, or it knows no such id."""
+        decode = self._loaded()
+        try:
+            return None if decode is None else decode(ids)
+        except Exception:  # a token id out of range, a tokenizer's own code
+            return None
 
     def _decoded(self, trajectory: Trajectory) -> None:
         if not any(span.new_prompt_ids or span.response_ids for span in trajectory.spans):
@@ -84,7 +96,8 @@ class Decoder:
         for bind in self._binds:
             for source in self._sources(bind):
                 try:
-                    self._decode, self._source = load(source, bind, self._run_folder), source
+                    self._decode = load(source, bind, self._run_folder, keep=not self._read_only)
+                    self._source = source
                     return self._decode
                 except Exception as error:
                     problems.append(f"{source}: {type(error).__name__}: {str(error).splitlines()[:1]}"[:300])

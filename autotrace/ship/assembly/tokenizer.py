@@ -30,9 +30,10 @@ _SEQUENCE = 509
 """Ids in one sequence of the comparison."""
 
 
-def load(source: str, bind: Mapping[str, Any], run_folder: Path) -> Decode:
+def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, keep: bool = True) -> Decode:
     """The decoding function of the tokenizer at ``source`` (a folder, or a name on the hub), loaded as ``bind`` says
-    that the run loaded it. Raises whatever its libraries raise."""
+    that the run loaded it. Raises whatever its libraries raise. ``keep``: what makes it quick next time is written into
+    the run folder."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     blobs = run_folder / layout.BLOBS
     kept = blobs / f"decoding-{_key(Path(source).name if Path(source).parent == blobs else source, bind)}.json"
@@ -52,7 +53,8 @@ def load(source: str, bind: Mapping[str, Any], run_folder: Path) -> Decode:
     with contextlib.suppress(Exception):  # code of the model's
         if only_hands_over(tokenizer):
             tokenizer = tokenizer.backend_tokenizer
-            _keep(tokenizer, kept)
+            if keep:
+                _keep(tokenizer, kept)
             return _decode_with(tokenizer)
     return lambda ids: text(str(tokenizer.decode(ids, skip_special_tokens=False)))
 

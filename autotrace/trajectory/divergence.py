@@ -1,6 +1,6 @@
 """Where trajectories of one prompt part: the first token that differs, the first tool call that differs.
 
-Pure functions over ``Trajectory``; ``autotrace compare`` prints what they find.
+Pure functions over ``Trajectory``; ``autotrace compare`` and the page show what they find.
 """
 
 from __future__ import annotations
@@ -144,6 +144,14 @@ def calls_parted(one: Trajectory, other: Trajectory) -> tuple[int, Divergence] |
 
 def calls(trajectory: Trajectory) -> list[Call]:
     """The tool calls of a trajectory in order; a tool's own method below the agent's call of it is the same call."""
+    return [
+        Call(turn, tool_name(span), _arguments(span), _result(span), span.status)
+        for turn, span in tool_spans(trajectory)
+    ]
+
+
+def tool_spans(trajectory: Trajectory) -> list[tuple[int, Span]]:
+    """Of each of ``calls`` the LLM turn it followed, and its span."""
     tools = {span.span_id for span in trajectory.spans if span.role == "tool"}
     turns = {span.span_id for span in trajectory.llm_spans}
     turn, made = 0, []
@@ -151,7 +159,7 @@ def calls(trajectory: Trajectory) -> list[Call]:
         if span.span_id in turns:
             turn += 1
         elif span.span_id in tools and span.parent_id not in tools:
-            made.append(Call(turn, tool_name(span), _arguments(span), _result(span), span.status))
+            made.append((turn, span))
     return made
 
 

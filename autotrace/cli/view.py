@@ -1,0 +1,153 @@
+"""``autotrace view``: the page on which people read rollouts, from a server of one's own or as one file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import webbrowser
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from autotrace.cli import filters, progress, runs, terminal
+from autotrace.config.installation import DISTRIBUTION
+from autotrace.export.format import ExportError
+from autotrace.export.staging import Staging
+from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.ship.store.row import Row
+from autotrace.ship.store.where import condition, equals
+from autotrace.trajectory.model import Trajectory
+
+INSTALL = f"pip install '{DISTRIBUTION}[view]'"
+PORT = 8642
+"""The one that is tried first."""
+
+
+@click.command(short_help="Read rollouts in the browser: tokens, forks, timelines, curves.")
+@runs.run_argument
+@filters.options
+@click.option("--trace", metavar="TRACE", help="Open, or export, only this trajectory.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help=f"Port; default: {PORT}, or a free one.")
+@click.option("--no-browser", is_flag=True, help="Print the link and open no browser.")
+@click.option("--export", "page", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write the page with its trajectories as one HTML file; no server.")  # fmt: skip
+@click.option("--perfetto", "timeline", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write the timelines as one file for ui.perfetto.dev; no server.")  # fmt: skip
+def view(
+    run: str | None, selection: filters.Selection, trace: str | None, host: str, port: int | None, no_browser: bool,
+    page: Path | None, timeline: Path | None,
+) -> None:  # fmt: skip
+    """Read the rollouts of a run, or of all runs of a folder, in the browser. Nothing is written into run folders.
+
+    --step, --where and so on choose what --export and --perfetto write; without them it is the whole run.
+    """
+    if page is not None or timeline is not None:
+        _write(runs.locate(run), selection, trace, page, timeline)
+        return
+    if selection:
+        raise click.UsageError("--step, --where, ... are for --export and --perfetto; on the page there is a filter")
+    folder = Path(run) if run is not None and os.path.isdir(run) else runs.locate(run)
+    runs.locate(str(folder))  # says what is wrong with it
+    address = ""
+    if trace is not None:
+        with contextlib.closing(RunReader.peek(runs.locate(str(folder)))) as reader:
+            try:
+                address = f"#/run/{reader.run_folder.name}/trace/{reader.resolve(trace)}"
+            except KeyError as error:
+                raise terminal.fail(error.args[0]) from None
+    _serve(folder, host, port, address, no_browser)
+
+
+def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: bool) -> None:
+    try:
+        import uvicorn
+
+        from autotrace.view.app import application
+        from autotrace.view.guard import Guard
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "anyio"):
+            raise
+        raise terminal.fail(f"autotrace view needs {error.name}, which is not installed: {INSTALL}") from None
+    listening = _socket(host, port)
+    number = listening.getsockname()[1]
+    token = secrets.token_urlsafe(24)
+    guard = Guard(application(folder), host, number, token)
+    shown = f"[{host}]" if ":" in host else host
+    link = f"http://{shown}:{number}/?token={token}{address}"
+    server = uvicorn.Server(uvicorn.Config(guard, log_level="error", access_log=False, timeout_graceful_shutdown=1))
+    with contextlib.suppress(KeyboardInterrupt):
+        click.echo(f"autotrace view: {link}\nCtrl-C ends it", err=True)
+        if not no_browser:
+            with contextlib.suppress(Exception):  # there is none on this machine
+                webbrowser.open(link)
+        server.run(sockets=[listening])
+
+
+def _socket(host: str, port: int | None) -> socket.socket:
+    """A listening socket; where no port was asked for and the usual one is taken, a free one."""
+    tried = (PORT, 0) if port is None else (port,)
+    problem: OSError | None = None
+    for number in tried:
+        try:
+            family, kind, _, _, where = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
+            listening = socket.socket(family, kind)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(where)
+            listening.listen(64)
+        except OSError as error:
+            problem = error
+        else:
+            return listening
+    assert problem is not None
+    raise terminal.fail(f"cannot listen on {host}, port {tried[0]}: {problem.strerror}; choose another with --port")
+
+
+def _write(
+    folder: Path, selection: filters.Selection, trace: str | None, page: Path | None, timeline: Path | None
+) -> None:
+    """Write the files that were asked for."""
+    from autotrace.view import one_file, perfetto
+
+    with contextlib.closing(RunReader.peek(folder)) as reader:
+        rows = _chosen(reader, selection, trace)
+        if page is not None:
+            _whole(page, (part.encode() for part in one_file.written(reader, rows)))
+        if timeline is not None:
+            _whole(timeline, [perfetto.encoded(_loaded(reader, rows))])
+    for path in (page, timeline):
+        if path is not None:
+            what = terminal.counted(len(rows), "trajectory", "trajectories")
+            click.echo(f"{what} -> {terminal.safe(path)} ({terminal.size(path.stat().st_size)})")
+
+
+def _chosen(reader: RunReader, selection: filters.Selection, trace: str | None) -> list[Row]:
+    """The trajectories to write. Raises ``click.exceptions.Exit`` after one line where there are none."""
+    if trace is not None:
+        try:
+            return reader.select(equals(trace_id=reader.resolve(trace)))
+        except KeyError as error:
+            raise terminal.fail(error.args[0]) from None
+    rows = reader.select(selection.condition & condition("role in ('', 'trajectory')"))
+    if not rows:
+        raise terminal.fail("no trajectory matches; autotrace ls shows what there is")
+    return rows
+
+
+def _loaded(reader: RunReader, rows: Sequence[Row]) -> Iterator[Trajectory]:
+    for row in progress.shown(rows, "trajectories"):
+        with contextlib.suppress(Gone):
+            yield reader.load(row.trace_id, texts=False)
+
+
+def _whole(path: Path, parts: Iterable[bytes]) -> None:
+    """Write ``path``, which appears when it is whole."""
+    try:
+        with Staging(path.parent) as staging:
+            for part in parts:
+                staging.append(path.name, part)
+    except (OSError, ExportError) as error:
+        raise terminal.fail(f"{path} cannot be written: {error}") from None

@@ -1,0 +1,147 @@
+"""The routes of the server. All of them read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import iterate_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+import autotrace
+from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.model import Trajectory
+from autotrace.view import detail, group, perfetto, search, tokens
+from autotrace.view.assets import STATIC, text
+from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
+
+T = TypeVar("T")
+
+
+def application(folder: Path) -> Starlette:
+    """The server of the runs in ``folder``, without ``guard``."""
+    runs = OpenRuns(folder)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        runs.close()
+
+    def run_of(request: Request) -> OpenRun:
+        try:
+            return runs.run(request.path_params["run"])
+        except NoSuchRun as error:
+            raise HTTPException(404, error.args[0]) from None
+
+    def asked(request: Request, question: Callable[[RunReader], T]) -> T:
+        try:
+            return run_of(request).read(question)
+        except Gone as error:
+            raise HTTPException(410, f"{error.args[0]} (--spool-limit removes what was delivered)") from None
+        except KeyError as error:
+            raise HTTPException(404, str(error.args[0])) from None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise HTTPException(503, f"the run cannot be read now: {error}") from None
+
+    def of_trajectory(request: Request, question: Callable[[RunReader, Trajectory], T]) -> T:
+        trace = request.path_params["trace"]
+        return asked(request, lambda reader: question(reader, reader.load(trace)))
+
+    def list_runs(_: Request) -> Response:
+        return as_json({"version": autotrace.__version__, "runs": runs.listed()})
+
+    def state(request: Request) -> Response:
+        try:
+            return as_json(run_of(request).state())
+        except (OSError, msgspec.MsgspecError) as error:
+            raise HTTPException(503, f"the run cannot be read now: {error}") from None
+
+    def all_columns(request: Request) -> Response:
+        part = "more" if request.query_params.get("part") == "more" else "main"
+        version, body = run_of(request).columns(part)
+        return Response(body, media_type="application/octet-stream", headers={"x-version": str(version)})
+
+    def trajectory(request: Request) -> Response:
+        return as_json(of_trajectory(request, lambda _, one: detail.detail(one)))
+
+    def token_arrays(request: Request) -> Response:
+        body = of_trajectory(request, lambda reader, one: tokens.packed(one, reader.decode))
+        return Response(body, media_type="application/octet-stream")
+
+    def one_call(request: Request) -> Response:
+        def question(_: RunReader, one: Trajectory) -> dict[str, Any]:
+            span = next((span for span in one.spans if span.span_id == request.path_params["span"]), None)
+            if span is None:
+                raise KeyError(f"this trajectory has no call {request.path_params['span']}")
+            return detail.call(span)
+
+        return as_json(of_trajectory(request, question))
+
+    def timeline(request: Request) -> Response:
+        body = of_trajectory(request, lambda _, one: perfetto.encoded([one]))
+        name = f"{request.path_params['trace'][:12]}.perfetto.json"
+        return Response(
+            body, media_type="application/json", headers={"content-disposition": f'attachment; filename="{name}"'}
+        )
+
+    def rollouts(request: Request) -> Response:
+        ids = [id for id in request.query_params.get("ids", "").split(",") if id]
+        base = request.query_params.get("base")
+        if not ids:
+            raise HTTPException(400, "name the trajectories: ids=A,B,...")
+        return as_json(asked(request, lambda reader: group.beside([reader.load(id) for id in ids], base)))
+
+    def full_text(request: Request) -> Response:
+        words = request.query_params.get("q", "")
+        if not words:
+            raise HTTPException(400, "what is searched for? q=WORDS")
+        found = search.hits(run_of(request), words, request.query_params.get("step"))
+        return StreamingResponse(iterate_in_threadpool(found), media_type="application/x-ndjson")
+
+    def index(_: Request) -> Response:
+        return HTMLResponse(text("index.html"))
+
+    def failed(_: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        said = error.detail if isinstance(error, HTTPException) else f"{type(error).__name__}: {error}"
+        return PlainTextResponse(said, status)
+
+    return Starlette(
+        lifespan=lifespan,
+        exception_handlers={HTTPException: failed, Exception: failed},
+        routes=[
+            Route("/", index),
+            Route("/api/runs", list_runs),
+            Route("/api/runs/{run}", state),
+            Route("/api/runs/{run}/columns", all_columns),
+            Route("/api/runs/{run}/search", full_text),
+            Route("/api/runs/{run}/group", rollouts),
+            Route("/api/runs/{run}/traces/{trace}", trajectory),
+            Route("/api/runs/{run}/traces/{trace}/tokens", token_arrays),
+            Route("/api/runs/{run}/traces/{trace}/calls/{span}", one_call),
+            Route("/api/runs/{run}/traces/{trace}/perfetto", timeline),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+    )
+
+
+def as_json(value: Any) -> Response:
+    """``value`` as the body."""
+    return Response(encoded(value), media_type="application/json")
+
+
+def encoded(value: Any) -> bytes:
+    """``value`` in JSON, whatever a model wrote in it."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError):  # text that is no Unicode
+        return msgspec.json.encode(jsonable(value))

@@ -1,0 +1,143 @@
+"""All trajectories of a run as columns: what the table, the scatter, the curves and ``--where`` of the page read.
+
+In two parts, so that the page can be used before the second is there: what the state has as columns of its own, and
+what it has as JSON (times, facts, attributes).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from autotrace.ship.run_reader import RunReader
+from autotrace.view.pack import MISSING, Numbers, Words, pack
+
+_NUMBERS = (
+    "step", "rollout_n", "validate", "attempt", "reward", "turns", "tool_calls", "spans", "late_spans", "prompt_tokens",
+    "response_tokens",
+)  # fmt: skip
+_TEXTS = (
+    "sample_index", "uid", "data_source", "project_name", "experiment_name", "name", "role", "status", "error",
+)  # fmt: skip
+MOST = 60
+"""Columns made of names of the user's."""
+MAX_TEXT = 500
+"""Characters of one text."""
+
+
+def main(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
+    """The columns that need no JSON to be read. Times are seconds since 1970, ``duration`` seconds. ``chosen``: ids of
+    the trajectories; None: all."""
+    numbers = {name: Numbers() for name in _NUMBERS}
+    texts = {name: Words() for name in (*_TEXTS, "group")}
+    ids: list[str] = []
+    start, duration = array("d"), array("d")
+    names = ("trace_id", "start_ns", "end_ns", "group_key", *_NUMBERS, *_TEXTS)
+    for rows in _rows(reader, names, chosen):
+        columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+        ids += columns["trace_id"]
+        start.extend(MISSING if at is None else at / 1e9 for at in columns["start_ns"])
+        duration.extend(
+            MISSING if began is None or ended is None else (ended - began) / 1e9
+            for began, ended in zip(columns["start_ns"], columns["end_ns"], strict=True)
+        )
+        texts["group"].extend(key or id for key, id in zip(columns["group_key"], columns["trace_id"], strict=True))
+        for name in _NUMBERS:
+            numbers[name].extend(columns[name])
+        for name in _TEXTS:
+            texts[name].extend(word if word is None else word[:MAX_TEXT] for word in columns[name])
+    own: dict[str, array[Any]] = {
+        "start": start,
+        "duration": duration,
+        "trace_id": array("B", bytes.fromhex("".join(ids))),
+    }
+    return _packed(len(ids), numbers, texts, own)
+
+
+def more(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
+    """The columns out of JSON, in the same order of rows: ``queue_s``, ``facts.advantage``, ``attributes.agent_name``.
+    At most ``MOST`` of the user's names."""
+    found = _Found()
+    for rows in _rows(reader, ("trace_id", "times", "facts", "attributes"), chosen):
+        for _, times, facts, attributes in rows:
+            found.row(times, facts, attributes)
+    numbers, texts = found.columns()
+    return _packed(found.count, numbers, texts, {})
+
+
+def _packed(
+    count: int, numbers: Mapping[str, Numbers], texts: Mapping[str, Words], own: Mapping[str, array[Any]]
+) -> bytes:
+    arrays: dict[str, array[Any]] = {**own, **{name: column.values for name, column in numbers.items()}}
+    arrays |= {name: column.values for name, column in texts.items()}
+    return pack({"count": count, "words": {name: list(column.words) for name, column in texts.items()}}, arrays)
+
+
+def _rows(
+    reader: RunReader, names: Sequence[str], chosen: Container[str] | None
+) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """Chunks of rows that are not empty; the first of ``names`` is the id."""
+    for rows in reader.columns(names):
+        kept = rows if chosen is None else [row for row in rows if row[0] in chosen]
+        if kept:
+            yield kept
+
+
+class _Found:
+    """Columns that appear while rows are read."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._numbers: dict[str, array[float]] = {}
+        self._texts: dict[str, dict[int, str]] = {}
+
+    def row(self, times: str, facts: str, attributes: str) -> None:
+        for prefix, document in (("", times), ("facts", facts), ("attributes", attributes)):
+            if document != "{}":
+                self._take(prefix, _decoded(document))
+        self.count += 1
+
+    def _take(self, prefix: str, value: Any, depth: int = 0) -> None:
+        if isinstance(value, dict) and depth < 4:
+            for name, inner in value.items():
+                if name and "." not in name and not (prefix == "attributes" and name in _REPEATED):
+                    self._take(f"{prefix}.{name}" if prefix else name, inner, depth + 1)
+        elif isinstance(value, (int, float)):
+            column = self._numbers.get(prefix)
+            if column is None:
+                if len(self._numbers) + len(self._texts) >= MOST:
+                    return
+                column = self._numbers[prefix] = array("d")
+            column.extend([MISSING] * (self.count - len(column)))
+            if len(column) == self.count:
+                column.append(float(value) if abs(value) < 1e300 else MISSING)
+        elif isinstance(value, str):
+            if prefix not in self._texts and len(self._numbers) + len(self._texts) >= MOST:
+                return
+            self._texts.setdefault(prefix, {})[self.count] = value[:MAX_TEXT]
+
+    def columns(self) -> tuple[dict[str, Numbers], dict[str, Words]]:
+        numbers, texts = {}, {}
+        for name, values in self._numbers.items():
+            values.extend([MISSING] * (self.count - len(values)))
+            numbers[name] = Numbers()
+            numbers[name].values = values
+        for name, by_row in self._texts.items():
+            if name not in numbers:  # of another kind here and there: as a number
+                texts[name] = Words()
+                texts[name].extend(map(by_row.get, range(self.count)))
+        return numbers, texts
+
+
+_REPEATED = frozenset((*_NUMBERS, *_TEXTS, "session_id", "run_id"))
+"""Attributes that are columns of their own."""
+
+
+def _decoded(document: str) -> Any:
+    try:
+        return msgspec.json.decode(document)
+    except msgspec.DecodeError:
+        return None

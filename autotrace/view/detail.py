@@ -1,0 +1,199 @@
+"""One trajectory for its page: who said what in which order, every call with its times, and what is known about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from autotrace.trajectory.divergence import calls, tool_spans
+from autotrace.trajectory.durations import times
+from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.span_text import answer, input_text, one_line, output_text
+
+_THOUGHT = re.compile(r"\A\s*(?:<think(?:ing)?>)?(?P<thought>.*?)</think(?:ing)?>\s*", re.DOTALL)
+_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
+_PHASES = ("dispatch_s", "queue_s", "prefill_s", "ttft_s", "decode_s", "preempted_s")
+
+Item = dict[str, Any]
+
+
+def detail(trajectory: Trajectory) -> dict[str, Any]:
+    """Everything that the page shows of a trajectory at once; contents of single calls: ``call``."""
+    root = trajectory.root
+    return {
+        "trace_id": trajectory.trace_id,
+        "run_id": trajectory.run_id,
+        "status": trajectory.status,
+        "attributes": jsonable(trajectory.attributes),
+        "facts": jsonable(trajectory.facts),
+        "notes": jsonable(trajectory.notes),
+        "times": times(trajectory).measured(),
+        "start": root.start_ns / 1e9,
+        "duration": None if root.duration_ns is None else root.duration_ns / 1e9,
+        "conversation": list(conversation(trajectory)),
+        "findings": findings(trajectory),
+        "spans": spans(trajectory),
+    }
+
+
+def findings(trajectory: Trajectory) -> list[Item]:
+    """What is wrong with it, ``{code, what, turn, token}`` each; ``token`` counts within the turn's answer."""
+    return []
+
+
+def conversation(trajectory: Trajectory) -> Iterator[Item]:
+    """Messages and tool calls in their order. Each has ``role``, ``turn`` and the ``span`` it is of."""
+    tools: dict[int, list[Item]] = {}
+    for (turn, span), call in zip(tool_spans(trajectory), calls(trajectory), strict=True):
+        tools.setdefault(turn, []).append({
+            "role": "tool", "turn": turn, "span": span.span_id, "name": call.name, "arguments": call.arguments,
+            "text": call.result, "status": span.status, "error": span.error_text,
+            "duration": None if span.duration_ns is None else span.duration_ns / 1e9,
+        })  # fmt: skip
+    yield from tools.get(0, [])
+    for turn, span in enumerate(trajectory.llm_spans, 1):
+        asked = list(_asked(span, turn))
+        _give(tools.get(turn - 1, []), asked)
+        yield from ({**item, "turn": turn, "span": span.span_id} for item in asked if not item.get("given"))
+        yield {**_answered(span), "turn": turn, "span": span.span_id, **_figures(span)}
+        yield from tools.get(turn, [])
+    if not trajectory.llm_spans:
+        root = trajectory.root
+        for role, text in (("input", input_text(root)), ("output", output_text(root))):
+            if text:
+                yield {"role": role, "turn": 0, "span": root.span_id, "text": text}
+
+
+def _give(called: list[Item], asked: list[Item]) -> None:
+    """Put what the model read of each tool call with the call, where the two can be matched."""
+    read = [item for item in asked if item["role"] == "tool"]
+    if len(read) != len(called):
+        return
+    for call, item in zip(called, read, strict=True):
+        item["given"] = True
+        if item["text"].strip() != call["text"].strip():
+            call["read"] = item["text"]
+
+
+def _asked(span: Span, turn: int) -> Iterator[Item]:
+    """What the model got anew in this turn."""
+    messages = span.messages
+    if not messages:
+        text = input_text(span)
+        if text:
+            yield {"role": "prompt", "text": text}
+        return
+    asked = messages if answer(span) is None else messages[:-1]
+    if turn > 1:
+        earlier = [number for number, message in enumerate(asked) if message.get("role") == "assistant"]
+        asked = asked[earlier[-1] + 1 :] if earlier else asked
+    for message in asked:
+        yield message_item(message)
+
+
+def _answered(span: Span) -> Item:
+    reply = answer(span)
+    if reply is not None:
+        item = message_item(reply)
+    else:
+        item = message_item({"role": "assistant", "content": output_text(span) or ""})
+    if span.error_text is not None:
+        item["error"] = span.error_text
+    return item
+
+
+def _figures(span: Span) -> Item:
+    return {
+        "status": span.status,
+        "tokens": span.response_tokens,
+        "finish": span.attributes.get("finish_reason") or span.attributes.get("stop_reason"),
+        "duration": None if span.duration_ns is None else span.duration_ns / 1e9,
+    }
+
+
+def message_item(message: dict[str, Any]) -> Item:
+    """A message of a chat: its text, what was thought before it, its calls, its pictures."""
+    text, pictures = _content(message.get("content"))
+    item: Item = {"role": str(message.get("role") or "?")}
+    thought = message.get("reasoning_content")
+    if item["role"] == "assistant" and not thought and (match := _THOUGHT.match(text)):
+        thought, text = match["thought"].strip(), text[match.end() :]
+    if thought:
+        item["thought"] = one_line(thought)
+    called = []
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            called.append({"name": str(function.get("name")), "arguments": one_line(function.get("arguments"))})
+    if called:
+        item["calls"] = called
+    if pictures:
+        item["pictures"] = pictures
+    return {**item, "text": text}
+
+
+def _content(content: Any) -> tuple[str, list[str]]:
+    """Its text, and its pictures: those that are within it; of others the page says that there is one."""
+    if not isinstance(content, list):
+        return ("" if content is None else one_line(content)), []
+    texts, pictures = [], []
+    for part in content:
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        elif isinstance(part, dict) and "image" in str(part.get("type")):
+            source = part.get("image_url", part.get("image"))
+            source = source.get("url") if isinstance(source, dict) else source
+            pictures.append(source if isinstance(source, str) and _PICTURE.match(source) else "")
+        else:
+            texts.append(one_line(part))
+    return "\n".join(texts), pictures
+
+
+def spans(trajectory: Trajectory) -> dict[str, list[Any]]:
+    """All calls as columns, in the order of their starts. ``parent`` is a number of a row, -1 for none; ``start``
+    counts from the root's start; ``phases`` are the engine's own times. Seconds."""
+    rows = {span.span_id: number for number, span in enumerate(trajectory.spans)}
+    zero = trajectory.root.start_ns
+    columns: dict[str, list[Any]] = {name: [] for name in _SPAN}
+    for span in trajectory.spans:
+        phases = {name: span.attributes[name] for name in _PHASES if _is_number(span.attributes.get(name))}
+        duration = None if span.duration_ns is None else round(span.duration_ns / 1e9, 6)
+        values = (
+            span.span_id, rows.get(span.parent_id or "", -1), span.shown_name, span.name, span.role,
+            round((span.start_ns - zero) / 1e9, 6), duration, span.status, span.error_text,
+            f"{span.host}:{span.pid}", phases or None,
+        )  # fmt: skip
+        for name, value in zip(_SPAN, values, strict=True):
+            columns[name].append(value)
+    plain: dict[str, list[Any]] = jsonable(columns)
+    return plain
+
+
+_SPAN = ("id", "parent", "title", "name", "role", "start", "duration", "status", "error", "process", "phases")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def call(span: Span, limit: int | None = None) -> dict[str, Any]:
+    """What one call got and returned. ``limit``: characters of each text."""
+
+    def cut(value: Any) -> Any:
+        text = value if value is None else one_line(value)
+        if text is None or limit is None or len(text) <= limit:
+            return text
+        return f"{text[:limit]} … {len(text) - limit:,} characters more"
+
+    shown = {
+        "inputs": {name: cut(value) for name, value in span.inputs.items()},
+        "output": cut(span.output),
+        "attributes": {name: cut(value) for name, value in span.attributes.items()},
+        "error": None if span.error is None else cut("\n".join(part for part in span.error if part)),
+        "prompt_tokens": span.prompt_tokens,
+        "response_tokens": span.response_tokens,
+    }
+    plain: dict[str, Any] = jsonable(shown)
+    return plain

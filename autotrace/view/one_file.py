@@ -1,0 +1,89 @@
+"""The page as one file, for a colleague without the run: the modules joined to one script, and the data within it.
+
+The data is compressed and in base64, so nothing that a model wrote stands in the file as text. The file's own policy
+names the script and the style by their digests; it can ask nobody for anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.ship.store.row import Row
+from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.model import Trajectory
+from autotrace.view import columns, detail, group, tokens
+from autotrace.view.assets import bundle, text
+
+CALL_LIMIT = 2000
+"""Characters of an argument or result; the server shows all of it."""
+GROUP_LIMIT = 16
+"""Rollouts of a group up to which every pair of them is compared; of larger ones, all with the best."""
+
+
+def written(reader: RunReader, rows: Sequence[Row]) -> Iterator[str]:
+    """The parts of the file, in order, with the trajectories ``rows``."""
+    script, library = bundle("main.js"), text("vendor/uPlot.iife.min.js")
+    style = text("vendor/uPlot.min.css") + text("page.css")
+    policy = (
+        f"default-src 'none'; script-src {_digest(library)} {_digest(script)}; style-src {_digest(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    head = text("index.html").partition("<!-- assets -->")[0]
+    yield head.replace("<!-- policy -->", f'<meta http-equiv="Content-Security-Policy" content="{policy}">')
+    yield f"<style>{style}</style>\n"
+    yield text("index.html").partition("<!-- /assets -->")[2].partition("<!-- data -->")[0]
+    for name, body in _data(reader, rows):
+        yield f'<script type="text/plain" id="data {name}">{body}</script>\n'
+    yield f"<script>{library}</script>\n"
+    yield f'<script type="module">{script}</script>\n</body>\n</html>\n'
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _data(reader: RunReader, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    run, chosen = reader.info.run_id, {row.trace_id for row in rows}
+    created, command = reader.info.created, " ".join(reader.info.command)
+    about = {"run": run, "created": created, "command": command, "state": "exported", "trajectories": len(rows)}
+    notes = [f"{len(rows):,} trajectories, exported to this file; the server shows the whole run and its texts' search"]
+    state = {**about, "version": 1, "live": False, "open": 0, "losses": [], "warnings": [], "notes": notes}
+    yield "runs", _json({"version": "", "runs": [about]})
+    yield "state", _json({**state, "error": None})
+    yield "main", _encoded(columns.main(reader, chosen))
+    yield "more", _encoded(columns.more(reader, chosen))
+    by_group: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        by_group[row.group].append(row.trace_id)
+    for ids in by_group.values():
+        loaded = [one for id in ids if (one := _loaded(reader, id)) is not None]
+        for one in loaded:
+            yield f"trace {one.trace_id}", _json(detail.detail(one))
+            yield f"tokens {one.trace_id}", _encoded(tokens.packed(one, reader.decode))
+            yield f"calls {one.trace_id}", _json({span.span_id: detail.call(span, CALL_LIMIT) for span in one.spans})
+        if len(loaded) > 1:
+            body = _json(group.beside(loaded, every=len(loaded) <= GROUP_LIMIT))
+            yield f"group {min(one.trace_id for one in loaded)}", body
+
+
+def _loaded(reader: RunReader, trace_id: str) -> Trajectory | None:
+    try:
+        return reader.load(trace_id)
+    except (Gone, KeyError):
+        return None
+
+
+def _json(value: Any) -> str:
+    return _encoded(msgspec.json.encode(jsonable(value)))
+
+
+def _encoded(body: bytes) -> str:
+    return base64.b64encode(gzip.compress(body, 6, mtime=0)).decode()

@@ -1,0 +1,168 @@
+"""The runs that the page shows, each read when it is asked for and again when something was added to it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from autotrace.run import layout
+from autotrace.run.drain import shipper_alive
+from autotrace.run.info import RunInfo
+from autotrace.run.losses import losses
+from autotrace.run.status import Status
+from autotrace.ship import pace
+from autotrace.ship.run_reader import RunReader
+from autotrace.spool.reader import segments
+from autotrace.view import columns
+
+T = TypeVar("T")
+
+
+class NoSuchRun(KeyError):
+    """There is no run of this name; the message is one sentence."""
+
+
+class OpenRun:
+    """One run folder. Its reader is used by one thread at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = folder.name
+        self._lock = threading.Lock()
+        self._reader: RunReader | None = None
+        self._seen: Any = None
+        self._version = 0
+        self._columns: dict[str, bytes] = {}
+
+    def read(self, question: Callable[[RunReader], T]) -> T:
+        """The answer of ``question`` to the run as it is now. Raises what it raises, and what ``RunInfo.read`` does."""
+        with self._lock:
+            return question(self._current())
+
+    def columns(self, part: str) -> tuple[int, bytes]:
+        """The columns (``main`` or ``more``), and of which version of the run. Both parts of a version have the same
+        rows."""
+        with self._lock:
+            reader = self._current()
+            if part not in self._columns:
+                self._columns[part] = columns.main(reader) if part == "main" else columns.more(reader)
+            return self._version, self._columns[part]
+
+    def state(self) -> dict[str, Any]:
+        """What a person is told about the run first: state, losses, what is odd about it."""
+        with self._lock:
+            reader = self._current()
+            status, info, version = reader.status(), reader.info, self._version
+        alive = shipper_alive(str(self.folder))
+        said = _told(status, bool(alive))
+        return {
+            "run": self.name, "created": info.created, "command": " ".join(info.command), "version": version,
+            "state": said, "live": bool(alive) or status.living > 0, "trajectories": status.trajectories,
+            "open": status.open, "losses": losses(status.drops), "warnings": pace.warnings(status),
+            "notes": [*status.notes, *_oddities(status)], "error": status.error,
+        }  # fmt: skip
+
+    def _current(self) -> RunReader:
+        """A reader of what there is now."""
+        seen = self._fingerprint()
+        if self._reader is None or seen != self._seen:
+            before = self._reader
+            self._reader = RunReader.peek(self.folder, before)
+            if before is not None:
+                before.close()
+            self._seen, self._columns = seen, {}
+            self._version += 1
+        return self._reader
+
+    def _fingerprint(self) -> tuple[Any, ...]:
+        """Changes when something was added. Where a shipper is at work, its state counts: what it has not read is not
+        shown."""
+        state = self.folder / layout.STATE_DB
+        stats: list[Any] = [_changed(state), _changed(Path(f"{state}-wal"))]
+        if not shipper_alive(str(self.folder)):
+            stats += [(file.name, file.size) for file in segments(self.folder)]
+        return tuple(stats)
+
+    def close(self) -> None:
+        """Close the state."""
+        with self._lock:
+            if self._reader is not None:
+                self._reader.close()
+            self._reader = None
+
+
+def _changed(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _told(status: Status, alive: bool) -> str:
+    if alive:
+        return status.state
+    return "stopped" if status.state in ("running", "draining") and not status.living else status.state
+
+
+def _oddities(status: Status) -> list[str]:
+    found = []
+    if status.torn:
+        found.append(f"torn: {status.torn:,} bytes at the ends of segments are not whole records")
+    if status.died:
+        found.append(f"{status.died} of {status.processes} processes ended without a last record (killed, or crashed)")
+    if status.facts_waiting:
+        found.append(f"{status.facts_waiting} facts (rewards, ...) belong to no trajectory that was recorded")
+    return found
+
+
+class OpenRuns:
+    """The run in ``folder``, or all runs of a folder of runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._alone = (folder / layout.RUN_JSON).exists()
+        self._runs: dict[str, OpenRun] = {}
+        self._lock = threading.Lock()
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The runs, newest first, from what each one's shipper wrote last: nothing is read for it."""
+        found = []
+        for folder in self._folders():
+            try:
+                info = RunInfo.read(folder)
+            except (OSError, msgspec.MsgspecError):
+                continue
+            run: dict[str, Any] = {"run": folder.name, "created": info.created, "command": " ".join(info.command)}
+            run |= {"state": "not assembled", "trajectories": None}
+            with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
+                status = Status.read(folder)
+                alive = shipper_alive(str(folder)) is True
+                run |= {"state": _told(status, alive), "trajectories": status.trajectories}
+            found.append(run)
+        return sorted(found, key=lambda run: (run["created"], run["run"]), reverse=True)
+
+    def run(self, name: str) -> OpenRun:
+        """The run called ``name``. Raises ``NoSuchRun``."""
+        with self._lock:
+            if name not in self._runs:
+                folder = next((folder for folder in self._folders() if folder.name == name), None)
+                if folder is None:
+                    raise NoSuchRun(f"there is no run {name} here; the start page lists the runs")
+                self._runs[name] = OpenRun(folder)
+            return self._runs[name]
+
+    def _folders(self) -> Sequence[Path]:
+        if self._alone:
+            return [self.folder]
+        return [path.parent for path in self.folder.glob(f"*/{layout.RUN_JSON}")]
+
+    def close(self) -> None:
+        """Close all of them."""
+        for run in self._runs.values():
+            run.close()

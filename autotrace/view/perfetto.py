@@ -1,0 +1,78 @@
+"""The timeline of trajectories in the JSON of Chrome's trace events, which ui.perfetto.dev opens.
+
+A process there is a trajectory, a thread one of the processes that made its calls. Perfetto draws calls of one thread
+inside of each other, so calls that overlap without that get a thread of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.model import Span, Trajectory
+
+_PHASES = (("dispatch_s", "dispatch"), ("queue_s", "queue"), ("prefill_s", "prefill"), ("decode_s", "decode"))
+
+
+def encoded(trajectories: Iterable[Trajectory]) -> bytes:
+    """The file."""
+    events = [event for number, one in enumerate(trajectories, 1) for event in _events(number, one)]
+    return msgspec.json.encode(jsonable({"traceEvents": events, "displayTimeUnit": "ms"}))
+
+
+def _events(number: int, one: Trajectory) -> list[dict[str, Any]]:
+    who = one.attributes
+    name = f"step {who.get('step')} sample {who.get('sample_index')} n {who.get('rollout_n')} {one.trace_id[:12]}"
+    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": number, "args": {"name": name}}]
+    lanes: list[tuple[str, list[int]]] = []
+    latest = max((span.end_ns or span.start_ns for span in one.spans), default=0)
+    for span in sorted(one.spans, key=lambda span: (span.start_ns, -(span.end_ns or latest))):
+        end = latest if span.end_ns is None else span.end_ns
+        lane = _lane(lanes, f"{span.host}:{span.pid}", span.start_ns, end)
+        if lane == len(lanes) - 1 and len(lanes[lane][1]) == 1:
+            named = {"ph": "M", "name": "thread_name", "pid": number, "tid": lane, "args": {"name": lanes[lane][0]}}
+            events.append(named)
+        place = {"pid": number, "tid": lane}
+        events.append({
+            "ph": "X", "name": span.shown_name, "cat": span.role, "ts": span.start_ns / 1e3,
+            "dur": (end - span.start_ns) / 1e3, "args": _arguments(span), **place,
+        })  # fmt: skip
+        events += [{**phase, **place} for phase in _phases(span, end)]
+    return events
+
+
+def _lane(lanes: list[tuple[str, list[int]]], process: str, start: int, end: int) -> int:
+    """The number of the first lane of ``process`` in which the call is inside of what is open there, or after it."""
+    for number, (name, ends) in enumerate(lanes):
+        if name != process:
+            continue
+        while ends and ends[-1] <= start:
+            ends.pop()
+        if not ends or end <= ends[-1]:
+            ends.append(end)
+            return number
+    lanes.append((process, [end]))
+    return len(lanes) - 1
+
+
+def _arguments(span: Span) -> dict[str, Any]:
+    said: dict[str, Any] = {"status": span.status, "name": span.name, "error": span.error_text}
+    said |= {"prompt_tokens": span.prompt_tokens, "response_tokens": span.response_tokens}
+    return {**{name: value for name, value in said.items() if value is not None}, **span.attributes}
+
+
+def _phases(span: Span, end: int) -> Iterable[dict[str, Any]]:
+    """The engine's own times, one after the other from the start of the request on."""
+    if span.role != "engine":
+        return
+    at = float(span.start_ns)
+    for key, name in _PHASES:
+        seconds = span.attributes.get(key)
+        if isinstance(seconds, (int, float)) and seconds > 0:
+            length = min(seconds * 1e9, end - at)
+            if length > 0:
+                yield {"ph": "X", "name": name, "cat": "engine", "ts": at / 1e3, "dur": length / 1e3}
+                at += length

@@ -1,0 +1,115 @@
+// Where the data comes from: the server, or this file itself where it was exported.
+
+const ARRAYS = /** @type {Record<string, any>} */ ({ f64: Float64Array, f32: Float32Array, i32: Int32Array, u32: Uint32Array, u8: Uint8Array });
+
+/** @typedef {{header: any, arrays: Record<string, any>}} Packed */
+
+/** What the server packed (`pack.py` says how). @param {ArrayBuffer} buffer @returns {Packed} */
+export function unpack(buffer) {
+  const size = new DataView(buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
+  /** @type {Record<string, any>} */
+  const arrays = {};
+  for (const [name, [type, at, length]] of Object.entries(/** @type {Record<string, [string, number, number]>} */ (header.arrays))) {
+    arrays[name] = new ARRAYS[type](buffer, 4 + size + at, length);
+  }
+  return { header, arrays };
+}
+
+/** A sentence for the person who reads. */
+export class Problem extends Error {}
+
+/** Asks the server. */
+export class Server {
+  exported = false;
+
+  /** @param {string} path */
+  async ask(path) {
+    let answer;
+    try {
+      answer = await fetch(path, { credentials: "same-origin" });
+    } catch {
+      throw new Problem("The server does not answer: it was ended, or the connection is gone. Start autotrace view again.");
+    }
+    if (!answer.ok) throw new Problem((await answer.text()) || `The server answered ${answer.status}.`);
+    return answer;
+  }
+
+  /** @param {string} run @param {...string} rest */
+  path(run, ...rest) {
+    return ["/api/runs", run, ...rest].map((part, number) => (number ? encodeURIComponent(part) : part)).join("/");
+  }
+
+  /** @returns {Promise<any>} */
+  async runs() { return (await this.ask("/api/runs")).json(); }
+  /** @param {string} run @returns {Promise<any>} */
+  async state(run) { return (await this.ask(this.path(run))).json(); }
+
+  /** @param {string} run @param {"main" | "more"} part @returns {Promise<Packed & {version: string}>} */
+  async columns(run, part) {
+    const answer = await this.ask(`${this.path(run, "columns")}?part=${part}`);
+    return { ...unpack(await answer.arrayBuffer()), version: answer.headers.get("x-version") ?? "" };
+  }
+
+  /** @param {string} run @param {string} trace @returns {Promise<any>} */
+  async trace(run, trace) { return (await this.ask(this.path(run, "traces", trace))).json(); }
+  /** @param {string} run @param {string} trace */
+  async tokens(run, trace) { return unpack(await (await this.ask(this.path(run, "traces", trace, "tokens"))).arrayBuffer()); }
+  /** @param {string} run @param {string} trace @param {string} span @returns {Promise<any>} */
+  async call(run, trace, span) { return (await this.ask(this.path(run, "traces", trace, "calls", span))).json(); }
+
+  /** @param {string} run @param {string[]} ids @param {string} [base] @returns {Promise<any>} */
+  async group(run, ids, base) {
+    const query = new URLSearchParams({ ids: ids.join(","), base: base ?? "" });
+    return (await this.ask(`${this.path(run, "group")}?${query}`)).json();
+  }
+
+  /** Hits one by one, and `{done, of}` in between. @param {string} run @param {string} words @param {AbortSignal} signal */
+  async *search(run, words, signal) {
+    const answer = await fetch(`${this.path(run, "search")}?${new URLSearchParams({ q: words })}`, { signal });
+    if (!answer.ok || !answer.body) throw new Problem(await answer.text());
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      const lines = (rest + (value ?? "")).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) if (line) yield JSON.parse(line);
+      if (done) return;
+    }
+  }
+}
+
+/** Reads what was exported into this file. */
+export class Embedded extends Server {
+  exported = true;
+  /** @param {string} name @returns {Promise<ArrayBuffer>} */
+  async bytes(name) {
+    const element = document.getElementById(`data ${name}`);
+    if (!element) throw new Problem("This is not in the exported file. autotrace view shows the whole run.");
+    const packed = Uint8Array.from(atob(element.textContent ?? ""), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).arrayBuffer();
+  }
+
+  /** @param {string} name @returns {Promise<any>} */
+  async json(name) { return JSON.parse(new TextDecoder().decode(await this.bytes(name))); }
+  async runs() { return this.json("runs"); }
+  async state() { return this.json("state"); }
+  /** @param {string} _ @param {"main" | "more"} part */
+  async columns(_, part) { return { ...unpack(await this.bytes(part)), version: "1" }; }
+  /** @param {string} _ @param {string} trace */
+  async trace(_, trace) { return this.json(`trace ${trace}`); }
+  /** @param {string} _ @param {string} trace */
+  async tokens(_, trace) { return unpack(await this.bytes(`tokens ${trace}`)); }
+  /** @param {string} _ @param {string} trace @param {string} span */
+  async call(_, trace, span) { return (await this.json(`calls ${trace}`))[span] ?? {}; }
+  /** @param {string} _ @param {string[]} ids @param {string} [base] */
+  async group(_, ids, base) {
+    const found = await this.json(`group ${[...ids].sort()[0]}`);
+    return { ...found, base: base && found.forks[base] ? base : found.base };
+  }
+}
+
+/** The one that this page reads from. @type {Server} */
+export const source = document.getElementById("data runs") ? new Embedded() : new Server();

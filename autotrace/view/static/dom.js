@@ -1,0 +1,142 @@
+// Elements and texts. What a model wrote only ever becomes text nodes; characters that act on what is read are shown.
+
+/** Control characters, marks that reorder what is read, and halves of characters. */
+const HIDDEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+/** How a hidden character is written: `\x1b`, `\u202e`. @param {string} letter */
+const spelled = (letter) => {
+  const code = letter.charCodeAt(0);
+  return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+};
+
+/** `text` with its hidden characters spelled. @param {unknown} text @returns {string} */
+export function visible(text) {
+  return String(text ?? "").replace(HIDDEN, spelled);
+}
+
+/**
+ * An element. `props`: `class`, `on…` listeners, `style` (an object), anything else is an attribute; children are
+ * elements, or values that become text.
+ * @param {string} tag @param {Record<string, any>} [props] @param {...any} children @returns {any}
+ */
+export function h(tag, props = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "class") element.className = value;
+    else if (name === "style") Object.assign(element.style, value);
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : visible(value));
+  }
+  put(element, ...children);
+  return element;
+}
+
+/** Append children as `h` does. @param {Element} element @param {...any} children */
+export function put(element, ...children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child instanceof Node ? child : visible(child));
+  }
+}
+
+/** Replace all children. @param {Element} element @param {...any} children */
+export function fill(element, ...children) {
+  element.replaceChildren();
+  put(element, ...children);
+}
+
+const FIRST = 20_000;
+const MORE = 500_000;
+
+/**
+ * A long text: hidden characters marked, places of `sought` highlighted, the rest of a very long one on request.
+ * @param {string} text @param {{class?: string, sought?: string, first?: number}} [options] @returns {HTMLElement}
+ */
+export function prose(text, options = {}) {
+  const box = h("div", { class: `prose ${options.class ?? ""}` });
+  let shown = 0;
+  const grow = (/** @type {number} */ count) => {
+    const part = text.slice(shown, shown + count);
+    shown += part.length;
+    put(box, marked(part, options.sought));
+    if (shown < text.length) {
+      const left = (text.length - shown).toLocaleString("en");
+      const button = h("button", { class: "quiet", onclick: () => { button.remove(); grow(MORE); } }, `… ${left} characters more`);
+      box.append(button);
+    }
+  };
+  grow(options.first ?? FIRST);
+  return box;
+}
+
+/** Text nodes, with hidden characters and what is sought in elements of their own. @param {string} text @param {string} [sought] */
+export function marked(text, sought) {
+  const nodes = [];
+  let at = 0;
+  const words = sought ? new RegExp(sought.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi") : null;
+  const plain = (/** @type {string} */ part) => {
+    let from = 0;
+    for (const match of part.matchAll(HIDDEN)) {
+      if (match.index > from) nodes.push(document.createTextNode(part.slice(from, match.index)));
+      nodes.push(h("span", { class: "hidden-mark", title: "a character that is not shown" }, spelled(match[0])));
+      from = match.index + match[0].length;
+    }
+    if (from < part.length) nodes.push(document.createTextNode(part.slice(from)));
+  };
+  if (words) {
+    for (const match of text.matchAll(words)) {
+      plain(text.slice(at, match.index));
+      nodes.push(h("mark", {}, match[0]));
+      at = match.index + match[0].length;
+    }
+  }
+  plain(text.slice(at));
+  return nodes;
+}
+
+/** At most once a frame. @param {() => void} work */
+export function eachFrame(work) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => { asked = false; work(); });
+  };
+}
+
+/** A drawing surface of the size of its element, in device pixels; drawn again when that changes. */
+export class Surface {
+  /** @param {HTMLCanvasElement} canvas @param {(surface: Surface) => void} draw */
+  constructor(canvas, draw) {
+    this.canvas = canvas;
+    this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    this.width = 0;
+    this.height = 0;
+    this.ratio = 1;
+    this.draw = eachFrame(() => { if (this.fit()) draw(this); });
+    this.watcher = new ResizeObserver(() => this.draw());
+    this.watcher.observe(canvas);
+    const restyled = () => { if (canvas.isConnected) this.draw(); else removeEventListener("restyle", restyled); };
+    addEventListener("restyle", restyled);
+  }
+
+  fit() {
+    this.ratio = window.devicePixelRatio || 1;
+    this.width = this.canvas.clientWidth;
+    this.height = this.canvas.clientHeight;
+    const [wide, high] = [Math.round(this.width * this.ratio), Math.round(this.height * this.ratio)];
+    if (this.canvas.width !== wide || this.canvas.height !== high) {
+      this.canvas.width = wide;
+      this.canvas.height = high;
+    }
+    this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    this.context.clearRect(0, 0, this.width, this.height);
+    return wide > 0 && high > 0;
+  }
+}
+
+/** A colour of the page's style. @param {string} name */
+export function ink(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}

@@ -1,0 +1,45 @@
+// Numbers and times as people read them. What is missing is empty.
+
+const absent = (/** @type {any} */ value) => value === null || value === undefined || Number.isNaN(value);
+
+/** @param {any} value @param {number} [digits] significant digits */
+export function number(value, digits = 4) {
+  if (absent(value)) return "";
+  if (typeof value !== "number") return String(value);
+  if (Number.isInteger(value)) return value.toLocaleString("en");
+  const short = Number(value.toPrecision(digits));
+  return Math.abs(short) >= 1e6 || (short !== 0 && Math.abs(short) < 1e-4) ? short.toExponential(2) : String(short);
+}
+
+/** @param {any} value seconds */
+export function seconds(value) {
+  if (absent(value)) return "";
+  if (value === 0) return "0";
+  if (value < 1e-3) return `${Number((value * 1e6).toPrecision(3))} µs`;
+  if (value < 1) return `${Number((value * 1e3).toPrecision(3))} ms`;
+  if (value < 120) return `${Number(value.toPrecision(3))} s`;
+  const minutes = Math.floor(value / 60);
+  return minutes < 120 ? `${minutes} min ${Math.round(value % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** @param {number} one @param {string} what @param {string} [many] */
+export function counted(one, what, many) {
+  return `${one.toLocaleString("en")} ${one === 1 ? what : many ?? `${what}s`}`;
+}
+
+/** @param {string} iso */
+export function clock(iso) {
+  return iso.slice(0, 19).replace("T", " ");
+}
+
+/** Round numbers that divide `low`..`high` into about `count` parts. @param {number} low @param {number} high @param {number} count */
+export function ticks(low, high, count) {
+  const span = high - low;
+  if (!(span > 0)) return [low];
+  const rough = span / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? power * 10;
+  const found = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found.push(Number(at.toPrecision(12)));
+  return found;
+}

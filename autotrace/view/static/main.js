@@ -1,0 +1,120 @@
+// Which page is shown, the bar above it, keys, light and dark. Each page is a module with one function `show…`.
+import { address, link, note } from "./address.js";
+import { source } from "./data.js";
+import { fill, h } from "./dom.js";
+import { showGroup } from "./page_group.js";
+import { showRuns } from "./page_runs.js";
+import { showSteps } from "./page_steps.js";
+import { showTable } from "./page_table.js";
+import { showTrace } from "./page_trace.js";
+import { forget } from "./rows.js";
+
+/** @typedef {{title: string, keys?: Record<string, () => void>, again?: () => Promise<any> | any, close?: () => void, restyle?: () => void}} Page */
+
+const [top_, said, page, help] = ["top", "said", "page", "help"].map((id) => /** @type {any} */ (document.getElementById(id)));
+const KEYS = [
+  ["j k", "next and previous: row, trajectory, rollout, step"], ["Enter", "open it"], ["g", "the group of this trajectory"], ["b w", "in a group: compare with the best, the worst"],
+  ["1 2 3", "conversation, tokens, timeline"], ["n p", "next and previous finding; among tokens without one, the least likely"], ["← →", "among tokens: the next"], ["/", "filter or search"], ["t", "trajectories"], ["s", "steps"], ["r", "runs"], ["d", "dark or light"], ["?", "this"],
+];
+/** Seconds between two looks at a run that is being written; longer for many rows. */
+const LOOK = 2;
+
+/** @type {Page | null} */
+let shown = null;
+let turn = 0;
+/** @type {any} */
+let timer = 0;
+let [current, version] = ["", -1];
+
+/** Show the page that the address names. */
+async function route() {
+  const mine = (turn += 1);
+  const { path, query } = address();
+  const [first, run, what, trace] = path;
+  clearTimeout(timer);
+  shown?.close?.();
+  shown = null;
+  const slow = setTimeout(() => { if (mine === turn) fill(page, h("p", { class: "waiting" }, "Reading…")); }, 150);
+  try {
+    if (first !== "run" || !run) {
+      current = "";
+      const { runs } = await source.runs();
+      if (runs.length === 1 && first !== "runs") { location.replace(link(["run", runs[0].run, "table"], Object.fromEntries(query))); return; }
+    }
+    const next = first !== "run" || !run ? await showRuns(page) : what === "steps" ? await showSteps(page, run) : what === "trace" && trace ? await showTrace(page, run, trace) : what === "group" && trace ? await showGroup(page, run, trace) : await showTable(page, run);
+    clearTimeout(slow);
+    if (mine !== turn) { next.close?.(); return; }
+    shown = next;
+    document.title = `${next.title} · ${run ?? ""} · autotrace`;
+    bar(run, what);
+    if (run) await look(run);
+  } catch (error) {
+    if (mine !== turn) return;
+    bar(run, what);
+    fill(page, h("p", { class: "problem big", role: "alert" }, error instanceof Error ? error.message : String(error)), h("p", {}, h("a", { href: "#/runs" }, "the runs")));
+  } finally {
+    clearTimeout(slow);
+  }
+}
+
+/** @param {string | undefined} run @param {string | undefined} what */
+function bar(run, what) {
+  const tab = (/** @type {string} */ name, /** @type {string} */ label) => h("a", { href: link(["run", run ?? "", name]), "aria-current": name === (what ?? "table") ? "page" : null }, label);
+  fill(top_, h("a", { class: "brand", href: "#/runs" }, "autotrace"), run ? h("span", { class: "run" }, run) : null,
+    run ? h("nav", { "aria-label": "pages of the run" }, tab("table", "Trajectories"), tab("steps", "Steps")) : null, h("span", { class: "live", id: "live" }),
+    h("button", { class: "quiet", onclick: theme, title: "key d" }, "light / dark"), h("button", { class: "quiet", onclick: keys, title: "key ?" }, "keys"));
+}
+
+/** Ask how the run is, say what is odd about it, and show anew what has grown. @param {string} run */
+async function look(run) {
+  const mine = turn;
+  let state;
+  try {
+    state = await source.state(run);
+  } catch (error) {
+    fill(said, h("p", { class: "problem" }, error instanceof Error ? error.message : String(error)));
+    return;
+  }
+  if (mine !== turn) return;
+  const live = document.getElementById("live");
+  if (live) { live.textContent = state.live ? `${state.state}, being written` : state.state; live.classList.toggle("on", state.live); }
+  fill(said, [...state.losses, state.error].filter(Boolean).map((each) => h("p", { class: "loss" }, `! ${each}`)), state.warnings.map((/** @type {string} */ each) => h("p", { class: "warning" }, each)), state.notes.map((/** @type {string} */ each) => h("p", { class: "note" }, each)));
+  if (current === run && version !== -1 && state.version !== version) {
+    forget(run);
+    await shown?.again?.();
+  }
+  [current, version] = [run, state.version];
+  if (state.live && mine === turn) timer = setTimeout(() => look(run), 1000 * Math.max(LOOK, state.trajectories / 5000));
+}
+
+function theme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  try { localStorage.setItem("autotrace-theme", root.dataset.theme); } catch { /* not kept */ }
+  shown?.restyle?.();
+  dispatchEvent(new Event("restyle"));
+}
+
+function keys() {
+  fill(help, h("h2", {}, "Keys"), h("dl", {}, KEYS.map(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])), h("button", { onclick: () => help.close() }, "close"));
+  help.showModal();
+}
+
+/** @type {Record<string, () => void>} */
+const EVERYWHERE = {
+  "?": keys, d: theme, r: () => { location.hash = "#/runs"; }, t: () => { if (current) location.hash = link(["run", current, "table"]); }, s: () => { if (current) location.hash = link(["run", current, "steps"]); },
+};
+
+addEventListener("keydown", (event) => {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) { if (event.key === "Escape") target.blur(); return; }
+  if (event.key === "Enter" && /^(A|BUTTON|SUMMARY)$/.test(target.tagName)) return;
+  const act = shown?.keys?.[event.key] ?? EVERYWHERE[event.key];
+  if (act) { event.preventDefault(); act(); }
+});
+addEventListener("hashchange", route);
+try { const kept = localStorage.getItem("autotrace-theme"); if (kept) document.documentElement.dataset.theme = kept; } catch { /* none */ }
+note({});
+route();

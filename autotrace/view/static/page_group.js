@@ -1,0 +1,132 @@
+// The rollouts of one prompt beside each other, and where each leaves the one they are compared with.
+import { address, go, link, note } from "./address.js";
+import { source } from "./data.js";
+import { fill, h, marked } from "./dom.js";
+import { number, seconds } from "./format.js";
+import { rowsOf } from "./rows.js";
+
+const PARTS = /** @type {Record<string, string>} */ ({ prompt: "in the prompt", answer: "in the answer", end: "which only one of them has", result: "in the result", tool: "another tool", arguments: "other arguments", unknown: "cannot be compared further" });
+const CUT = 700;
+
+/** @param {any} page @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
+export async function showGroup(page, run, trace) {
+  const rows = await rowsOf(run);
+  const row = rows.find(trace);
+  const ids = row < 0 ? [trace] : rows.group(row).map((each) => rows.id(each));
+  const group = new Group(run, trace, ids, await source.group(run, ids, address().query.get("base") ?? undefined));
+  fill(page, group.element);
+  return {
+    title: "group",
+    keys: { j: () => group.move(1), k: () => group.move(-1), Enter: () => group.open(), b: () => group.compare("best"), w: () => group.compare("worst") },
+  };
+}
+
+class Group {
+  /** @param {string} run @param {string} trace @param {string[]} ids @param {any} data */
+  constructor(run, trace, ids, data) {
+    this.run = run;
+    this.trace = trace;
+    this.ids = ids;
+    this.element = h("section", { class: "group-page" });
+    this.take(data);
+  }
+
+  /** @param {any} data */
+  take(data) {
+    this.data = data;
+    this.rollouts = [...data.rollouts].sort((a, b) => (b.reward ?? -Infinity) - (a.reward ?? -Infinity) || (a.rollout_n ?? 0) - (b.rollout_n ?? 0));
+    this.base = this.rollouts.find((one) => one.trace_id === data.base) ?? this.rollouts[0];
+    this.current = Math.max(0, this.rollouts.findIndex((one) => one.trace_id === this.trace));
+    this.draw();
+  }
+
+  /** @param {any} one */
+  fork(one) { return this.data.forks[this.data.base]?.[one.trace_id] ?? {}; }
+
+  draw() {
+    const turns = Math.max(0, ...this.rollouts.map((one) => one.turns.length));
+    const rewards = this.rollouts.map((one) => one.reward).filter((value) => typeof value === "number");
+    const mean = rewards.reduce((a, b) => a + b, 0) / rewards.length;
+    const grid = h("div", { class: "beside", style: { gridTemplateColumns: `3.5em repeat(${this.rollouts.length}, minmax(16em, 1fr))` } });
+    grid.append(h("div", { class: "corner" }), ...this.rollouts.map((one, place) => this.card(one, place)));
+    for (let turn = 0; turn < turns; turn += 1) {
+      const parts = this.rollouts.some((one) => this.fork(one).fork?.turn === turn + 1 && this.fork(one).fork.known);
+      grid.append(h("div", { class: `turn-name ${parts ? "parts" : ""}` }, parts ? "≠ " : "", `${turn + 1}`), ...this.rollouts.map((one) => this.turn(one, turn)));
+    }
+    fill(this.element, h("div", { class: "bar" }, h("h1", {}, `${this.rollouts.length} rollouts of one prompt`),
+      rewards.length ? h("span", { class: "dim" }, `reward ${number(Math.min(...rewards))} to ${number(Math.max(...rewards))}, mean ${number(mean, 3)}`) : null,
+      h("button", { title: "key b", onclick: () => this.compare("best") }, "compare with best"), h("button", { title: "key w", onclick: () => this.compare("worst") }, "compare with worst"),
+      this.data.left_out ? h("span", { class: "dim" }, `${this.data.left_out} more are not shown`) : null), grid);
+  }
+
+  /** @param {any} one @param {number} place */
+  card(one, place) {
+    const base = one === this.base;
+    const { fork, call_fork: called } = this.fork(one);
+    const where = fork ? `parts at turn ${fork.turn}${fork.token === null ? "" : `, token ${fork.token}`} ${PARTS[fork.part] ?? fork.part}` : base ? "the others are compared with this one" : "the same tokens";
+    const sides = fork?.known && (fork.here || fork.there) ? h("p", { class: "sides" }, h("span", { class: "here", title: "the one compared with" }, short(fork.here)), " | ", h("span", { class: "there", title: "this one" }, short(fork.there))) : null;
+    return h("div", { class: `card ${base ? "base" : ""} ${place === this.current ? "now" : ""}`, "data-place": place },
+      h("div", {}, h("a", { href: link(["run", this.run, "trace", one.trace_id]) }, h("code", {}, one.trace_id.slice(0, 8))), one.rollout_n === null ? "" : ` n ${one.rollout_n}`,
+        one.status === "OK" ? null : h("span", { class: "badge", "data-status": one.status }, one.status)),
+      h("div", { class: "big" }, one.reward === undefined || one.reward === null ? "no reward" : `reward ${number(one.reward)}`),
+      h("div", { class: "dim" }, [one.advantage === null || one.advantage === undefined ? "" : `advantage ${number(one.advantage)}`, `${one.tokens} tokens`, seconds(one.duration)].filter(Boolean).join(" · ")),
+      h("p", { class: base ? "dim" : "fork" }, where), sides,
+      called ? h("p", { class: "fork" }, `tool call ${called.number}: ${PARTS[called.part] ?? called.part}`) : null,
+      base ? null : h("button", { class: "quiet", onclick: () => this.compareWith(one.trace_id) }, "compare with this"));
+  }
+
+  /** @param {any} one @param {number} number */
+  turn(one, number) {
+    const turn = one.turns[number];
+    if (!turn) return h("div", { class: "cell none" }, "—");
+    const other = one === this.base ? null : this.base.turns[number];
+    const { fork } = this.fork(one);
+    const parts = fork?.known && fork.turn === number + 1;
+    const same = other ? shared(turn.text, other.text) : turn.text.length;
+    const calls = turn.calls.map((/** @type {any} */ call, /** @type {number} */ place) => {
+      const its = other?.calls[place];
+      const differs = one !== this.base && (!its || its.name !== call.name || its.arguments !== call.arguments || its.text !== call.text);
+      return h("div", { class: `called ${differs ? "differs" : ""} ${call.status === "OK" ? "" : "failed"}` }, h("b", {}, `→ ${call.name}`), h("span", { class: "arguments" }, `(${call.arguments.slice(0, CUT)})`),
+        h("div", {}, call.status === "OK" ? "" : h("span", { class: "badge", "data-status": call.status }, call.status), marked(call.text.slice(0, CUT))));
+    });
+    return h("div", { class: `cell ${parts ? "parts" : ""}` },
+      turn.thought ? h("details", {}, h("summary", { class: "dim" }, "thinking"), h("div", { class: "prose" }, marked(turn.thought))) : null,
+      h("div", { class: "prose" }, h("span", { class: other && parts ? "same" : "" }, marked(turn.text.slice(0, same).slice(-CUT))), parts && other ? h("span", { class: "from-here" }, marked(turn.text.slice(same, same + CUT) || "⟨ends here⟩")) : marked(turn.text.slice(same, same + CUT))),
+      turn.status === "OK" ? null : h("span", { class: "badge", "data-status": turn.status }, turn.status),
+      calls, h("div", { class: "dim count" }, turn.tokens === null ? "" : `${turn.tokens} tokens`));
+  }
+
+  /** @param {"best" | "worst"} which */
+  compare(which) {
+    const having = this.rollouts.filter((one) => typeof one.reward === "number");
+    const chosen = which === "best" ? having[0] : having[having.length - 1];
+    if (chosen) this.compareWith(chosen.trace_id);
+  }
+
+  /** @param {string} base */
+  async compareWith(base) {
+    note({ base });
+    if (this.data.forks[base]) this.take({ ...this.data, base });
+    else this.take(await source.group(this.run, this.ids, base));
+  }
+
+  /** @param {number} by */
+  move(by) {
+    this.current = Math.max(0, Math.min(this.rollouts.length - 1, this.current + by));
+    this.trace = this.rollouts[this.current].trace_id;
+    this.element.querySelectorAll(".card").forEach((card, place) => card.classList.toggle("now", place === this.current));
+    this.element.querySelectorAll(".card")[this.current]?.scrollIntoView({ inline: "nearest", block: "nearest" });
+  }
+
+  open() { go(["run", this.run, "trace", this.rollouts[this.current].trace_id]); }
+}
+
+/** How many characters both begin with. @param {string} a @param {string} b */
+function shared(a, b) {
+  let at = 0;
+  while (at < a.length && at < b.length && a[at] === b[at]) at += 1;
+  return at;
+}
+
+/** @param {string} text */
+const short = (text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text || "(nothing)");

@@ -1,0 +1,23 @@
+// The runs of the folder, newest first.
+import { link } from "./address.js";
+import { source } from "./data.js";
+import { fill, h } from "./dom.js";
+import { clock } from "./format.js";
+
+/** @param {any} page @returns {Promise<import("./main.js").Page>} */
+export async function showRuns(page) {
+  const { runs, version } = await source.runs();
+  const rows = runs.map((/** @type {any} */ run) => h("tr", {},
+    h("td", {}, h("a", { href: link(["run", run.run, "table"]) }, run.run)),
+    h("td", {}, clock(run.created)),
+    h("td", {}, h("span", { class: `state ${run.state}` }, run.state)),
+    h("td", { class: "n" }, run.trajectories === null ? "" : run.trajectories.toLocaleString("en")),
+    h("td", {}, h("a", { href: link(["run", run.run, "steps"]) }, "curves")),
+    h("td", { class: "command" }, run.command)));
+  fill(page, h("section", { class: "runs" }, h("h1", {}, "Runs"),
+    runs.length
+      ? h("table", {}, h("thead", {}, h("tr", {}, ["run", "started", "state", "trajectories", "", "command"].map((name) => h("th", {}, name)))), h("tbody", {}, rows))
+      : h("p", { class: "empty" }, "This folder holds no run that can be read. autotrace-run makes one."),
+    version ? h("p", { class: "dim" }, `autotrace ${version}`) : null));
+  return { title: "runs", again: () => showRuns(page) };
+}

@@ -1,0 +1,215 @@
+// All trajectories of a run: filtered, sorted, selected in a scatter, searched. Its state is the address.
+import { address, go, link, note } from "./address.js";
+import { Problem, source } from "./data.js";
+import { fill, h, visible } from "./dom.js";
+import { counted, number, seconds } from "./format.js";
+import { completeRowsOf, rowsOf } from "./rows.js";
+import { Scatter } from "./scatter.js";
+import { Scroller } from "./scroller.js";
+import { WhereError, compile } from "./where.js";
+
+/** Name of a column, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
+const SHOWN = [
+  ["trace_id", "trace", "8em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "5em", (value) => value ?? ""],
+  ["rollout_n", "n", "3em", number], ["status", "status", "7em", (value) => value ?? ""], ["reward", "reward", "5.5em", number],
+  ["advantage", "advantage", "6em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
+  ["prompt_tokens", "prompt", "5em", number], ["response_tokens", "tokens", "5em", number], ["duration", "duration", "6.5em", seconds],
+  ["validate", "", "2.5em", (value) => (value ? "val" : "")], ["error", "error", "minmax(8em, 1fr)", (value) => value ?? ""],
+];
+const RIGHT = new Set(["step", "sample_index", "rollout_n", "reward", "advantage", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration"]);
+const GRID = SHOWN.map(([, , width]) => width).join(" ");
+const HEIGHT = 26;
+
+/** The rows as they were listed last, so that a trajectory's page knows what comes next. @type {{run: string, ids: string[]}} */
+export const listed = { run: "", ids: [] };
+
+/** @param {any} page @param {string} run @returns {Promise<import("./main.js").Page>} */
+export async function showTable(page, run) {
+  const table = new Table(run, await rowsOf(run));
+  fill(page, table.element);
+  table.apply();
+  completeRowsOf(run).then((rows) => { table.rows = rows; table.choices(); table.apply(); }, () => table.say("Times and facts could not be read."));
+  return {
+    title: "trajectories",
+    keys: {
+      j: () => table.move(1), k: () => table.move(-1), Enter: () => table.open(), g: () => table.open("group"), "/": () => table.filter.focus(),
+    },
+    again: async () => { table.rows = await completeRowsOf(run); table.apply(); },
+    close: () => table.searching?.abort(),
+  };
+}
+
+class Table {
+  /** @param {string} run @param {import("./rows.js").Rows} rows */
+  constructor(run, rows) {
+    this.run = run;
+    this.rows = rows;
+    this.current = 0;
+    /** @type {Uint32Array} */
+    this.order = new Uint32Array(0);
+    /** Id -> hit of the search for texts. @type {Map<string, any> | null} */
+    this.hits = null;
+    /** @type {AbortController | null} */
+    this.searching = null;
+    this.filter = h("input", { type: "search", class: "where", placeholder: "reward < 0.5 and turns > 3 and error contains 'Timeout'", "aria-label": "filter, in the words of --where",
+      list: "where-names", spellcheck: "false", autocomplete: "off", oninput: () => { note({ where: this.filter.value }); this.apply(); } });
+    this.names = h("datalist", { id: "where-names" });
+    this.words = h("input", { type: "search", class: "words", placeholder: "search in texts", "aria-label": "search in the texts of all trajectories",
+      onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.search(); }, oninput: () => { if (!this.words.value) this.search(); } });
+    this.count = h("span", { class: "count", role: "status" });
+    this.problem = h("span", { class: "problem", role: "alert" });
+    this.scatter = new Scatter((brush) => { note({ brush: brush ? [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") : null }); this.apply(); });
+    this.axes = Object.fromEntries([["x", "step"], ["y", "reward"], ["c", ""]].map(([name]) => [name, h("select", { "aria-label": `${name} of the scatter`, onchange: () => { note({ [name]: this.axes[name].value, brush: null }); this.apply(); } })]));
+    this.head = h("div", { class: "row head", role: "row", style: { gridTemplateColumns: GRID } }, SHOWN.map(([name, label]) => h("button", {
+      class: `cell ${RIGHT.has(name) ? "n" : ""}`, role: "columnheader", "data-column": name, onclick: () => this.sortBy(name) }, label)));
+    this.scroller = new Scroller(HEIGHT, () => this.emptyRow(), (element, position) => this.fillRow(element, position));
+    this.scroller.element.setAttribute("role", "rowgroup");
+    this.scroller.element.setAttribute("aria-label", "trajectories");
+    this.choices();
+    const { query } = address();
+    this.filter.value = query.get("where") ?? "";
+    this.words.value = query.get("q") ?? "";
+    this.element = h("section", { class: "table-page" },
+      h("div", { class: "bar" }, this.filter, this.names, source.exported ? null : this.words, this.count, this.problem),
+      h("details", { class: "scatter-box", open: query.get("plot") !== "no", ontoggle: (/** @type {any} */ event) => note({ plot: event.target.open ? null : "no" }) },
+        h("summary", {}, "scatter"), h("div", { class: "axes dim" }, this.axes.y, " over ", this.axes.x, " coloured by ", this.axes.c, " drag to select"), this.scatter.element),
+      h("div", { class: "grid", role: "table", "aria-label": "trajectories" }, h("div", { role: "rowgroup" }, this.head), this.scroller.element));
+    if (this.words.value) this.search();
+  }
+
+  /** Offer what there is as axes. */
+  choices() {
+    const { query } = address();
+    const axes = this.rows.axes();
+    const first = (/** @type {string[]} */ names) => names.find((name) => axes.includes(name)) ?? axes[0] ?? "start";
+    const chosen = { x: query.get("x") ?? first(["response_tokens", "step", "turns"]), y: query.get("y") ?? first(["reward", "duration"]), c: query.get("c") ?? (axes.includes("step") ? "step" : "") };
+    for (const [name, select] of Object.entries(this.axes)) {
+      const options = [...new Set([...(name === "c" ? [""] : []), chosen[/** @type {"x"} */ (name)], ...axes])];
+      fill(select, options.map((value) => h("option", { value }, value || "nothing")));
+      select.value = chosen[/** @type {"x"} */ (name)];
+    }
+    fill(this.names, [...Object.keys(this.rows.numbers), ...Object.keys(this.rows.texts)].map((value) => h("option", { value })));
+  }
+
+  /** Filter, sort and show what the address says. */
+  apply() {
+    const { query } = address();
+    const { rows } = this;
+    let wanted = null;
+    this.problem.textContent = "";
+    this.filter.removeAttribute("aria-invalid");
+    const where = this.filter.value.trim();
+    try {
+      wanted = where ? compile(where, rows) : null;
+    } catch (error) {
+      if (!(error instanceof WhereError)) throw error;
+      this.problem.textContent = error.message;
+      this.filter.setAttribute("aria-invalid", "true");
+      return;
+    }
+    const [sort, descending] = [query.get("sort") ?? "start", query.get("desc") === "1"];
+    const sorted = rows.order(sort, descending);
+    const hits = this.hits;
+    const passed = wanted || hits ? sorted.filter((row) => (!wanted || wanted(row) === true) && (!hits || hits.has(rows.id(row)))) : sorted;
+    const [x, y, third] = [this.axes.x.value, this.axes.y.value, this.axes.c.value];
+    const brush = this.brushed(query.get("brush"));
+    const [xs, ys] = [this.rows.keys(x), this.rows.keys(y)];
+    this.order = brush ? passed.filter((row) => within(xs[row], brush.x) && within(ys[row], brush.y)) : passed;
+    this.scatter.show(xs, ys, third ? rows.keys(third) : null, passed, [x, y, third], brush);
+    this.current = Math.min(this.current, Math.max(0, this.order.length - 1));
+    for (const cell of this.head.children) cell.setAttribute("aria-sort", cell.dataset.column === sort ? (descending ? "descending" : "ascending") : "none");
+    this.scroller.reset(this.order.length);
+    this.say("");
+  }
+
+  /** @param {string} more */
+  say(more) {
+    const all = this.rows.count;
+    const shown = this.order.length;
+    const said = shown === all ? counted(all, "trajectory", "trajectories") : `${shown.toLocaleString("en")} of ${counted(all, "trajectory", "trajectories")}`;
+    const empty = all ? "" : " — this run has none yet; autotrace status says what was bound, called and dropped";
+    this.count.textContent = [said + empty, more].filter(Boolean).join(" · ");
+  }
+
+  /** @param {string | null} text @returns {import("./scatter.js").Brush} */
+  brushed(text) {
+    const [a, b, c, d] = (text ?? "").split(",").map(Number);
+    return text && [a, b, c, d].every(Number.isFinite) ? { x: [a, b], y: [c, d] } : null;
+  }
+
+  /** @param {string} name */
+  sortBy(name) {
+    const { query } = address();
+    const again = query.get("sort") === name;
+    const descending = again ? query.get("desc") !== "1" : RIGHT.has(name);
+    note({ sort: name, desc: descending ? "1" : null });
+    this.apply();
+  }
+
+  emptyRow() {
+    return h("a", { class: "row", role: "row", style: { gridTemplateColumns: GRID } }, SHOWN.map(([name]) => h("span", { class: `cell c-${name} ${RIGHT.has(name) ? "n" : ""}`, role: "cell" })));
+  }
+
+  /** @param {any} element @param {number} position */
+  fillRow(element, position) {
+    const row = this.order[position];
+    const id = this.rows.id(row);
+    element.href = link(["run", this.run, "trace", id]);
+    element.onclick = () => { this.current = position; this.remember(); };
+    element.classList.toggle("now", position === this.current);
+    SHOWN.forEach(([name, , , shown], place) => {
+      const cell = element.children[place];
+      const hit = name === "error" ? this.hits?.get(id) : null;
+      const text = hit ? `…${hit.before}${hit.hit}${hit.after}…` : shown(this.rows.value(name, row));
+      cell.textContent = text.length > 300 ? visible(text.slice(0, 300)) : visible(text);
+      if (name === "status") cell.dataset.status = text;
+    });
+  }
+
+  /** Remember the list for the pages of trajectories. */
+  remember() {
+    listed.run = this.run;
+    listed.ids = Array.from(this.order.subarray(0, 5000), (row) => this.rows.id(row));
+  }
+
+  /** @param {number} by */
+  move(by) {
+    this.current = Math.max(0, Math.min(this.order.length - 1, this.current + by));
+    this.scroller.reveal(this.current);
+    this.scroller.place(true);
+  }
+
+  /** @param {string} [what] */
+  open(what = "trace") {
+    if (!this.order.length) return;
+    this.remember();
+    go(["run", this.run, what, this.rows.id(this.order[this.current])]);
+  }
+
+  /** Look for words in the texts, which the server reads one by one. */
+  async search() {
+    this.searching?.abort();
+    const words = this.words.value;
+    note({ q: words });
+    this.hits = null;
+    if (!words) { this.apply(); return; }
+    const abort = new AbortController();
+    [this.searching, this.hits] = [abort, new Map()];
+    try {
+      let shown = 0;
+      for await (const hit of source.search(this.run, words, abort.signal)) {
+        if (hit.trace_id) this.hits.set(hit.trace_id, hit);
+        else if (hit.done === hit.of || performance.now() - shown > 250) {
+          shown = performance.now();
+          this.apply();
+          this.say(hit.done < hit.of ? `searched ${hit.done.toLocaleString("en")} of ${hit.of.toLocaleString("en")}` : `in the texts: “${visible(words)}”`);
+        }
+      }
+    } catch (error) {
+      if (!abort.signal.aborted) this.problem.textContent = error instanceof Problem ? error.message : "The search was interrupted.";
+    }
+  }
+}
+
+/** @param {number} value @param {[number, number]} limits */
+const within = (value, [low, high]) => value >= low && value <= high;

@@ -1,0 +1,212 @@
+// One trajectory: what was said, its tokens, its calls over time, and what is known about it.
+import { address, go, link, note } from "./address.js";
+import { source } from "./data.js";
+import { fill, h, marked, prose } from "./dom.js";
+import { number, seconds } from "./format.js";
+import { listed } from "./page_table.js";
+import { rowsOf } from "./rows.js";
+import { Timeline } from "./timeline.js";
+import { TokensView } from "./tokens_view.js";
+
+const VIEWS = ["conversation", "tokens", "timeline"];
+const IDENTITY = ["step", "sample_index", "rollout_n", "data_source", "validate"];
+/** Where time went: name, colour of the style, words. */
+const TIMES = [
+  ["queue_s", "--phase-queue", "queue"], ["prefill_s", "--phase-prefill", "prefill"], ["decode_s", "--phase-decode", "decode"], ["way_s", "--role-llm", "way to the engine"],
+  ["llm_s", "--role-llm", "llm"], ["tool_s", "--role-tool", "tools"], ["reward_s", "--role-reward", "reward"], ["other_s", "--role-other", "other"],
+];
+
+/** @param {any} page @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
+export async function showTrace(page, run, trace) {
+  const detail = await source.trace(run, trace);
+  const view = new TrajectoryPage(run, detail);
+  fill(page, view.element);
+  view.show(address().query.get("view") ?? "conversation");
+  return {
+    title: `${trace.slice(0, 8)}`,
+    keys: {
+      j: () => view.neighbour(1), k: () => view.neighbour(-1), g: () => go(["run", run, "group", detail.trace_id]), "/": () => view.sought.focus(),
+      1: () => view.show("conversation"), 2: () => view.show("tokens"), 3: () => view.show("timeline"), n: () => view.finding(1), p: () => view.finding(-1),
+    },
+    again: detail.status === "OPEN" ? async () => { view.detail = await source.trace(run, trace); view.refresh(); } : undefined,
+    close: () => view.close(),
+  };
+}
+
+class TrajectoryPage {
+  /** @param {string} run @param {any} detail */
+  constructor(run, detail) {
+    this.run = run;
+    this.detail = detail;
+    this.at = -1;
+    this.body = h("div", { class: "body" });
+    this.aside = h("aside", { "aria-label": "what is known" });
+    this.tabs = VIEWS.map((name, place) => h("button", { role: "tab", "data-view": name, title: `key ${place + 1}`, onclick: () => this.show(name) }, name));
+    this.sought = h("input", { type: "search", class: "words", placeholder: "search here", "aria-label": "search in this trajectory", value: address().query.get("q"),
+      oninput: () => { note({ q: this.sought.value }); if (this.view === "conversation") this.conversation(); } });
+    this.element = h("section", { class: "trace-page" }, this.heading(), h("div", { class: "bar tabs", role: "tablist" }, this.tabs, this.sought),
+      h("div", { class: "columns" }, this.body, this.aside));
+    this.known();
+  }
+
+  heading() {
+    const { detail } = this;
+    const who = IDENTITY.filter((name) => detail.attributes[name] !== undefined && detail.attributes[name] !== null && detail.attributes[name] !== false)
+      .map((name) => h("span", {}, h("b", {}, name.replace("sample_index", "sample").replace("rollout_n", "rollout")), ` ${detail.attributes[name]}`));
+    return h("header", { class: "heading" },
+      h("h1", {}, h("code", {}, detail.trace_id.slice(0, 12))), who,
+      h("span", { class: "badge", "data-status": detail.status }, detail.status === "OPEN" ? "being written" : detail.status),
+      detail.facts.reward === undefined ? null : h("span", { class: "big" }, h("b", {}, "reward"), ` ${number(detail.facts.reward)}`),
+      detail.facts.advantage === undefined ? null : h("span", {}, h("b", {}, "advantage"), ` ${number(detail.facts.advantage)}`),
+      h("span", {}, h("b", {}, "took"), ` ${seconds(detail.duration) || "open"}`), this.timesBar(),
+      h("a", { class: "button", href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "its group"),
+      source.exported ? null : h("a", { class: "button quiet", href: `${source.path(this.run, "traces", detail.trace_id, "perfetto")}`, download: "" }, "Perfetto"));
+  }
+
+  timesBar() {
+    const given = TIMES.filter(([name]) => this.detail.times[name] > 0);
+    const total = given.reduce((sum, [name]) => sum + this.detail.times[name], 0);
+    const words = given.map(([name, , word]) => `${word} ${seconds(this.detail.times[name])}`).join(", ");
+    return total ? h("span", { class: "times", role: "img", title: words, "aria-label": `time: ${words}` },
+      given.map(([name, colour]) => h("i", { style: { width: `${(100 * this.detail.times[name]) / total}%`, background: `var(${colour})` } }))) : null;
+  }
+
+  /** The column beside: findings, notes, facts, times, attributes. */
+  known() {
+    const { facts, attributes, notes, times, findings } = this.detail;
+    const list = (/** @type {string} */ title, /** @type {[string, any][]} */ pairs) => (pairs.length ? h("section", {}, h("h2", {}, title), h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, said(value))]))) : null);
+    const found = findings.map((/** @type {any} */ finding, /** @type {number} */ place) => h("li", {}, h("button", { class: "finding", "data-place": place, onclick: () => this.toFinding(place) }, h("b", {}, finding.code), ` ${finding.what}`)));
+    fill(this.aside, h("section", { class: "call-box", hidden: true }),
+      found.length ? h("section", {}, h("h2", {}, "findings"), h("ul", {}, found)) : null,
+      notes.length ? h("section", { class: "notes" }, h("h2", {}, "notes"), h("ul", {}, notes.map((/** @type {string} */ each) => h("li", {}, each)))) : null,
+      list("facts", Object.entries(facts)), list("time", TIMES.filter(([name]) => times[name] !== undefined).map(([name, , word]) => [word, seconds(times[name])])),
+      list("attributes", Object.entries(attributes)));
+    this.callBox = this.aside.firstElementChild;
+  }
+
+  /** @param {string} view */
+  show(view) {
+    this.view = VIEWS.includes(view) ? view : "conversation";
+    note({ view: this.view === "conversation" ? null : this.view });
+    this.tabs.forEach((tab) => tab.setAttribute("aria-selected", String(tab.dataset.view === this.view)));
+    this.close();
+    if (this.view === "conversation") this.conversation();
+    else if (this.view === "tokens") this.showTokens();
+    else this.showTimeline();
+  }
+
+  refresh() { this.known(); this.show(this.view ?? ""); }
+
+  conversation() {
+    const sought = this.sought.value.trim();
+    const items = this.detail.conversation.map((/** @type {any} */ item) => this.item(item, sought));
+    fill(this.body, h("div", { class: "conversation" }, items.length ? items : h("p", { class: "empty" }, this.silent())));
+    const turn = address().query.get("turn");
+    if (turn) this.body.querySelector(`[data-turn="${CSS.escape(turn)}"]`)?.scrollIntoView({ block: "start" });
+    if (sought) this.body.querySelector("mark")?.scrollIntoView({ block: "center" });
+  }
+
+  silent() {
+    return this.detail.status === "OPEN" ? "Nothing was said yet: this trajectory is being written." : "No text was recorded: with --content none, or because no call of a model was traced. The timeline has its calls.";
+  }
+
+  /** @param {any} item @param {string} sought */
+  item(item, sought) {
+    const findings = this.detail.findings.filter((/** @type {any} */ finding) => finding.turn === item.turn && item.role === "assistant");
+    const facts = [item.tokens !== undefined && item.tokens !== null ? `${item.tokens.toLocaleString("en")} tokens` : "", item.finish ?? "", seconds(item.duration)].filter(Boolean).join(" · ");
+    const title = item.role === "assistant" ? `turn ${item.turn}` : item.role === "tool" && item.name ? item.name : item.role;
+    const head = h("div", { class: "item-head" }, h("b", {}, title), item.status && item.status !== "OK" ? h("span", { class: "badge", "data-status": item.status }, item.status) : null, h("span", { class: "dim" }, facts),
+      item.role === "assistant" && item.tokens ? h("button", { class: "quiet", onclick: () => { note({ turn: item.turn }); this.show("tokens"); } }, "tokens") : null,
+      h("button", { class: "quiet", onclick: () => this.toCall(item.span) }, "in time"));
+    const long = item.role === "system" || item.role === "tool";
+    const text = (/** @type {string} */ words, /** @type {string} */ name) => (words ? prose(words, { sought, class: name }) : null);
+    return h("article", { class: `item ${item.role}`, "data-turn": item.turn, "data-span": item.span }, head,
+      findings.map((/** @type {any} */ finding) => h("p", { class: "finding" }, h("b", {}, finding.code), ` ${finding.what}`)),
+      item.error ? h("pre", { class: "error" }, marked(item.error, sought)) : null,
+      item.thought ? h("details", { class: "thought", open: Boolean(sought) && item.thought.toLowerCase().includes(sought.toLowerCase()) }, h("summary", {}, `thinking (${item.thought.length.toLocaleString("en")} characters)`), text(item.thought, "")) : null,
+      item.arguments ? text(item.arguments, "arguments") : null,
+      long && item.text.length > 600 && !sought ? h("details", { class: "long" }, h("summary", {}, `${item.text.slice(0, 200)}…`), text(item.text, "")) : item.text === item.error ? null : text(item.text, ""),
+      item.read ? h("details", {}, h("summary", { class: "dim" }, "what the model read of it"), text(item.read, "")) : null,
+      (item.calls ?? []).map((/** @type {any} */ call) => h("div", { class: "asked" }, h("b", {}, `→ ${call.name}`), text(call.arguments, "arguments"))),
+      (item.pictures ?? []).map((/** @type {string} */ data) => (data ? h("img", { src: data, alt: "a picture of the conversation" }) : h("p", { class: "dim" }, "[a picture, not in the records]"))));
+  }
+
+  async showTokens() {
+    fill(this.body, h("p", { class: "waiting" }, "Reading tokens…"));
+    const packed = await source.tokens(this.run, this.detail.trace_id);
+    if (this.view !== "tokens") return;
+    const { query } = address();
+    const view = new TokensView(packed, query.get("colour") ?? "", { chosen: (colour) => note({ colour }), pointed: (token) => note({ token, turn: null }) });
+    this.tokens = view;
+    fill(this.body, view.element);
+    const at = query.get("token") ? Number(query.get("token")) : query.get("turn") ? view.ofTurn(Number(query.get("turn"))) : -1;
+    if (at >= 0) view.go(at);
+  }
+
+  showTimeline() {
+    this.timeline = new Timeline(this.detail.spans, this.detail.duration, (at) => this.call(at));
+    fill(this.body, this.timeline.element);
+    const at = this.detail.spans.id.indexOf(address().query.get("call") ?? "");
+    if (at >= 0) requestAnimationFrame(() => this.timeline?.choose(at));
+  }
+
+  /** Show in the column beside what a call got and returned. @param {number} at */
+  async call(at) {
+    const { spans, trace_id: trace } = this.detail;
+    note({ call: spans.id[at] });
+    const told = await source.call(this.run, trace, spans.id[at]);
+    const box = this.callBox;
+    box.hidden = false;
+    const pairs = [...Object.entries(told.inputs ?? {}), ["returned", told.output], ...Object.entries(told.attributes ?? {})].filter(([, value]) => value !== null && value !== undefined);
+    fill(box, h("h2", {}, spans.title[at]), h("p", { class: "dim" }, `${spans.name[at]} · ${spans.role[at]} · ${spans.status[at]} · ${seconds(spans.duration[at]) || "open"} · ${spans.process[at]}`),
+      told.error ? h("pre", { class: "error" }, marked(told.error)) : null,
+      h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, prose(String(value), { first: 4000 }))])));
+  }
+
+  /** @param {string} span */
+  toCall(span) { note({ call: span }); this.show("timeline"); this.call(this.detail.spans.id.indexOf(span)); }
+
+  /** @param {number} by */
+  finding(by) {
+    const count = this.detail.findings.length;
+    if (count) this.toFinding((this.at + by + count) % count);
+    else if (this.tokens) this.unlikely(by);
+  }
+
+  /** Without findings: the next of the least likely tokens. @param {number} by */
+  unlikely(by) {
+    const least = this.tokens?.least(20) ?? [];
+    this.at = (this.at + by + least.length) % Math.max(1, least.length);
+    if (least.length) this.tokens?.go(least[this.at]);
+  }
+
+  /** @param {number} place */
+  toFinding(place) {
+    this.at = place;
+    const { turn, token } = this.detail.findings[place];
+    if (token !== null && token !== undefined && this.tokens) this.tokens.go(this.tokens.ofTurn(turn, token));
+    else { note({ turn }); if (this.view === "conversation") this.conversation(); else this.show(this.view ?? ""); }
+  }
+
+  /** The trajectory before or after this one in the list it was opened from. @param {number} by */
+  async neighbour(by) {
+    if (listed.run !== this.run || !listed.ids.includes(this.detail.trace_id)) {
+      const rows = await rowsOf(this.run);
+      listed.run = this.run;
+      listed.ids = Array.from(rows.order("start", false), (row) => rows.id(row));
+    }
+    const next = listed.ids[listed.ids.indexOf(this.detail.trace_id) + by];
+    if (next) go(["run", this.run, "trace", next], { view: this.view === "conversation" ? null : this.view, colour: address().query.get("colour") });
+  }
+
+  close() {
+    this.tokens?.close();
+    this.tokens = undefined;
+    this.timeline = undefined;
+  }
+}
+
+/** A value that somebody's program made. @param {any} value */
+function said(value) {
+  return typeof value === "number" ? number(value) : typeof value === "string" ? value : JSON.stringify(value);
+}

@@ -1,0 +1,136 @@
+// Any two numbers of all trajectories as points, coloured by a third. A dragged rectangle selects.
+import { Surface, h, ink } from "./dom.js";
+import { number, ticks } from "./format.js";
+
+const [LEFT, BOTTOM, PAD] = [56, 22, 8];
+/** A scale that colour-blind people can tell, dark to bright (after cividis). */
+const SCALE = [[0, 34, 78], [53, 69, 108], [102, 105, 112], [148, 142, 119], [200, 184, 102], [254, 232, 56]];
+
+/** @typedef {{x: [number, number], y: [number, number]} | null} Brush */
+
+export class Scatter {
+  /** @param {(brush: Brush) => void} selected */
+  constructor(selected) {
+    this.selected = selected;
+    /** @type {Brush} */
+    this.brush = null;
+    this.canvas = h("canvas", { class: "scatter-canvas", role: "img", "aria-label": "scatter; the filter can say the same in words" });
+    this.box = h("div", { class: "brush", hidden: true });
+    this.key = h("div", { class: "legend scatter-key" });
+    this.element = h("div", { class: "scatter" }, this.canvas, this.box, this.key);
+    this.surface = new Surface(this.canvas, () => this.draw());
+    this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.drag(event));
+  }
+
+  /** @param {Float64Array} xs @param {Float64Array} ys @param {Float64Array | null} third @param {Uint32Array} rows @param {[string, string, string]} names @param {Brush} brush */
+  show(xs, ys, third, rows, names, brush) {
+    Object.assign(this, { xs, ys, third, rows, names, brush });
+    this.rangeX = range(xs, rows);
+    this.rangeY = range(ys, rows);
+    this.surface.draw();
+  }
+
+  /** @param {number} value */
+  px(value) { return LEFT + ((value - this.rangeX[0]) / (this.rangeX[1] - this.rangeX[0])) * (this.surface.width - LEFT - PAD); }
+  /** @param {number} value */
+  py(value) { return this.surface.height - BOTTOM - ((value - this.rangeY[0]) / (this.rangeY[1] - this.rangeY[0])) * (this.surface.height - BOTTOM - PAD); }
+
+  draw() {
+    if (!this.xs) return;
+    this.points();
+    const { context, width, height } = this.surface;
+    context.font = "11px system-ui, sans-serif";
+    context.fillStyle = ink("--dim");
+    context.textBaseline = "middle";
+    context.textAlign = "center";
+    for (const at of ticks(...this.rangeX, 8)) context.fillText(number(at, 3), Math.min(width - 20, this.px(at)), height - BOTTOM / 2);
+    context.textAlign = "right";
+    for (const at of ticks(...this.rangeY, 4)) context.fillText(number(at, 3), LEFT - 6, this.py(at));
+    context.textAlign = "left";
+    this.place();
+  }
+
+  points() {
+    const { context, ratio } = this.surface;
+    const image = context.createImageData(this.canvas.width, this.canvas.height);
+    const pixels = new Uint32Array(image.data.buffer);
+    const [wide, high] = [this.canvas.width, this.canvas.height];
+    const size = Math.max(2, Math.round((this.rows.length > 5000 ? 2 : this.rows.length > 300 ? 3 : 5) * ratio));
+    const plain = packed(...rgb(ink("--accent")));
+    const limits = this.third ? range(this.third, this.rows, 0) : null;
+    for (const row of this.rows) {
+      const [x, y] = [this.xs[row], this.ys[row]];
+      if (Number.isNaN(x) || Number.isNaN(y)) continue;
+      const colour = limits && this.third ? scaled(this.third[row], limits) : plain;
+      const [left, top] = [Math.round(this.px(x) * ratio - size / 2), Math.round(this.py(y) * ratio - size / 2)];
+      for (let v = Math.max(0, top); v < Math.min(high, top + size); v += 1) {
+        for (let u = Math.max(0, left); u < Math.min(wide, left + size); u += 1) pixels[v * wide + u] = colour;
+      }
+    }
+    context.putImageData(image, 0, 0);
+    this.key.replaceChildren();
+    if (limits) {
+      const stops = SCALE.map((each) => `rgb(${each.join(",")})`).join(",");
+      this.key.append(`${this.names[2]} ${number(limits[0], 3)} `, h("i", { class: "wide", style: { background: `linear-gradient(to right,${stops})` } }), ` ${number(limits[1], 3)}`);
+    }
+  }
+
+  place() {
+    this.box.hidden = !this.brush;
+    if (!this.brush) return;
+    const [left, right] = this.brush.x.map((value) => this.px(value));
+    const [bottom, top] = this.brush.y.map((value) => this.py(value));
+    Object.assign(this.box.style, { left: `${left}px`, top: `${top}px`, width: `${right - left}px`, height: `${bottom - top}px` });
+  }
+
+  /** @param {PointerEvent} event */
+  drag(event) {
+    const frame = this.canvas.getBoundingClientRect();
+    const at = (/** @type {PointerEvent} */ each) => [each.clientX - frame.left, each.clientY - frame.top];
+    const [x0, y0] = at(event);
+    const value = (/** @type {number} */ x, /** @type {number} */ y) => [
+      this.rangeX[0] + ((x - LEFT) / (this.surface.width - LEFT - PAD)) * (this.rangeX[1] - this.rangeX[0]),
+      this.rangeY[0] + ((this.surface.height - BOTTOM - y) / (this.surface.height - BOTTOM - PAD)) * (this.rangeY[1] - this.rangeY[0]),
+    ];
+    const move = (/** @type {PointerEvent} */ next) => {
+      const [x1, y1] = at(next);
+      const [[left, low], [right, high]] = [value(Math.min(x0, x1), Math.max(y0, y1)), value(Math.max(x0, x1), Math.min(y0, y1))];
+      this.brush = Math.abs(x1 - x0) > 3 && Math.abs(y1 - y0) > 3 ? { x: [left, right], y: [low, high] } : null;
+      this.place();
+    };
+    const up = (/** @type {PointerEvent} */ next) => {
+      removeEventListener("pointermove", move);
+      removeEventListener("pointerup", up);
+      move(next);
+      this.selected(this.brush);
+    };
+    addEventListener("pointermove", move);
+    addEventListener("pointerup", up);
+  }
+}
+
+/** Smallest and largest of some rows, a little apart. @param {Float64Array} values @param {Uint32Array} rows @param {number} [margin] @returns {[number, number]} */
+function range(values, rows, margin = 0.03) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const row of rows) {
+    if (values[row] < low) low = values[row];
+    if (values[row] > high) high = values[row];
+  }
+  if (low > high) return [0, 1];
+  const room = low < high ? (high - low) * margin : Math.abs(low) * 0.1 || 1;
+  return [low - room, high + room];
+}
+
+/** @param {number} value @param {[number, number]} limits */
+function scaled(value, [low, high]) {
+  if (Number.isNaN(value)) return packed(140, 140, 140);
+  const at = Math.min(0.9999, Math.max(0, (value - low) / (high - low))) * (SCALE.length - 1);
+  const [one, other, share] = [SCALE[Math.floor(at)], SCALE[Math.ceil(at)], at % 1];
+  return packed(...(/** @type {[number, number, number]} */ (one.map((part, place) => Math.round(part + (other[place] - part) * share)))));
+}
+
+/** A pixel. @param {number} red @param {number} green @param {number} blue */
+const packed = (red, green, blue) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+
+/** `#rrggbb` as numbers. @param {string} hex @returns {[number, number, number]} */
+const rgb = (hex) => [parseInt(hex.slice(1, 3), 16), parseInt(hex.slice(3, 5), 16), parseInt(hex.slice(5, 7), 16)];

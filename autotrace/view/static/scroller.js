@@ -1,0 +1,67 @@
+// A list of any length: as many elements as fit into view, which are filled anew while it scrolls.
+import { eachFrame, h } from "./dom.js";
+
+const SPARE = 6;
+
+export class Scroller {
+  /**
+   * @param {number} height of a row, in pixels @param {() => any} make an empty row
+   * @param {(element: any, position: number) => void} show fill it
+   */
+  constructor(height, make, show) {
+    this.height = height;
+    this.make = make;
+    this.show = show;
+    this.count = 0;
+    this.spacer = h("div", { class: "spacer" });
+    this.element = h("div", { class: "scroller", tabindex: "0" }, this.spacer);
+    /** @type {{element: any, position: number}[]} */
+    this.pool = [];
+    this.soon = eachFrame(() => this.place(false));
+    this.element.addEventListener("scroll", this.soon, { passive: true });
+    this.watcher = new ResizeObserver(this.soon);
+    this.watcher.observe(this.element);
+  }
+
+  /** Show `count` rows anew. @param {number} count */
+  reset(count) {
+    this.count = count;
+    this.spacer.style.height = `${count * this.height}px`;
+    this.place(true);
+  }
+
+  /** @param {boolean} anew */
+  place(anew) {
+    const first = Math.max(0, Math.floor(this.element.scrollTop / this.height) - SPARE);
+    const fits = Math.ceil((this.element.clientHeight || 600) / this.height) + 2 * SPARE;
+    const last = Math.min(this.count, first + fits);
+    while (this.pool.length < fits) {
+      const element = this.make();
+      this.spacer.append(element);
+      this.pool.push({ element, position: -1 });
+    }
+    this.pool.forEach((slot, number) => {
+      // each element keeps its rows: those whose position leaves the same remainder
+      const position = first + ((number - (first % this.pool.length) + this.pool.length) % this.pool.length);
+      if (position >= last) {
+        slot.element.hidden = true;
+        slot.position = -1;
+        return;
+      }
+      if (!anew && slot.position === position) return;
+      slot.position = position;
+      slot.element.hidden = false;
+      slot.element.style.transform = `translateY(${position * this.height}px)`;
+      this.show(slot.element, position);
+    });
+  }
+
+  /** Scroll a row into view. @param {number} position */
+  reveal(position) {
+    const top = position * this.height;
+    const { scrollTop, clientHeight } = this.element;
+    if (top < scrollTop) this.element.scrollTop = top;
+    else if (top + this.height > scrollTop + clientHeight) this.element.scrollTop = top + this.height - clientHeight;
+    this.place(false);
+  }
+}

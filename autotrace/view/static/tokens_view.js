@@ -1,0 +1,204 @@
+// The tokens of a trajectory, coloured. Blocks of plain text; only blocks near the view have an element per token, so
+// that 32,768 tokens cost as much as those that are seen.
+import { WAYS } from "./colour.js";
+import { fill, h, visible } from "./dom.js";
+import { number } from "./format.js";
+
+const BLOCK = 256;
+const NEAR = "400px 0px";
+const WRITERS = ["prompt", "model", "added"];
+
+/** One array of each kind over all tokens. @param {import("./data.js").Packed} packed */
+export function tokenArrays({ header, arrays }) {
+  const count = arrays.id.length;
+  const [turn, kind, version] = [new Int32Array(count), new Uint8Array(count), new Float64Array(count).fill(NaN)];
+  for (const part of header.parts) {
+    turn.fill(part.turn, part.first, part.first + part.count);
+    kind.fill(part.kind, part.first, part.first + part.count);
+    if (part.version !== undefined && part.version !== null) version.fill(part.version, part.first, part.first + part.count);
+  }
+  const advantage = typeof header.advantage === "number" ? header.advantage : null;
+  return { ids: arrays.id, mask: arrays.mask, logprob: arrays.logprob, turn, kind, version, advantage, extra: arrays };
+}
+
+export class TokensView {
+  /**
+   * @param {import("./data.js").Packed} packed @param {string} way of colouring
+   * @param {{chosen: (way: string) => void, pointed: (at: number) => void}} on
+   */
+  constructor(packed, way, on) {
+    this.parts = packed.header.parts;
+    this.tokens = tokenArrays(packed);
+    this.text = new TextDecoder().decode(packed.arrays.text);
+    this.ends = packed.arrays.end;
+    this.on = on;
+    this.ways = Object.keys(WAYS).filter((name) => WAYS[name].has(this.tokens));
+    this.way = this.ways.includes(way) ? way : this.ways.includes("logprob") ? "logprob" : "role";
+    this.current = -1;
+    /** @type {Map<any, {first: number, last: number, live: boolean}>} */
+    this.blocks = new Map();
+    this.watcher = new IntersectionObserver((seen) => seen.forEach((each) => this.turn(each.target, each.isIntersecting)), { rootMargin: NEAR });
+    this.legend = h("div", { class: "legend" });
+    this.pointed = h("div", { class: "pointed", role: "status" }, "Point at a token, or press the arrow keys.");
+    this.body = h("div", { class: "tokens prose", tabindex: "0", "aria-label": "tokens" });
+    this.element = h("div", { class: "tokens-view" }, this.bar(), this.pointed, this.body);
+    this.build();
+    this.colour(this.way);
+    this.listen();
+  }
+
+  bar() {
+    this.buttons = this.ways.map((name) => h("button", {
+      class: "way", title: WAYS[name].why, "data-way": name, onclick: () => { this.colour(name); this.on.chosen(name); },
+    }, WAYS[name].label));
+    return h("div", { class: "bar sticky" }, h("span", { class: "dim" }, "colour by "), h("span", { role: "group", class: "choices" }, this.buttons), this.legend, this.unlikely());
+  }
+
+  /** The least likely tokens of the model, to jump to. */
+  unlikely() {
+    if (!WAYS.logprob.has(this.tokens)) return null;
+    const rows = this.least(8).map((at) => h("button", { class: "chip", title: `turn ${this.tokens.turn[at]}`, onclick: () => this.go(at) },
+      `${visible(JSON.stringify(this.piece(at)))} ${number(this.tokens.logprob[at], 3)}`));
+    return h("details", { class: "least" }, h("summary", {}, "least likely"), h("div", { class: "chips" }, rows));
+  }
+
+  /** The `count` tokens with the lowest log-probability, lowest first. @param {number} count */
+  least(count) {
+    const { logprob } = this.tokens;
+    /** @type {number[]} */
+    const found = [];
+    for (let at = 0; at < logprob.length; at += 1) {
+      if (Number.isNaN(logprob[at]) || (found.length === count && logprob[at] >= logprob[found[count - 1]])) continue;
+      const place = found.findIndex((other) => logprob[other] > logprob[at]);
+      found.splice(place < 0 ? found.length : place, 0, at);
+      found.length = Math.min(found.length, count);
+    }
+    return found;
+  }
+
+  /** What a token says. @param {number} at */
+  piece(at) { return this.text.slice(at ? this.ends[at - 1] : 0, this.ends[at]); }
+
+  /** A token as it is shown: line ends can be seen and pointed at. @param {number} at */
+  shown(at) { return visible(this.piece(at)).replaceAll("\n", "↵\n"); }
+
+  build() {
+    for (const part of this.parts) {
+      const name = part.kind === 1 ? `turn ${part.turn} · model` : part.kind ? `turn ${part.turn} · added` : "prompt";
+      const head = h("div", { class: `part-head k${part.kind}`, id: `part-${part.turn}-${part.kind}` }, `${name} · ${part.count.toLocaleString("en")} tokens`);
+      this.body.append(head);
+      for (let first = part.first; first < part.first + part.count; first += BLOCK) {
+        const block = h("div", { class: "block" });
+        const place = { first, last: Math.min(first + BLOCK, part.first + part.count), live: false };
+        this.plain(block, place);
+        this.blocks.set(block, place);
+        this.body.append(block);
+        this.watcher.observe(block);
+      }
+    }
+    if (!this.parts.length) this.body.append("No token ids were recorded for this trajectory.");
+  }
+
+  /** @param {any} block @param {{first: number, last: number, live: boolean}} place */
+  plain(block, place) {
+    const text = this.text.slice(place.first ? this.ends[place.first - 1] : 0, this.ends[place.last - 1]);
+    block.textContent = visible(text).replaceAll("\n", "↵\n");
+    place.live = false;
+  }
+
+  /** Give a block an element per token, or take them away. @param {any} block @param {boolean} near */
+  turn(block, near) {
+    const place = this.blocks.get(block);
+    if (!place || place.live === near) return;
+    if (!near) {
+      this.plain(block, place);
+      return;
+    }
+    const spans = document.createDocumentFragment();
+    for (let at = place.first; at < place.last; at += 1) {
+      const span = document.createElement("span");
+      span.className = at === this.current ? `${this.classOf(at)} now` : this.classOf(at);
+      span.textContent = this.shown(at);
+      spans.append(span);
+    }
+    block.replaceChildren(spans);
+    place.live = true;
+  }
+
+  /** Colour by another way. @param {string} way */
+  colour(way) {
+    this.way = way;
+    this.classOf = WAYS[way].classes(this.tokens);
+    for (const [block, place] of this.blocks) {
+      if (!place.live) continue;
+      let at = place.first;
+      for (const span of block.children) {
+        span.className = at === this.current ? `${this.classOf(at)} now` : this.classOf(at);
+        at += 1;
+      }
+    }
+    this.buttons?.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.way === way)));
+    fill(this.legend, WAYS[way].legend(this.tokens).map(([name, label]) => h("span", { class: "key" }, h("i", { class: name }), label)));
+  }
+
+  listen() {
+    this.body.addEventListener("mouseover", (/** @type {MouseEvent} */ event) => this.point(this.under(event.target)));
+    this.body.addEventListener("click", (/** @type {MouseEvent} */ event) => { const at = this.under(event.target); if (at >= 0) this.select(at); });
+    this.body.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      this.go(Math.min(this.tokens.ids.length - 1, Math.max(0, this.current + step)));
+    });
+  }
+
+  /** The token that an element is. @param {any} element */
+  under(element) {
+    const block = element instanceof HTMLSpanElement ? element.parentElement : null;
+    const place = block && this.blocks.get(block);
+    return place && place.live ? place.first + Array.prototype.indexOf.call(block.children, element) : -1;
+  }
+
+  /** Say all that is known of a token. @param {number} at */
+  point(at) {
+    if (at < 0) return;
+    const { ids, logprob, mask, turn, kind, version, extra } = this.tokens;
+    const said = [["token", at], ["id", ids[at]], ["turn", turn[at]], ["written by", WRITERS[kind[at]]]];
+    if (!Number.isNaN(logprob[at])) said.push(["log-probability", number(logprob[at], 5)], ["probability", number(Math.exp(logprob[at]), 3)]);
+    for (const name of ["mismatch", "entropy"]) if (extra[name] && !Number.isNaN(extra[name][at])) said.push([name, number(extra[name][at])]);
+    if (mask[at] !== 255) said.push(["mask", mask[at]]);
+    if (!Number.isNaN(version[at])) said.push(["weights", version[at]]);
+    fill(this.pointed, h("code", {}, JSON.stringify(this.piece(at))), said.map(([name, value]) => h("span", {}, h("b", {}, name), ` ${value}`)));
+  }
+
+  /** Make a token the current one. @param {number} at */
+  select(at) {
+    const before = this.current;
+    this.current = at;
+    for (const [block, place] of this.blocks) {
+      for (const each of [before, at]) {
+        if (place.live && each >= place.first && each < place.last) block.children[each - place.first].className = this.classOf(each) + (each === at ? " now" : "");
+      }
+    }
+    this.point(at);
+    this.on.pointed(at);
+  }
+
+  /** Show a token. @param {number} at */
+  go(at) {
+    for (const [block, place] of this.blocks) {
+      if (at < place.first || at >= place.last) continue;
+      this.turn(block, true);
+      this.select(at);
+      block.children[at - place.first].scrollIntoView({ block: "center" });
+    }
+  }
+
+  /** The token that a turn's answer begins with, plus `token`. @param {number} turn @param {number} [token] */
+  ofTurn(turn, token = 0) {
+    const part = this.parts.find((/** @type {any} */ each) => each.turn === turn && each.kind === 1);
+    return part ? part.first + Math.min(token, part.count - 1) : -1;
+  }
+
+  close() { this.watcher.disconnect(); }
+}

@@ -1,0 +1,117 @@
+"""The tokens of one trajectory as arrays, each with its text: what the page colours.
+
+They come in parts, turn by turn: what a prompt adds to what was there before, then the response.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
+
+from autotrace.data.rollout import Rollout
+from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.numbers import integer
+from autotrace.view.pack import MISSING, pack
+
+Decode = Callable[[list[int]], "str | None"]
+
+PROMPT, MODEL, CONTEXT = 0, 1, 2
+"""Whose tokens: the first prompt's, the model's, those that tools, users and templates added later."""
+UNKNOWN = 255
+"""In ``mask``: whether the trainer learns from this token is not known."""
+REPLACED = "\ufffd"
+LONGEST = 12
+"""Tokens of which one character may be made, at most."""
+
+
+def packed(trajectory: Trajectory, decode: Decode) -> bytes:
+    """All tokens: arrays ``id``, ``mask``, ``logprob``, ``end`` (where each one's text ends, in UTF-16 units), of one
+    length, and the bytes of ``text``; ``parts`` says turn, span, kind, first token and number of each part."""
+    rollout = Rollout(trajectory)
+    masks = rollout.masks or {}
+    ids, mask, logprobs = array("i"), array("B"), array("f")
+    parts: list[dict[str, Any]] = []
+    pieces: list[str] = []
+    texts = Pieces(decode)
+
+    def add(kind: int, turn: int, span: Span, tokens: Sequence[int] | None, **more: Any) -> None:
+        if not tokens:
+            return
+        parts.append(
+            {"kind": kind, "turn": turn, "span": span.span_id, "first": len(ids), "count": len(tokens), **more}
+        )
+        ids.extend(tokens)
+        pieces.extend(texts.of(tokens))
+        given = span.logprobs if kind == MODEL else None
+        logprobs.extend(_filled(given, len(tokens), MISSING))
+        own = (masks.get(span.span_id) or span.response_mask or ()) if kind == MODEL else ()
+        blank = 0 if kind != MODEL else UNKNOWN
+        mask.extend(_filled([1 if value else 0 for value in own], len(tokens), blank))
+
+    for call in rollout.turns:
+        span = call.span
+        version = integer(call.figures.get("weight_version"))
+        add(PROMPT if call.turn == 1 else CONTEXT, call.turn, span, span.new_prompt_ids, keep=span.prompt_keep)
+        add(MODEL, call.turn, span, span.response_ids, version=version)
+    whole = rollout.untold
+    if whole is not None and not parts:
+        add(MODEL, 0, whole, whole.response_ids)
+    text = "".join(pieces)
+    ends = array("I", accumulate(map(_units, pieces)))
+    arrays: dict[str, array[Any]] = {"id": ids, "mask": mask, "logprob": logprobs, "end": ends}
+    arrays["text"] = array("B", text.encode("utf-8", "replace"))
+    return pack({"parts": parts, "advantage": trajectory.facts.get("advantage")}, arrays)
+
+
+def _filled(values: Sequence[Any] | None, count: int, blank: Any) -> list[Any]:
+    """The first ``count`` of ``values``, and ``blank`` for what is missing."""
+    given = [blank if value is None else value for value in (values or ())[:count]]
+    return given + [blank] * (count - len(given))
+
+
+def _units(piece: str) -> int:
+    """Its length as JavaScript counts."""
+    return len(piece) if piece.isascii() else len(piece.encode("utf-16-le", "replace")) // 2
+
+
+class Pieces:
+    """The text of each token, so that joined they are the text of all."""
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+        self._alone: dict[int, str] = {}
+
+    def of(self, ids: Sequence[int]) -> list[str]:
+        """A token that is a part of a character has no text; the first token of the character has it. Where nothing
+        can be decoded, the number of the token stands for it."""
+        pieces = [self._piece(id) for id in ids]
+        at = 0
+        while at < len(ids):
+            if REPLACED not in pieces[at]:
+                at += 1
+                continue
+            text, count = self._joined(ids, at)
+            pieces[at : at + count] = [text, *[""] * (count - 1)]
+            at += count
+        return pieces
+
+    def _piece(self, id: int) -> str:
+        piece = self._alone.get(id)
+        if piece is None:
+            before = self._decode([id])
+            twice = self._decode([id, id])
+            piece = f"⟨{id}⟩" if before is None else before
+            if before is not None and twice and len(twice) > 2 * len(before):  # decoders that drop a leading space
+                piece = twice[len(before) :]
+            self._alone[id] = piece
+        return piece
+
+    def _joined(self, ids: Sequence[int], at: int) -> tuple[str, int]:
+        """The text of the shortest sequence from ``at`` on that is whole characters, and its length."""
+        for count in range(2, min(LONGEST, len(ids) - at) + 1):
+            text = self._decode(list(ids[at : at + count]))
+            if text is not None and REPLACED not in text:
+                return text, count
+        return self._piece(ids[at]), 1

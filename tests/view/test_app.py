@@ -1,0 +1,216 @@
+"""What the server answers, and that it writes nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from autotrace.ship.run_reader import RunReader
+from autotrace.view.app import application
+from tests.query.run_folder import recorded
+from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
+from tests.view.conftest import listing, unpacked
+
+NAME = "20261121-064412-3f9c1a"
+
+
+def served(folder: Path) -> TestClient:
+    return TestClient(application(folder), raise_server_exceptions=False)
+
+
+def ids(client: TestClient) -> list[str]:
+    header, arrays = unpacked(client.get(f"/api/runs/{NAME}/columns").content)
+    digits = bytes(arrays["trace_id"]).hex()
+    assert header["count"] * 32 == len(digits)
+    return [digits[at : at + 32] for at in range(0, len(digits), 32)]
+
+
+def test_the_runs_of_a_folder_newest_first(tmp_path: Path) -> None:
+    recorded(tmp_path, "a", created="2026-11-21T06:00:00+00:00")
+    recorded(tmp_path, "b", created="2026-11-22T06:00:00+00:00")
+    with served(tmp_path) as client:
+        listed = client.get("/api/runs").json()["runs"]
+        assert [run["run"] for run in listed] == ["b", "a"]
+        assert client.get("/api/runs/b/columns").status_code == client.get("/api/runs/a/columns").status_code == 200
+
+
+def test_the_columns_are_the_lines_of_ls(client: TestClient, run: Path) -> None:
+    header, arrays = unpacked(client.get(f"/api/runs/{NAME}/columns").content)
+    rows = [row for row in RunReader.peek(run).select() if row.role == "trajectory"]
+    assert header["count"] == len(rows) == 8
+    assert ids(client) == [row.trace_id for row in rows]
+    assert list(arrays["reward"]) == [row.reward for row in rows]
+    assert [header["words"]["uid"][code] for code in arrays["uid"]] == [row.uid for row in rows]
+    assert [header["words"]["group"][code] for code in arrays["group"]] == [row.group for row in rows]
+    assert list(arrays["duration"]) == pytest.approx([(row.duration_ns or 0) / 1e9 for row in rows])
+
+
+def test_more_columns_have_the_same_rows(client: TestClient) -> None:
+    main, more = (client.get(f"/api/runs/{NAME}/columns?part={part}") for part in ("main", "more"))
+    assert main.headers["x-version"] == more.headers["x-version"]
+    (_, first), (header, second) = unpacked(main.content), unpacked(more.content)
+    assert header["count"] == len(first["reward"])
+    assert list(second["facts.reward"]) == list(first["reward"])
+    assert list(second["facts.reward_extra_info.acc"]) == [float(reward > 0.5) for reward in first["reward"]]
+    assert list(second["queue_s"]) == [0.25] * 8
+
+
+def test_a_trajectory_is_a_conversation_with_its_calls(client: TestClient) -> None:
+    detail = client.get(f"/api/runs/{NAME}/traces/{ids(client)[1]}").json()
+    assert [item["role"] for item in detail["conversation"]] == ["assistant", "tool", "assistant"]
+    tool = detail["conversation"][1]
+    assert (tool["name"], tool["status"]) == ("search", "ERROR")
+    assert tool["error"] == tool["text"] == "TimeoutError: no answer from the index"
+    spans = detail["spans"]
+    assert len(set(map(len, spans.values()))) == 1
+    assert spans["parent"][0] == -1 and spans["role"][spans["parent"][3]] == "llm"
+    assert spans["phases"][3]["decode_s"] == 1.0
+    assert detail["facts"]["reward"] == 0.0 and detail["findings"] == []
+    call = client.get(f"/api/runs/{NAME}/traces/{detail['trace_id']}/calls/{tool['span']}").json()
+    assert "no answer from the index" in call["error"] and call["output"] == "4"
+
+
+def test_its_tokens_are_arrays(client: TestClient) -> None:
+    header, arrays = unpacked(client.get(f"/api/runs/{NAME}/traces/{ids(client)[0]}/tokens").content)
+    assert list(arrays["id"]) == PROMPT + ANSWER + TOOL + FINAL
+    assert [(part["kind"], part["turn"], part["first"], part["count"]) for part in header["parts"]] == [
+        (0, 1, 0, 4), (1, 1, 4, 3), (2, 2, 7, 2), (1, 2, 9, 4)
+    ]  # fmt: skip
+    assert [part["version"] for part in header["parts"] if part["kind"] == 1] == [0, 1]
+    assert list(arrays["mask"]) == [0] * 4 + [1] * 3 + [0] * 2 + [1] * 4
+    assert [value == value for value in arrays["logprob"]] == [False] * 4 + [True] * 3 + [False] * 6
+    assert header["advantage"] == 0.5
+    # no tokenizer: the numbers stand for the texts
+    assert bytes(arrays["text"]).decode()[: arrays["end"][1]] == "⟨1⟩⟨2⟩"
+
+
+def test_a_group_says_where_its_rollouts_part(tmp_path: Path) -> None:
+    folder = new_run(tmp_path, NAME)
+    process = Process(folder)
+    for rollout, (reward, answer) in enumerate(((0.0, [10, 11, 12]), (1.0, [10, 11, 12]), (0.5, [10, 99, 12]))):
+        trace = trajectory_saying(process, answer, rollout=rollout)
+        process.fact("reward", reward, trace)
+    process.exit()
+    with served(folder) as client:
+        rollouts = ids(client)
+        group = client.get(f"/api/runs/{NAME}/group?ids={','.join(rollouts)}").json()
+        assert group["base"] == rollouts[1], "the best"
+        forks = group["forks"][rollouts[1]]
+        assert forks[rollouts[0]]["fork"] is None
+        assert (forks[rollouts[2]]["fork"]["turn"], forks[rollouts[2]]["fork"]["token"]) == (1, 1)
+        other = client.get(f"/api/runs/{NAME}/group?ids={','.join(rollouts)}&base={rollouts[2]}").json()
+        assert other["base"] == rollouts[2] and other["forks"][rollouts[2]][rollouts[0]]["fork"]["token"] == 1
+
+
+def trajectory_saying(process: Process, answer: list[int], **who: object) -> bytes:
+    trace = bytes([len(answer), *answer, int(str(who.get("rollout", 0)))]).ljust(16, b"\1")
+    root = process.open(trace, "trajectory", attributes=attributes(**who))  # type: ignore[arg-type]
+    llm = process.open(trace, "llm", root, PROMPT)
+    process.close(trace, llm, answer)
+    process.close(trace, root)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/api/runs/another", 404, "there is no run another"),
+        ("/api/runs/..", 404, ""),
+        ("/api/runs/%2e%2e%2f%2e%2e/columns", 404, ""),
+        (f"/api/runs/{NAME}/traces/ffff", 404, "no trace of this run begins with 'ffff'"),
+        (f"/api/runs/{NAME}/traces/ffff/tokens", 404, "no trace of this run begins with 'ffff'"),
+        (f"/api/runs/{NAME}/group", 400, "name the trajectories"),
+        (f"/api/runs/{NAME}/search", 400, "what is searched for"),
+        ("/static/../app.py", 404, ""),
+        ("/static/%2e%2e/app.py", 404, ""),
+    ],
+)
+def test_what_there_is_not_is_said(client: TestClient, path: str, status: int, words: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == status and words in answer.text
+
+
+def test_nothing_is_written_into_a_finished_run(run: Path) -> None:
+    before = listing(run)
+    with served(run) as client:
+        look_at_everything(client)
+    assert listing(run) == before
+
+
+@pytest.mark.parametrize("how", ["never shipped", "torn", "state of another", "no state, being written"])
+def test_nor_into_others(how: str, tmp_path: Path) -> None:
+    folder = new_run(tmp_path, NAME)
+    process = Process(folder)
+    trajectory(process)
+    trajectory(process)
+    if how == "torn":
+        process.raw(b"\x40\0\0\0 torn")
+        process.die()
+    elif how != "no state, being written":
+        process.exit()
+    if how == "state of another":
+        (folder / "state.db").write_bytes(b"this is no database")
+    before = listing(folder)
+    with served(folder) as client:
+        look_at_everything(client, 2)
+        state = client.get(f"/api/runs/{NAME}").json()
+        if how == "torn":
+            assert any("torn" in note for note in state["notes"])
+            assert any("without a last record" in note for note in state["notes"])
+        assert state["live"] is (how == "no state, being written")
+    assert listing(folder) == before
+
+
+def look_at_everything(client: TestClient, count: int = 8) -> None:
+    found = ids(client)
+    assert len(found) == count
+    assert client.get(f"/api/runs/{NAME}").status_code == 200
+    assert client.get(f"/api/runs/{NAME}/columns?part=more").status_code == 200
+    for part in ("", "/tokens", "/perfetto"):
+        assert client.get(f"/api/runs/{NAME}/traces/{found[0]}{part}").status_code == 200
+    assert client.get(f"/api/runs/{NAME}/group?ids={','.join(found)}").status_code == 200
+    assert client.get(f"/api/runs/{NAME}/search?q=x").status_code == 200
+
+
+def test_a_run_that_is_being_written_grows(tmp_path: Path) -> None:
+    folder = new_run(tmp_path, NAME)
+    process = Process(folder)
+    trajectory(process)
+    with served(folder) as client:
+        assert len(ids(client)) == 1
+        version = client.get(f"/api/runs/{NAME}").json()["version"]
+        assert client.get(f"/api/runs/{NAME}").json()["version"] == version
+        trace = b"\x7f" * 16
+        root = process.open(trace, "trajectory", attributes=attributes())
+        process.open(trace, "tool", root)
+        assert client.get(f"/api/runs/{NAME}").json()["version"] > version
+        detail = client.get(f"/api/runs/{NAME}/traces/7f7f").json()
+        assert (detail["status"], detail["duration"], detail["spans"]["status"]) == ("OPEN", None, ["OPEN", "OPEN"])
+
+
+def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
+    folder = new_run(tmp_path, NAME)
+    with served(folder) as client:
+        assert ids(client) == []
+        assert unpacked(client.get(f"/api/runs/{NAME}/columns?part=more").content)[0]["count"] == 0
+        assert client.get(f"/api/runs/{NAME}").json()["trajectories"] == 0
+
+
+def test_segments_that_were_removed_are_said(client: TestClient, run: Path) -> None:
+    first = ids(client)[0]
+    shutil.rmtree(run / "spool")
+    answer = client.get(f"/api/runs/{NAME}/traces/{first}")
+    assert answer.status_code == 410 and "are gone from the run folder" in answer.text
+
+
+def test_search_finds_the_first_place_in_each_trajectory(client: TestClient) -> None:
+    lines = client.get(f"/api/runs/{NAME}/search?q=NO+Answer").text.splitlines()
+    hits = [json.loads(line) for line in lines if "trace_id" in line]
+    assert [hit["hit"] for hit in hits] == ["no answer", "no answer"]
+    assert {hit["trace_id"] for hit in hits} < set(ids(client))
+    assert hits[0]["before"].endswith("TimeoutError: ") and hits[0]["role"] == "tool"
+    assert json.loads(lines[-1]) == {"done": 8, "of": 8}
