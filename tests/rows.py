@@ -23,6 +23,7 @@ ROWS = {
     "rewards and advantages": "the trainer's own numbers",
     "comparing a group": "the rollouts of a prompt side by side",
     "secrets": "no credential anywhere",
+    "MLflow releases": "both ways into MLflow's tables, read back by its client: equal, field by field",
     "server faults": "down, slow, 401, 413, 429, 500 after commit",
 }
 _outcomes: dict[str, Counter[str]] = {row: Counter() for row in ROWS}
