@@ -27,7 +27,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
     ship/test_backend_choice.py ship/delivery ship/assembly/test_decoding.py ship/test_into_mlflow.py record/test_sampling.py \
     cli/test_compare.py)
 
-.PHONY: help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
+.PHONY: findings help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
     scale verl-releases docs pythons
 .DEFAULT_GOAL := help
@@ -137,6 +137,10 @@ host-suites: environment ## other packages' own tests with all of their function
 
 faults: environment ## kills, full disks, dead servers: what was written, delivered, lost, delivered twice
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/faults
+
+# FINDINGS="one turn" plays single scenarios
+findings: environment ## faults planted in veRL's own agent loops: what is found, where, and what is false
+	$(VENV)/bin/python -m tests.findings.judge $(FINDINGS)
 
 # in the development environment, or in one for each of PYTHONS if that is given; HOSTILE="timeouts memory" for some of the rows
 hostile: environment ## programs that do what RL code does every day, bare and traced (PYTHONS=... for other Pythons)

@@ -26,7 +26,7 @@ TREE_LIMIT = 100
 TRAJECTORIES = ("", "trajectory")
 """Roles of the root that are listed, where any root is a trajectory; empty: not read yet."""
 _TRAJECTORY = condition("role in ('', 'trajectory')")
-_JSON = ("facts", "attributes", "times")
+_JSON = ("facts", "attributes", "times", "profile")
 
 
 @click.command(short_help="List the trajectories of a run; name the best, worst and longest.")
@@ -57,7 +57,7 @@ def ls(
         wanted &= _TRAJECTORY
     if as_tree and limit is None:
         limit = TREE_LIMIT
-    unread = () if as_json else ("facts", "attributes") if sort == "duration" else _JSON
+    unread = () if as_json else ("facts", "attributes", "profile") if sort == "duration" else _JSON
     rows = reader.select(wanted, sort=sort, descending=descending(sort, reverse), limit=limit, without=unread)
     out = terminal.console()
     status = reader.status()

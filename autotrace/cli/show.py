@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 from rich.tree import Tree
 
-from autotrace.cli import filters, runs, terminal
+from autotrace.cli import filters, marks, runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.cli.time_breakdown import sentence
 from autotrace.ship.run_reader import RunReader
@@ -87,13 +87,19 @@ def tree(trajectory: Trajectory, full: bool = False) -> Tree:
         children[span.parent_id if span.parent_id in span_ids else None].append(span)
     top = Tree(_heading(trajectory), guide_style="dim")
 
+    found = marks.of_turns(trajectory)
+    turns = {span.span_id: number for number, span in enumerate(trajectory.llm_spans, 1)}
+
     def grow(branch: Tree, span: Span) -> None:
-        node = branch.add(Group(*_span(span, trajectory.root, full)))
+        said = found.get(turns.get(span.span_id, 0), [])
+        node = branch.add(Group(*_span(span, trajectory.root, full), *said))
         for child in children[span.span_id]:
             grow(node, child)
 
     for span in children[None]:
         grow(top, span)
+    for text in found.get(None, []):
+        top.add(text)
     for note in trajectory.notes:
         top.add(line(f"note: {note}", "yellow"))
     return top

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from autotrace.data.rollout import CUT, Call, Known, Rollout, json, word
+from autotrace.insight.profile import codes, decode
 from autotrace.spool.records import MEASURED
 from autotrace.trajectory.numbers import integer, number
 
@@ -187,6 +188,10 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("response_text", "string", "the whole response, where no turn has text",
            lambda one: one.untold.response_text if one.untold else None, text=True),
     Column("tokenizer", "string", "what decoded the texts", lambda one: one.trajectory.tokenizer, text=True),
+    Column("findings", "list<string>", "[findings](findings.md) that it shows by itself: `AT-RETOKENIZED`, ...",
+           lambda one: codes(decode(one.trajectory.profile))),
+    Column("profile", "json", "what `autotrace diagnose` reads of it, in a form of its own",
+           lambda one: None if one.trajectory.profile == "{}" else one.trajectory.profile),
     Column("notes", "list<string>", "what was dropped, cut or torn, in words", lambda one: one.trajectory.notes),
     Column("attributes", "json", "everything that was reported about it at its start",
            lambda one: json(one.attributes)),

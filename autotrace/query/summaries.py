@@ -11,6 +11,7 @@ import msgspec
 
 from autotrace.data.rollout import ROLES, Known, json, word
 from autotrace.data.schema import FACTS, TRAJECTORIES, Column, Table
+from autotrace.insight.profile import codes, decode
 from autotrace.ship.store.row import Row
 from autotrace.trajectory.numbers import integer, number
 
@@ -74,6 +75,8 @@ _VALUES: dict[str, Callable[[Summary], Any]] = {
     "dropped": _fact("dropped", word),
     "num_turns": _fact("num_turns", integer),
     "llm_calls": attrgetter("row.turns"),
+    "findings": lambda summary: codes(decode(summary.row.profile)),
+    "profile": lambda summary: None if summary.row.profile == "{}" else summary.row.profile,
     "duration_s": _duration,
     "attributes": lambda summary: json(summary.attributes),
 }

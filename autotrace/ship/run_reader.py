@@ -37,6 +37,10 @@ SORTS = {"start": "start_ns", "reward": "reward", "duration": "(end_ns - start_n
 """Order -> SQL."""
 
 
+_AT_ONCE = 500
+"""Lines asked for in one statement."""
+
+
 class Gone(KeyError):
     """A trace whose segments were removed, to make room (``--spool-limit``) or by hand."""
 
@@ -131,6 +135,31 @@ class RunReader:
     def count(self, condition: Condition = EVERY) -> int:
         """How many traces satisfy ``condition``."""
         return self._state.count(f"SELECT count(*) FROM traces WHERE {condition.sql}", condition.values)
+
+    def ids_by_step(self, roles: Collection[str]) -> dict[int | None, list[str]]:
+        """The traces whose root has one of ``roles`` (or was not read yet), by step and start."""
+        by_step: dict[int | None, list[str]] = {}
+        marks = ", ".join("?" * len(roles))
+        sql = f"SELECT trace_id, step FROM traces WHERE role IN ('', {marks}) ORDER BY start_ns"
+        for trace_id, step in self._state.db.execute(sql, tuple(roles)):
+            by_step.setdefault(step, []).append(trace_id)
+        return by_step
+
+    def rows_of(self, ids: Sequence[str]) -> list[Row]:
+        """The lines of the traces ``ids``, by start."""
+        rows: list[Row] = []
+        for at in range(0, len(ids), _AT_ONCE):
+            some = ids[at : at + _AT_ONCE]
+            rows += self._state.rows(f"trace_id IN ({', '.join('?' * len(some))})", some)
+        return sorted(rows, key=lambda row: (row.start_ns or 0, row.trace_id))
+
+    @property
+    def living(self) -> bool:
+        """The run goes on, as far as its shipper says."""
+        try:
+            return Status.read(self.run_folder).state == "running"
+        except (OSError, ValueError, msgspec.MsgspecError):
+            return False
 
     def steps(self) -> tuple[int, int] | None:
         """The first and the last training step of the run; None: its traces have none."""

@@ -106,6 +106,8 @@ class Trajectory:
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """What was dropped, cut or torn in this trajectory, in words for the user."""
+    profile: str = "{}"
+    """What findings know of it, encoded (``insight.profile``); ``{}``: it was not examined."""
     tokenizer: str | None = None
     """Where the tokenizer was loaded from that made the texts; None: there are none."""
 

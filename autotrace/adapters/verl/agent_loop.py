@@ -27,6 +27,8 @@ from autotrace.record import faults, statements
 from autotrace.record.fields import ABSENT, Path
 from autotrace.redact.masking import without_password
 
+_TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>")
+"""Tokens of chat templates that end a turn, where a tokenizer has them."""
 REWARD_KEY = "verl custom_reward_function"
 """Target key of the user's reward function in reports."""
 
@@ -52,6 +54,13 @@ CONFIG = {
     "tool_config_path": f"{_ROLLOUT}.multi_turn.tool_config_path",
     "function_tool_path": f"{_ROLLOUT}.multi_turn.function_tool_path",
     "tool_format": f"{_ROLLOUT}.multi_turn.format",
+    "prompt_length": f"{_ROLLOUT}.prompt_length",
+    "response_length": f"{_ROLLOUT}.response_length",
+    "max_model_len": f"{_ROLLOUT}.max_model_len",
+    "max_assistant_turns": f"{_ROLLOUT}.multi_turn.max_assistant_turns",
+    "max_user_turns": f"{_ROLLOUT}.multi_turn.max_user_turns",
+    "trainer_mode": "config.trainer.v1.trainer_mode",
+    "max_off_policy_threshold": "config.trainer.v1.sampler.max_off_policy_threshold",
 }
 """What ``Bind("config")`` holds, and where it stands in veRL's configuration. No secrets among them."""
 _CONFIG = {name: Path(text) for name, text in CONFIG.items()}
@@ -175,8 +184,18 @@ def _publish_worker(caller: FrameType) -> None:
             "trust_remote_code": bool(_first(sources, "model.trust_remote_code")),
             "class": type(tokenizer).__name__,
             "processor": getattr(worker, "processor", None) is not None,
+            "end_tokens": _end_tokens(tokenizer),
         },
     )
+
+
+def _end_tokens(tokenizer: Any) -> list[int]:
+    """The token that ends an answer, and the one that ends a turn of the chat template where it is another."""
+    ends = {getattr(tokenizer, "eos_token_id", None)}
+    known = getattr(tokenizer, "added_tokens_encoder", None)
+    if isinstance(known, dict):
+        ends |= {known.get(name) for name in _TURN_ENDS}
+    return sorted(end for end in ends if type(end) is int)
 
 
 def publish_config(config: Any) -> None:

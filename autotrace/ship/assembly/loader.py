@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from autotrace.insight.settings import Settings
 from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
 from autotrace.ship.assembly.assembler import Assembly, Origin, Target
@@ -51,6 +52,8 @@ class Loader:
         self._run_folder = run_folder
         self._info = info
         self._recent = Recent(ahead)
+        self._settings: tuple[int, Settings] | None = None
+        """Of how many statements about the run, and what they say."""
         self._origins: dict[int, tuple[str, int, Origin]] = {}
         """Segment -> its name, its number in the process's series, what its records need."""
 
@@ -72,6 +75,13 @@ class Loader:
             return None
         self._recent.put(trace_id, records, assembled)
         return Look(self._described(trace_id, assembled), assembled.digests)
+
+    def settings(self) -> Settings:
+        """What is known of the run's configuration by now."""
+        bound = self._state.count("SELECT max(id) FROM binds")
+        if self._settings is None or self._settings[0] != bound:
+            self._settings = bound, Settings.of(binds_of(self._state))
+        return self._settings[1]
 
     def room(self) -> int | None:
         """How many more may be looked at and loaded afterwards without being read again; None: none at all."""
@@ -170,7 +180,7 @@ class Loader:
             elif attributes.get(name) is None and name in config:
                 attributes[name] = config[name]
         attributes["run_id"] = self._info.run_id
-        attempt, late = self._state.attempt_and_late(trajectory.trace_id)
+        attempt, late, trajectory.profile = self._state.described(trajectory.trace_id)
         if trajectory.root.role == "trajectory":
             attributes["attempt"] = attempt
         if late:

@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from autotrace.insight.examine import examine
+from autotrace.insight.profile import encode
+from autotrace.insight.settings import Settings
 from autotrace.ship.assembly.loader import Loader, Look
 from autotrace.ship.store.row import Row, identity
 from autotrace.trajectory.durations import times
@@ -18,7 +21,7 @@ from autotrace.trajectory.numbers import number
 
 COLUMNS = (
     *identity({}), "name", "role", "status", "start_ns", "end_ns", "spans", "turns", "tool_calls", "prompt_tokens",
-    "response_tokens", "reward", "error", "facts", "attributes", "times",
+    "response_tokens", "reward", "error", "facts", "attributes", "times", "profile",
 )  # fmt: skip
 """Columns that the assembled trajectory fills."""
 
@@ -32,10 +35,11 @@ class Summary(msgspec.Struct):
     """Of its responses: the agent's output and the response of each call."""
 
     @classmethod
-    def of(cls, look: Look) -> Summary:
-        """Of an assembled trajectory."""
+    def of(cls, look: Look, settings: Settings) -> Summary:
+        """Of an assembled trajectory; ``settings``: of its run."""
         row = Row(look.trajectory.trace_id)
         _summarise(row, look.trajectory)
+        row.profile = encode(examine(look.trajectory, settings))
         return cls({column: getattr(row, column) for column in COLUMNS}, look.digests)
 
     def fill(self, row: Row) -> None:
@@ -97,7 +101,7 @@ def answer(loader: Loader, ticket: int, trace_id: str, final: bool) -> Answer:
         look = loader.look(trace_id, final=final)
     except OSError:  # the file system fails: it is tried again
         return Answer(ticket, trace_id, failed=True)
-    return Answer(ticket, trace_id, None if look is None else Summary.of(look))
+    return Answer(ticket, trace_id, None if look is None else Summary.of(look, loader.settings()))
 
 
 def begin(row: Row, name: str, role: str, start_ns: int, attributes: dict[str, Any]) -> None:

@@ -17,6 +17,12 @@ class Column:
     kind: str
     meaning: str
     values: tuple[Any, ...] = ()
+    member: str = ""
+    """Of a name for several values: SQL that is true where one of them is ``?``; ``sql`` says how many there are, NULL
+    for none."""
+
+
+_EXAMINED = "profile != '{}'"
 
 
 def json(column: str) -> str:
@@ -53,6 +59,17 @@ COLUMNS: dict[str, Column] = {
     "duration_s": Column("((end_ns - start_ns) / 1e9)", NUMBER, "the same as duration"),
     "start": Column("(start_ns / 1e9)", NUMBER, "when it began, in seconds since 1970"),
     "start_ns": Column("start_ns", NUMBER, "the same in nanoseconds"),
+    "finding": Column(
+        f"CASE WHEN {_EXAMINED} THEN nullif(json_array_length(profile, '$[3]'), 0) END", TEXT,
+        "what it shows by itself: finding = 'AT-RETOKENIZED'", member="instr(profile, '[\"' || upper(?) || '\",') > 0",
+    ),
+    "truncated": Column(
+        f"CASE WHEN {_EXAMINED} THEN instr(profile, '[\"AT-TRUNCATED') > 0 END", FLAG, "cut at a limit of tokens"
+    ),
+    "tool_error": Column(
+        f"CASE WHEN {_EXAMINED} THEN instr(profile, '[\"AT-TOOL-') > 0 OR EXISTS (SELECT 1 FROM"
+        " json_each(profile, '$[2]') WHERE json_extract(value, '$[2]') > 0) END", FLAG, "a tool failed",
+    ),
     **{
         name: Column(json("times"), NUMBER, f"seconds: {meaning}", (f'$."{name}"',))
         for name, meaning in {

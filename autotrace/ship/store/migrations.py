@@ -110,7 +110,11 @@ def _late_spans(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE traces ADD COLUMN late_spans INTEGER NOT NULL DEFAULT 0")
 
 
-STATE: tuple[Migration, ...] = (_first_tables, _late_spans)
+def _profile(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE traces ADD COLUMN profile TEXT NOT NULL DEFAULT '{}'")
+
+
+STATE: tuple[Migration, ...] = (_first_tables, _late_spans, _profile)
 """``state.db`` of a run."""
 
 

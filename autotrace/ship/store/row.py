@@ -52,6 +52,8 @@ class Row(msgspec.Struct):
     """JSON object of the root's attributes."""
     times: str = "{}"
     """JSON object: where the time went (``durations.Times``), once the trace is complete."""
+    profile: str = "{}"
+    """What findings need to know of it (``insight.profile``), once the trace is complete; ``{}``: not examined."""
     group_key: str | None = None
     """What the rollouts of one prompt in one step share (``group``); set once the root was read."""
     kept: str | None = None

@@ -155,10 +155,12 @@ class State:
         row = self.db.execute(f"SELECT {_ROW} FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
         return None if row is None else Row.of(row)
 
-    def attempt_and_late(self, trace_id: str) -> tuple[int, int]:
-        """``attempt`` and ``late_spans`` of a trace; 1 and 0 where it has no line."""
-        row = self.db.execute("SELECT attempt, late_spans FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
-        return (1, 0) if row is None else (row[0], row[1])
+    def described(self, trace_id: str) -> tuple[int, int, str]:
+        """``attempt``, ``late_spans`` and ``profile`` of a trace; 1, 0 and an empty one where it has no line."""
+        row = self.db.execute(
+            "SELECT attempt, late_spans, profile FROM traces WHERE trace_id = ?", (trace_id,)
+        ).fetchone()
+        return (1, 0, "{}") if row is None else (row[0], row[1], row[2])
 
     def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[Row]:
         """Lines that satisfy ``where`` (SQL, never user input; values are bound)."""

@@ -178,6 +178,10 @@ class _Parser:
             _, other = self._column()
             return Condition(f"{column.sql} {comparison} {other.sql}", column.values + other.values)
         value = self._value(name, column)
+        if column.member:
+            if comparison not in ("=", "!="):
+                raise WhereError(f"{name} has no order; compare it with = or !=")
+            return Condition(column.member if comparison == "=" else f"NOT ({column.member})", (value,))
         column = _for(column, value)
         return Condition(f"{column.sql} {comparison} ?", (*column.values, value))
 
@@ -191,6 +195,8 @@ class _Parser:
             raise self._expected('"," or ")"')
         if len({float if type(value) is int else type(value) for value in values}) > 1:
             raise WhereError(f"the values that {name} is compared with must be of one kind")
+        if column.member:
+            return Condition(f"{negated}({' OR '.join([column.member] * len(values))})", tuple(values))
         column = _for(column, values[0])
         return Condition(f"{column.sql} {negated}IN ({', '.join('?' * len(values))})", (*column.values, *values))
 
@@ -200,6 +206,8 @@ class _Parser:
         if self._token.kind != "text":
             raise self._expected("a text in quotes")
         value = self._value(name, column)
+        if column.member:
+            return Condition(f"instr(profile, '[\"' || upper(?)) {'= 0' if negated else '> 0'}", (value,))
         return Condition(f"instr(lower({column.sql}), lower(?)) {'= 0' if negated else '> 0'}", (*column.values, value))
 
     def _column(self) -> tuple[str, Column]:

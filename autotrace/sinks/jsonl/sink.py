@@ -1,6 +1,7 @@
 """Trajectories as lines of JSON in ``trajectories.jsonl`` of the run folder: one object a line, nothing to install.
 
-A line: ``trace_id``, ``run_id``, ``status``, ``attributes``, ``facts``, ``notes`` and ``spans``. A span: ``span_id``,
+A line: ``trace_id``, ``run_id``, ``status``, ``attributes``, ``facts``, ``notes``, ``findings`` where there are
+some, and ``spans``. A span: ``span_id``,
 ``parent_id``, ``name``, ``role``, ``key``, ``host``, ``pid``, ``start_ns``, ``end_ns``, ``status``, ``inputs``,
 ``output``, ``attributes``, and where there is one ``error`` (type, message, stack). A call that yielded items also
 ``items`` (how many) and ``first_item_ns``; LLM calls also ``messages``, ``new_prompt_text``, ``response_text``,
@@ -24,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from autotrace.insight.profile import codes, decode
 from autotrace.run import files
 from autotrace.sinks import payload
 from autotrace.sinks.protocol import Unavailable
@@ -161,6 +163,7 @@ def line_of(trajectory: Trajectory) -> dict[str, Any]:
         "attributes": jsonable(trajectory.attributes),
         "facts": jsonable(trajectory.facts),
         "notes": trajectory.notes,
+        **({"findings": found} if (found := codes(decode(trajectory.profile))) else {}),
         "spans": [_span(span) for span in trajectory.spans],
     }
 

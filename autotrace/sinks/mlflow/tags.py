@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any
 
+from autotrace.insight.profile import codes, decode
 from autotrace.sinks.payload import jsonable
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Span, Trajectory
@@ -35,6 +36,8 @@ def tags_of(trajectory: Trajectory) -> dict[str, str]:
     tags["status"] = trajectory.status
     tags["role"] = text(trajectory.root.role)
     tags[TRACE_NAME] = _word(trajectory.root.name)[:_LONGEST]
+    if found := codes(decode(trajectory.profile)):
+        tags["findings"] = " ".join(found)
     if trajectory.turns:
         tags["turns"] = str(trajectory.turns)
     for name, value in trajectory.facts.items():

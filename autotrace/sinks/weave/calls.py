@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
+from autotrace.insight.profile import codes, decode
 from autotrace.sinks import payload
 from autotrace.sinks.weave.limits import no_base64
 from autotrace.trajectory.jsonable import text
@@ -124,6 +125,8 @@ def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     attributes |= {name: payload.jsonable(value) for name, value in payload.measured(span).items()}
     if span.first_item_ns:
         attributes["seconds_to_first_item"] = round((span.first_item_ns - span.start_ns) / 1e9, 6)
+    if span is trajectory.root and (found := codes(decode(trajectory.profile))):
+        attributes["findings"] = found
     if span is trajectory.root and trajectory.notes:
         attributes["notes"] = payload.jsonable(trajectory.notes)
     return attributes

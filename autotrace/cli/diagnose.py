@@ -1,0 +1,132 @@
+"""``autotrace diagnose``: what is wrong with a run, most costly first."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from autotrace.cli import progress, runs, terminal
+from autotrace.cli.terminal import counted, one_line
+from autotrace.insight import registry
+from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.finding import Finding, Place
+from autotrace.insight.records import Step
+from autotrace.insight.settings import Settings
+from autotrace.query import findings
+from autotrace.query.errors import QueryError
+from autotrace.run.losses import losses
+from autotrace.ship.run_reader import RunReader
+from autotrace.ship.store.row import Row
+
+ID_LENGTH = 12
+
+
+@click.command(short_help="Say what is wrong with a run: findings, most costly first.")
+@runs.run_argument
+@click.option("--step", type=int, metavar="N", help="Only this training step.")
+@click.option("--code", "codes", multiple=True, metavar="AT-...", callback=lambda _, __, given: _known(given),
+              help="Only this finding; repeatable. All its places are listed.")  # fmt: skip
+@click.option("--parquet", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
+              help="Read the Parquet files of trajectories below FOLDER instead of a run folder.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a finding.")
+def diagnose(run: str | None, step: int | None, codes: Sequence[str], parquet: Path | None, as_json: bool) -> None:
+    """Say what is wrong with a run: how much of it, since when, where, why it can be and what to try.
+
+    Each finding has a code, and a page of that name in the documentation.
+    """
+    out = terminal.console()
+    if parquet is not None:
+        try:
+            diagnosis, places = _diagnosed(findings.parquet_steps(parquet, Settings(), step), codes)
+        except (QueryError, ModuleNotFoundError) as error:
+            raise terminal.fail(error) from None
+    else:
+        with contextlib.closing(RunReader.open(runs.locate(run))) as reader:
+            for loss in losses(reader.status().drops):
+                terminal.console(stderr=as_json).print(terminal.line(f"! {loss}", "bold red"), soft_wrap=True)
+            diagnosis, places = _diagnosed(findings.steps(reader, step, _watched), codes)
+    for detector in registry.own():
+        if detector.problem:
+            words = f"! the detector {detector.name} of another package cannot be used: {detector.problem}"
+            terminal.console(stderr=True).print(terminal.line(words, "yellow"), soft_wrap=True)
+    found = [finding for finding in diagnosis.findings() if not codes or finding.code in codes]
+    if as_json:
+        out.file.writelines(terminal.json_line(finding.as_dict()) for finding in found)
+        return
+    _print(out, diagnosis, found)
+    for place in places:
+        out.print(_place(place), soft_wrap=True)
+
+
+def _watched(rows: Sequence[Row]) -> Iterator[Row]:
+    return progress.shown(rows, "trajectories examined")
+
+
+def _known(given: Sequence[str]) -> tuple[str, ...]:
+    for code in given:
+        if code.upper() not in registry.codes():
+            import difflib
+
+            near = difflib.get_close_matches(code.upper(), registry.codes(), 1, 0.3)
+            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(registry.codes())}"
+            raise click.BadParameter(f"there is no finding {code}; {hint}")
+    return tuple(code.upper() for code in given)
+
+
+def _diagnosed(steps: Iterable[Step], codes: Sequence[str]) -> tuple[Diagnosis, list[Place]]:
+    """With all places of ``codes``."""
+    diagnosis, places = Diagnosis(), []
+    for step in steps:
+        for hit in diagnosis.add(step):
+            if hit.code in codes:
+                places.append(Place(hit.record.trace_id, step.number, hit.turn, hit.token, hit.note))
+    return diagnosis, places
+
+
+def _print(out: Console, diagnosis: Diagnosis, found: Sequence[Finding]) -> None:
+    whole = f"{counted(diagnosis.trajectories, 'trajectory', 'trajectories')} in {counted(diagnosis.steps, 'step')}"
+    if not found:
+        out.print(Text(f"{whole}: nothing found" if diagnosis.trajectories else "this run has no trajectory"))
+        return
+    out.print(Text(f"{whole}: {counted(len(found), 'finding')}, most costly first"))
+    for number, finding in enumerate(found, 1):
+        out.print(Text(""))
+        out.print(_head(number, finding), soft_wrap=not out.is_terminal)
+        for name, words in _lines(finding):
+            out.print(Text(f"   {name:7}", style="dim") + Text(words), soft_wrap=not out.is_terminal)
+        for place in finding.places:
+            out.print(_place(place), soft_wrap=not out.is_terminal)
+
+
+def _head(number: int, finding: Finding) -> Text:
+    return Text(f"{number}. {one_line(finding.code)}", style="bold red") + Text(
+        f"  {one_line(finding.title)}", style="bold"
+    )
+
+
+def _lines(finding: Finding) -> list[tuple[str, str]]:
+    share = f"{finding.share:.1%} of the trajectories ({finding.trajectories:,} of {finding.of:,})"
+    if finding.seconds:
+        share += f", {finding.seconds:,.1f} s lost"
+    if finding.since_step is not None:
+        share += f", since step {finding.since_step}"
+    if finding.steps > 1:
+        share += f", in {finding.steps} steps"
+    kinds = "; ".join(f"{one_line(kind)} ({count:,})" for kind, count in finding.notes.items())
+    lines = [("what", one_line(finding.what)), ("much", share), ("of it", kinds), ("why", one_line(finding.why)),
+             ("try", one_line(finding.remedy))]  # fmt: skip
+    return [(name, words) for name, words in lines if words]
+
+
+def _place(place: Place) -> Text:
+    where = [f"step {place.step}"] if place.step is not None else []
+    where += [f"turn {place.turn}"] if place.turn is not None else []
+    where += [f"token {place.token:,}"] if place.token is not None else []
+    text = Text("   where  ", style="dim") + Text(place.trace_id[:ID_LENGTH], style="cyan")
+    text += Text(f"  {', '.join(where)}" if where else "")
+    return text + Text(f"  {one_line(place.note)}" if place.note else "", style="dim")

@@ -1,0 +1,99 @@
+"""``autotrace grep``: where a phrase occurs."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+import click
+from rich.text import Text
+
+from autotrace.cli import filters, progress, runs, terminal
+from autotrace.cli.ls import ID_LENGTH
+from autotrace.cli.terminal import counted, one_line
+from autotrace.config import exit_codes
+from autotrace.data.rollout import ROLES as ROOTS
+from autotrace.query import search
+from autotrace.query.search import Match
+from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.ship.store.row import Row
+from autotrace.trajectory.model import Trajectory
+
+MOST = 1000
+"""Places that are shown unless ``--limit`` says otherwise."""
+MAX_MATCH = 200
+"""Characters shown of what matched."""
+
+
+@click.command(short_help="Find a phrase in texts, tool arguments and results.")
+@click.argument("pattern")
+@runs.run_argument
+@filters.options
+@click.option("--role", "roles", multiple=True, type=click.Choice(search.ROLES),
+              help="Only in what models said, in their prompts, or in calls of tools; repeatable.")  # fmt: skip
+@click.option("--fixed", "-F", is_flag=True, help="PATTERN is a text, not a regular expression.")
+@click.option("--ignore-case", "-i", is_flag=True, help="Upper and lower case are the same.")
+@click.option("--count", "-c", "only_count", is_flag=True, help="Print how many places each trajectory has.")
+@click.option("--limit", type=click.IntRange(min=1), default=MOST, metavar="N", show_default=True,
+              help="Stop after so many places.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a place.")
+def grep(
+    pattern: str, run: str | None, selection: filters.Selection, roles: Sequence[str], fixed: bool, ignore_case: bool,
+    only_count: bool, limit: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Find PATTERN (a regular expression) in what models were asked and said, and in what tools were given and
+    returned. Exit code 1: it occurs nowhere."""
+    try:
+        compiled = re.compile(re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0)
+    except re.error as error:
+        raise terminal.fail(f"{pattern!r} is no regular expression: {error}; -F takes it as a text") from None
+    out = terminal.console()
+    places = trajectories = 0
+    with contextlib.closing(RunReader.open(runs.locate(run))) as reader:
+        rows = [row for row in reader.select(selection.condition, without=("facts", "times")) if row.role in ROOTS]
+        for row, one in _loaded(reader, rows):
+            matches = list(search.search(one, compiled, frozenset(roles or search.ROLES)))[: limit - places]
+            places += len(matches)
+            trajectories += bool(matches)
+            if as_json:
+                out.file.writelines(
+                    terminal.json_line({"trace_id": row.trace_id, "step": row.step, **asdict(match)})
+                    for match in matches
+                )
+            elif only_count and matches:
+                out.print(Text(f"{row.trace_id[:ID_LENGTH]}  {len(matches):,}"))
+            else:
+                for match in [] if only_count else matches:
+                    out.print(_line(row, match), soft_wrap=True)
+            if places >= limit:
+                terminal.console(stderr=True).print(
+                    Text(f"stopped after {counted(places, 'place')}; --limit shows more")
+                )
+                break
+    if not places:
+        terminal.console(stderr=True).print(
+            terminal.line(f"{pattern!r} occurs in none of {counted(len(rows), 'trajectory', 'trajectories')}"),
+            soft_wrap=True,
+        )
+        raise click.exceptions.Exit(exit_codes.FAILED)
+    if not as_json:
+        found = f"{counted(places, 'place')} in {counted(trajectories, 'trajectory', 'trajectories')}"
+        out.print(Text(found, style="dim"))
+
+
+def _loaded(reader: RunReader, rows: Sequence[Row]) -> Iterator[tuple[Row, Trajectory]]:
+    for row in progress.shown(rows, "trajectories searched"):
+        with contextlib.suppress(Gone):
+            yield row, reader.load(row.trace_id)
+
+
+def _line(row: Row, match: Match) -> Text:
+    where = [f"step {row.step}"] if row.step is not None else []
+    where += [f"turn {match.turn}"] if match.turn is not None else []
+    text = Text(row.trace_id[:ID_LENGTH], style="cyan") + Text(
+        f"  {', '.join([*where, one_line(match.where)])}  ", style="dim"
+    )
+    matched = match.text if len(match.text) <= MAX_MATCH else match.text[:MAX_MATCH] + "…"
+    return text + Text(one_line(match.before)) + Text(one_line(matched), style="bold red") + Text(one_line(match.after))

@@ -1,0 +1,141 @@
+"""``autotrace steps``: one line a step."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from autotrace.cli import listing, progress, runs, terminal
+from autotrace.cli.listing import Column
+from autotrace.cli.terminal import one_line
+from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.families.time import PARTS
+from autotrace.insight.records import Record, Step
+from autotrace.insight.step_lines import StepLine, line
+from autotrace.query import findings
+from autotrace.ship.run_reader import RunReader
+
+EVERY = 2.0
+"""Seconds between two looks at a run that goes on."""
+
+
+@click.command(short_help="One line a step: rewards, groups without variance, truncation, errors, time, findings.")
+@runs.run_argument
+@click.option("--step", type=int, metavar="N", help="Only this training step.")
+@click.option("--validate/--train", "validate", default=None, help="Only validation, or only training; default: both.")
+@click.option("--by", type=click.Choice(["data_source"]), help="One line for each data source of a step.")
+@click.option("--follow", is_flag=True, help="Go on while it trains: a line when a step is over.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def steps(
+    run: str | None, step: int | None, validate: bool | None, by: str | None, follow: bool, as_json: bool
+) -> None:
+    """One line a step: what its trajectories got, how they ended, and where their time went."""
+    folder = runs.locate(run)
+    out = terminal.console()
+    lines, living = _read(folder, step, validate, by)
+    if as_json:
+        out.file.writelines(terminal.json_line(each.as_dict()) for each in lines if not (follow and each.open))
+    elif not lines:
+        out.print("this run has no trajectory" if step is None else f"there is no trajectory of step {step}")
+    else:
+        listing.show(out, columns(lines))
+    seen = {_key(each) for each in lines if not each.open}
+    while follow and living:
+        time.sleep(EVERY)
+        lines, living = _read(folder, step, validate, by)
+        for each in lines:
+            if _key(each) in seen or (each.open and living):
+                continue
+            seen.add(_key(each))
+            shown = terminal.json_line(each.as_dict()) if as_json else "  ".join(
+                f"{column.name} {column.cells[0]}" for column in columns([each]) if column.cells[0]
+            ) + "\n"  # fmt: skip
+            out.file.write(shown)
+            out.file.flush()
+
+
+def _key(each: StepLine) -> tuple[int | None, bool, str | None]:
+    return each.step, each.validate, each.data_source
+
+
+def _read(folder: Path, number: int | None, validate: bool | None, by: str | None) -> tuple[list[StepLine], bool]:
+    """The lines as they are now, and whether the run goes on."""
+    diagnosis, lines = Diagnosis(), []
+    with contextlib.closing(RunReader.open(folder)) as reader:
+        watch = lambda rows: progress.shown(rows, "trajectories examined")  # noqa: E731
+        for step in findings.steps(reader, number, watch):
+            hits = diagnosis.add(step)
+            for records, is_validation, source in _parts(step, validate, by):
+                ids = {record.trace_id for record in records}
+                found: dict[str, set[str]] = {}
+                for hit in hits:
+                    if hit.record.trace_id in ids:
+                        found.setdefault(hit.code, set()).add(hit.record.trace_id)
+                counted = sorted(((code, len(those)) for code, those in found.items()), key=lambda each: -each[1])
+                lines.append(line(step, records, validate=is_validation, data_source=source, findings=counted))
+        return lines, reader.living
+
+
+def _parts(step: Step, validate: bool | None, by: str | None) -> Iterator[tuple[list[Record], bool, str | None]]:
+    for records, is_validation in ((step.training, False), (step.validation, True)):
+        if not records or (validate is not None and validate != is_validation):
+            continue
+        if by is None:
+            yield records, is_validation, None
+            continue
+        for source in sorted({record.data_source or "" for record in records}):
+            yield [record for record in records if (record.data_source or "") == source], is_validation, source
+
+
+def columns(lines: Sequence[StepLine]) -> list[Column]:
+    """A table of them; a column that no line has a value for is left out."""
+
+    def cells(name: str, shown: Callable[[StepLine], str], right: bool = True) -> Column:
+        return Column(name, [shown(each) for each in lines], right)
+
+    def number(value: float | None, form: str) -> str:
+        return "" if value is None else format(value, form)
+
+    made = [
+        cells("step", lambda each: "" if each.step is None else str(each.step)),
+        cells("", lambda each: "val" if each.validate else "", False),
+        cells("source", lambda each: one_line(each.data_source or ""), False),
+        cells("n", lambda each: f"{each.trajectories:,}"),
+        cells("open", lambda each: str(each.open or "")),
+        cells("reward", lambda each: number(each.reward_mean, ".4g")),
+        cells("±", lambda each: number(each.reward_std, ".3g")),
+        cells("parts", _parts_of, False),
+        cells("flat", lambda each: f"{each.flat}/{each.groups}" if each.groups else ""),
+        cells("right", lambda each: str(each.all_right or "")),
+        cells("wrong", lambda each: str(each.all_wrong or "")),
+        cells("cut", lambda each: number(each.truncated, ".1%")),
+        cells("failed", lambda each: _counts(each.errors), False),
+        cells("tool errors", lambda each: _counts(each.tool_errors), False),
+        cells("turns", lambda each: number(each.turns_mean, ".1f")),
+        cells("tokens", lambda each: number(each.tokens_mean, ",.0f")),
+        cells("p50 s", lambda each: number(each.seconds_p50, ".3g")),
+        cells("p99 s", lambda each: number(each.seconds_p99, ".3g")),
+        cells("time", _time, False),
+        cells("cached", lambda each: number(each.cached, ".0%")),
+        cells("stale", lambda each: number(each.staleness, ".2g")),
+        cells("findings", lambda each: _counts(each.findings), False),
+    ]  # fmt: skip
+    return [column for column in made if any(column.cells)]
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{one_line(name)} {count:,}" for name, count in counts.items())
+
+
+def _time(each: StepLine) -> str:
+    """The two largest parts."""
+    largest = sorted(each.time.items(), key=lambda part: -part[1])[:2]
+    return ", ".join(f"{name.removesuffix('_s')} {share:.0%}" for name, share in largest if name in PARTS)
+
+
+def _parts_of(each: StepLine) -> str:
+    return " ".join(f"{one_line(name)} {value:.3g}" for name, value in each.reward_parts.items())

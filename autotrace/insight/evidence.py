@@ -1,0 +1,233 @@
+"""One trajectory as its detectors read it: turns, tools and rewards, each with what belongs to it."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from autotrace.insight.settings import Settings
+from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.numbers import integer
+from autotrace.trajectory.tool_names import tool_name
+
+CUT = frozenset({"length", "max_tokens", "max_length"})
+"""Finish reasons of a response that was cut at a limit."""
+AS_ASKED = "max_tokens asked"
+"""Finish reason of a response that is as long as the agent itself asked for in this call."""
+ABORTED = frozenset({"abort", "aborted", "cancelled"})
+_WIDTH = 4
+
+
+@dataclass
+class LLMCall:
+    """One turn."""
+
+    number: int
+    """From 1."""
+    span: Span
+    figures: Mapping[str, Any]
+    """Its attributes, and those of its request to the engine."""
+
+    @cached_property
+    def finish(self) -> str | None:
+        """Why it ended: ``stop``, ``length``, ...; ``AS_ASKED``."""
+        asked = whole(self.sampling.get("max_tokens", self.sampling.get("max_new_tokens")))
+        if asked and self.span.response_tokens == asked:
+            return AS_ASKED
+        reason = self.figures.get("finish_reason") or self.figures.get("stop_reason")
+        return reason if isinstance(reason, str) else None
+
+    @cached_property
+    def ids(self) -> bytes | None:
+        """The response, four bytes a token; None: not recorded."""
+        return packed(self.span.response_ids)
+
+    @property
+    def total(self) -> int | None:
+        """Tokens of prompt and response."""
+        prompt, response = self.span.prompt_tokens, self.span.response_tokens
+        return None if prompt is None or response is None else prompt + response
+
+    @property
+    def sampling(self) -> Mapping[str, Any]:
+        """Its sampling parameters."""
+        given = self.span.inputs.get("sampling_params")
+        return given if isinstance(given, dict) else {}
+
+
+@dataclass
+class ToolCall:
+    """One call of a tool, as the agent made it, with what it called to get its answer."""
+
+    span: Span
+    turn: int
+    """The turn before it; 0: none."""
+    inner: list[Span] = field(default_factory=list)
+    """Calls of the tool's own below it."""
+
+    @cached_property
+    def name(self) -> str:
+        return tool_name(self.span)
+
+    @cached_property
+    def failed(self) -> Span | None:
+        """The call that raised: this one, or the deepest below it."""
+        return next((span for span in (*reversed(self.inner), self.span) if span.error), None)
+
+    @cached_property
+    def answer(self) -> str:
+        """What the agent was told, as text; empty: nothing that is text."""
+        return text_of(self.span.output)
+
+    @cached_property
+    def arguments(self) -> str:
+        """What it was asked, as one text."""
+        return repr(sorted(self.span.inputs.items(), key=lambda item: item[0]))
+
+
+class Evidence:
+    """One trajectory. Reads it, changes nothing."""
+
+    def __init__(self, trajectory: Trajectory, settings: Settings) -> None:
+        self.trajectory = trajectory
+        self.settings = settings
+        self.by_id = {span.span_id: span for span in trajectory.spans}
+        calls = trajectory.llm_spans
+        below: dict[str, dict[str, Any]] = {}
+        for span in trajectory.spans:
+            if span.role == "engine" and (above := self._above(span, "llm")) is not None:
+                known = {name: value for name, value in span.attributes.items() if value is not None}
+                below.setdefault(above.span_id, {}).update({**known, "server": _server(span)})
+        self.turns = [LLMCall(n, span, _figures(span, below.get(span.span_id))) for n, span in enumerate(calls, 1)]
+
+    @property
+    def root(self) -> Span:
+        """The trajectory's own call."""
+        return self.trajectory.root
+
+    @cached_property
+    def agent(self) -> Span | None:
+        """The call that has the whole response with its mask."""
+        having = (span for span in self.trajectory.spans if span.role not in ("llm", "engine"))
+        return next((span for span in having if span.response_mask is not None or span.response_ids), None)
+
+    @cached_property
+    def tools(self) -> list[ToolCall]:
+        """Calls of tools, in order."""
+        made: dict[str, ToolCall] = {}
+        for span in self.trajectory.spans:
+            if span.role != "tool":
+                continue
+            above = self._above(span, "tool")
+            if above is not None and above.span_id in made:
+                made[above.span_id].inner.append(span)
+                made[span.span_id] = made[above.span_id]
+            elif self._above(span, "reward") is None:
+                made[span.span_id] = ToolCall(span, self.turn_at(span.start_ns))
+        return list({id(call): call for call in made.values()}.values())
+
+    @cached_property
+    def rewards(self) -> list[Span]:
+        """Calls of rewards, the outermost first."""
+        return [span for span in self.trajectory.spans if span.role == "reward"]
+
+    def turn_at(self, at_ns: int) -> int:
+        """The last turn that had begun; 0: none."""
+        return sum(call.span.start_ns <= at_ns for call in self.turns)
+
+    def _above(self, span: Span, role: str) -> Span | None:
+        above, hops = self.by_id.get(span.parent_id or ""), 0
+        while above is not None and hops < 1000:
+            if above.role == role:
+                return above
+            above, hops = self.by_id.get(above.parent_id or ""), hops + 1
+        return None
+
+
+def _figures(span: Span, below: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if below is None:
+        return span.attributes
+    return {**below, **{name: value for name, value in span.attributes.items() if value is not None}}
+
+
+def _server(span: Span) -> str:
+    replica = span.attributes.get("replica")
+    return f"{span.host}/{span.pid}" if replica is None else str(replica)
+
+
+def packed(ids: Sequence[int] | None) -> bytes | None:
+    """Token ids, four bytes each; None for what are none."""
+    if ids is None:
+        return None
+    try:
+        return array("i", ids).tobytes()
+    except (TypeError, OverflowError):
+        return None
+
+
+def find(ids: bytes, part: bytes, start: int = 0) -> int:
+    """The index of the token at which ``part`` begins in ``ids``, at ``start`` or behind; -1: nowhere."""
+    at = ids.find(part, start * _WIDTH)
+    while at >= 0 and at % _WIDTH:
+        at = ids.find(part, at + 1)
+    return at // _WIDTH if at >= 0 else -1
+
+
+def tokens(ids: bytes) -> int:
+    """How many there are."""
+    return len(ids) // _WIDTH
+
+
+def piece(ids: bytes, begin: int, end: int | None = None) -> bytes:
+    """Tokens ``begin`` to ``end``."""
+    return ids[begin * _WIDTH : None if end is None else end * _WIDTH]
+
+
+def common(one: bytes, other: bytes) -> int:
+    """How many tokens both begin with."""
+    low, high = 0, min(len(one), len(other)) // _WIDTH
+    if one[: high * _WIDTH] == other[: high * _WIDTH]:
+        return high
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low * _WIDTH : middle * _WIDTH] == other[low * _WIDTH : middle * _WIDTH]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def fingerprint(parts: Iterator[bytes]) -> str:
+    """A digest of what the model said; empty below ``ALIKE`` tokens: short answers are alike by chance."""
+    said = b"".join(parts)
+    return hashlib.blake2b(said, digest_size=8).hexdigest() if tokens(said) >= ALIKE else ""
+
+
+ALIKE = 32
+"""Tokens from which equal answers are no chance."""
+
+
+def text_of(value: Any, depth: int = 0) -> str:
+    """The text of what a tool returned: ``"4"``, ``{"text": "4"}``, ``[{"text": "4"}, 0.0, {}]``."""
+    if isinstance(value, str):
+        return value
+    if depth > 3:
+        return ""
+    if isinstance(value, dict):
+        for name in ("text", "content", "result", "output", "error"):
+            if text := text_of(value.get(name), depth + 1):
+                return text
+        return ""
+    if isinstance(value, list) and value:
+        return text_of(value[0], depth + 1)
+    return ""
+
+
+def whole(value: Any) -> int | None:
+    """``value`` as a count."""
+    number = integer(value)
+    return number if number is not None and number >= 0 else None

@@ -1,0 +1,96 @@
+"""Make the profile of a trajectory: run the detectors that need nothing but it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from autotrace.insight import registry
+from autotrace.insight.evidence import Evidence, LLMCall, ToolCall, fingerprint, whole
+from autotrace.insight.families.tokens import shared_prefix
+from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
+from autotrace.insight.settings import Settings
+from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.numbers import number
+
+HEAD = 4
+"""Tokens by which the beginnings of prompts are compared."""
+_log = logging.getLogger("autotrace")
+_failures: Counter[str] = Counter()
+
+
+def examine(trajectory: Trajectory, settings: Settings) -> Profile:
+    """The profile of a complete trajectory. A detector that raises is left out and logged, once."""
+    evidence = Evidence(trajectory, settings)
+    first = evidence.turns[0].span.new_prompt_ids if evidence.turns else None
+    said = (call.ids or b"" for call in evidence.turns)
+    return Profile(
+        stamp=registry.stamp(),
+        turns=[_turn(evidence, call) for call in evidence.turns],
+        tools=_tools(evidence.tools),
+        marks=_marks(evidence),
+        head=list(first[:HEAD]) if first else [],
+        answers=fingerprint(said),
+        returned=evidence.agent.response_tokens if evidence.agent is not None else None,
+    )
+
+
+def _turn(evidence: Evidence, call: LLMCall) -> Turn:
+    span, figures = call.span, call.figures
+    ids = span.response_ids
+    duration = span.duration_ns
+    preempted = figures.get("preemptions", figures.get("num_preempted"))
+    return Turn(
+        prompt=span.prompt_tokens,
+        response=span.response_tokens,
+        finish=call.finish,
+        last=ids[-1] if ids else None,
+        shared=shared_prefix(evidence, call),
+        cached=whole(figures.get("cached_tokens")),
+        weights=whole(figures.get("weight_version")),
+        seconds=None if duration is None else round(duration / 1e9, 6),
+        preempted=whole(preempted) or 0,
+        server=str(figures.get("server", ""))[:80],
+    )
+
+
+def _tools(calls: list[ToolCall]) -> list[ToolUse]:
+    by_name: dict[str, list[ToolCall]] = {}
+    for call in calls:
+        by_name.setdefault(call.name, []).append(call)
+    used = []
+    for name, made in by_name.items():
+        seconds = [number(call.span.duration_ns) or 0.0 for call in made]
+        failed = sum(call.failed is not None for call in made)
+        used.append(ToolUse(name, len(made), failed, round(sum(seconds) / 1e9, 6), round(max(seconds) / 1e9, 6)))
+    return used
+
+
+def _marks(evidence: Evidence) -> list[Mark]:
+    marks: list[Mark] = []
+    for detector in registry.of_trajectory():
+        try:
+            marks += detector(evidence)
+        except Exception as error:  # recorded values may have any shape
+            _failed(f"{detector.__module__}.{detector.__name__}", error)
+    for other in registry.own():
+        if other.find is None:
+            continue
+        try:
+            marks += [mark for mark in other.find(evidence.trajectory) if isinstance(mark, Mark)]
+        except Exception as error:  # another package's code
+            _failed(other.name, error)
+    return [_bounded(mark) for mark in marks[:MAX_MARKS]]
+
+
+def _bounded(mark: Mark) -> Mark:
+    note = text(mark.note)
+    short = note if len(note) <= MAX_NOTE else note[: MAX_NOTE - 1] + "…"
+    return Mark(mark.code, mark.turn, mark.token, short, text(mark.kind)[:MAX_NOTE])
+
+
+def _failed(name: str, error: Exception) -> None:
+    _failures[name] += 1
+    if _failures[name] == 1:
+        _log.warning("the detector %s failed: %s: %s", name, type(error).__name__, error)

@@ -1,0 +1,211 @@
+"""How trajectories end: cut at which limit, out of turns, aborted, empty, failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall
+from autotrace.insight.finding import Code
+from autotrace.insight.messages import classed
+from autotrace.insight.profile import Mark
+
+_CUT_WHY = "`{key}` is smaller than what the model says or what the conversation grows to."
+
+CODES = (
+    Code(
+        "AT-TRUNCATED-CONTEXT", "answers are cut at the engine's context length",
+        "Prompt and answer together reach the model's length, and the answer is cut there. No metric of the trainer "
+        "says so: `response_length/clip_ratio` looks at another limit.",
+        _CUT_WHY.format(key="rollout.max_model_len"),
+        "Raise `rollout.max_model_len`, shorten tool results, or end earlier.",
+        "An answer that fits exactly and ends with an end token; a limit that the agent asks for itself.",
+        0.8,
+    ),
+    Code(
+        "AT-TRUNCATED-RESPONSE", "answers are cut at the length of the response",
+        "The response (over all turns, tool results included) reaches its length, and what comes after it is lost.",
+        _CUT_WHY.format(key="data.max_response_length (rollout.response_length)"),
+        "Raise the limit, mask such answers out of the loss, or shorten tool results.",
+        "An answer that fits exactly and ends with an end token; a limit that the agent asks for itself.",
+        0.8,
+    ),
+    Code(
+        "AT-TRUNCATED", "answers are cut at a limit of tokens",
+        "The engine stopped the last answer at a limit (`finish_reason` length).",
+        "A limit of tokens in the engine or the trainer.",
+        "Find the limit, and raise it or mask such answers out of the loss.",
+        "A limit that the agent asks for itself.",
+        0.8,
+    ),
+    Code(
+        "AT-TRUNCATED-TOOL", "the conversation ends because a tool's answer does not fit",
+        "The tool was called and its answer is longer than what is left of the response: the agent ends without "
+        "reading it.",
+        "`rollout.response_length` counts tool results, too.",
+        "Limit the tool's answer (`multi_turn.max_tool_response_length`), or raise the response's length.",
+        "Tools that end the conversation on purpose.",
+        0.8,
+    ),
+    Code(
+        "AT-TURN-LIMIT", "conversations end at the limit of turns",
+        "The agent made as many turns as it may and was still calling tools.",
+        "`multi_turn.max_assistant_turns` or `max_user_turns`.",
+        "Raise the limit, or look at why it needs so many turns (AT-CALL-REPEATED).",
+        "Conversations that end in the last allowed turn with an answer.",
+        0.5,
+    ),
+    Code(
+        "AT-TIMEOUT", "trajectories end in a timeout",
+        "The rollout was given up after a time.",
+        "A tool, the environment or the engine is slower than the limit.",
+        "See in which call the time went (`autotrace show`).",
+        "Nothing.",
+        0.9,
+    ),
+    Code(
+        "AT-ROLLOUT-FAILED", "trajectories end with an exception",
+        "The agent, the reward or what they call raised, and the rollout is lost.",
+        "The exception says it.",
+        "Look at its stack: `autotrace show TRACE --full`.",
+        "Cancelled rollouts.",
+        1.0,
+    ),
+    Code(
+        "AT-INTERRUPTED", "the process died in the middle of trajectories",
+        "The process that ran the trajectory ended without ending it: killed, out of memory, or crashed.",
+        "The out-of-memory killer, a failed node, or the end of the job.",
+        "Look at the log of the machine at that time.",
+        "A run that was stopped on purpose.",
+        0.9,
+    ),
+    Code(
+        "AT-ABORTED", "answers were aborted and not resumed",
+        "The engine aborted the request, and the agent went on with what there was.",
+        "A weight update or shutdown aborts requests, and this client does not ask again.",
+        "Use the client of asynchronous training, or drop such rollouts.",
+        "The end of a run; aborted requests that were resumed.",
+        0.8,
+    ),
+    Code(
+        "AT-EMPTY-ANSWER", "a turn has no token",
+        "The engine answered with nothing.",
+        "An aborted request, `max_tokens` of 0 because the prompt fills the context, or lost log-probabilities.",
+        "Look at the turn's prompt length and at the engine's log.",
+        "Agents that end by saying nothing (an end token alone).",
+        0.9,
+    ),
+)  # fmt: skip
+
+
+def truncated(evidence: Evidence) -> Iterator[Mark]:
+    """The last answer, or the response as a whole, was cut."""
+    if not evidence.turns:
+        return
+    last = evidence.turns[-1]
+    if last.finish == AS_ASKED or (last.finish or "") in ABORTED or not last.span.response_tokens:
+        return
+    ends = evidence.settings.end_tokens
+    ids = last.span.response_ids
+    ended = bool(ids and ids[-1] in ends)
+    unknown = not ids or not ends
+    if last.finish in CUT:
+        yield Mark(_limit(evidence, last) or "AT-TRUNCATED", last.number, last.span.response_tokens, _lengths(last))
+    elif not ended and not unknown and (code := _limit(evidence, last)):
+        yield Mark(code, last.number, last.span.response_tokens, _lengths(last))
+    elif _cut_by_agent(evidence, last):
+        note = f"the agent returned {evidence.agent.response_tokens if evidence.agent else 0} tokens"
+        yield Mark("AT-TRUNCATED-RESPONSE", last.number, None, note)
+
+
+def _limit(evidence: Evidence, call: LLMCall) -> str | None:
+    """The limit that an answer reaches."""
+    settings, total, length = evidence.settings, call.total, call.span.response_tokens
+    if total is not None and settings.max_model_len is not None and total >= settings.max_model_len - 1:
+        return "AT-TRUNCATED-CONTEXT"
+    first = evidence.turns[0].span.prompt_tokens
+    over_turns = None if total is None or first is None else total - first
+    lengths = [count for count in (length, over_turns) if count is not None]
+    if settings.response_length is not None and any(count >= settings.response_length for count in lengths):
+        return "AT-TRUNCATED-RESPONSE"
+    if settings.prompt_length and settings.response_length and total is not None:
+        return "AT-TRUNCATED-CONTEXT" if total >= settings.prompt_length + settings.response_length - 1 else None
+    return None
+
+
+def _lengths(call: LLMCall) -> str:
+    return f"prompt {call.span.prompt_tokens or 0:,} and answer {call.span.response_tokens or 0:,} tokens"
+
+
+def _cut_by_agent(evidence: Evidence, last: LLMCall) -> bool:
+    """The agent returned less than its turns said: its response ends within the last answer."""
+    agent, limit = evidence.agent, evidence.settings.response_length
+    if agent is None or limit is None or not agent.response_ids or not last.span.response_ids:
+        return False
+    if len(agent.response_ids) < limit or last.total is None:
+        return False
+    said = last.total - (evidence.turns[0].span.prompt_tokens or 0)
+    return said > len(agent.response_ids) or (agent.response_ids[-1] != last.span.response_ids[-1] and said == limit)
+
+
+def unanswered(evidence: Evidence) -> Iterator[Mark]:
+    """The agent called a tool and made no turn after it."""
+    if not evidence.turns or not evidence.tools or evidence.root.status != "OK":
+        return
+    turn = len(evidence.turns)
+    after = [tool for tool in evidence.tools if tool.turn == turn]
+    asked = _asked_for_tools(evidence)
+    if not after and not asked:
+        return
+    settings, last = evidence.settings, evidence.turns[-1]
+    limits = (settings.max_assistant_turns, settings.max_user_turns)
+    if any(limit is not None and turn >= limit for limit in limits):
+        yield Mark("AT-TURN-LIMIT", turn, None, f"{turn} turns")
+        return
+    if settings.response_length is None or last.total is None or not after:
+        return
+    so_far = last.total - (evidence.turns[0].span.prompt_tokens or 0)
+    longest = sum(len(tool.answer) for tool in after)
+    if so_far + longest >= settings.response_length:
+        note = f"{so_far:,} tokens so far, and {longest:,} characters of {after[-1].name}"
+        yield Mark("AT-TRUNCATED-TOOL", turn, None, note)
+
+
+def _asked_for_tools(evidence: Evidence) -> bool:
+    """The parser found calls in the last answer that nobody made."""
+    last = evidence.turns[-1]
+    parsed = [
+        span for span in evidence.trajectory.spans if span.role == "parser" and span.start_ns > last.span.start_ns
+    ]
+    return any(isinstance(span.output, list) and len(span.output) > 1 and bool(span.output[1]) for span in parsed)
+
+
+def broken_off(evidence: Evidence) -> Iterator[Mark]:
+    """Aborted, empty, failed."""
+    turns = evidence.turns
+    for call in turns:
+        count = call.span.response_tokens
+        if call.span.error or call.span.status != "OK":
+            continue
+        if (call.finish or "") in ABORTED:
+            yield Mark("AT-ABORTED", call.number, count, f"after {count or 0} tokens")
+        elif count == 0 or _ended_at_once(evidence, call):
+            yield Mark("AT-EMPTY-ANSWER", call.number, 0, _lengths(call))
+    root = evidence.root
+    turn = len(turns) or None
+    if root.status in ("TIMEOUT", "ERROR"):
+        # what the reward raised is the reward's
+        if not any(span.error and span.error[:2] == (root.error or ())[:2] for span in evidence.rewards):
+            code = "AT-TIMEOUT" if root.status == "TIMEOUT" else "AT-ROLLOUT-FAILED"
+            yield Mark(code, turn, None, root.error_text or "", classed(root.error_text or ""))
+    elif root.status == "INTERRUPTED":
+        inside = next((span for span in reversed(evidence.trajectory.spans) if span.status == "INTERRUPTED"), root)
+        yield Mark("AT-INTERRUPTED", turn, None, f"in {inside.shown_name}", inside.shown_name)
+
+
+def _ended_at_once(evidence: Evidence, call: LLMCall) -> bool:
+    """The first turn is an end token alone."""
+    ids = call.span.response_ids
+    return call.number == 1 and ids is not None and len(ids) == 1 and ids[0] in evidence.settings.end_tokens
+
+
+OF_TRAJECTORY = (truncated, unanswered, broken_off)

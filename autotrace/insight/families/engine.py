@@ -1,0 +1,149 @@
+"""The engine against the trainer: sampling that the trainer does not know of, and which weights answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from autotrace.insight.evidence import Evidence
+from autotrace.insight.finding import Code
+from autotrace.insight.profile import Mark
+from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.trajectory.numbers import integer, number
+
+PARAMETERS = {
+    "temperature": 1.0, "top_p": 1.0, "top_k": -1.0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}  # fmt: skip
+"""Sampling parameters that change the probabilities, and what each is without effect."""
+STUCK = 3
+"""Steps with the same weights."""
+SPREAD = 2
+"""Versions apart within one trajectory, from which it is no resumed request."""
+
+CODES = (
+    Code(
+        "AT-SAMPLING-DIFFERS", "calls use other sampling parameters than configured",
+        "A call was sampled with other parameters than the rollout was given, while the trainer computes "
+        "probabilities for the configured ones.",
+        "The agent changes `sampling_params` for some turns.",
+        "Leave them as given, or leave such turns out of the loss.",
+        "Validation, which has parameters of its own.",
+        0.7,
+    ),
+    Code(
+        "AT-SAMPLING-BIASED", "training is sampled with truncation or penalties",
+        "`top_p`, `top_k`, `min_p` or a penalty changes the probabilities in the engine, and the trainer knows only "
+        "the temperature: the ratio between them is biased.",
+        "`rollout.top_p` below 1, `rollout.top_k` above 0, or a penalty.",
+        "Train with `top_p=1` and `top_k=-1`.",
+        "Validation.",
+        0.4,
+    ),
+    Code(
+        "AT-WEIGHTS-MIXED", "one trajectory was answered by several versions of the weights",
+        "Turns or tokens of the trajectory come from different weights.",
+        "Requests are resumed after a weight update, or the trainer does not wait for its rollouts.",
+        "Limit how old a rollout may get; with a synchronous trainer look at why it did not wait.",
+        "Asynchronous training with partial rollouts, where two versions meet on purpose.",
+        0.5,
+    ),
+    Code(
+        "AT-WEIGHTS-STALE", "rollouts are older than allowed",
+        "The weights that answered are more steps behind the trainer than its configuration allows.",
+        "Rollouts take longer than a step, or the weights do not reach the engine.",
+        "Lower the number of rollouts in flight; look at the weight update.",
+        "Asynchronous training within its limit.",
+        0.5,
+    ),
+    Code(
+        "AT-WEIGHTS-STUCK", "the engine answers with the same weights step after step",
+        "The version of the weights has not changed for three steps: the model that is trained is not the one that "
+        "answers.",
+        "The weight update fails or is skipped.",
+        "Look at the update in the trainer's log, and at the engine's version after it.",
+        "Validation before training.",
+        1.0,
+    ),
+)  # fmt: skip
+
+
+def sampling(evidence: Evidence) -> Iterator[Mark]:
+    """Parameters of the calls against those that the rollout was given."""
+    if evidence.trajectory.attributes.get("validate") is True:
+        return
+    given = evidence.root.inputs.get("sampling_params")
+    if isinstance(given, dict):
+        for call in evidence.turns:
+            other = _differs(given, call.sampling)
+            if other:
+                yield Mark("AT-SAMPLING-DIFFERS", call.number, None, other, other)
+                break
+    effective = evidence.turns[0].sampling if evidence.turns else {}
+    odd = [
+        f"{name} {value:g}"
+        for name, neutral in PARAMETERS.items()
+        if name != "temperature"
+        and (value := number(effective.get(name))) is not None
+        and not _same(name, value, neutral)
+    ]
+    if odd:
+        yield Mark("AT-SAMPLING-BIASED", 1, None, ", ".join(odd), ", ".join(odd))
+
+
+def _differs(given: Mapping[str, Any], used: Mapping[str, Any]) -> str:
+    if not used:
+        return ""
+    for name, neutral in PARAMETERS.items():
+        asked, sent = number(given.get(name)), number(used.get(name))
+        if sent is not None and not _same(name, sent, neutral if asked is None else asked):
+            return f"{name} {sent:g}" if asked is None else f"{name} {sent:g}, not {asked:g}"
+    return ""
+
+
+def _same(name: str, one: float, other: float) -> bool:
+    if name == "top_k":
+        return one == other or (one <= 0 and other <= 0)
+    return abs(one - other) < 1e-6
+
+
+def versions(record: Record) -> list[int]:
+    """Of the weights that answered."""
+    told = [turn.weights for turn in record.profile.turns if turn.weights is not None]
+    bounds = (integer(record.facts.get(name)) for name in ("min_global_steps", "max_global_steps"))
+    return sorted({*told, *(bound for bound in bounds if bound is not None)})
+
+
+def weights(step: Step, history: History) -> Iterator[Hit]:
+    """Versions within a trajectory, behind the step, and over the steps."""
+    answered = [(record, known) for record in step.training if (known := versions(record))]
+    for record, known in answered:
+        if known[-1] - known[0] >= SPREAD or (len(known) > 1 and step.is_sync):
+            turn = next(
+                (n for n, turn in enumerate(record.profile.turns, 1) if turn.weights not in (None, known[0])), None
+            )
+            yield Hit("AT-WEIGHTS-MIXED", record, turn, None, f"versions {known[0]} to {known[-1]}")
+    if step.number is None or step.number < 0 or not answered:
+        return
+    allowed = step.settings.max_off_policy_threshold
+    limit = 0 if step.is_sync else 1 if allowed is None else allowed
+    for record, known in answered:
+        behind = (record.trained_in_step or step.number) - 1 - known[-1]
+        if known[-1] > 0 and behind > limit:
+            yield Hit("AT-WEIGHTS-STALE", record, None, None, f"{behind} steps behind", f"{behind} steps")
+    yield from _stuck(step, history, answered)
+
+
+def _stuck(step: Step, history: History, answered: list[tuple[Record, list[int]]]) -> Iterator[Hit]:
+    all_versions = frozenset(version for _, known in answered for version in known)
+    history.versions.append((step.number or 0, all_versions, answered[0][0]))
+    last = history.versions[-STUCK:]
+    if len(last) == STUCK and len(all_versions) == 1 and all(known == all_versions for _, known, _ in last):
+        steps = [number for number, _, _ in last]
+        if steps == sorted(set(steps)):
+            note = f"version {min(all_versions)} in steps {steps[0]} to {steps[-1]}"
+            yield from (Hit("AT-WEIGHTS-STUCK", record, note=note) for record, _ in answered)
+
+
+OF_TRAJECTORY = (sampling,)
+OF_STEP = (weights,)

@@ -1,0 +1,186 @@
+"""Rewards that are none: not a number, raised, timed out, the same for all, or given to another rollout."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from autotrace.insight.evidence import Evidence
+from autotrace.insight.finding import Code
+from autotrace.insight.messages import classed, is_timeout
+from autotrace.insight.profile import Mark
+from autotrace.insight.records import History, Hit, Step
+from autotrace.trajectory.model import Span
+from autotrace.trajectory.numbers import number
+
+MANY_ROWS, MANY_GROUPS, ONE_VALUE = 64, 8, 0.99
+"""From so many rows and groups on, one reward for so large a share is no reward."""
+
+CODES = (
+    Code(
+        "AT-REWARD-NAN", "a reward is not a number",
+        "The reward is NaN or infinite, which makes the advantages of its whole group NaN.",
+        "The reward function divides by zero, or passes on what a model scored.",
+        "Return a number in every case.",
+        "Nothing.",
+        1.0,
+    ),
+    Code(
+        "AT-REWARD-RAISES", "the reward function raises",
+        "The reward function raised: the rollout has no reward, or one of zero that says nothing.",
+        "An answer that the function does not expect, or a service it asks.",
+        "Catch it in the function and return the reward of a wrong answer, or mark the rollout.",
+        "Nothing.",
+        1.0,
+    ),
+    Code(
+        "AT-REWARD-TIMEOUT", "the reward function times out",
+        "The reward took longer than it may, and the answer counts as wrong.",
+        "A slow judge or sandbox; `reward.timeout`.",
+        "Raise the limit, or ask fewer at once.",
+        "Nothing.",
+        0.8,
+    ),
+    Code(
+        "AT-REWARD-CONSTANT", "every answer of a data source gets the same reward",
+        "All rows of a data source have one reward: nothing is learned from it.",
+        "The reward function does not read the answer (another format, another key of the ground truth).",
+        "Look at the reward's arguments in one trajectory.",
+        "Few rows; validation of one item.",
+        0.9,
+    ),
+    Code(
+        "AT-REWARD-MISMATCHED", "a reward was given to another rollout",
+        "What the reward function judged is not this rollout, or the trainer uses another score than it returned.",
+        "Rewards are joined by position and something reordered the rows, or the agent sets the reward itself.",
+        "Join by `uid` and rollout; compare `solution_str` with the answer.",
+        "Rewards that the trainer changes on purpose.",
+        1.0,
+    ),
+    Code(
+        "AT-REWARD-MISSING", "trajectories have no reward though others of the step do",
+        "The rollout ended and no reward became known for it.",
+        "The reward failed or was never asked.",
+        "Look at the end of such a trajectory.",
+        "A run that goes on; agents that return nothing on purpose.",
+        0.6,
+    ),
+)  # fmt: skip
+
+
+def failed(evidence: Evidence) -> Iterator[Mark]:
+    """Rewards that raised, timed out, or are not finite."""
+    turn = len(evidence.turns) or None
+    raised = next((span for span in reversed(evidence.rewards) if span.error and span.status != "CANCELLED"), None)
+    if raised is not None and raised.error is not None:
+        code = "AT-REWARD-TIMEOUT" if is_timeout(raised) else "AT-REWARD-RAISES"
+        yield Mark(code, turn, None, raised.error_text or "", classed(raised.error_text or ""))
+    else:
+        extra = evidence.trajectory.facts.get("reward_extra_info")
+        parts = [extra] if isinstance(extra, dict) else []
+        parts += [span.output["reward_extra_info"] for span in evidence.rewards if _has_parts(span)]
+        for part in parts:
+            if part.get("timeout") is True:
+                yield Mark("AT-REWARD-TIMEOUT", turn, None, "the reward's own parts say so")
+                break
+            if part.get("error"):
+                yield Mark("AT-REWARD-RAISES", turn, None, str(part["error"]), classed(str(part["error"])))
+                break
+    scores = [evidence.trajectory.facts.get("reward"), *(_score(span.output) for span in evidence.rewards)]
+    odd = next((score for score in scores if _is_odd(score)), None)
+    if odd is not None:
+        yield Mark("AT-REWARD-NAN", turn, None, f"reward {odd}")
+
+
+def _has_parts(span: Span) -> bool:
+    return isinstance(span.output, dict) and isinstance(span.output.get("reward_extra_info"), dict)
+
+
+def _score(output: Any) -> Any:
+    """What a reward function returned as the score."""
+    if isinstance(output, dict):
+        return output.get("score", output.get("reward_score", output.get("reward")))
+    return output
+
+
+def _is_odd(score: Any) -> bool:
+    if isinstance(score, str):
+        return score.lower().lstrip("+-") in ("nan", "inf", "infinity")
+    return isinstance(score, float) and not math.isfinite(score)
+
+
+def mismatched(evidence: Evidence) -> Iterator[Mark]:
+    """What was judged against what was rolled out."""
+    turn = len(evidence.turns) or None
+    asked, attributes = evidence.root.inputs, evidence.trajectory.attributes
+    model = asked.get("reward_model")
+    truth = model.get("ground_truth") if isinstance(model, dict) else None
+    for span in evidence.rewards:
+        judged, extra = span.inputs.get("ground_truth"), span.inputs.get("extra_info")
+        if truth is not None and judged is not None and str(judged) != str(truth):
+            yield Mark(
+                "AT-REWARD-MISMATCHED", turn, None, f"judged against {judged!r}, the prompt's answer is {truth!r}"
+            )
+            return
+        index = extra.get("index") if isinstance(extra, dict) else None
+        sample = attributes.get("sample_index")
+        if index is not None and sample is not None and str(index) != str(sample):
+            yield Mark("AT-REWARD-MISMATCHED", turn, None, f"judged as sample {index}, it is sample {sample}")
+            return
+        said, texts = span.inputs.get("solution_str"), [call.span.response_text for call in evidence.turns]
+        if isinstance(said, str) and texts and all(texts) and not _is_of(said, [text or "" for text in texts]):
+            yield Mark("AT-REWARD-MISMATCHED", turn, None, "the text that was judged is not what this rollout said")
+            return
+
+
+_SLACK = 24
+"""Characters at the border of a turn that a decoder may leave out: marks of the chat template."""
+
+
+def _is_of(judged: str, texts: list[str]) -> bool:
+    """The judged text has the middle of each answer, as far as it reaches."""
+    if len(judged) >= 4_000:  # what is captured of a long text is cut
+        texts = texts[:1]
+    cores = [text[_SLACK : max(_SLACK, len(text) - _SLACK)].strip() for text in texts]
+    return all(core[:200] in judged for core in cores if core)
+
+
+def trainers_score(step: Step, history: History) -> Iterator[Hit]:
+    """Where the trainer goes on with another score than the reward function returned."""
+    for record in step.records:
+        score, reward = number(record.facts.get("token_level_score")), record.score
+        if score is not None and reward is not None and math.isfinite(reward):
+            note = f"the reward is {reward:.4g}, the trainer has {score:.4g}"
+            yield Hit("AT-REWARD-MISMATCHED", record, len(record.profile.turns) or None, note=note)
+
+
+def constant(step: Step, history: History) -> Iterator[Hit]:
+    """One reward for all rows of a data source."""
+    sources: dict[str, list[Any]] = {}
+    for record in step.training:
+        if record.score is not None:
+            sources.setdefault(record.data_source or "", []).append(record)
+    for source, records in sources.items():
+        if len(records) < MANY_ROWS or len({record.group for record in records}) < MANY_GROUPS:
+            continue
+        ((value, count),) = Counter(record.score for record in records).most_common(1)
+        if count >= ONE_VALUE * len(records):
+            note = f"{count} of {len(records)} rows of {source!r} have {value:.4g}"
+            yield from (Hit("AT-REWARD-CONSTANT", record, note=note, kind=source) for record in records)
+
+
+def missing(step: Step, history: History) -> Iterator[Hit]:
+    """Finished rollouts without a reward."""
+    if step.live:
+        return
+    for records in (step.training, step.validation):
+        done = [record for record in records if record.status == "OK"]
+        without = [record for record in done if record.score is None and not record.has("AT-REWARD-RAISES")]
+        if len(without) * 2 < len(done):
+            yield from (Hit("AT-REWARD-MISSING", record) for record in without)
+
+
+OF_TRAJECTORY = (failed, mismatched)
+OF_STEP = (trainers_score, constant, missing)

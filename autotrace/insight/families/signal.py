@@ -1,0 +1,196 @@
+"""Whether there is anything to learn: groups without variance, rollouts alike, advantages, rows not trained on."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from autotrace.insight.finding import Code
+from autotrace.insight.records import Group, History, Hit, Record, Step
+
+CAUSE_SHARE = 0.2
+"""Of the groups of a step: flat ones for one bad cause."""
+FLAT_SHARE = 0.8
+FEW_GROUPS = 4
+"""Below so many groups a share of them says nothing."""
+BY_GROUP = frozenset(
+    {"grpo", "grpo_passk", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "gpg", "reinforce_plus_plus_baseline"}
+)
+"""Estimators that compare a rollout with its group, so that the advantage has the sign of what sets it apart."""
+APART = 0.25
+"""Standard deviations from its group's mean from which a reward's side is beyond doubt."""
+
+CODES = (
+    Code(
+        "AT-NO-SIGNAL", "nearly all groups have equal rewards",
+        "The rollouts of most prompts got the same reward, so their advantage is nothing and the step learns from the "
+        "few that are left.",
+        "Prompts that are too easy (all right) or too hard (all wrong) for the model as it is now, or a reward that "
+        "knows no degrees.",
+        "Filter such prompts (`algorithm.filter_groups`), mix in others, raise `rollout.n` or the temperature.",
+        "A fifth to half of the groups are flat in healthy runs; the share grows as the model learns.",
+        0.6,
+    ),
+    Code(
+        "AT-NO-SIGNAL-TRUNCATED", "groups teach nothing because all of their answers were cut",
+        "Every rollout of the group was cut at a limit of tokens and got the same reward.",
+        "The limits of lengths are too small for these prompts.",
+        "Raise `response_length` or `max_model_len`, or filter the prompts.",
+        "Single groups of very hard prompts.",
+        0.8,
+    ),
+    Code(
+        "AT-NO-SIGNAL-ERRORS", "groups teach nothing because their tools or rewards failed",
+        "In every rollout of the group a tool or the reward failed, and all got the same reward.",
+        "A service behind the tool or the reward was down or refused.",
+        "Look at the tool's errors (AT-TOOL-RAISES, AT-TOOL-TIMEOUT), retry, or drop such rollouts.",
+        "Tools that raise to say that an answer is wrong.",
+        0.8,
+    ),
+    Code(
+        "AT-DUPLICATE-ROLLOUTS", "rollouts of a group are word for word alike",
+        "Half of a group's rollouts or more say exactly the same, so the group is smaller than it looks.",
+        "Every request has the same seed (`full_determinism`), the temperature is 0, or the policy has collapsed.",
+        "Leave the seed of requests unset; look at temperature and entropy.",
+        "Short answers; validation at temperature 0.",
+        0.7,
+    ),
+    Code(
+        "AT-GROUP-INCOMPLETE", "groups have fewer rollouts than configured",
+        "Rollouts of the group are missing, so its baseline is that of fewer answers; a group of one gets its raw "
+        "reward as advantage.",
+        "A rollout failed (the agent, a tool or the reward raised) and was left out.",
+        "Look at the failed rollouts of the group; drop groups of one.",
+        "An agent that returns nothing on purpose; a run that goes on.",
+        0.6,
+    ),
+    Code(
+        "AT-ADVANTAGE-NAN", "advantages are not a number",
+        "The advantage is NaN, and so is the gradient of every batch it is in.",
+        "One reward of the group was NaN.",
+        "Make the reward function return a number in every case (AT-REWARD-NAN says where).",
+        "Nothing.",
+        1.0,
+    ),
+    Code(
+        "AT-ADVANTAGE-WRONG", "advantages do not fit the rewards of their group",
+        "A rollout with a reward above its group's mean has an advantage below zero, or one of nothing, or the "
+        "other way round: it is trained in the wrong direction.",
+        "Rewards and rollouts were joined in another order, or an own estimator.",
+        "Compare the trainer's score with the reward of the rollout; look at what reorders the batch.",
+        "Estimators with a critic or with shaping; tiny advantages in groups of equal rewards.",
+        1.0,
+    ),
+    Code(
+        "AT-NOT-TRAINED", "trajectories were made and never trained on",
+        "The step was trained and these trajectories were not in it, without a reason that was given.",
+        "The batch was cut to a multiple of something, or they came too late.",
+        "Look at `ppo_mini_batch_size` and at what filters the batch.",
+        "Groups that were filtered on purpose (then the reason is known); asynchronous training, where they are used "
+        "later.",
+        0.5,
+    ),
+)  # fmt: skip
+
+
+def flat_groups(step: Step, history: History) -> Iterator[Hit]:
+    """Groups without variance: too many of them, or for one bad cause."""
+    judged = [group for group in step.groups if len(group.rewards) > 1]
+    flat = [group for group in judged if group.is_flat]
+    by_cause: dict[str, list[Group]] = {}
+    for group in flat:
+        by_cause.setdefault(cause(group, step), []).append(group)
+    for kind, code in (("all cut", "AT-NO-SIGNAL-TRUNCATED"), ("all failed", "AT-NO-SIGNAL-ERRORS")):
+        groups = by_cause.get(kind, [])
+        if len(groups) > CAUSE_SHARE * len(judged):
+            yield from (Hit(code, record, kind=kind) for group in groups for record in group.records)
+    rest = [group for kind, groups in by_cause.items() if kind not in ("all cut", "all failed") for group in groups]
+    if len(judged) >= FEW_GROUPS and len(rest) > FLAT_SHARE * len(judged):
+        yield from (Hit("AT-NO-SIGNAL", group.records[0], kind=cause(group, step)) for group in rest)
+
+
+def cause(group: Group, step: Step) -> str:
+    """Why a group's rewards are equal: ``all cut``, ``all failed``, ``all right``, ``all wrong``, ``all equal``."""
+    if all(record.truncated for record in group.records):
+        return "all cut"
+    if all(record.tools_failed or record.has("AT-REWARD-RAISES", "AT-REWARD-TIMEOUT") for record in group.records):
+        return "all failed"
+    scores = [score for other in step.groups for score in other.rewards]
+    if max(scores) - min(scores) > 1e-6:
+        if group.rewards[0] >= max(scores) - 1e-6:
+            return "all right"
+        if group.rewards[0] <= min(scores) + 1e-6:
+            return "all wrong"
+    return "all equal"
+
+
+def alike(group: Group, step: Step) -> Iterator[Hit]:
+    """Rollouts that say the same."""
+    said = Counter(record.profile.answers for record in group.records if record.profile.answers)
+    for answers, count in said.most_common(1):
+        if count >= 2 and count * 2 >= len(group.records):
+            same = [record for record in group.records if record.profile.answers == answers]
+            yield from (
+                Hit("AT-DUPLICATE-ROLLOUTS", record, 1, note=f"{count} of {len(group.records)}") for record in same
+            )
+
+
+def incomplete(step: Step, history: History) -> Iterator[Hit]:
+    """Groups with fewer rollouts than the others, or than the configuration says."""
+    sizes = {group.key: len(_finished(group)) for group in step.groups if group.records[0].uid is not None}
+    if not sizes or step.live:
+        return
+    usual = max(sizes.values())
+    n = step.settings.rollout_n
+    if n is not None and usual <= n:
+        usual = n
+    elif sum(size == usual for size in sizes.values()) * 2 < len(sizes):
+        return
+    for group in step.groups:
+        size = sizes.get(group.key, usual)
+        if size < usual:
+            note = f"{size} of {usual} rollouts"
+            kept = _finished(group) or group.records
+            yield from (Hit("AT-GROUP-INCOMPLETE", record, note=note) for record in kept)
+
+
+def _finished(group: Group) -> list[Record]:
+    first = {record.attempt for record in group.records}
+    last = max(first)
+    return [record for record in group.records if record.status in ("OK", "OPEN") and record.attempt == last]
+
+
+def advantages(group: Group, step: Step) -> Iterator[Hit]:
+    """Advantages that are none, or have the wrong sign."""
+    for record in group.records:
+        if record.advantage is not None and math.isnan(record.advantage):
+            yield Hit("AT-ADVANTAGE-NAN", record)
+    having = [
+        (record, record.score, record.advantage)
+        for record in group.records
+        if record.score is not None and record.advantage is not None and math.isfinite(record.score + record.advantage)
+    ]
+    if step.settings.adv_estimator not in BY_GROUP or len(having) < 2 or group.is_flat:
+        return
+    scores = [score for _, score, _ in having]
+    mean = sum(scores) / len(scores)
+    spread = math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores))
+    for record, score, advantage in having:
+        if abs(score - mean) > APART * spread > 0 and advantage * (score - mean) <= 0:
+            note = f"reward {score:.4g}, mean of the group {mean:.4g}, advantage {advantage:.4g}"
+            yield Hit("AT-ADVANTAGE-WRONG", record, note=note)
+
+
+def untrained(step: Step, history: History) -> Iterator[Hit]:
+    """Rows of a trained step that nobody trained on."""
+    trained = [record for record in step.training if record.trained_in_step is not None]
+    if not trained or step.number is None or step.number < 0 or not step.is_sync:
+        return
+    for record in step.training:
+        if record.trained_in_step is None and record.status == "OK" and not record.facts.get("dropped"):
+            yield Hit("AT-NOT-TRAINED", record)
+
+
+OF_GROUP = (alike, advantages)
+OF_STEP = (flat_groups, incomplete, untrained)

@@ -1,0 +1,133 @@
+"""Where the time goes: stragglers and why, the prefix cache, preemptions, what hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from autotrace.insight.finding import Code
+from autotrace.insight.records import History, Hit, Record, Step
+
+STRAGGLER = 3.0
+"""Times the median of its step."""
+LOST_SECONDS = 0.5
+LOST_SHARE = 0.2
+"""Of the step's time: what waits less is not worth a word."""
+FEW = 0.1
+"""Stragglers are few; if many are slow, slow is usual."""
+CACHED = 0.5
+"""Of what the turn before left in the engine."""
+PREFIX = 64
+"""Tokens below which a prefix fills no block of the cache."""
+CACHE_SHARE, CACHE_TURNS = 0.025, 3
+PREEMPTED_SHARE = 0.05
+PARTS = {
+    "queue_s": "waiting in the engine's queue", "prefill_s": "prefill", "decode_s": "decoding",
+    "way_s": "router and network", "llm_s": "LLM calls", "tool_s": "tools", "reward_s": "the reward",
+    "other_s": "the agent's own work",
+}  # fmt: skip
+
+CODES = (
+    Code(
+        "AT-STRAGGLER", "the step waits for single trajectories",
+        "A few trajectories take several times as long as the others, and the step ends with them.",
+        "The cause named with each: its largest part of time beyond what the others took.",
+        "Limit what takes long there (a tool's time, the number of turns, the length of answers), or train without "
+        "waiting for the last.",
+        "Long answers at the usual speed; a step that is short anyway.",
+        0.5,
+    ),
+    Code(
+        "AT-CACHE-LOST", "later turns do not find their prefix in the engine's cache",
+        "The prompt of a turn begins with what the turn before left in the engine, and the engine computed it again.",
+        "The turns of a trajectory go to different replicas, the cache was cleared or is too small.",
+        "Route by trajectory (a sticky load balancer), give the cache more memory.",
+        "The first turn after a weight update; prefixes shorter than a block; engines without a prefix cache.",
+        0.3,
+    ),
+    Code(
+        "AT-PREEMPTED", "requests are preempted in the engine",
+        "Requests are removed from the batch for lack of memory and computed again.",
+        "More requests at once than the KV cache holds.",
+        "Lower `max_num_seqs` or the number of rollouts at once, or raise `gpu_memory_utilization`.",
+        "Single preemptions under load.",
+        0.3,
+    ),
+    Code(
+        "AT-HUNG", "trajectories hang",
+        "A call has been open for far longer than calls like it take.",
+        "A tool or service that never answers and has no limit of time.",
+        "Give it a limit; `autotrace show` says in which call it is.",
+        "Long evaluations, weight updates, checkpoints.",
+        1.0,
+    ),
+)  # fmt: skip
+
+
+def stragglers(step: Step, history: History) -> Iterator[Hit]:
+    """Trajectories that the step waits for."""
+    done = [(record, seconds) for record in step.training if (seconds := record.seconds) is not None]
+    if len(done) < 4:
+        return
+    usual, wall = median(seconds for _, seconds in done), step.wall_s
+    late = [(record, seconds) for record, seconds in done if seconds > STRAGGLER * usual]
+    if not late or len(late) > max(1, FEW * len(done)):
+        return
+    ends = sorted(record.end_ns or 0 for record, seconds in done if seconds <= STRAGGLER * usual)
+    others_end = ends[-1] if ends else 0
+    for record, seconds in late:
+        lost = ((record.end_ns or 0) - others_end) / 1e9
+        if lost > LOST_SECONDS and lost > LOST_SHARE * wall:
+            kind, note = _cause(record, [other for other, _ in done])
+            yield Hit("AT-STRAGGLER", record, None, None, f"{seconds:.1f} s, usually {usual:.2g} s; {note}", kind, lost)
+
+
+def _cause(record: Record, others: list[Record]) -> tuple[str, str]:
+    """The part of the time by which it is over the others, and how much that is."""
+    over = {
+        name: seconds - median(other.times.get(name, 0.0) for other in others)
+        for name, seconds in record.times.items()
+        if name in PARTS
+    }
+    if not over:
+        return "unknown", "where the time went is not known"
+    part = max(over, key=lambda name: over[name])
+    return PARTS[part], f"{over[part]:.1f} s more in {PARTS[part]}"
+
+
+def cache(step: Step, history: History) -> Iterator[Hit]:
+    """Prefixes that were computed again."""
+    lost: list[Hit] = []
+    judged = found = 0
+    for record in step.records:
+        hit = None
+        for number, (before, turn) in enumerate(zip(record.profile.turns, record.profile.turns[1:], strict=False), 2):
+            if turn.cached is None or turn.shared < PREFIX or before.weights != turn.weights:
+                continue
+            judged += 1
+            found += turn.cached > 0
+            if turn.cached < CACHED * turn.shared:
+                moved = before.server and turn.server and before.server != turn.server
+                kind = "another replica" if moved else "the same engine"
+                note = f"{turn.cached:,} of {turn.shared:,} tokens were cached, {kind}"
+                hit = hit or Hit("AT-CACHE-LOST", record, number, turn.cached, note, kind)
+        lost += [hit] if hit else []
+    if found and len(lost) >= CACHE_TURNS and len(lost) >= CACHE_SHARE * judged:
+        yield from lost
+
+
+def preempted(step: Step, history: History) -> Iterator[Hit]:
+    """Requests that had to wait in the middle."""
+    turns = sum(len(record.profile.turns) for record in step.records)
+    hits = []
+    for record in step.records:
+        number = next((n for n, turn in enumerate(record.profile.turns, 1) if turn.preempted), None)
+        if number is not None:
+            hits.append(
+                Hit("AT-PREEMPTED", record, number, None, f"{record.profile.turns[number - 1].preempted} times")
+            )
+    if hits and len(hits) > PREEMPTED_SHARE * turns:
+        yield from hits
+
+
+OF_STEP = (stragglers, cache, preempted)

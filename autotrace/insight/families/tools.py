@@ -1,0 +1,226 @@
+"""Tools and environments: what fails, how, and what the model does about it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from statistics import median
+
+from autotrace.insight.evidence import Evidence, ToolCall
+from autotrace.insight.families.ending import truncated
+from autotrace.insight.finding import Code
+from autotrace.insight.messages import classed, is_timeout
+from autotrace.insight.profile import Mark
+from autotrace.insight.records import History, Hit, Step
+
+RATE = 0.02
+"""Of a tool's calls: what fails less often is noise."""
+ALIKE = 0.5
+"""Of the error texts of a tool: one class of message from which they are one fault and not the tool's daily work."""
+REPEATED = 3
+"""Times the same call with the same answer."""
+SLOW_TIMES, SLOW_SECONDS = 10, 1.0
+MARKERS = ("<tool_call>", "<function=", "<|tool_call_begin|>", "<|tool_call|>", "[TOOL_CALLS]")
+"""By which formats of tool calls begin; of one text the first that occurs counts."""
+
+CODES = (
+    Code(
+        "AT-TOOL-RAISES", "a tool raises",
+        "Calls of the tool raise, and the model is told an error or nothing.",
+        "The tool or the service behind it.",
+        "The classes of messages above say which; `autotrace show` has the stack.",
+        "Tools that raise to say that an answer is wrong; single failures.",
+        0.5,
+    ),
+    Code(
+        "AT-TOOL-TIMEOUT", "a tool times out",
+        "Calls of the tool end in a timeout. A TimeoutError has no text, so the model reads an error without a reason.",
+        "The service behind the tool is slow or overloaded, or its limit is short.",
+        "Raise the tool's limit or limit how many run at once; give the model a reason.",
+        "Tools that are slow and answer.",
+        0.6,
+    ),
+    Code(
+        "AT-TOOL-ERROR-TEXT", "a tool returns error texts as results",
+        "The tool's result is the text of an error, and counts as a good call.",
+        "The tool catches what happens and returns it as text.",
+        "Look at the text; repair what is behind it; raise instead, so that it is counted.",
+        "Compilers, interpreters and test runners, whose errors are the task; pages with the word error.",
+        0.5,
+    ),
+    Code(
+        "AT-TOOL-UNKNOWN", "the model calls tools that do not exist",
+        "Calls name a tool that the agent does not have.",
+        "The prompt does not list the tools as the model expects, or the model invents them.",
+        "Compare the names in the prompt with those called.",
+        "The first steps of a training.",
+        0.3,
+    ),
+    Code(
+        "AT-TOOL-ARGUMENTS", "calls have wrong arguments",
+        "Arguments are missing, unknown or no JSON, and the tool cannot be called.",
+        "The schema in the prompt differs from the tool's signature, or the model does not follow it.",
+        "Compare the schema with the signature; accept what is harmless.",
+        "The first steps of a training.",
+        0.3,
+    ),
+    Code(
+        "AT-CALL-NOT-PARSED", "tool calls in the text were not recognised",
+        "The answer contains the beginning of a tool call, the parser found none, and the conversation ended as if "
+        "it were the final answer.",
+        "Broken JSON, a missing end mark, or a parser for another format (`multi_turn.format`).",
+        "Use the parser of the model's format; tell the model what was wrong and go on.",
+        "Text about tools; answers that were cut.",
+        0.7,
+    ),
+    Code(
+        "AT-CALL-REPEATED", "the same call is made again and again",
+        "The model makes the same call with the same arguments and gets the same answer, three times or more.",
+        "The answer does not help it and does not say why; a reward for calls.",
+        "Say in the answer what to change; stop after the second.",
+        "Tools that are asked until something has happened, whose answers change.",
+        0.4,
+    ),
+    Code(
+        "AT-TOOL-SLOW", "single calls of a tool take far longer than the others",
+        "A call takes ten times as long as the tool's usual call, and its trajectory waits.",
+        "A queue in front of the tool, a cold start, or a lost connection.",
+        "Give the tool a limit of time.",
+        "Tools whose calls differ by nature.",
+        0.3,
+    ),
+)  # fmt: skip
+
+_ERROR = re.compile(
+    r"\W*(?:error|exception|failed|failure|timeout|timed out|request timed|connection|rate limit|too many requests|"
+    r"(?:http\W*)?[45]\d\d\b|internal server error|service unavailable|bad gateway|tool error|\[error|\"?error\"?\s*:)",
+    re.IGNORECASE,
+)
+_UNKNOWN = re.compile(
+    r"\W*(?:error:?\s*)?(?:unknown|no such|undefined) (?:function|tool)|\W*tool \S+ (?:not found|does not)",
+    re.IGNORECASE,
+)
+_ARGUMENTS = re.compile(r"\W*(?:error:?\s*)?invalid (?:json|arguments?|parameters?)", re.IGNORECASE)
+_EXECUTES = re.compile(r"python|code|bash|shell|exec|compil|run|test|sandbox|terminal|sql", re.IGNORECASE)
+"""Tools whose errors are the task."""
+_BAD_CALL = re.compile(r"(?:missing|unexpected|positional|required).*argument|KeyError|JSONDecodeError|ValidationError")
+
+
+def outcomes(evidence: Evidence) -> Iterator[Mark]:
+    """Each tool call that went wrong."""
+    for call in evidence.tools:
+        code = _outcome(call)
+        if code is not None:
+            failed = call.failed
+            words = (failed.error_text or "") if failed is not None else call.answer
+            yield Mark(
+                code, call.turn or None, None, f"{call.name}: {words.strip()[:160]}", f"{call.name}: {classed(words)}"
+            )
+
+
+def _outcome(call: ToolCall) -> str | None:
+    failed = call.failed
+    if failed is not None and failed.error is not None:
+        if failed.status == "CANCELLED" and failed.error[0].rpartition(".")[2] == "CancelledError":
+            return None
+        if is_timeout(failed):
+            return "AT-TOOL-TIMEOUT"
+        wrong = failed.error[0] in ("TypeError", "KeyError", "JSONDecodeError", "ValidationError")
+        return "AT-TOOL-ARGUMENTS" if wrong and _BAD_CALL.search(failed.error_text or "") else "AT-TOOL-RAISES"
+    answer = call.answer[:300]
+    if _UNKNOWN.match(answer):
+        return "AT-TOOL-UNKNOWN"
+    if _ARGUMENTS.match(answer):
+        return "AT-TOOL-ARGUMENTS"
+    return "AT-TOOL-ERROR-TEXT" if _ERROR.match(answer) and not _EXECUTES.search(call.name) else None
+
+
+def repeated(evidence: Evidence) -> Iterator[Mark]:
+    """The same call with the same answer."""
+    made: Counter[tuple[str, str, str]] = Counter()
+    for call in evidence.tools:
+        key = (call.name, call.arguments, call.answer)
+        made[key] += 1
+        if made[key] == REPEATED:
+            yield Mark("AT-CALL-REPEATED", call.turn or None, None, f"{call.name}, {REPEATED} times or more", call.name)
+            return
+
+
+def not_parsed(evidence: Evidence) -> Iterator[Mark]:
+    """The last answer asks for a tool and none was called."""
+    parsers = [span for span in evidence.trajectory.spans if span.role == "parser"]
+    if not parsers or not evidence.turns or evidence.root.status != "OK":
+        return
+    parsed = 0
+    for span in parsers:
+        found = span.output[1] if isinstance(span.output, list) and len(span.output) > 1 else None
+        parsed += len(found) if isinstance(found, list) else 0
+    last = evidence.turns[-1]
+    if any(call.turn >= last.number for call in evidence.tools) or any(truncated(evidence)):
+        return
+    text = _said(evidence)
+    marker = next((marker for marker in MARKERS if marker in text), None)
+    if marker is not None and text.count(marker) > parsed:
+        said = text.rpartition(marker)
+        yield Mark("AT-CALL-NOT-PARSED", last.number, None, f"{marker}{said[2][:120]}")
+
+
+def _said(evidence: Evidence) -> str:
+    """The text of the whole response, from where there is one."""
+    judged = next(
+        (span.inputs.get("solution_str") for span in evidence.rewards if span.inputs.get("solution_str")), None
+    )
+    if isinstance(judged, str):
+        return judged
+    parsed = [
+        span.output[0] for span in evidence.trajectory.spans if span.role == "parser" and isinstance(span.output, list)
+    ]
+    return "\n".join(text for text in parsed if isinstance(text, str))
+
+
+# -- a step -----------------------------------------------------------------------------------------------------------
+
+_OF_CALLS = ("AT-TOOL-RAISES", "AT-TOOL-TIMEOUT", "AT-TOOL-ERROR-TEXT", "AT-TOOL-UNKNOWN", "AT-TOOL-ARGUMENTS")
+
+
+def rates(step: Step, history: History) -> Iterator[Hit]:
+    """Tools of which more calls than a few go wrong in one way."""
+    calls: Counter[str] = Counter()
+    for record in step.records:
+        for tool in record.profile.tools:
+            calls[tool.name] += tool.calls
+    for code in _OF_CALLS:
+        by_tool: dict[str, list[Hit]] = {}
+        for record in step.records:
+            for mark in record.profile.marks:
+                if mark.code == code:
+                    hit = Hit(code, record, mark.turn, mark.token, mark.note, mark.kind)
+                    by_tool.setdefault(mark.kind.partition(":")[0], []).append(hit)
+        for name, hits in by_tool.items():
+            if len(hits) < RATE * calls[name]:
+                continue
+            classes = Counter(hit.kind for hit in hits)
+            if code == "AT-TOOL-ERROR-TEXT" and classes.most_common(1)[0][1] < ALIKE * len(hits):
+                continue
+            yield from hits
+
+
+def slow(step: Step, history: History) -> Iterator[Hit]:
+    """Calls that take far longer than the tool's usual one."""
+    longest: dict[str, list[float]] = {}
+    for record in step.records:
+        for tool in record.profile.tools:
+            longest.setdefault(tool.name, []).append(tool.longest)
+    for record in step.records:
+        for tool in record.profile.tools:
+            usual = median(longest[tool.name])
+            if len(longest[tool.name]) >= 4 and tool.longest > max(SLOW_SECONDS, SLOW_TIMES * usual):
+                note = f"{tool.name}: {tool.longest:.1f} s, usually {usual:.2g} s"
+                yield Hit("AT-TOOL-SLOW", record, None, None, note, tool.name, tool.longest - usual)
+
+
+OF_TRAJECTORY = (outcomes, repeated, not_parsed)
+OF_STEP = (rates, slow)
+STEP_DECIDES = _OF_CALLS
+"""Marks of these codes count by the rate of their tool."""

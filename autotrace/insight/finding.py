@@ -1,0 +1,86 @@
+"""What a finding is, and the text that stands behind its code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kind of finding: its words and its threshold. ``docs/findings`` has a page of each, made of this."""
+
+    code: str
+    """``AT-...``; never changes its meaning."""
+    title: str
+    """What is wrong, in a few words."""
+    what: str
+    """One sentence: what happens, and what it does to the run."""
+    why: str
+    """How it comes about, with the key of the configuration or the line of the agent where there is one."""
+    remedy: str
+    """What to try."""
+    normal: str
+    """What looks like it and is no fault."""
+    weight: float
+    """What one trajectory of it costs: 1 is the whole trajectory."""
+    share: float = 0.0
+    """A step has the finding if at least this share of its trajectories does ..."""
+    count: int = 1
+    """... and at least so many."""
+
+    @property
+    def family(self) -> str:
+        """Filled by the registry."""
+        return FAMILY_OF.get(self.code, "")
+
+
+FAMILY_OF: dict[str, str] = {}
+"""Code -> name of its family's file."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to look: ``autotrace show TRACE``."""
+
+    trace_id: str
+    step: int | None = None
+    turn: int | None = None
+    token: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong, how much of it there is, and where. Plain data; ``as_dict`` is what ``--json`` prints."""
+
+    code: str
+    title: str
+    what: str
+    trajectories: int
+    """That have it."""
+    of: int
+    """Trajectories of the steps that were looked at."""
+    cost: float
+    """By which findings are sorted: the part of the run that it spoils, from 0 to 1."""
+    since_step: int | None
+    steps: int
+    """How many steps have it."""
+    why: str
+    remedy: str
+    places: Sequence[Place] = ()
+    """At most three."""
+    seconds: float | None = None
+    """Lost by it, where it is about time."""
+    notes: dict[str, int] = field(default_factory=dict)
+    """Cause or class -> how many."""
+
+    @property
+    def share(self) -> float:
+        """Of the trajectories."""
+        return self.trajectories / self.of if self.of else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {**asdict(self), "share": round(self.share, 6), "cost": round(self.cost, 6)}

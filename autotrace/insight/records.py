@@ -1,0 +1,156 @@
+"""What group, step and run detectors read: trajectories as lines with their profiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from autotrace.insight.profile import Profile
+from autotrace.insight.settings import Settings
+from autotrace.trajectory.numbers import integer, number
+
+
+@dataclass
+class Record:
+    """One trajectory. None: not known."""
+
+    trace_id: str
+    group: str
+    step: int | None
+    status: str
+    profile: Profile
+    validate: bool = False
+    uid: str | None = None
+    data_source: str | None = None
+    reward: float | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    times: Mapping[str, float] = field(default_factory=dict)
+    start_ns: int | None = None
+    end_ns: int | None = None
+    attempt: int = 1
+    error: str | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took."""
+        return None if self.end_ns is None or self.start_ns is None else (self.end_ns - self.start_ns) / 1e9
+
+    @property
+    def advantage(self) -> float | None:
+        """As the trainer computed it; NaN where it is no number."""
+        return _measured(self.facts.get("advantage"))
+
+    @property
+    def score(self) -> float | None:
+        """The reward; NaN where it is no finite number."""
+        return self.reward if self.reward is not None else _measured(self.facts.get("reward"))
+
+    @property
+    def trained_in_step(self) -> int | None:
+        """The step whose update used it."""
+        return integer(self.facts.get("trained_in_step"))
+
+    def has(self, *codes: str) -> bool:
+        """It has a mark with one of ``codes``."""
+        return any(mark.code in codes for mark in self.profile.marks)
+
+    @property
+    def truncated(self) -> bool:
+        """Its answer was cut at a limit."""
+        return any(mark.code.startswith("AT-TRUNCATED") for mark in self.profile.marks)
+
+    @property
+    def tools_failed(self) -> bool:
+        """A tool of it failed."""
+        return any(tool.failed for tool in self.profile.tools)
+
+
+def _measured(value: Any) -> float | None:
+    if isinstance(value, str):  # how a value that JSON has no number for was stored
+        return math.nan if value.lower().lstrip("+-") in ("nan", "inf", "infinity") else None
+    return number(value)
+
+
+@dataclass
+class Group:
+    """The rollouts of one prompt in one step."""
+
+    key: str
+    records: list[Record]
+    settings: Settings
+
+    @cached_property
+    def rewards(self) -> list[float]:
+        """Those that are known and finite."""
+        scores = (record.score for record in self.records)
+        return [score for score in scores if score is not None and math.isfinite(score)]
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """It has several rewards and they are equal: nothing to learn from."""
+        return len(self.rewards) > 1 and max(self.rewards) - min(self.rewards) <= 1e-6
+
+
+@dataclass
+class Step:
+    """The trajectories of one step, training and validation apart in ``training`` and ``validation``."""
+
+    number: int | None
+    records: list[Record]
+    settings: Settings
+    live: bool = False
+    """The run goes on."""
+
+    @cached_property
+    def training(self) -> list[Record]:
+        return [record for record in self.records if not record.validate]
+
+    @cached_property
+    def validation(self) -> list[Record]:
+        return [record for record in self.records if record.validate]
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """Of training, in the order of their first trajectory."""
+        by_key: dict[str, list[Record]] = {}
+        for record in self.training:
+            by_key.setdefault(record.group, []).append(record)
+        return [Group(key, records, self.settings) for key, records in by_key.items()]
+
+    @property
+    def is_sync(self) -> bool:
+        """The trainer is known to wait for this step's rollouts; one that does not counts no steps."""
+        return self.settings.is_sync and self.number is not None and self.number >= 0
+
+    @cached_property
+    def wall_s(self) -> float:
+        """Seconds from the first start to the last end of its training rollouts."""
+        starts = [record.start_ns for record in self.training if record.start_ns is not None]
+        ends = [record.end_ns for record in self.training if record.end_ns is not None]
+        return (max(ends) - min(starts)) / 1e9 if starts and ends else 0.0
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A trajectory that has a finding."""
+
+    code: str
+    record: Record
+    turn: int | None = None
+    token: int | None = None
+    note: str = ""
+    kind: str = ""
+    seconds: float | None = None
+
+
+@dataclass
+class History:
+    """What detectors that compare steps need of the steps before, a few numbers each; kept by ``diagnose``."""
+
+    versions: list[tuple[int, frozenset[int], Record]] = field(default_factory=list)
+    """Step, versions of the weights that answered, a trajectory of it."""
+    last_trained: int | None = None
+    """The last step that the trainer is known to have finished."""

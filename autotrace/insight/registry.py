@@ -1,0 +1,91 @@
+"""Which findings there are and who finds them: the families here, and those of other packages.
+
+A detector of another package is a function behind an entry point of the group ``autotrace.findings``. It has an
+attribute ``codes`` (a tuple of ``Code``), takes a ``Trajectory`` and yields ``Mark``s with those codes. See
+``docs/findings.md``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from types import ModuleType
+
+from autotrace.insight.evidence import Evidence
+from autotrace.insight.families import ending, engine, rewards, signal, text, time, tokens, tools, trainer
+from autotrace.insight.finding import FAMILY_OF, Code
+from autotrace.insight.profile import VERSION, Mark
+from autotrace.insight.records import Group, History, Hit, Step
+from autotrace.trajectory.model import Trajectory
+
+GROUP = "autotrace.findings"
+"""Entry points of other packages."""
+FAMILIES: tuple[ModuleType, ...] = (tokens, signal, rewards, ending, engine, tools, time, trainer, text)
+OfTrajectory = Callable[[Evidence], Iterable[Mark]]
+OfGroup = Callable[[Group, Step], Iterable[Hit]]
+OfStep = Callable[[Step, History], Iterable[Hit]]
+Own = Callable[[Trajectory], Iterable[Mark]]
+
+
+@dataclass(frozen=True)
+class OwnDetector:
+    """One of another package."""
+
+    name: str
+    find: Own | None
+    codes: tuple[Code, ...]
+    problem: str = ""
+    """Why it cannot be used."""
+
+
+@functools.cache
+def codes() -> dict[str, Code]:
+    """Every code, in the order of the families."""
+    known: dict[str, Code] = {}
+    for family in FAMILIES:
+        for code in family.CODES:
+            known[code.code] = code
+            FAMILY_OF[code.code] = family.__name__.rpartition(".")[2]
+    for detector in own():
+        for code in detector.codes:
+            known.setdefault(code.code, code)
+    return known
+
+
+def of_trajectory() -> Iterator[OfTrajectory]:
+    """Detectors of one trajectory."""
+    for family in FAMILIES:
+        yield from getattr(family, "OF_TRAJECTORY", ())
+
+
+def of_group() -> Iterator[OfGroup]:
+    """Detectors of one group."""
+    for family in FAMILIES:
+        yield from getattr(family, "OF_GROUP", ())
+
+
+def of_step() -> Iterator[OfStep]:
+    """Detectors of one step."""
+    for family in FAMILIES:
+        yield from getattr(family, "OF_STEP", ())
+
+
+@functools.cache
+def own() -> tuple[OwnDetector, ...]:
+    """Detectors of other packages, by name."""
+    made = []
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            find = point.load()
+            made.append(OwnDetector(point.name, find, tuple(find.codes)))
+        except Exception as error:  # another package's import
+            made.append(OwnDetector(point.name, None, (), f"{type(error).__name__}: {error}"))
+    return tuple(made)
+
+
+@functools.cache
+def stamp() -> str:
+    """Of the detectors that look at a trajectory here and now: a profile with another one is made anew."""
+    return "+".join([str(VERSION), *(detector.name for detector in own() if detector.find is not None)])

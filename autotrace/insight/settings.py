@@ -1,0 +1,60 @@
+"""What is known of a run's configuration, as far as findings need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from autotrace.trajectory.numbers import integer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """None: not known."""
+
+    prompt_length: int | None = None
+    """Tokens a first prompt may have; the trainer cuts longer ones."""
+    response_length: int | None = None
+    """Tokens a response may have over all turns, tools included."""
+    max_model_len: int | None = None
+    """Tokens of prompt and response together, as the engine is configured."""
+    max_assistant_turns: int | None = None
+    max_user_turns: int | None = None
+    rollout_n: int | None = None
+    """Rollouts of a group."""
+    adv_estimator: str | None = None
+    trainer_mode: str | None = None
+    """``sync`` where rollouts end before the weights change."""
+    max_off_policy_threshold: int | None = None
+    """Steps that weights may be old."""
+    end_tokens: frozenset[int] = frozenset()
+    """Tokens that end a response."""
+
+    @classmethod
+    def of(cls, binds: Iterable[tuple[str, Mapping[str, Any]]]) -> Settings:
+        """From what was reported about a run (``RunReader.binds``)."""
+        known: dict[str, Any] = {}
+        for name, value in binds:
+            if name == "config":
+                known |= {field.name: _as(field.type, value.get(field.name)) for field in fields(cls)}
+            if name == "tokenizer":
+                ends = value.get("end_tokens")
+                known["ends"] = known.get("ends", frozenset()) | frozenset(
+                    end for end in (ends if isinstance(ends, list) else []) if isinstance(end, int)
+                )
+        ends = known.pop("ends", frozenset())
+        known["end_tokens"] = ends
+        return cls(**known)
+
+    @property
+    def is_sync(self) -> bool:
+        """The trainer is known to wait for its rollouts."""
+        return self.trainer_mode == "sync"
+
+
+def _as(kind: Any, value: Any) -> Any:
+    if "int" in str(kind):
+        number = integer(value)
+        return number if number is not None and number > 0 else None
+    return value if isinstance(value, str) else None

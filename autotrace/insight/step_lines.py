@@ -1,0 +1,159 @@
+"""One line a step: what the trajectories of it got, how they ended, where their time went."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from autotrace.insight.families.engine import versions
+from autotrace.insight.families.signal import cause
+from autotrace.insight.families.time import PARTS
+from autotrace.insight.records import Record, Step
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """A step, or the part of it from one data source, or its validation. None: not known."""
+
+    step: int | None
+    validate: bool
+    data_source: str | None
+    """Of ``--by data_source``."""
+    trajectories: int
+    open: int
+    failed: int
+    """Those that did not end well."""
+    groups: int
+    flat: int
+    """Groups without variance."""
+    all_right: int
+    all_wrong: int
+    reward_mean: float | None
+    reward_std: float | None
+    reward_parts: dict[str, float]
+    """Mean of each part that is a number."""
+    truncated: float | None
+    """Share."""
+    errors: dict[str, int]
+    """Class of the trajectory's error -> how many."""
+    tool_errors: dict[str, int]
+    """Tool -> calls that failed."""
+    turns_mean: float | None
+    tokens_mean: float | None
+    """Generated."""
+    seconds_p50: float | None
+    seconds_p99: float | None
+    time: dict[str, float]
+    """Part -> its share of the time of all trajectories."""
+    cached: float | None
+    """Share of the prompt tokens of later turns that the engine found in its cache."""
+    staleness: float | None
+    """Steps that the weights were behind, mean."""
+    findings: dict[str, int] = field(default_factory=dict)
+    """Code -> trajectories."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return asdict(self)
+
+
+def line(
+    step: Step, records: Sequence[Record], *, validate: bool, data_source: str | None = None,
+    findings: Iterable[tuple[str, int]] = (),
+) -> StepLine:  # fmt: skip
+    """The line of ``records``, which are of ``step``."""
+    scores = [score for record in records if (score := record.score) is not None and math.isfinite(score)]
+    mean = sum(scores) / len(scores) if scores else None
+    seconds = sorted(taken for record in records if (taken := record.seconds) is not None)
+    groups = Step(step.number, [record for record in records if not record.validate], step.settings).groups
+    judged = [group for group in groups if len(group.rewards) > 1]
+    causes = Counter(cause(group, step) for group in judged if group.is_flat)
+    done = [record for record in records if record.profile.turns]
+    return StepLine(
+        step=step.number,
+        validate=validate,
+        data_source=data_source,
+        trajectories=len(records),
+        open=sum(record.status == "OPEN" for record in records),
+        failed=sum(record.status not in ("OK", "OPEN") for record in records),
+        groups=len(judged),
+        flat=sum(causes.values()),
+        all_right=causes["all right"],
+        all_wrong=causes["all wrong"],
+        reward_mean=mean,
+        reward_std=None if mean is None else math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores)),
+        reward_parts=_parts(records),
+        truncated=sum(record.truncated for record in done) / len(done) if done else None,
+        errors=dict(
+            Counter(_class(record) for record in records if record.status not in ("OK", "OPEN")).most_common(5)
+        ),
+        tool_errors=_tool_errors(records),
+        turns_mean=_mean([len(record.profile.turns) for record in done]),
+        tokens_mean=_mean([sum(turn.response or 0 for turn in record.profile.turns) for record in done]),
+        seconds_p50=_at(seconds, 0.5),
+        seconds_p99=_at(seconds, 0.99),
+        time=_time(records),
+        cached=_cached(records),
+        staleness=_mean([behind for record in records if (behind := _behind(record, step)) is not None]),
+        findings=dict(findings),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _at(ordered: Sequence[float], share: float) -> float | None:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+
+def _class(record: Record) -> str:
+    return f"{record.status} {(record.error or '').partition(':')[0]}".strip()
+
+
+def _tool_errors(records: Iterable[Record]) -> dict[str, int]:
+    failed: Counter[str] = Counter()
+    for record in records:
+        for tool in record.profile.tools:
+            if tool.failed:
+                failed[tool.name] += tool.failed
+    return dict(failed.most_common(5))
+
+
+def _parts(records: Iterable[Record]) -> dict[str, float]:
+    sums: dict[str, list[float]] = {}
+    for record in records:
+        extra = record.facts.get("reward_extra_info")
+        for name, value in extra.items() if isinstance(extra, dict) else ():
+            if isinstance(value, (int, float)) and name != "score" and math.isfinite(value):
+                sums.setdefault(str(name), []).append(float(value))
+    return {name: sum(values) / len(values) for name, values in sorted(sums.items())}
+
+
+def _time(records: Iterable[Record]) -> dict[str, float]:
+    sums = dict.fromkeys(PARTS, 0.0)
+    for record in records:
+        for name, value in record.times.items():
+            if name in sums:
+                sums[name] += value
+    total = sum(sums.values())
+    return {name: value / total for name, value in sums.items() if value > 0} if total else {}
+
+
+def _cached(records: Iterable[Record]) -> float | None:
+    prompt = cached = 0
+    for record in records:
+        for turn in record.profile.turns[1:]:
+            if turn.cached is not None and turn.prompt is not None:
+                prompt += turn.prompt
+                cached += turn.cached
+    return cached / prompt if prompt else None
+
+
+def _behind(record: Record, step: Step) -> int | None:
+    known = versions(record)
+    at = record.trained_in_step or step.number
+    return None if at is None or at < 0 or not known else max(0, at - 1 - known[-1])

@@ -1,0 +1,138 @@
+"""The steps of a run as findings read them: from the run folder's state, or from Parquet files."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from autotrace.data.rollout import ROLES
+from autotrace.insight import profile, registry
+from autotrace.insight.examine import examine
+from autotrace.insight.profile import Mark, Profile
+from autotrace.insight.records import Record, Step
+from autotrace.insight.settings import Settings
+from autotrace.query.errors import QueryError
+from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.ship.store.row import Row
+from autotrace.trajectory.model import OPEN, Trajectory
+
+Watch = Callable[[Sequence[Row]], Iterable[Row]]
+HUNG_SECONDS, HUNG_TIMES = 120.0, 10.0
+"""A trajectory hangs if it is open for so long, and so many times as long as the slowest that ended."""
+MAX_OPEN = 1000
+"""Open trajectories that are looked into."""
+
+
+def steps(reader: RunReader, step: int | None = None, watch: Watch = iter) -> Iterator[Step]:
+    """The steps of a run in order, or one of them. Trajectories that were not examined when they were complete (by an
+    older release, or before a detector was installed) are examined now, which reads them; ``watch`` iterates
+    over these."""
+    settings = Settings.of(reader.binds())
+    ids = reader.ids_by_step(ROLES)
+    numbers = sorted(ids, key=lambda number: (number is None, number or 0)) if step is None else [step]
+    living = reader.living
+    for number in numbers:
+        if number not in ids:
+            continue
+        rows = reader.rows_of(ids[number])
+        records = list(_records(rows, reader, settings, watch))
+        if living and any(row.status == OPEN for row in rows):
+            records = _with_hung(records, rows, reader)
+        live = living and (number == numbers[-1] or any(row.status == OPEN for row in rows))
+        yield Step(number, records, settings, live)
+
+
+def _records(rows: list[Row], reader: RunReader, settings: Settings, watch: Watch) -> Iterator[Record]:
+    stamp, late = registry.stamp(), []
+    for row in rows:
+        known = profile.decode(row.profile)
+        if row.complete and (known is None or known.stamp != stamp):
+            late.append(row)
+        else:
+            yield record(row, known or Profile())
+    for row in watch(late):
+        made = Profile()
+        with contextlib.suppress(Gone):
+            made = examine(reader.load(row.trace_id, texts=False), settings)
+        yield record(row, made)
+
+
+def record(row: Row, known: Profile) -> Record:
+    """Of a line of the state."""
+    facts: dict[str, Any] = msgspec.json.decode(row.facts)
+    return Record(
+        row.trace_id, row.group, row.step, row.status, known, bool(row.validate), row.uid, row.data_source, row.reward,
+        facts, msgspec.json.decode(row.times), row.start_ns, row.end_ns, row.attempt, row.error,
+    )  # fmt: skip
+
+
+def _with_hung(records: list[Record], rows: list[Row], reader: RunReader) -> list[Record]:
+    """With marks on those that hang."""
+    now = time.time_ns()
+    slowest = max((record.seconds or 0.0 for record in records), default=0.0)
+    limit = max(HUNG_SECONDS, HUNG_TIMES * slowest)
+    for one in records[:MAX_OPEN]:
+        if one.status != OPEN or one.start_ns is None or (now - one.start_ns) / 1e9 < limit:
+            continue
+        with contextlib.suppress(Gone, KeyError):
+            one.profile = Profile(marks=[hung(reader.load(one.trace_id, texts=False), now)])
+    return records
+
+
+def hung(trajectory: Trajectory, now_ns: int) -> Mark:
+    """In which call an open trajectory is, and since when."""
+    inside = [span for span in trajectory.spans if span.status == OPEN][-1:] or [trajectory.root]
+    seconds = (now_ns - inside[0].start_ns) / 1e9
+    return Mark("AT-HUNG", trajectory.turns or None, None, f"in {inside[0].shown_name} for {seconds:.0f} s",
+                inside[0].shown_name)  # fmt: skip
+
+
+# -- Parquet ----------------------------------------------------------------------------------------------------------
+
+_TIMES = ("queue_s", "prefill_s", "decode_s", "way_s", "llm_s", "tool_s", "reward_s", "other_s")
+_FACTS = ("advantage", "trained_in_step", "dropped", "min_global_steps", "max_global_steps")
+COLUMNS = (
+    "trace_id", "group_id", "step", "status", "profile", "validate", "uid", "data_source", "reward", "start_ns",
+    "end_ns", "attempt", "error", "reward_extra_info", *_FACTS, *_TIMES,
+)  # fmt: skip
+
+
+def parquet_steps(folder: Path, settings: Settings, step: int | None = None) -> Iterator[Step]:
+    """The steps of the Parquet files below ``folder`` (the folder ``trajectories``, or of one run in it). What was
+    written by an older release has no profiles. Raises ``QueryError``."""
+    import pyarrow.dataset as ds
+
+    files = sorted(folder.glob("**/*.parquet"))
+    if not files:
+        raise QueryError(f"{folder} holds no Parquet files of trajectories")
+    whole = ds.dataset([str(path) for path in files], format="parquet")
+    if "profile" not in whole.schema.names:
+        raise QueryError(f"{folder} was written before findings were recorded; diagnose the run folder instead")
+    numbers = [step] if step is not None else _numbers(whole)
+    for number in numbers:
+        wanted = ds.field("step").is_null() if number is None else ds.field("step") == number
+        rows = whole.to_table(columns=list(COLUMNS), filter=wanted).to_pylist()
+        if rows:
+            yield Step(number, [_of_columns(row) for row in rows], settings)
+
+
+def _numbers(whole: Any) -> list[int | None]:
+    found = set(whole.to_table(columns=["step"]).column("step").unique().to_pylist())
+    return sorted(found, key=lambda number: (number is None, number or 0))
+
+
+def _of_columns(row: Mapping[str, Any]) -> Record:
+    facts = {name: value for name in _FACTS if (value := row[name]) is not None}
+    if row["reward_extra_info"]:
+        facts["reward_extra_info"] = msgspec.json.decode(row["reward_extra_info"])
+    return Record(
+        row["trace_id"], row["group_id"], row["step"], row["status"], profile.decode(row["profile"]) or Profile(),
+        bool(row["validate"]), row["uid"], row["data_source"], row["reward"], facts,
+        {name: value for name in _TIMES if (value := row[name]) is not None}, row["start_ns"], row["end_ns"],
+        row["attempt"] or 1, row["error"],
+    )  # fmt: skip

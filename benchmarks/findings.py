@@ -1,0 +1,105 @@
+"""Findings over many trajectories: ``python benchmarks/findings.py [TRAJECTORIES]`` (100,000 of 10 turns).
+
+Writes the lines that a shipper would have written, diagnoses them from the run folder and from Parquet, and prints CPU
+seconds and memory of each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from autotrace.insight.profile import Mark, Profile, ToolUse, Turn, encode
+from autotrace.insight.registry import stamp
+from autotrace.ship.store.row import Row
+from autotrace.ship.store.state import State
+from tests.ship.spools import new_run
+
+STEPS, N, TURNS = 20, 8, 10
+
+
+def written(parent: Path, count: int) -> Path:
+    """A run folder whose state has ``count`` trajectories."""
+    folder = new_run(parent)
+    chance = random.Random(1)
+    with contextlib.closing(State.of_run(folder)) as state, state:
+        for number in range(count):
+            state.put_row(_row(number, count, chance))
+    return folder
+
+
+def _row(number: int, count: int, chance: random.Random) -> Row:
+    step, group = number * STEPS // count, number // N
+    start = 1_700_000_000_000_000_000 + step * 10**11 + chance.randrange(10**9)
+    seconds = chance.uniform(20, 60)
+    prompt, turns = 600, []
+    for _ in range(TURNS):
+        said = chance.randrange(50, 900)
+        turns.append(Turn(prompt, said, "stop", 151645, prompt - 200, prompt - 210, step, 2.5, 0, "0"))
+        prompt += said + 200
+    marks = [Mark("AT-TRUNCATED-RESPONSE", TURNS, said, "prompt 7,000 and answer 900 tokens")] * (
+        chance.random() < 0.03
+    )
+    profile = Profile(
+        stamp(), turns, [ToolUse("search", TURNS - 1, 0, 9.5, 1.5)], marks, [1, 2, 3, 4], f"{number:016x}", 9000
+    )
+    return Row(
+        f"{number:032x}", "run", "trajectory", "OK", step, str(group), number % N, False, f"u{group}", str(number % N),
+        "gsm8k", "exp", "proj", 1, start, start + int(seconds * 1e9), TURNS, TURNS - 1, 4 * TURNS, 0, 600, 5000,
+        float(chance.random() < 0.5), None,
+        json.dumps({"reward": 1.0, "reward_extra_info": {"acc": 1.0}, "advantage": 0.5, "trained_in_step": step}),
+        "{}", json.dumps({"queue_s": 1.0, "prefill_s": 2.0, "decode_s": 20.0, "tool_s": 9.5, "other_s": 1.0}),
+        encode(profile), f"{step}/u{group}", "all", True, 1,
+    )  # fmt: skip
+
+
+def to_parquet(run: Path, folder: Path) -> None:
+    """The trajectories' table of a run."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import autotrace
+    from autotrace.query.findings import COLUMNS
+
+    folder.mkdir()
+    apart = ("min_global_steps", "max_global_steps")  # these are read from segments, which there are none of
+    table = autotrace.open(run).table("trajectories", columns=[name for name in COLUMNS if name not in apart])
+    for name in apart:
+        table = table.append_column(name, pa.array([None] * table.num_rows, pa.int64()))
+    pq.write_table(table, folder / "part.parquet")
+
+
+def measured(*words: str) -> str:
+    """A command in a process of its own: its CPU seconds and its largest memory."""
+    began = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    program = "import resource,sys;from autotrace.cli.main import main\ntry: main(sys.argv[1:])\nfinally:\n" \
+        " print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024,file=sys.stderr)"  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return f"{cpu:6.1f} s of CPU, {time.monotonic() - began:6.1f} s, {done.stderr.split()[-1]} MB"
+
+
+def main() -> None:
+    """See the module."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    with tempfile.TemporaryDirectory() as parent:
+        run, parquet = written(Path(parent), count), Path(parent, "parquet")
+        to_parquet(run, parquet)
+        print(f"{count:,} trajectories of {TURNS} turns, {os.path.getsize(run / 'state.db') / 1e6:.0f} MB of state")
+        print(f"diagnose, run folder  {measured('diagnose', str(run))}")
+        print(f"diagnose, Parquet     {measured('diagnose', '--parquet', str(parquet))}")
+        print(f"steps                 {measured('steps', str(run))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""``autotrace diagnose``, ``steps``, ``grep`` and the words of ``--where`` that findings bring."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from autotrace.ship.shipper import ship
+from autotrace.ship.store.state import State
+from tests.cli.conftest import Call
+from tests.query.run_folder import recorded, rollout
+from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run
+
+
+@pytest.fixture
+def run(runs: Path) -> Path:
+    """Two steps with cut answers and a tool that times out, and a turn that was retokenised."""
+    folder = new_run(runs, "20261121-064412-3f9c1a", backends=["jsonl"])
+    process = Process(folder)
+    for step in (1, 2):
+        rollout(process, step=step, rollout=0, uid=f"u{step}", reward=1.0)
+        rollout(process, step=step, rollout=1, uid=f"u{step}", reward=0.0, finish="length", fails=True)
+    trace = os.urandom(16)
+    root = process.open(trace, "trajectory", attributes=attributes(step=2, uid="x", data_source="\x1b[31mmath"))
+    agent = process.open(trace, "agent", root)
+    first = process.open(trace, "llm", agent, PROMPT)
+    process.close(trace, first, [*ANSWER, *range(40, 60)])
+    second = process.open(trace, "llm", agent, [*PROMPT, *ANSWER, 40, 99, *range(42, 60), *TOOL])
+    process.close(trace, second, FINAL)
+    tool = process.open(trace, "tool", agent, inputs={"tool_call": {"name": "web", "arguments": {"q": "cats"}}})
+    process.close(trace, tool, output="\x1b[31mno cats here")
+    process.close(trace, agent)
+    process.fact("reward", 0.5, trace)
+    process.close(trace, root)
+    process.exit()
+    return folder
+
+
+def test_findings_say_how_much_where_why_and_what_to_try(call: Call, run: Path) -> None:
+    done = call("diagnose", run)
+    assert done.exit_code == 0
+    much = "40.0% of the trajectories (2 of 5), since step 1"
+    for words in (
+        "5 trajectories in 2 steps",
+        "1. AT-",
+        much,
+        "AT-TOOL-TIMEOUT",
+        "search: TimeoutError",
+        "why ",
+        "try ",
+    ):
+        assert words in done.output
+    costs = [json.loads(line)["cost"] for line in call("diagnose", run, "--json").output.splitlines()]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_a_finding_names_trajectory_turn_and_token(call: Call, run: Path) -> None:
+    (line,) = call("diagnose", run, "--code", "at-retokenized", "--json").output.splitlines()
+    finding = json.loads(line)
+    (place,) = finding["places"]
+    assert (finding["since_step"], place["turn"], place["token"]) == (2, 2, len(PROMPT) + len(ANSWER) + 1)
+    done = call("show", place["trace_id"][:12], run)
+    assert "! AT-RETOKENIZED" in done.output
+
+
+def test_one_step_alone(call: Call, run: Path) -> None:
+    assert "AT-RETOKENIZED" not in call("diagnose", run, "--step", "1").output
+    assert "this run has no trajectory" in call("diagnose", run, "--step", "77").output
+
+
+def test_a_code_that_there_is_not(call: Call, run: Path) -> None:
+    done = call("diagnose", run, "--code", "AT-RETOKENISED")
+    assert done.exit_code == 2
+    assert "did you mean AT-RETOKENIZED?" in done.output
+
+
+def test_the_same_from_parquet(call: Call, runs: Path, tmp_path: Path) -> None:
+    folder = recorded(runs, "20261121-064413-3f9c1b", backends=["parquet"])
+    assert ship(folder, once=True).state == "done"
+    of_folder, of_files = (
+        [json.loads(line) for line in call("diagnose", *words, "--json").output.splitlines()]
+        for words in ((folder,), ("--parquet", runs / "parquet" / "trajectories"))
+    )
+    assert {finding["code"]: finding["trajectories"] for finding in of_folder} == {
+        finding["code"]: finding["trajectories"] for finding in of_files
+    }
+    assert {"AT-TRUNCATED", "AT-TOOL-TIMEOUT"} <= {finding["code"] for finding in of_files}
+    done = call("diagnose", "--parquet", tmp_path / "autotrace-runs" / "20261121-064413-3f9c1b")
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+
+
+def test_what_was_not_examined_is_examined_when_it_is_asked_for(call: Call, run: Path) -> None:
+    before = call("diagnose", run, "--json").output
+    state = State.of_run(run)
+    with state:
+        state.db.execute("UPDATE traces SET profile = '{}' WHERE step = 1")
+        state.db.execute("UPDATE traces SET profile = '[\"0\"]' WHERE step = 2")
+    state.close()
+    assert call("diagnose", run, "--json").output == before
+
+
+def test_a_line_a_step(call: Call, run: Path) -> None:
+    done = call("steps", run)
+    assert done.exit_code == 0
+    first, second = (json.loads(line) for line in call("steps", run, "--json").output.splitlines())
+    assert (first["step"], first["trajectories"], first["reward_mean"], first["truncated"]) == (1, 2, 0.5, 0.5)
+    assert first["reward_parts"] == {"acc": 0.5, "format": 0.5}
+    assert first["tool_errors"] == {"search": 1}
+    assert second["findings"]["AT-RETOKENIZED"] == 1
+    assert second["cached"] == pytest.approx(7 / 9 * 18 / (18 + 27), abs=1)
+
+
+def test_a_line_for_each_data_source(call: Call, run: Path) -> None:
+    done = call("steps", run, "--by", "data_source", "--step", "2")
+    assert "gsm8k" in done.output
+    assert "\x1b" not in done.output
+    lines = [
+        json.loads(line)
+        for line in call("steps", run, "--by", "data_source", "--step", "2", "--json").output.splitlines()
+    ]
+    assert [line["trajectories"] for line in lines] == [1, 2]
+
+
+def test_follow_ends_with_the_run(call: Call, run: Path) -> None:
+    assert call("steps", run, "--follow").exit_code == 0
+
+
+def test_phrases_are_found_with_their_place(call: Call, run: Path) -> None:
+    done = call("grep", "no (cats|dogs)", run)
+    assert done.exit_code == 0
+    assert "step 2, turn 2, result of web" in done.output
+    assert "\x1b" not in done.output
+    (place,) = (json.loads(line) for line in call("grep", "CATS", run, "-i", "--role", "tool", "--json", "--limit", "1")
+                .stdout.splitlines())  # fmt: skip
+    assert (place["where"], place["text"]) == ("arguments of web", "cats")
+    assert call("grep", "cats", run, "--role", "assistant").exit_code == 1
+    assert call("grep", "cats", run, "--step", "1").exit_code == 1
+    done = call("grep", "(", run)
+    assert (done.exit_code, "is no regular expression" in done.output) == (2, True)
+    assert call("grep", "(", run, "-F").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ("truncated", 2),
+        ("not truncated", 3),
+        ("tool_error", 2),
+        ("finding = 'AT-RETOKENIZED'", 1),
+        ("finding = 'at-retokenized' or finding = 'AT-TRUNCATED'", 3),
+        ("finding in ('AT-RETOKENIZED', 'AT-TRUNCATED')", 3),
+        ("finding != 'AT-RETOKENIZED'", 4),
+        ("finding contains 'AT-TOOL'", 2),
+        ("finding is null", 2),
+    ],
+)
+def test_conditions_know_findings(call: Call, run: Path, condition: str, count: int) -> None:
+    assert len(call("ls", run, "--where", condition, "--json").output.splitlines()) == count
+
+
+def test_a_finding_has_no_order(call: Call, run: Path) -> None:
+    done = call("ls", run, "--where", "finding < 'AT-X'")
+    assert (done.exit_code, "no order" in done.output) == (2, True)

@@ -1,0 +1,37 @@
+"""Tools of the corpus: few, because their schemas are in every prompt. What goes wrong is asked for by number."""
+
+from __future__ import annotations
+
+import asyncio
+
+from verl.tools.function_tool import function_tool
+
+RAISES, TIMES_OUT, REFUSES, SAYS_MUCH, IS_SLOW = 9001, 9002, 9003, 9004, 9005
+
+
+@function_tool
+async def double(number: int) -> str:
+    """Double.
+
+    Args:
+        number: any
+    """
+    if number == RAISES:
+        raise RuntimeError("the index is broken")
+    if number == TIMES_OUT:
+        await asyncio.wait_for(asyncio.sleep(30), 0.01)
+    if number == IS_SLOW:
+        await asyncio.sleep(2.5)
+    if number == REFUSES:
+        return "Error: connection refused by host 17"
+    return "much of it " * 200 if number == SAYS_MUCH else str(2 * number)
+
+
+@function_tool
+async def python(number: int) -> str:
+    """Run.
+
+    Args:
+        number: any
+    """
+    return f"Error: name 'x{number}' is not defined"

@@ -1,0 +1,77 @@
+"""The pages of findings say what the codes say; another package's detector is found, and may fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from autotrace.insight import pages, registry
+from autotrace.insight.examine import examine
+from autotrace.insight.finding import Code
+from autotrace.insight.profile import Mark, decode, encode
+from autotrace.insight.settings import Settings
+from autotrace.trajectory.model import Trajectory
+from tests.insight.made import llm, span, trajectory
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_each_finding_has_its_page_and_there_are_no_others() -> None:
+    written = {path.name: path.read_text() for path in (DOCS / "findings").glob("*.md")}
+    assert written == pages.pages(), "python -m autotrace.insight.pages docs/findings"
+    assert pages.index().strip() in (DOCS / "findings.md").read_text()
+
+
+def test_codes_are_told_apart_and_their_words_are_sentences() -> None:
+    for code in registry.codes().values():
+        assert re.fullmatch(r"AT(-[A-Z_]+)+", code.code)
+        assert all(words.endswith(".") for words in (code.what, code.why, code.remedy, code.normal)), code.code
+        assert not code.title.endswith(".")
+        assert 0 < code.weight <= 1
+
+
+def test_a_profile_is_the_same_after_it_was_stored() -> None:
+    agent = span("agent", None)
+    made = examine(trajectory(agent, llm(agent.span_id, 1, [1, 2], [3, 4])), Settings())
+    assert decode(encode(made)) == made
+    assert decode("{}") is decode('["old", 4711]') is None
+
+
+def own(trajectory: Trajectory) -> Iterator[Mark]:
+    yield Mark("MY-LONG", 1, 0, "n" * 1000)
+
+
+def broken(trajectory: Trajectory) -> Iterator[Mark]:
+    raise KeyError("oh")
+
+
+own.codes = broken.codes = (Code("MY-LONG", "too long", "It is long.", "So.", "Less.", "None.", 0.1),)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    points = [
+        EntryPoint(name, f"tests.insight.test_pages:{name}", registry.GROUP) for name in ("own", "broken", "missing")
+    ]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    for cached in (registry.own, registry.codes, registry.stamp):
+        cached.cache_clear()
+    yield
+    monkeypatch.undo()
+    for cached in (registry.own, registry.codes, registry.stamp):
+        cached.cache_clear()
+
+
+def test_another_packages_detector_is_asked_and_one_that_fails_disturbs_nobody(others: None) -> None:
+    agent = span("agent", None)
+    profile = examine(trajectory(agent, llm(agent.span_id, 1, [1, 2], [])), Settings())
+    assert [mark.code for mark in profile.marks] == ["AT-EMPTY-ANSWER", "MY-LONG"]
+    assert len(profile.marks[1].note) < 300
+    assert profile.stamp == registry.stamp() == "1+broken+own"
+    assert "MY-LONG" in registry.codes()
+    (missing,) = [detector for detector in registry.own() if detector.problem]
+    assert missing.name == "missing"

@@ -1,0 +1,125 @@
+"""What only a group or a step shows, at the borders of its thresholds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from autotrace.insight.diagnose import Diagnosis, diagnose
+from autotrace.insight.records import Record
+from tests.insight.made import SECOND, Mark, ToolUse, Turn, record, step
+
+TWO = [Turn(100, 10, "stop", 2, 0, 0, 1), Turn(200, 10, "stop", 2, 110, 104, 1)]
+
+
+def codes(records: Sequence[Record], number: int = 1, **settings: Any) -> set[str]:
+    return {finding.code for finding in diagnose([step(records, number, **settings)])}
+
+
+def groups(rewards: Iterable[Sequence[float | None]], **given: Any) -> list[Record]:
+    numbers = iter(range(10_000))
+    return [
+        record(next(numbers), f"1/u{group}", reward=reward, **given)
+        for group, those in enumerate(rewards)
+        for reward in those
+    ]
+
+
+def test_half_of_the_groups_flat_is_usual_and_nearly_all_are_not() -> None:
+    assert codes(groups([[1, 1], [0, 0], [0, 1], [1, 0]])) == set()
+    assert codes(groups([[1, 1], [0, 0], [0, 0], [1, 1], [1, 1], [0, 1]])) == {"AT-NO-SIGNAL"}
+
+
+def test_groups_that_are_flat_because_all_was_cut_are_told_apart() -> None:
+    cut = [record(n, "1/u9", reward=0.0, marks=[Mark("AT-TRUNCATED", 1, 9)]) for n in range(90, 94)]
+    found = diagnose([step(groups([[0, 1], [0, 1]]) + cut)])
+    assert [finding.code for finding in found if finding.code.startswith("AT-NO")] == ["AT-NO-SIGNAL-TRUNCATED"]
+
+
+@pytest.mark.parametrize(("advantage", "wrong"), [(0.7, False), (-0.7, True), (0.0, True)])
+def test_an_advantage_has_the_sign_of_what_sets_its_rollout_apart(advantage: float, wrong: bool) -> None:
+    records = [record(0, reward=1.0, facts={"advantage": advantage}), record(1, reward=0.0, facts={"advantage": -0.7})]
+    assert ("AT-ADVANTAGE-WRONG" in codes(records, adv_estimator="grpo")) is wrong
+    assert "AT-ADVANTAGE-WRONG" not in codes(records, adv_estimator="gae")
+
+
+def test_equal_rewards_may_have_tiny_advantages_and_nan_is_none() -> None:
+    flat = [record(n, reward=0.7, facts={"advantage": 0.056}) for n in range(8)]
+    assert codes(flat, adv_estimator="grpo") == set()
+    assert "AT-ADVANTAGE-NAN" in codes([record(0, facts={"advantage": "nan"}), record(1)])
+    assert math.isnan(record(0, reward=None, facts={"reward": "nan"}).score or 0)
+
+
+def test_a_group_that_lacks_rollouts() -> None:
+    whole = groups([[0, 1, 0, 1]] * 3)
+    assert codes(whole, rollout_n=4) == set()
+    assert codes(whole[:-1], rollout_n=4) == {"AT-GROUP-INCOMPLETE"}
+    assert "AT-GROUP-OF-ONE" in codes(whole[:-3], rollout_n=4)
+
+
+def test_a_tool_fails_at_a_rate_and_not_once() -> None:
+    fails = Mark("AT-TOOL-RAISES", 1, None, "search: X", "search: X")
+    used = [record(n, tools=[ToolUse("search", 10)], reward=n % 2) for n in range(20)]
+    once = record(99, tools=[ToolUse("search", 10, 1)], marks=[fails])
+    assert codes([*used, once]) == set()
+    assert codes([*used, *(record(n, tools=[ToolUse("search", 10, 1)], marks=[fails]) for n in range(50, 56))]) == {
+        "AT-TOOL-RAISES"
+    }
+
+
+def test_error_texts_that_differ_are_a_tools_work() -> None:
+    def of(kind: str, number: int) -> Record:
+        mark = Mark("AT-TOOL-ERROR-TEXT", 1, None, kind, f"run: {kind}")
+        return record(number, tools=[ToolUse("run", 1)], marks=[mark], reward=number % 2)
+
+    assert codes([of(f"Error: {chr(65 + n)}", n) for n in range(20)]) == set()
+    assert codes([of("Error: refused", n) for n in range(20)]) == {"AT-TOOL-ERROR-TEXT"}
+
+
+def test_weights_that_stay_over_three_steps() -> None:
+    def at(number: int, version: int) -> Any:
+        return step([record(number, reward=n, turns=[Turn(9, 9, "stop", 2, weights=version)]) for n in (0, 1)], number)
+
+    assert [finding.code for finding in diagnose([at(1, 1), at(2, 1)])] == []
+    assert "AT-WEIGHTS-STUCK" in {finding.code for finding in diagnose([at(2, 1), at(3, 1), at(4, 1)])}
+    assert diagnose([at(2, 1), at(3, 2), at(4, 3)]) == []
+
+
+def test_a_straggler_has_a_cause_and_what_it_cost() -> None:
+    usual = [record(n, reward=n % 2, times={"tool_s": 0.1, "decode_s": 0.9}) for n in range(30)]
+    late = record(99, end_ns=9 * SECOND, times={"tool_s": 8.1, "decode_s": 0.9})
+    (finding,) = diagnose([step([*usual, late])])
+    assert (finding.code, finding.notes, finding.seconds) == ("AT-STRAGGLER", {"tools": 1}, 8.0)
+    assert finding.places[0].trace_id == late.trace_id
+
+
+def test_the_prefix_cache_and_what_it_lost() -> None:
+    kept = [record(n, reward=n % 2, turns=TWO) for n in range(20)]
+    lost = [Turn(100, 10, "stop", 2, 0, 0, 1), Turn(200, 10, "stop", 2, 110, 0, 1)]
+    assert codes([*kept, record(90, turns=lost)]) == set()
+    assert codes([*kept, *(record(n, turns=lost) for n in range(50, 54))]) == {"AT-CACHE-LOST"}
+    assert codes([record(n, reward=n % 2, turns=lost) for n in range(20)]) == set()  # no cache at all
+
+
+def test_rollouts_alike() -> None:
+    def group(answers: Sequence[str]) -> list[Record]:
+        return [record(n, answers=said, reward=n % 2) for n, said in enumerate(answers)]
+
+    assert codes(group(["a", "b", "c", "d"])) == codes(group(["", "", "", ""])) == set()
+    assert codes(group(["a", "a", "b", "c"])) == {"AT-DUPLICATE-ROLLOUTS"}
+
+
+def test_most_costly_first_and_since_when() -> None:
+    cut = [record(n, reward=n % 2, marks=[Mark("AT-TRUNCATED", 1, 3)] if n < 5 else []) for n in range(10)]
+    nan = [record(n, reward=n % 2, marks=[Mark("AT-REWARD-NAN", 1)] if n < 9 else []) for n in range(10)]
+    diagnosis = Diagnosis()
+    for number, records in ((1, cut), (2, cut), (3, nan)):
+        diagnosis.add(step(records, number))
+    first, second = diagnosis.findings()
+    assert (first.code, first.since_step, first.trajectories, first.of, first.steps) == ("AT-REWARD-NAN", 3, 9, 30, 1)
+    assert (second.code, second.since_step, second.trajectories, second.steps) == ("AT-TRUNCATED", 1, 10, 2)
+    assert first.cost > second.cost
+    assert len(first.places) == 3

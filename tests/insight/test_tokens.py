@@ -1,0 +1,100 @@
+"""Prompts that do not continue, masks: what fires, and what resembles it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.insight.made import Settings, llm, marks, record, span, step, trajectory
+
+PROMPT, ANSWER, TOOL = list(range(100, 120)), list(range(200, 230)), [7, 8, 9]
+
+
+def two_turns(second: list[int]) -> list[tuple[str, int | None, int | None]]:
+    agent = span("agent", None)
+    first = llm(agent.span_id, 1, PROMPT, ANSWER)
+    return marks(trajectory(agent, first, llm(agent.span_id, 2, second, [5])))
+
+
+def test_a_prompt_that_goes_on_is_none() -> None:
+    agent = span("agent", None)
+    first = llm(agent.span_id, 1, PROMPT, ANSWER)
+    second = llm(agent.span_id, 2, PROMPT + ANSWER + TOOL, [5], first)
+    assert marks(trajectory(agent, first, second)) == []
+
+
+def test_the_first_token_that_differs_is_named() -> None:
+    changed = PROMPT + ANSWER[:12] + [999] + ANSWER[13:] + TOOL
+    assert two_turns(changed) == [("AT-RETOKENIZED", 2, len(PROMPT) + 12)]
+
+
+def test_thinking_that_was_left_out_is_told_from_other_changes() -> None:
+    assert two_turns(PROMPT + ANSWER[9:] + TOOL) == [("AT-THINKING-STRIPPED", 2, len(PROMPT))]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        [1, 2, 3, 4, 5, 6],  # begins anew
+        PROMPT,  # asked again
+        [*PROMPT, *ANSWER[:-1], 55, *TOOL],  # the end of the turn is written otherwise
+        [*PROMPT[:6], *range(500, 560)],  # another agent, whose system prompt begins alike
+    ],
+)
+def test_what_resembles_it_is_none(second: list[int]) -> None:
+    assert two_turns(second) == []
+
+
+def of_mask(mask: list[int]) -> list[tuple[str, int | None, int | None]]:
+    """Two turns of 30 and 4 tokens around 10 of a tool."""
+    between, last = list(range(50, 60)), [1, 2, 3, 4]
+    agent = span("agent", None)
+    agent.response_ids, agent.response_mask = ANSWER + between + last, mask
+    first = llm(agent.span_id, 1, PROMPT, ANSWER)
+    return marks(trajectory(agent, first, llm(agent.span_id, 2, PROMPT + ANSWER + between, last, first)))
+
+
+@pytest.mark.parametrize(
+    ("mask", "expected"),
+    [
+        ([1] * 30 + [0] * 10 + [1] * 4, []),
+        ([1] * 33 + [0] * 7 + [1] * 4, []),
+        ([0] * 30 + [0] * 10 + [1] * 4, []),
+        ([1] * 44, [("AT-MASK-TOOL-TOKENS", 1, 30)]),
+        ([0] * 44, [("AT-MASK-EMPTY", None, None)]),
+        ([1] * 43, [("AT-MASK-INVALID", None, None)]),
+        ([0] + [1] * 30 + [0] * 10 + [1] * 3, [("AT-MASK-INVALID", 1, 0)]),
+    ],
+)
+def test_a_mask_against_its_turns(mask: list[int], expected: list[tuple[str, int | None, int | None]]) -> None:
+    assert of_mask(mask) == expected
+
+
+def test_a_prompt_of_the_greatest_length_that_begins_as_the_others_is_whole() -> None:
+    from autotrace.insight.families.tokens import prompt_cut
+    from autotrace.insight.records import History
+    from tests.insight.made import Turn
+
+    usual = [record(n, f"1/{n}", head=[1, 2], turns=[Turn(100 - (n > 0) * n)]) for n in range(6)]
+    cut = record(9, "1/9", head=[77, 78], turns=[Turn(100)])
+    hits = list(prompt_cut(step([*usual, cut], prompt_length=100), History()))
+    assert [(hit.record.trace_id, hit.turn) for hit in hits] == [(cut.trace_id, 1)]
+
+
+def test_end_tokens_of_the_run_count_and_common_ones_where_they_are_not_known() -> None:
+    from autotrace.insight.families.tokens import no_end
+    from autotrace.insight.records import History
+    from tests.insight.made import Turn
+
+    ended = [record(n, turns=[Turn(4, 10, None, 2)]) for n in range(20)]
+    odd = record(30, turns=[Turn(4, 10, None, 99)])
+    cut = record(31, turns=[Turn(4, 10, "length", 98)])
+    for settings in ({"end_tokens": frozenset({2})}, {}):
+        hits = list(no_end(step([*ended, odd, cut], **settings), History()))
+        assert [hit.record.trace_id for hit in hits] == [odd.trace_id]
+
+
+def test_settings_come_from_what_a_run_reported() -> None:
+    known = Settings.of([("config", {"prompt_length": 5, "max_model_len": None, "trainer_mode": "sync"}),
+                         ("tokenizer", {"end_tokens": [2, 3]})])  # fmt: skip
+    assert (known.prompt_length, known.max_model_len, known.is_sync) == (5, None, True)
+    assert known.end_tokens == {2, 3}
