@@ -21,8 +21,16 @@ _failures: Counter[str] = Counter()
 
 
 def examine(trajectory: Trajectory, settings: Settings) -> Profile:
-    """The profile of a complete trajectory. A detector that raises is left out and logged, once."""
-    evidence = Evidence(trajectory, settings)
+    """The profile of a complete trajectory. Never raises: a detector that does is left out and logged, once; what was
+    recorded may have any shape."""
+    try:
+        return _profile(Evidence(trajectory, settings))
+    except Exception as error:
+        _failed("profile", error)
+        return Profile(stamp=registry.stamp())
+
+
+def _profile(evidence: Evidence) -> Profile:
     first = evidence.turns[0].span.new_prompt_ids if evidence.turns else None
     said = (call.ids or b"" for call in evidence.turns)
     return Profile(
@@ -72,7 +80,7 @@ def _marks(evidence: Evidence) -> list[Mark]:
     for detector in registry.of_trajectory():
         try:
             marks += detector(evidence)
-        except Exception as error:  # recorded values may have any shape
+        except Exception as error:
             _failed(f"{detector.__module__}.{detector.__name__}", error)
     for other in registry.own():
         if other.find is None:

@@ -12,6 +12,7 @@ from autotrace.insight.families.engine import versions
 from autotrace.insight.families.signal import cause
 from autotrace.insight.families.time import PARTS
 from autotrace.insight.records import Record, Step
+from autotrace.trajectory.numbers import number
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,9 @@ def _parts(records: Iterable[Record]) -> dict[str, float]:
     for record in records:
         extra = record.facts.get("reward_extra_info")
         for name, value in extra.items() if isinstance(extra, dict) else ():
-            if isinstance(value, (int, float)) and name != "score" and math.isfinite(value):
-                sums.setdefault(str(name), []).append(float(value))
+            part = number(value)
+            if part is not None and name != "score" and math.isfinite(part):
+                sums.setdefault(str(name), []).append(part)
     return {name: sum(values) / len(values) for name, values in sorted(sums.items())}
 
 

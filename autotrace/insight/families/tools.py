@@ -104,7 +104,7 @@ _UNKNOWN = re.compile(
 _ARGUMENTS = re.compile(r"\W*(?:error:?\s*)?invalid (?:json|arguments?|parameters?)", re.IGNORECASE)
 _EXECUTES = re.compile(r"python|code|bash|shell|exec|compil|run|test|sandbox|terminal|sql", re.IGNORECASE)
 """Tools whose errors are the task."""
-_BAD_CALL = re.compile(r"(?:missing|unexpected|positional|required).*argument|KeyError|JSONDecodeError|ValidationError")
+_BAD_CALL = re.compile(r"(?:missing|unexpected|positional|required).*argument|JSONDecodeError|ValidationError")
 
 
 def outcomes(evidence: Evidence) -> Iterator[Mark]:
@@ -126,7 +126,7 @@ def _outcome(call: ToolCall) -> str | None:
             return None
         if is_timeout(failed):
             return "AT-TOOL-TIMEOUT"
-        wrong = failed.error[0] in ("TypeError", "KeyError", "JSONDecodeError", "ValidationError")
+        wrong = failed.error[0] in ("TypeError", "JSONDecodeError", "ValidationError")
         return "AT-TOOL-ARGUMENTS" if wrong and _BAD_CALL.search(failed.error_text or "") else "AT-TOOL-RAISES"
     answer = call.answer[:300]
     if _UNKNOWN.match(answer):

@@ -1,0 +1,163 @@
+"""How trajectories end, what their tools and rewards do: what fires, and what resembles it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autotrace.insight.examine import examine
+from autotrace.trajectory.model import Span
+from tests.insight.made import Settings, llm, marks, span, trajectory
+
+END = 2
+LIMITS = {"end_tokens": frozenset({END})}
+SENTENCE = list(range(10, 40))
+
+
+def ending(response: list[int], settings: dict[str, Any], **given: Any) -> list[tuple[str, int | None, int | None]]:
+    """One turn with a prompt of 100 tokens."""
+    agent = span("agent", None)
+    return marks(
+        trajectory(agent, llm(agent.span_id, 1, range(100), response, **given)), Settings(**{**LIMITS, **settings})
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "response", "given", "expected"),
+    [
+        ({"max_model_len": 130}, SENTENCE, {}, "AT-TRUNCATED-CONTEXT"),
+        ({"max_model_len": 131}, SENTENCE, {}, "AT-TRUNCATED-CONTEXT"),
+        ({"response_length": 30}, SENTENCE, {}, "AT-TRUNCATED-RESPONSE"),
+        ({"prompt_length": 100, "response_length": 500}, SENTENCE, {}, None),
+        ({"max_model_len": 500}, SENTENCE, {"attributes": {"finish_reason": "length"}}, "AT-TRUNCATED"),
+        ({"max_model_len": 130}, [*SENTENCE[:-1], END], {}, None),
+        ({"response_length": 30}, SENTENCE, {"inputs": {"sampling_params": {"max_tokens": 30}}}, None),
+        ({"max_model_len": 500}, SENTENCE, {"attributes": {"stop_reason": "aborted"}}, "AT-ABORTED"),
+        ({}, [], {}, "AT-EMPTY-ANSWER"),
+        ({}, [END], {}, "AT-EMPTY-ANSWER"),
+        ({}, [5, END], {}, None),
+    ],
+)
+def test_an_ending(settings: dict[str, Any], response: list[int], given: dict[str, Any], expected: str | None) -> None:
+    assert [code for code, _, _ in ending(response, settings, **given)] == ([expected] if expected else [])
+
+
+def test_of_a_cut_answer_its_length_is_the_token() -> None:
+    assert ending(SENTENCE, {"max_model_len": 130}) == [("AT-TRUNCATED-CONTEXT", 1, 30)]
+
+
+def test_an_empty_first_answer_whose_prompt_is_returned() -> None:
+    agent = span("agent", None)
+    agent.response_ids, agent.response_mask = list(range(100)), []
+    found = marks(trajectory(agent, llm(agent.span_id, 1, range(100), [])), Settings())
+    assert {code for code, _, _ in found} == {"AT-EMPTY-ANSWER", "AT-PROMPT-TRAINED"}
+
+
+def tool_codes(**given: Any) -> list[str]:
+    """Of a trajectory whose tool does that."""
+    agent = span("agent", None)
+    call = span("tool", agent.span_id, 3, **{"inputs": {"tool_call": {"name": "search"}}, **given})
+    return [code for code, _, _ in marks(trajectory(agent, llm(agent.span_id, 1, [1], [3, END]), call))]
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"status": "ERROR", "error": ("RuntimeError", "no index", "")}, "AT-TOOL-RAISES"),
+        ({"status": "ERROR", "error": ("asyncio.TimeoutError", "", "")}, "AT-TOOL-TIMEOUT"),
+        (
+            {"status": "ERROR", "error": ("TypeError", "f() missing 1 required positional argument: 'q'", "")},
+            "AT-TOOL-ARGUMENTS",
+        ),
+        ({"output": [{"text": "Unknown function: 'treble'"}, 0.0, {}]}, "AT-TOOL-UNKNOWN"),
+        ({"output": "Error: connection refused"}, "AT-TOOL-ERROR-TEXT"),
+        ({"output": "HTTP 503 from upstream"}, "AT-TOOL-ERROR-TEXT"),
+        ({"output": "The word error occurs in this page."}, None),
+        ({"output": "4"}, None),
+        ({"output": "Error: x", "inputs": {"tool_call": {"name": "python_interpreter"}}}, None),
+        ({"status": "CANCELLED", "error": ("CancelledError", "", "")}, None),
+    ],
+)
+def test_what_a_tool_does(given: dict[str, Any], code: str | None) -> None:
+    assert tool_codes(**given) == ([code] if code else [])
+
+
+def test_the_tools_own_call_below_the_agents_says_what_it_raised() -> None:
+    agent = span("agent", None)
+    outer = span("tool", agent.span_id, 3, inputs={"tool_call": {"name": "search"}}, output="Error executing tool")
+    inner = span("tool", outer.span_id, 3, status="ERROR", error=("KeyError", "'x'", ""), name="Search.call")
+    profile = examine(trajectory(agent, outer, inner), Settings())
+    assert [(mark.code, mark.kind) for mark in profile.marks] == [("AT-TOOL-RAISES", "search: KeyError: '…'")]
+    assert [(tool.name, tool.calls, tool.failed) for tool in profile.tools] == [("search", 1, 1)]
+
+
+def test_the_same_call_again_and_one_whose_answer_changes() -> None:
+    def made(answers: list[str]) -> list[str]:
+        agent = span("agent", None)
+        calls = [
+            span("tool", agent.span_id, n, inputs={"tool_call": {"name": "s"}}, output=a) for n, a in enumerate(answers)
+        ]
+        return [code for code, _, _ in marks(trajectory(agent, *calls))]
+
+    assert made(["no", "no", "no"]) == ["AT-CALL-REPEATED"]
+    assert made(["wait", "wait", "done"]) == []
+
+
+def judged(*spans: Span, **facts: Any) -> list[str]:
+    root = span("trajectory", None, inputs={"reward_model": {"ground_truth": "42"}})
+    return [code for code, _, _ in marks(trajectory(*spans, root=root, **facts))]
+
+
+@pytest.mark.parametrize(
+    ("given", "facts", "code"),
+    [
+        ({"output": {"score": 1.0}, "inputs": {"ground_truth": "42"}}, {"reward": 1.0}, None),
+        ({"inputs": {"ground_truth": "7"}}, {}, "AT-REWARD-MISMATCHED"),
+        ({"output": "nan"}, {}, "AT-REWARD-NAN"),
+        ({}, {"reward": "nan"}, "AT-REWARD-NAN"),
+        ({"status": "ERROR", "error": ("ValueError", "no answer", "")}, {}, "AT-REWARD-RAISES"),
+        ({"status": "ERROR", "error": ("TimeoutError", "", "")}, {}, "AT-REWARD-TIMEOUT"),
+        ({}, {"reward": 0.0, "reward_extra_info": {"timeout": True, "acc": 0.0}}, "AT-REWARD-TIMEOUT"),
+        ({}, {"reward": 0.0, "reward_extra_info": {"error": "judge is gone"}}, "AT-REWARD-RAISES"),
+    ],
+)
+def test_what_a_reward_does(given: dict[str, Any], facts: dict[str, Any], code: str | None) -> None:
+    assert judged(span("reward", None, 5, **given), **facts) == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("ids", "code"),
+    [
+        ([*range(20), *[3, 4, 5] * 100], "AT-REPETITION"),
+        ([*[3, 4, 5] * 60, END], None),  # ends by itself
+        ([*range(400)], None),
+        ([value for row in range(60) for value in (9, row % 10, 8, 7, row % 7)], None),
+    ],
+)
+def test_loops(ids: list[int], code: str | None) -> None:
+    assert [found for found, _, _ in ending(ids, {"response_length": 10_000})] == ([code] if code else [])
+
+
+def test_sampling_parameters_of_a_call_against_those_of_the_rollout() -> None:
+    root = span("trajectory", None, inputs={"sampling_params": {"temperature": 1.0, "top_k": -1}})
+
+    def found(**used: Any) -> list[str]:
+        call = llm(root.span_id, 1, [1], [3, END], inputs={"sampling_params": used})
+        return [code for code, _, _ in marks(trajectory(call, root=root))]
+
+    assert found(temperature=1.0, top_k=0, max_tokens=5) == []
+    assert found(temperature=0.2) == ["AT-SAMPLING-DIFFERS"]
+    assert found(temperature=1.0, top_p=0.8) == ["AT-SAMPLING-DIFFERS", "AT-SAMPLING-BIASED"]
+
+
+def test_recorded_values_may_have_any_shape() -> None:
+    agent = span("agent", None, inputs={"sampling_params": 5}, output=[[[[]]]])
+    odd = llm(agent.span_id, 1, [1], [3], attributes={"finish_reason": 5, "cached_tokens": "x", "weight_version": -3})
+    odd.prompt_tokens = "many"  # type: ignore[assignment]
+    tool = span("tool", agent.span_id, 2, inputs={"tool_call": None, 5: 6}, output={"text": {"text": {"text": {}}}})
+    reward = span(
+        "reward", None, 3, inputs={"extra_info": [], "solution_str": 5, "ground_truth": {}}, output={"score": []}
+    )
+    profile = examine(trajectory(agent, odd, tool, reward, reward_extra_info=[1]), Settings(max_model_len=3))
+    assert profile.stamp
