@@ -19,6 +19,8 @@ CUT = frozenset({"length", "max_tokens", "max_length"})
 AS_ASKED = "max_tokens asked"
 """Finish reason of a response that is as long as the agent itself asked for in this call."""
 ABORTED = frozenset({"abort", "aborted", "cancelled"})
+MARKERS = ("<tool_call>", "<function=", "<|tool_call_begin|>", "<|tool_call|>", "[TOOL_CALLS]")
+"""By which formats of tool calls begin; of one text the first that occurs counts."""
 _WIDTH = 4
 
 
@@ -134,6 +136,28 @@ class Evidence:
     def rewards(self) -> list[Span]:
         """Calls of rewards, the outermost first."""
         return [span for span in self.trajectory.spans if span.role == "reward"]
+
+    @property
+    def out_of_turns(self) -> bool:
+        """It made as many turns as it may."""
+        limits = (self.settings.max_assistant_turns, self.settings.max_user_turns)
+        return any(limit is not None and len(self.turns) >= limit for limit in limits)
+
+    @cached_property
+    def unparsed(self) -> str | None:
+        """The beginning of a tool call that the text has and no parser found; None: there is none, or no parser."""
+        parsers = [span.output for span in self.trajectory.spans if span.role == "parser"]
+        if not parsers:
+            return None
+        found = [output[1] for output in parsers if isinstance(output, list) and len(output) > 1]
+        parsed = sum(len(calls) for calls in found if isinstance(calls, list))
+        judged = next((said for span in self.rewards if (said := span.inputs.get("solution_str"))), None)
+        texts = [output[0] for output in parsers if isinstance(output, list) and output and isinstance(output[0], str)]
+        text = judged if isinstance(judged, str) else "\n".join(texts)
+        marker = next((marker for marker in MARKERS if marker in text), None)
+        if marker is None or text.count(marker) <= parsed:
+            return None
+        return f"{marker}{text.rpartition(marker)[2][:120]}"
 
     def turn_at(self, at_ns: int) -> int:
         """The last turn that had begun; 0: none."""

@@ -122,7 +122,7 @@ def _examined(reader: RunReader, played: dict[str, Any], records: list[Record], 
 def _verdict(mode: str, scenario: Scenario, played: Any, hits: Iterable[Hit], names: dict[str, str]) -> Verdict:
     rollouts = played["rollouts"]
     planted = {request for request, rollout in rollouts.items() if rollout["planted"]}
-    verdict = Verdict(mode, scenario, len(planted), 0, 0, problem=played["problem"])
+    verdict = Verdict(mode, scenario, len(planted), 0, 0, problem="" if scenario.breaks else played["problem"])
     seen = set()
     for hit in hits:
         request = names.get(hit.record.trace_id, "")
@@ -140,7 +140,7 @@ def _verdict(mode: str, scenario: Scenario, played: Any, hits: Iterable[Hit], na
 
 OF_OTHERS = frozenset({"AT-GROUP-INCOMPLETE"})
 """Found at the siblings of the rollouts that were planted."""
-ONE_PER_GROUP = frozenset({"AT-NO-SIGNAL", "AT-CACHE-LOST"})
+ONE_PER_GROUP = frozenset({"AT-NO-SIGNAL", "AT-CACHE-LOST", "AT-WEIGHTS-STUCK"})
 
 
 def _right_place(scenario: Scenario, hit: Hit, rollout: dict[str, Any]) -> bool:

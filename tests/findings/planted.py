@@ -197,6 +197,7 @@ def planted() -> list[Scenario]:
         agent="single_turn_agent",
         turn=1,
         shares=(FAINT,),
+        breaks=True,
         modes=("v0",),
     )
     add("aborted in the middle", "AT-ABORTED", reply=either(last(stop="aborted", eos=False)), turn=2)
@@ -208,6 +209,7 @@ def planted() -> list[Scenario]:
         token="end",
         agent="single_turn_agent",
         shares=(FAINT,),
+        breaks=True,
         modes=("v0",),
     )
     add(
@@ -224,6 +226,7 @@ def planted() -> list[Scenario]:
         reply=either(lambda r, t: {"ids": []}),
         turn=1,
         shares=(FAINT,),
+        breaks=True,
         modes=("v0",),
         also=frozenset({"AT-EMPTY-ANSWER"}),
     )
@@ -277,7 +280,7 @@ def planted() -> list[Scenario]:
         shares=(FAINT,),
         also=frozenset({"AT-TOOL-SLOW"}),
     )
-    add("slow engine", "AT-STRAGGLER", reply=either(last(seconds=2.5)), shares=(FAINT,))
+    add("slow engine", "AT-STRAGGLER", reply=either(last(seconds=10)), shares=(FAINT,))
     add("cache lost", "AT-CACHE-LOST", reply=cached(True), turn=2, shares=(0.1, 0.9))
     # text: verl#3149, Search-R1#162
     add(

@@ -79,6 +79,8 @@ class Scenario:
     by_group: bool = False
     """Whole groups have the fault."""
     question: str = "What is twice the number {number}? [{name}]"
+    breaks: bool = False
+    """veRL itself raises when it makes the batch."""
     client: str = "sync"
     misjudged: bool = False
     """The reward of those that have the fault is that of another prompt."""

@@ -21,7 +21,7 @@ async def double(number: int) -> str:
     if number == TIMES_OUT:
         await asyncio.wait_for(asyncio.sleep(30), 0.01)
     if number == IS_SLOW:
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(10)
     if number == REFUSES:
         return "Error: connection refused by host 17"
     return "much of it " * 200 if number == SAYS_MUCH else str(2 * number)

@@ -148,35 +148,23 @@ def _cut_by_agent(evidence: Evidence, last: LLMCall) -> bool:
 
 
 def unanswered(evidence: Evidence) -> Iterator[Mark]:
-    """The agent called a tool and made no turn after it."""
-    if not evidence.turns or not evidence.tools or evidence.root.status != "OK":
+    """The agent called a tool, or asked for one, and made no turn after it."""
+    if not evidence.turns or evidence.root.status != "OK":
         return
-    turn = len(evidence.turns)
+    turn, last = len(evidence.turns), evidence.turns[-1]
     after = [tool for tool in evidence.tools if tool.turn == turn]
-    asked = _asked_for_tools(evidence)
-    if not after and not asked:
+    if evidence.out_of_turns:
+        if after or evidence.unparsed:
+            yield Mark("AT-TURN-LIMIT", turn, None, f"{turn} turns")
         return
-    settings, last = evidence.settings, evidence.turns[-1]
-    limits = (settings.max_assistant_turns, settings.max_user_turns)
-    if any(limit is not None and turn >= limit for limit in limits):
-        yield Mark("AT-TURN-LIMIT", turn, None, f"{turn} turns")
-        return
-    if settings.response_length is None or last.total is None or not after:
+    limit = evidence.settings.response_length
+    if limit is None or last.total is None or not after:
         return
     so_far = last.total - (evidence.turns[0].span.prompt_tokens or 0)
     longest = sum(len(tool.answer) for tool in after)
-    if so_far + longest >= settings.response_length:
+    if so_far + longest >= limit:
         note = f"{so_far:,} tokens so far, and {longest:,} characters of {after[-1].name}"
         yield Mark("AT-TRUNCATED-TOOL", turn, None, note)
-
-
-def _asked_for_tools(evidence: Evidence) -> bool:
-    """The parser found calls in the last answer that nobody made."""
-    last = evidence.turns[-1]
-    parsed = [
-        span for span in evidence.trajectory.spans if span.role == "parser" and span.start_ns > last.span.start_ns
-    ]
-    return any(isinstance(span.output, list) and len(span.output) > 1 and bool(span.output[1]) for span in parsed)
 
 
 def broken_off(evidence: Evidence) -> Iterator[Mark]:

@@ -21,9 +21,6 @@ ALIKE = 0.5
 REPEATED = 3
 """Times the same call with the same answer."""
 SLOW_TIMES, SLOW_SECONDS = 10, 1.0
-MARKERS = ("<tool_call>", "<function=", "<|tool_call_begin|>", "<|tool_call|>", "[TOOL_CALLS]")
-"""By which formats of tool calls begin; of one text the first that occurs counts."""
-
 CODES = (
     Code(
         "AT-TOOL-RAISES", "a tool raises",
@@ -149,34 +146,12 @@ def repeated(evidence: Evidence) -> Iterator[Mark]:
 
 def not_parsed(evidence: Evidence) -> Iterator[Mark]:
     """The last answer asks for a tool and none was called."""
-    parsers = [span for span in evidence.trajectory.spans if span.role == "parser"]
-    if not parsers or not evidence.turns or evidence.root.status != "OK":
+    if not evidence.turns or evidence.root.status != "OK" or evidence.out_of_turns or any(truncated(evidence)):
         return
-    parsed = 0
-    for span in parsers:
-        found = span.output[1] if isinstance(span.output, list) and len(span.output) > 1 else None
-        parsed += len(found) if isinstance(found, list) else 0
-    last = evidence.turns[-1]
-    if any(call.turn >= last.number for call in evidence.tools) or any(truncated(evidence)):
-        return
-    text = _said(evidence)
-    marker = next((marker for marker in MARKERS if marker in text), None)
-    if marker is not None and text.count(marker) > parsed:
-        said = text.rpartition(marker)
-        yield Mark("AT-CALL-NOT-PARSED", last.number, None, f"{marker}{said[2][:120]}")
-
-
-def _said(evidence: Evidence) -> str:
-    """The text of the whole response, from where there is one."""
-    judged = next(
-        (span.inputs.get("solution_str") for span in evidence.rewards if span.inputs.get("solution_str")), None
-    )
-    if isinstance(judged, str):
-        return judged
-    parsed = [
-        span.output[0] for span in evidence.trajectory.spans if span.role == "parser" and isinstance(span.output, list)
-    ]
-    return "\n".join(text for text in parsed if isinstance(text, str))
+    last = evidence.turns[-1].number
+    asked = None if any(call.turn >= last for call in evidence.tools) else evidence.unparsed
+    if asked is not None:
+        yield Mark("AT-CALL-NOT-PARSED", last, None, asked)
 
 
 # -- a step -----------------------------------------------------------------------------------------------------------

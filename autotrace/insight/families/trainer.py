@@ -35,7 +35,13 @@ CODES = (
 def prompt_trained(evidence: Evidence) -> Iterator[Mark]:
     """The response is the prompt."""
     agent = evidence.agent
-    if agent is None or not agent.response_ids or not evidence.turns or agent.response_mask:
+    if (
+        agent is None
+        or not agent.response_ids
+        or not evidence.turns
+        or agent.response_mask
+        or evidence.root.status != "OK"
+    ):
         return
     said = sum(call.span.response_tokens or 0 for call in evidence.turns)
     response, prompt = packed(agent.response_ids), packed(evidence.turns[0].span.prompt_ids)
