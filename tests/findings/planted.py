@@ -37,7 +37,7 @@ def planted() -> list[Scenario]:
 
     def add(name: str, code: str, *, shares: Sequence[float] = (FAINT, 1.0), **more: Any) -> None:
         for share in shares:
-            label = "" if len(shares) == 1 else " faint" if share < 0.1 else " some" if share < 1 else " all"
+            label = "" if len(shares) == 1 else " faint" if share <= 0.1 else " some" if share < 1 else " all"
             made.append(Scenario(name + label, code, share=share, **more))
 
     # tokens: verl#6719, trl#5224, NeMo-Gym#1787, rllm#272

@@ -92,7 +92,7 @@ def sampling(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _differs(given: Mapping[str, Any], used: Mapping[str, Any]) -> str:
-    if not used:
+    if not used or used == given:
         return ""
     for name, neutral in PARAMETERS.items():
         asked, sent = number(given.get(name)), number(used.get(name))

@@ -196,20 +196,22 @@ def masks(evidence: Evidence) -> Iterator[Mark]:
     if not any(mask):
         yield Mark("AT-MASK-EMPTY", None, None, f"{len(mask)} tokens")
         return
-    answers = [call.ids for call in evidence.turns]
-    if any(not answer for answer in answers):
+    if not evidence.turns or any(not call.span.response_ids for call in evidence.turns):
         return
-    response = packed(ids) or b""
+    places = _in_order(evidence, ids)
+    if places is not None:
+        yield from _covered(places, bytes(mask))
+        return
+    response, answers = packed(ids) or b"", [call.ids for call in evidence.turns]
     if all(tokens(answer or b"") >= PROBE and find(response, piece(answer or b"", 0, PROBE)) < 0 for answer in answers):
         yield Mark("AT-RESPONSE-CHANGED", 1, 0, f"{len(ids)} tokens were returned")
         return
-    yield from _covered(evidence, bytes(mask), response)
-
-
-def _covered(evidence: Evidence, mask: bytes, response: bytes) -> Iterator[Mark]:
     places = _places(evidence, response)
-    if places is None:
-        return
+    if places is not None:
+        yield from _covered(places, bytes(mask))
+
+
+def _covered(places: list[tuple[int, int]], mask: bytes) -> Iterator[Mark]:
     gaps = [(0, 0)] + [(end, turn) for turn, (_, end) in enumerate(places, 1)]
     starts = [start for start, _ in places] + [len(mask)]
     for (begin, turn), end in zip(gaps, starts, strict=True):
@@ -227,6 +229,18 @@ def _covered(evidence: Evidence, mask: bytes, response: bytes) -> Iterator[Mark]
                 shifted = begin if inside[0] == 0 else begin + inside.find(0)
                 yield Mark("AT-MASK-INVALID", turn, shifted, "the mask is shifted against the turns")
                 return
+
+
+def _in_order(evidence: Evidence, ids: list[int]) -> list[tuple[int, int]] | None:
+    """Where each turn's answer stands in the response, if each stands where its prompt says; the quick way."""
+    first, places = evidence.turns[0].span.prompt_tokens or 0, []
+    for call in evidence.turns:
+        said = call.span.response_ids or []
+        begin = (call.span.prompt_tokens or 0) - first
+        if begin < 0 or ids[begin : begin + len(said)] != said:
+            return None
+        places.append((begin, begin + len(said)))
+    return places
 
 
 def _places(evidence: Evidence, response: bytes) -> list[tuple[int, int]] | None:
