@@ -12,6 +12,7 @@ from rich.text import Text
 from autotrace.cli import filters, listing, runs, terminal
 from autotrace.cli.listing import Column
 from autotrace.cli.terminal import line, one_line, safe, seconds
+from autotrace.insight.profile import codes, decode
 from autotrace.run.losses import losses
 from autotrace.ship import pace
 from autotrace.ship.run_reader import SORTS, RunReader
@@ -180,6 +181,7 @@ def as_dict(row: Row, pages: Mapping[str, str]) -> dict[str, object]:
     value: dict[str, object] = msgspec.to_builtins(row)
     for name in ("facts", "attributes", "times"):
         value[name] = json.loads(getattr(row, name))
+    value["findings"] = codes(decode(str(value.pop("profile"))))
     value["duration_ns"], value["page"] = row.duration_ns, pages.get(row.trace_id)
     return value
 

@@ -166,4 +166,12 @@ def as_dict(trajectory: Trajectory) -> dict[str, Any]:
     """The trajectory as one plain value."""
     from dataclasses import asdict
 
-    return {**asdict(trajectory), "status": trajectory.status, "turns": trajectory.turns}
+    from msgspec import structs
+
+    from autotrace.insight.profile import decode
+
+    profile = decode(trajectory.profile)
+    found = [] if profile is None else [structs.asdict(mark) for mark in profile.marks]
+    value = {**asdict(trajectory), "status": trajectory.status, "turns": trajectory.turns, "findings": found}
+    del value["profile"]
+    return value

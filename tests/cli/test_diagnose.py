@@ -64,6 +64,8 @@ def test_a_finding_names_trajectory_turn_and_token(call: Call, run: Path) -> Non
     assert (finding["since_step"], place["turn"], place["token"]) == (2, 2, len(PROMPT) + len(ANSWER) + 1)
     done = call("show", place["trace_id"][:12], run)
     assert "! AT-RETOKENIZED" in done.output
+    (mark,) = json.loads(call("show", place["trace_id"], run, "--json").output)["findings"]
+    assert (mark["code"], mark["turn"], mark["token"]) == ("AT-RETOKENIZED", 2, place["token"])
 
 
 def test_one_step_alone(call: Call, run: Path) -> None:
@@ -158,7 +160,9 @@ def test_phrases_are_found_with_their_place(call: Call, run: Path) -> None:
     ],
 )
 def test_conditions_know_findings(call: Call, run: Path, condition: str, count: int) -> None:
-    assert len(call("ls", run, "--where", condition, "--json").output.splitlines()) == count
+    rows = [json.loads(line) for line in call("ls", run, "--where", condition, "--json").output.splitlines()]
+    assert len(rows) == count
+    assert all("profile" not in row and isinstance(row["findings"], list) for row in rows)
 
 
 def test_a_finding_has_no_order(call: Call, run: Path) -> None:
