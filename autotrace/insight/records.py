@@ -31,6 +31,7 @@ class Record:
     start_ns: int | None = None
     end_ns: int | None = None
     attempt: int = 1
+    rollout_n: int | None = None
     error: str | None = None
 
     @property
@@ -114,10 +115,16 @@ class Step:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Of training, in the order of their first trajectory."""
+        """Of training, in the order of their first trajectory. Of a rollout that was made again, the last one."""
+        last: dict[tuple[str, int], int] = {}
+        for record in self.training:
+            if record.rollout_n is not None:
+                key = (record.group, record.rollout_n)
+                last[key] = max(last.get(key, 1), record.attempt)
         by_key: dict[str, list[Record]] = {}
         for record in self.training:
-            by_key.setdefault(record.group, []).append(record)
+            if record.rollout_n is None or record.attempt == last[record.group, record.rollout_n]:
+                by_key.setdefault(record.group, []).append(record)
         return [Group(key, records, self.settings) for key, records in by_key.items()]
 
     @property

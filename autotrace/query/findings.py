@@ -67,7 +67,7 @@ def record(row: Row, known: Profile) -> Record:
     facts: dict[str, Any] = msgspec.json.decode(row.facts)
     return Record(
         row.trace_id, row.group, row.step, row.status, known, bool(row.validate), row.uid, row.data_source, row.reward,
-        facts, msgspec.json.decode(row.times), row.start_ns, row.end_ns, row.attempt, row.error,
+        facts, msgspec.json.decode(row.times), row.start_ns, row.end_ns, row.attempt, row.rollout_n, row.error,
     )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ _TIMES = ("queue_s", "prefill_s", "decode_s", "way_s", "llm_s", "tool_s", "rewar
 _FACTS = ("advantage", "trained_in_step", "dropped", "min_global_steps", "max_global_steps")
 COLUMNS = (
     "trace_id", "group_id", "step", "status", "profile", "validate", "uid", "data_source", "reward", "start_ns",
-    "end_ns", "attempt", "error", "reward_extra_info", *_FACTS, *_TIMES,
+    "end_ns", "attempt", "rollout_n", "error", "reward_extra_info", *_FACTS, *_TIMES,
 )  # fmt: skip
 
 
@@ -134,5 +134,5 @@ def _of_columns(row: Mapping[str, Any]) -> Record:
         row["trace_id"], row["group_id"], row["step"], row["status"], profile.decode(row["profile"]) or Profile(),
         bool(row["validate"]), row["uid"], row["data_source"], row["reward"], facts,
         {name: value for name in _TIMES if (value := row[name]) is not None}, row["start_ns"], row["end_ns"],
-        row["attempt"] or 1, row["error"],
+        row["attempt"] or 1, row["rollout_n"], row["error"],
     )  # fmt: skip

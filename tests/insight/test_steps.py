@@ -60,6 +60,20 @@ def test_a_group_that_lacks_rollouts() -> None:
     assert "AT-GROUP-OF-ONE" in codes(whole[:-3], rollout_n=4)
 
 
+def test_rollouts_that_failed_were_cancelled_or_were_made_again() -> None:
+    whole = groups([[0, 1, 0, 1]] * 3)
+    failed = record(90, "1/u9", status="ERROR", reward=None)
+    cancelled = record(91, "1/u8", status="CANCELLED", reward=None)
+    nine, eight = (groups([[0, 1, 1]]), groups([[0, 1, 1]]))
+    for number, (one, other) in enumerate(zip(nine, eight, strict=True)):
+        one.group, other.group, one.trace_id, other.trace_id = "1/u9", "1/u8", f"a{number}", f"b{number}"
+    assert codes([*whole, *nine, failed], rollout_n=4) == {"AT-GROUP-INCOMPLETE"}
+    assert codes([*whole, *eight, cancelled], rollout_n=4) == set()
+    first = [record(n, reward=n % 2, rollout_n=n, answers=f"said {n}", attempt=1) for n in range(4)]
+    again = [record(50 + n, reward=n % 2, rollout_n=n, answers=f"said {n}", attempt=2) for n in range(4)]
+    assert codes([*first, *again], rollout_n=4) == set()
+
+
 def test_a_tool_fails_at_a_rate_and_not_once() -> None:
     fails = Mark("AT-TOOL-RAISES", 1, None, "search: X", "search: X")
     used = [record(n, tools=[ToolUse("search", 10)], reward=n % 2) for n in range(20)]

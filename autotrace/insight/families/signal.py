@@ -137,28 +137,23 @@ def alike(group: Group, step: Step) -> Iterator[Hit]:
 
 
 def incomplete(step: Step, history: History) -> Iterator[Hit]:
-    """Groups with fewer rollouts than the others, or than the configuration says."""
-    sizes = {group.key: len(_finished(group)) for group in step.groups if group.records[0].uid is not None}
-    if not sizes or step.live:
+    """Groups that lack rollouts: some failed, or were not made though most groups have theirs."""
+    groups = [group for group in step.groups if group.records[0].uid is not None]
+    if not groups or step.live:
         return
-    usual = max(sizes.values())
-    n = step.settings.rollout_n
-    if n is not None and usual <= n:
-        usual = n
-    elif sum(size == usual for size in sizes.values()) * 2 < len(sizes):
-        return
-    for group in step.groups:
-        size = sizes.get(group.key, usual)
-        if size < usual:
-            note = f"{size} of {usual} rollouts"
-            kept = _finished(group) or group.records
-            yield from (Hit("AT-GROUP-INCOMPLETE", record, note=note) for record in kept)
+    done = {group.key: _finished(group) for group in groups}
+    n = step.settings.rollout_n or max(len(group.records) for group in groups)
+    most_whole = sum(len(group.records) >= n for group in groups) * 2 > len(groups)  # else they were not all recorded
+    for group in groups:
+        failed, missing = len(group.records) - len(done[group.key]), n - len(group.records)
+        if failed or (missing > 0 and most_whole):
+            note = f"{len(done[group.key])} of {max(n, len(group.records))} rollouts"
+            yield from (Hit("AT-GROUP-INCOMPLETE", record, note=note) for record in done[group.key] or group.records)
 
 
 def _finished(group: Group) -> list[Record]:
-    first = {record.attempt for record in group.records}
-    last = max(first)
-    return [record for record in group.records if record.status in ("OK", "OPEN") and record.attempt == last]
+    """All but those that failed; one that was cancelled was not wanted."""
+    return [record for record in group.records if record.status in ("OK", "OPEN", "CANCELLED")]
 
 
 def advantages(group: Group, step: Step) -> Iterator[Hit]:

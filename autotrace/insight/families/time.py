@@ -65,7 +65,9 @@ CODES = (
 
 
 def stragglers(step: Step, history: History) -> Iterator[Hit]:
-    """Trajectories that the step waits for."""
+    """Trajectories that the step waits for; where there are no steps, nobody waits."""
+    if step.number is None or step.number < 0:
+        return
     done = [(record, seconds) for record in step.training if (seconds := record.seconds) is not None]
     if len(done) < 4:
         return

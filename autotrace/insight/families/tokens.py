@@ -18,8 +18,9 @@ PROBE = 8
 """Tokens by which a piece is recognised."""
 RUN = 4
 """Tokens in a row that the mask may wrongly cover without anybody's fault."""
-COMMON_END = 0.05
-"""A last token of so many turns is one that ends them on purpose."""
+COMMON_END, USUAL_END = 0.05, 0.5
+"""A last token of so many turns ends them on purpose: where end tokens are not known, and where they are (a stop
+string)."""
 
 CODES = (
     Code(
@@ -270,9 +271,8 @@ def no_end(step: Step, history: History) -> Iterator[Hit]:
     ends = set(step.settings.end_tokens)
     lasts = Counter(turn.last for record in step.records for turn in record.profile.turns if turn.last is not None)
     total = sum(lasts.values())
-    common_ends = {token for token, count in lasts.items() if count >= max(2, COMMON_END * total)}
-    if not (ends & set(lasts)) and not ends:
-        ends = common_ends
+    usual = USUAL_END if ends else COMMON_END
+    ends |= {token for token, count in lasts.items() if count >= max(2, usual * total)}
     for record in step.records:
         last = record.profile.turns[-1] if record.profile.turns else None
         if last is None or last.last is None or last.last in ends or record.truncated or record.status != "OK":
