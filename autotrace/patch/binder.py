@@ -97,15 +97,25 @@ class Binder:
                     if inside is None or inside == qualname:
                         self._guard(self._glob_class, glob, cls, name)
 
-    def runs_as_main(self, module: str) -> Callable[[str], bool] | None:
-        """Which top-level functions of ``module`` are targets, should it be run by ``python -m``; None: none are."""
-        exact = {spelling.qualname for spelling in self.index.modules.get(module, ()) if "." not in spelling.qualname}
-        globs = [glob for glob, inside in self.index.globs_of(module) if inside is None]
+    def runs_as_main(self, *modules: str) -> main_module.Takes | None:
+        """Which top-level functions are targets of a program that lists call by any of the names ``modules``; None:
+        none can be."""
+        exact = {
+            spelling.qualname: f"{module}:{spelling.qualname}"
+            for module in modules
+            for spelling in self.index.modules.get(module, ())
+            if "." not in spelling.qualname
+        }
+        globs = [(module, glob) for module in modules for glob, inside in self.index.globs_of(module) if inside is None]
         if not exact and not globs:
             return None
-        return lambda name: (
-            name in exact or (not name.startswith("_") and any(glob.takes(f"{module}.{name}") for glob in globs))
-        )
+
+        def takes(name: str) -> str | None:
+            matching = (module for module, glob in globs if glob.takes(f"{module}.{name}"))
+            module = None if name.startswith("_") else next(matching, None)
+            return exact.get(name) or (module and f"{module}:{name}")
+
+        return takes
 
     def defined(self, location: str, function: FunctionType) -> Any:
         """The function at ``location`` of the program was just made: what to use in its stead."""

@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType, ModuleType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -19,16 +19,14 @@ from autotrace.patch.binder import Binder, member
 from autotrace.patch.classes import ClassHook
 from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import PlanIndex
+from autotrace.patch.script import ScriptHook, begun
 from autotrace.record import calls, context, faults, flusher, fork_warning, ids, sampling
 from autotrace.record.backlog import backlog
 from autotrace.record.object_fields import module_of, name_of
 from autotrace.record.probe import Probe
 from autotrace.run import remote_node
 
-_SCRIPT = (
-    "Python runs a script's functions without importing it; move it into a module, or run `python -m {}` "
-    "(classes of a script are traced)"
-)
+_SCRIPT = "the program had begun before autotrace started; run it with autotrace-run, or move {} into a module"
 _UNSEEN = (
     "autotrace did not see `{}` being imported (its loader: {}), so nothing in it was wrapped: import it with a plain "
     "`import`, or before autotrace starts"
@@ -50,6 +48,7 @@ class Engine:
         self._late: list[ModuleType] = []
         """Wanted modules that were half imported when the engine started, by this thread or another."""
         self._seen: WeakSet[ModuleType] = WeakSet()
+        self._script: ScriptHook | None = None
         for library, adapter in adapters.items():  # of a library that is imported already, `start` does it
             self.waiting.setdefault(library, []).append(_adapter(adapter))
 
@@ -59,7 +58,7 @@ class Engine:
         main_module.on_definition = self.binder.defined
         self.imports.install()
         self._take_imported()
-        self._report_script()
+        self._take_script()
         atexit.register(self._program_over)  # runs before the flusher's own, which was registered before
 
     def _take_imported(self) -> None:
@@ -81,6 +80,8 @@ class Engine:
         self._classes.remove()
         main_module.on_definition = None
         self.imports.remove()
+        if self._script is not None:
+            self._script.remove()
         self.waiting.clear()
         self.binder.installer.restore()
 
@@ -126,9 +127,8 @@ class Engine:
     def _program_over(self) -> None:
         try:
             program = sys.modules.get("__main__")
-            name = (
-                main_module.name_of("__main__") or main_module.script()
-            )  # Python takes a script's `__file__` away when it ends
+            # Python takes a script's `__file__` away when it ends
+            name = main_module.name_of("__main__") or main_module.stem(main_module.script())
             if program is not None and name is not None:
                 self.binder.program_over(program, name)
             self._report_unseen()
@@ -147,12 +147,28 @@ class Engine:
                 if member(module, spelling.qualname.partition(".")[0]) is not None:
                     report(spelling.target.key, f"{name}:{spelling.qualname}", "failed", reason)
 
-    def _report_script(self) -> None:
-        script = main_module.script()
-        for name in ("__main__", *([script] if script else [])):
-            for spelling in self.index.modules.get(name, ()):
-                if script is not None and "." not in spelling.qualname:
-                    report(spelling.target.key, f"{name}:{spelling.qualname}", "failed", _SCRIPT.format(script))
+    def _take_script(self) -> None:
+        """See that the functions of the script come through ``main_module.defined``, if it is still to begin."""
+        path = main_module.script()
+        if path is None and not main_module.is_spawned():
+            return
+        name = main_module.stem(path)
+        if path is None or not hasattr(sys.modules.get("__main__"), "__file__"):
+            self._script = ScriptHook(self._instrumented, path)
+            self._script.install()
+            return
+        for module in ("__main__", *([name] if name else [])):
+            for spelling in self.index.modules.get(module, ()):
+                if "." not in spelling.qualname:
+                    place = f"{module}:{spelling.qualname}"
+                    report(spelling.target.key, place, "failed", _SCRIPT.format(f"`{spelling.qualname}`"))
+
+    def _instrumented(self, name: str, source: str, path: str) -> CodeType | None:
+        takes = self.binder.runs_as_main(name, "__main__")
+        if takes is None:
+            return None
+        tree = main_module.instrumented(source, path, takes)
+        return None if tree is None else main_module.compiled(begun(tree), path)
 
 
 engine: Engine | None = None

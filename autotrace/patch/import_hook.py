@@ -30,7 +30,7 @@ class ImportHook:
         self,
         wanted: Callable[[str], bool],
         imported: Imported,
-        runs_as_main: Callable[[str], Callable[[str], bool] | None],
+        runs_as_main: Callable[[str], main_module.Takes | None],
         asked: Callable[[], None],
     ) -> None:
         """``asked`` is called before each module is looked for."""
@@ -132,7 +132,10 @@ def _hook_code(loader: Any, hook: ImportHook) -> None:
             takes = hook.runs_as_main(module)
             source = loader.get_source(module)
             if takes is not None and source is not None:
-                return main_module.instrumented(module, source, loader.get_filename(module), takes)
+                path = loader.get_filename(module)
+                tree = main_module.instrumented(source, path, takes)
+                if tree is not None:
+                    return main_module.compiled(tree, path)
         except Exception as error:
             faults.failed("main", error)
         code: CodeType | None = original(module)

@@ -1,9 +1,9 @@
-"""The program that is being run: what ``__main__`` is called in a list, and the functions of ``python -m pkg.mod``.
+"""The program that is being run: what ``__main__`` is called in a list, and its functions.
 
-Classes of ``__main__`` come through ``__build_class__`` as all others do. Functions do not come at all: ``runpy``
-asks the module's loader for its code and runs that itself, so the module is never imported. For ``python -m`` that
-code can be had: it is compiled from the source with one more decorator at each ``def`` that a list names, below all
-others. The code of ``python script.py`` cannot; such a target is reported as failed, with what to do.
+Classes of ``__main__`` come through ``__build_class__`` as all others do. Functions do not come at all, for the
+module is never imported: ``runpy`` asks a loader for its code and runs that itself. So its code is compiled from the
+source with one more decorator at each ``def`` that a list names, below all others. For ``python -m`` the module's own
+loader is asked (``import_hook``), for ``python script.py`` one of ours (``script``).
 """
 
 from __future__ import annotations
@@ -32,31 +32,47 @@ def name_of(module: str) -> str | None:
     spec = getattr(running, "__spec__", None)
     if spec is not None:
         return str(spec.name)
-    return _stem(getattr(running, "__file__", None))
+    return stem(getattr(running, "__file__", None))
 
 
 def script() -> str | None:
-    """The name of the script that this process was started with; None after ``-m``, ``-c`` or nothing at all."""
+    """The script that this process was started with; None after ``-m``, ``-c`` or nothing at all."""
     kind, word = program(sys.orig_argv)
-    return _stem(word) if kind == "script" else None
+    return word if kind == "script" else None
 
 
-def _stem(path: str | None) -> str | None:
+def is_spawned() -> bool:
+    """Whether this process was started by ``multiprocessing``, and runs its parent's program as ``__mp_main__``."""
+    kind, word = program(sys.orig_argv)
+    return kind == "c" and word.startswith("from multiprocessing.")
+
+
+def stem(path: str | None) -> str | None:
+    """What the script at ``path`` is called in lists."""
     if path is None or not path.endswith(".py"):
         return None
     return os.path.basename(path)[:-3]
 
 
-def instrumented(module: str, source: str, path: str, takes: Callable[[str], bool]) -> CodeType:
-    """Code of ``module`` in which the top-level functions that ``takes`` wants are passed to ``defined``."""
+Takes = Callable[[str], str | None]
+"""The place ``module:name`` by which a target names the function of this name; None: no target does."""
+
+
+def instrumented(source: str, path: str, takes: Takes) -> ast.Module | None:
+    """The program, whose top-level functions that ``takes`` wants pass through ``defined``; None: it has none."""
     tree = ast.parse(source, path)
-    for function in _functions(tree.body):
-        if takes(function.name):
-            text = f"__import__({__name__!r}, None, None, ('defined',)).defined({f'{module}:{function.name}'!r})"
-            decorator = ast.parse(text, mode="eval").body
-            for node in ast.walk(decorator):
-                ast.copy_location(node, function)
-            function.decorator_list.append(decorator)
+    wanted = [function for function in _functions(tree.body) if takes(function.name) is not None]
+    for function in wanted:
+        text = f"__import__({__name__!r}, None, None, ('defined',)).defined({takes(function.name)!r})"
+        decorator = ast.parse(text, mode="eval").body
+        for node in ast.walk(decorator):
+            ast.copy_location(node, function)
+        function.decorator_list.append(decorator)
+    return tree if wanted else None
+
+
+def compiled(tree: ast.Module, path: str) -> CodeType:
+    """The code of an instrumented program."""
     return compile(tree, path, "exec", dont_inherit=True)
 
 

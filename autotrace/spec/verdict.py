@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -20,11 +18,6 @@ from autotrace.spec.symbols import Function, Lazy, Native, Other
 RESOLVES, MISSING, REFUSED, SKIPPED, UNCLEAR = "resolves", "missing", "refused", "skipped", "unclear"
 """States. Unclear: there, but only running the program tells what it is."""
 
-_MAIN = re.compile(r"^if\s+__name__\s*==\s*['\"]__main__['\"]", re.MULTILINE)
-_SCRIPT = (
-    "if this program is run as `python {0}.py`, its functions are not traced (its classes are): run "
-    "`python -m {0}`, or move them into another module"
-)
 _ALWAYS = frozenset({"self", "kwargs", "result", "item"})
 
 
@@ -101,10 +94,7 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
         functions = list(globs.expand(name, target.without, resolver))
         kept = [function for function in functions if refusal(function, name, resolver) is None]
         if kept:
-            scripts = sorted({one.module.name for one in kept if _may_be_a_scripts_own(one, target)})
-            return Verdict(
-                target, RESOLVES, name, count=len(kept), notes=tuple(_SCRIPT.format(each) for each in scripts)
-            )
+            return Verdict(target, RESOLVES, name, count=len(kept))
         if functions:
             return Verdict(target, REFUSED, name, refusal(functions[0], name, resolver) or "")
         return Verdict(target, MISSING, name, "it has no public function that is written in Python")
@@ -127,23 +117,7 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
         return Verdict(target, REFUSED, name, reason, description)
     # a shipped list names the arguments of several releases, only some of which each has
     notes = tuple(_notes(target, description)) if own and description is not None else ()
-    if isinstance(symbol, Function) and _may_be_a_scripts_own(symbol, target):
-        notes += (_SCRIPT.format(symbol.module.name),)
     return Verdict(target, RESOLVES, name, description=description, notes=notes)
-
-
-def _may_be_a_scripts_own(function: Function, target: Target) -> bool:
-    """Whether it is a function, of no class, in a program in the working folder or beside the spec file: what wraps it
-    never sees it if that program is run by its file name."""
-    file = function.module.file
-    folders = {os.getcwd(), os.path.dirname(os.path.abspath(target.where.rpartition(":")[0]))}
-    return (
-        function.owner is None
-        and "." not in file.name
-        and file.text is not None
-        and os.path.dirname(os.path.abspath(file.path)) in folders
-        and _MAIN.search(file.text) is not None
-    )
 
 
 def _notes(target: Target, function: Description) -> Iterator[str]:

@@ -43,18 +43,22 @@ class Ran:
         return {record.name: (record.state, record.reason) for record in records}
 
 
-def run(folder: Path, spec: str, *command: str, python: str = sys.executable) -> Ran:
-    """``command`` (arguments of Python) under the launcher with the list ``spec``; it has to succeed."""
+def run(
+    folder: Path, spec: str, *command: str, python: str = sys.executable, python_path: bool = True, code: int = 0
+) -> Ran:
+    """``command`` (arguments of Python) under the launcher with the list ``spec``; it has to end with ``code``."""
     (folder / "spec.yaml").write_text(spec)
     launcher = [sys.executable, "-m", "autotrace.launch.main", "--backend", "jsonl", "--drain-timeout", "0"]
     options = ["--quiet", "--run-dir", str(folder), "--spec", str(folder / "spec.yaml")]
     environ = {**os.environ, "PYTHONPATH": f"{PROGRAM}:{ROOT}", "RAY_USAGE_STATS_ENABLED": "0"}
     environ.pop("AUTOTRACE", None)
+    if not python_path:
+        environ.pop("PYTHONPATH")
     done = subprocess.run(
         [*launcher, *options, "--", python, *command],
         env=environ, capture_output=True, text=True, timeout=200, check=False, cwd=folder,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == code, done.stderr[-4000:]
     ran = Ran(done.stdout, done.stderr)
     for segment in sorted((find_run(folder) / layout.SPOOL).glob(f"*{layout.SEGMENT_SUFFIX}")):
         fd = os.open(segment, os.O_RDONLY)

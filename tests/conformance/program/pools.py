@@ -17,6 +17,11 @@ class Mine:
         return work.leaf(x)
 
 
+def square(x: int) -> int:
+    """A function of ``__main__``."""
+    return x * x
+
+
 def main() -> None:
     context = multiprocessing.get_context(sys.argv[1])
     queue = context.SimpleQueue()
@@ -33,6 +38,7 @@ def main() -> None:
     process.join(60)
     with ProcessPoolExecutor(2, mp_context=context) as pool:
         assert list(pool.map(work.leaf, range(4))) == [1, 2, 3, 4]
+        assert list(pool.map(square, range(4))) == [0, 1, 4, 9] and square(3) == 9
         assert [pool.submit(target, 1).result() for target in targets[1:5]] == [2] * 4
     with context.Pool(1) as pool:
         assert pool.map(work.leaf, [1]) == [2] and pool.apply(mine.method, (1,)) == 2
