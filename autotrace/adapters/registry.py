@@ -22,6 +22,7 @@ ADAPTERS = {
     "vllm": "autotrace.adapters.vllm.requests",
     "sglang": "autotrace.adapters.sglang",
     "openai": "autotrace.adapters.openai",
+    "langchain_core": "autotrace.adapters.langchain",
 }
 """Module -> adapter, whose ``install()`` runs right after that module was imported."""
 

@@ -26,8 +26,7 @@ def overview(rows: Sequence[Row], reader: RunReader) -> Tree:
         if prompt not in branches:
             branches[prompt] = branches[step].add(_prompt(row))
         node = branches[prompt].add(_rollout(row))
-        for span in _calls(reader, row):
-            node.add(_call(span))
+        _add_calls(node, reader, row)
     return top
 
 
@@ -53,21 +52,24 @@ def _rollout(row: Row) -> Text:
     return text if row.status == "OK" else text + Text("  ") + status_text(row.status)
 
 
-def _calls(reader: RunReader, row: Row) -> list[Span]:
-    """The LLM and tool calls of a trajectory; of tools inside tools the outer one."""
+def _add_calls(tree: Tree, reader: RunReader, row: Row) -> None:
+    """The LLM and tool calls of a trajectory, below what a list gives a name (a node of a graph); of tools inside tools
+    the outer one."""
     try:
         spans = {span.span_id: span for span in reader.load(row.trace_id, texts=False).spans}
     except KeyError:
-        return []
-    return [
-        span
-        for span in spans.values()
-        if span.role in SHOWN_ROLES and (span.parent_id not in spans or spans[span.parent_id].role != span.role)
-    ]
+        return
+    trees: dict[str | None, Tree] = {}
+    for span in spans.values():  # a call stands before those below it
+        above = trees.get(span.parent_id, tree)
+        inside = span.parent_id in spans and spans[span.parent_id].role == span.role
+        named = span.title is not None and span.parent_id in spans
+        shown = not inside if span.role in SHOWN_ROLES else named
+        trees[span.span_id] = above.add(_call(span)) if shown else above
 
 
 def _call(span: Span) -> Text:
-    style = "cyan" if span.role == "llm" else "magenta"
+    style = {"llm": "cyan", "agent": "", "span": ""}.get(span.role, "magenta")
     counts = [span.prompt_tokens, span.response_tokens]
     tokens = ""
     if span.role == "llm" and counts != [None, None]:

@@ -144,7 +144,8 @@ class Engine:
             loader = type(getattr(module, "__loader__", None))
             reason = _UNSEEN.format(name, f"{loader.__module__}.{loader.__qualname__}")
             for spelling in self.index.modules[name]:
-                if member(module, spelling.qualname.partition(".")[0]) is not None:
+                value = member(module, spelling.qualname.partition(".")[0])
+                if value is not None and not isinstance(value, ModuleType):  # that has an occasion of its own
                     report(spelling.target.key, f"{name}:{spelling.qualname}", "failed", reason)
 
     def _take_script(self) -> None:

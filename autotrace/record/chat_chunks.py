@@ -1,8 +1,8 @@
 """Chunks of a model's answer put together into the answer, in the form that the same call returns without a stream.
 
-Three forms, told by what an item stores and not by its class, as compatible servers and clients have classes of their
-own: chat completions (``choices`` with a ``delta`` or ``text``), Responses (events ``response.*``), and messages
-(``message_start``, ``content_block_delta``, ...).
+The forms are told by what an item stores and not by its class, as compatible servers and clients have classes of their
+own: chat completions (``choices`` with a ``delta`` or ``text``), Responses (events ``response.*``), messages
+(``message_start``, ``content_block_delta``, ...), and LangChain's chunks (``message_chunks``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from autotrace.record import message_chunks
 from autotrace.record.object_fields import member, members
 from autotrace.record.snapshot import Limits, snapshot
 from autotrace.record.yielded import NO_KEEPER, Keeper, Texts, Yielded
@@ -28,6 +29,8 @@ def of(first: Any, limits: Limits) -> Yielded | None:
     kind = member(first, "type")
     if type(kind) is str and kind.startswith("response."):
         return Response(limits)
+    if kind == message_chunks.KIND:
+        return message_chunks.MessageChunks(limits)
     return Message(limits) if kind == "message_start" else None
 
 

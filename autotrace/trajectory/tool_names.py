@@ -21,7 +21,7 @@ _BESIDE_NAME = frozenset({"args", "arguments", "input", "kwargs", "parameters", 
 
 def tool_name(span: Span) -> str:
     """The attribute ``tool_name``, else an argument, else the name of the object, else what was called."""
-    name = _word(span.attributes.get(ATTRIBUTE)) or _argument(span) or _word(span.attributes.get(OBJECT_NAME))
+    name = word(span.attributes.get(ATTRIBUTE)) or _argument(span) or word(span.attributes.get(OBJECT_NAME))
     return name or text(span.name)
 
 
@@ -31,7 +31,7 @@ def _argument(span: Span) -> str | None:
         if name is not None:
             return name
     if "tool" in span.name.rpartition(".")[2].lower() or _BESIDE_NAME & span.inputs.keys():
-        return _word(span.inputs.get("name"))
+        return word(span.inputs.get("name"))
     return None
 
 
@@ -39,10 +39,10 @@ def _named(value: Any) -> str | None:
     """``"search"``, ``{"name": "search"}`` or ``{"function": {"name": "search"}}``."""
     if isinstance(value, Mapping):
         inner = value.get("function")
-        return _word(value.get("name")) or (_named(inner) if isinstance(inner, (str, Mapping)) else None)
-    return _word(value)
+        return word(value.get("name")) or (_named(inner) if isinstance(inner, (str, Mapping)) else None)
+    return word(value)
 
 
-def _word(value: Any) -> str | None:
+def word(value: Any) -> str | None:
     """A text in one line, None for anything else."""
     return " ".join(text(value).split())[:MAX_NAME] or None if isinstance(value, str) else None

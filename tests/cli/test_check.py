@@ -130,21 +130,6 @@ def test_json_says_everything() -> None:
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize("target", ["my_agent.answer", "my_agent.*"])
-def test_a_function_of_a_program_has_a_note_how_to_run_it(target: str) -> None:
-    code = "def answer(question): ...\nclass Agent:\n    def run(self): ...\n"
-    Path("my_agent.py").write_text(code)
-    assert "note" not in check(f"- {target}\n").output
-    Path("my_agent.py").write_text(f"{code}if __name__ == '__main__':\n    answer(1)\n")
-    result = check(f"- {target}\n")
-    assert result.exit_code == 0
-    assert (
-        "note, line 1: if this program is run as `python my_agent.py`, its functions are not traced (its classes "
-        "are): run `python -m my_agent`, or move them into another module"
-    ) in result.output
-    assert "note" not in check("- my_agent.Agent.run\n").output
-
-
 def test_globs_count_their_functions() -> None:
     assert "  ok    checked_agents.*  3 functions" in check("- checked_agents.*\n").output
 

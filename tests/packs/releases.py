@@ -120,7 +120,7 @@ def look(distribution: str, version: str, wheel: Path, there: dict[str, str]) ->
     name = f"{distribution} {version}"
     if done.returncode not in (0, 1):
         return Outcome(name, {}, [f"autotrace check ended with {done.returncode}: {done.stderr.strip()}"])
-    library = MODULE.get(distribution, distribution)
+    library = MODULE.get(distribution, distribution.replace("-", "_"))
     rows = [row for row in json.loads(done.stdout)["targets"] if row["name"].startswith(f"{library}.")]
     states: dict[str, int] = {}
     for row in rows:

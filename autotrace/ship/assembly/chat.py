@@ -15,9 +15,12 @@ from autotrace.trajectory.model import Span
 
 Message = dict[str, Any]
 MARKER = "…"
-_ROLES = {"human": "user", "ai": "assistant", "humanmessage": "user", "aimessage": "assistant",
-          "aimessagechunk": "assistant", "systemmessage": "system", "toolmessage": "tool"}  # fmt: skip
+_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "humanmessage": "user",
+          "aimessage": "assistant", "aimessagechunk": "assistant", "systemmessage": "system",
+          "toolmessage": "tool"}  # fmt: skip
 """Types of LangChain's messages."""
+_OF_MESSAGES = ("content", "tool_calls", "tool_call_id", "name")
+"""What is said of them; the rest is about the call that made them."""
 _USAGE = ("usage", "usage_metadata")
 _READ, _WRITTEN = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
 
@@ -56,6 +59,8 @@ def _given(inputs: Mapping[str, Any], answered: bool) -> tuple[str, list[Message
     """The argument that has the messages, and them."""
     for name in ("messages", "input", "prompt"):
         value = inputs.get(name)
+        if isinstance(value, Mapping) and name == "input":  # LangChain's prompt value
+            value = value.get("messages")
         if isinstance(value, str) and value and answered:
             return name, [{"role": "user", "content": value}]
         if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
@@ -75,6 +80,7 @@ def _messages(item: Mapping[str, Any]) -> Iterable[Message]:
     role = item.get("role")
     if not isinstance(role, str):
         role = _ROLES.get(str(kind).lower())
+        item = {name: item[name] for name in _OF_MESSAGES if name in item}
     return [] if role is None else _spoken(role, item)
 
 

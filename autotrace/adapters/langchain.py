@@ -1,0 +1,51 @@
+"""LangChain and LangGraph: which of their calls are another's inside. ``invoke`` of a graph is its ``stream``
+underneath, and frameworks put small chains into everything they make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotrace.record import calls
+from autotrace.record.object_fields import stored_text
+from autotrace.record.probe import Follower
+
+_PREGEL = "langgraph.pregel.main.Pregel"
+_CHAIN = "langchain_core.runnables.base.RunnableSequence"
+
+
+def install() -> None:
+    """Attach to the targets. Idempotent."""
+    for kind, follower in ((_PREGEL, Outermost()), (_CHAIN, Alone())):
+        for method in ("invoke", "ainvoke", "stream", "astream"):
+            probe = calls.probes.get(f"{kind}.{method}")
+            if probe is not None:
+                probe.follower = follower
+    for name in ("run_with_retry", "arun_with_retry"):
+        probe = calls.probes.get(f"langgraph.pregel._retry.{name}")
+        if probe is not None:
+            probe.follower = Node()
+
+
+class Outermost(Follower):
+    """Of the methods of one graph that call each other, the first."""
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        call = calls.current.get()
+        probe = None if call is None else call.probe
+        return (
+            call is None or probe is None or probe.follower is not self or call.owner != id(args[0] if args else None)
+        )
+
+
+class Alone(Follower):
+    """A chain that is in nothing else."""
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return calls.current.get() is None
+
+
+class Node(Follower):
+    """A node that somebody wrote: the first one of every graph only hands its input on."""
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return stored_text(args[0] if args else kwargs.get("task"), "name") != "__start__"
