@@ -49,7 +49,7 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], parquet: P
         with contextlib.closing(RunReader.open(runs.locate(run))) as reader:
             for loss in losses(reader.status().drops):
                 terminal.console(stderr=as_json).print(terminal.line(f"! {loss}", "bold red"), soft_wrap=True)
-            diagnosis, places = _diagnosed(findings.steps(reader, step, _watched), codes)
+            diagnosis, places = _diagnosed(findings.steps(reader, step, _watched, texts=True), codes)
     for detector in registry.own():
         if detector.problem:
             words = f"! the detector {detector.name} of another package cannot be used: {detector.problem}"

@@ -41,6 +41,7 @@ def _profile(evidence: Evidence) -> Profile:
         head=list(first[:HEAD]) if first else [],
         answers=fingerprint(said),
         returned=evidence.agent.response_tokens if evidence.agent is not None else None,
+        judged=any(isinstance(span.inputs.get("solution_str"), str) for span in evidence.rewards),
     )
 
 

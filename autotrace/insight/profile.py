@@ -78,6 +78,8 @@ class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Digest of all that the model said; empty: too short to tell rollouts apart, or not recorded."""
     returned: int | None = None
     """Tokens of the response as the agent returned it, tools included."""
+    judged: bool = False
+    """The text that its reward judged was recorded, and can be compared with its own."""
 
 
 def encode(profile: Profile) -> str:

@@ -12,7 +12,9 @@ import msgspec
 
 from autotrace.data.rollout import ROLES
 from autotrace.insight import profile, registry
+from autotrace.insight.evidence import Evidence
 from autotrace.insight.examine import examine
+from autotrace.insight.families.rewards import misread
 from autotrace.insight.profile import Mark, Profile
 from autotrace.insight.records import Record, Step
 from autotrace.insight.settings import Settings
@@ -24,14 +26,16 @@ from autotrace.trajectory.model import OPEN, Trajectory
 Watch = Callable[[Sequence[Row]], Iterable[Row]]
 HUNG_SECONDS, HUNG_TIMES = 120.0, 10.0
 """A trajectory hangs if it is open for so long, and so many times as long as the slowest that ended."""
+MAX_TEXTS, FEW_TEXTS = 256, 4
+"""Trajectories whose texts are compared with what their rewards judged: of a run, and at least of a step."""
 MAX_OPEN = 1000
 """Open trajectories that are looked into."""
 
 
-def steps(reader: RunReader, step: int | None = None, watch: Watch = iter) -> Iterator[Step]:
+def steps(reader: RunReader, step: int | None = None, watch: Watch = iter, *, texts: bool = False) -> Iterator[Step]:
     """The steps of a run in order, or one of them. Trajectories that were not examined when they were complete (by an
     older release, or before a detector was installed) are examined now, which reads them; ``watch`` iterates
-    over these."""
+    over these. ``texts``: of ``MAX_TEXTS`` trajectories the texts are decoded, to see whether rewards judged them."""
     settings = Settings.of(reader.binds())
     ids = reader.ids_by_step(ROLES)
     numbers = sorted(ids, key=lambda number: (number is None, number or 0)) if step is None else [step]
@@ -43,6 +47,8 @@ def steps(reader: RunReader, step: int | None = None, watch: Watch = iter) -> It
         records = list(_records(rows, reader, settings, watch))
         if living and any(row.status == OPEN for row in rows):
             records = _with_hung(records, rows, reader)
+        if texts:
+            _with_texts(records, reader, settings, max(FEW_TEXTS, MAX_TEXTS // len(numbers)))
         live = living and (number == numbers[-1] or any(row.status == OPEN for row in rows))
         yield Step(number, records, settings, live)
 
@@ -82,6 +88,16 @@ def _with_hung(records: list[Record], rows: list[Row], reader: RunReader) -> lis
         with contextlib.suppress(Gone, KeyError):
             one.profile = Profile(marks=[hung(reader.load(one.trace_id, texts=False), now)])
     return records
+
+
+def _with_texts(records: list[Record], reader: RunReader, settings: Settings, most: int) -> None:
+    """Compare what rewards judged with what rollouts said, in at most ``most`` of them."""
+    judged = [record for record in records if record.profile.judged and not record.has("AT-REWARD-MISMATCHED")]
+    for one in judged[:: max(1, -(-len(judged) // most))]:
+        with contextlib.suppress(Gone, KeyError):
+            marks = list(misread(Evidence(reader.load(one.trace_id), settings)))
+            if marks:
+                one.profile = msgspec.structs.replace(one.profile, marks=[*one.profile.marks, *marks])
 
 
 def hung(trajectory: Trajectory, now_ns: int) -> Mark:

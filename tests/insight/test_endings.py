@@ -127,6 +127,23 @@ def test_what_a_reward_does(given: dict[str, Any], facts: dict[str, Any], code: 
 
 
 @pytest.mark.parametrize(
+    ("judged_text", "other"),
+    [
+        ("The number of apples is twelve, so with the pears it is #### 42", False),
+        ("so with the pears it is #### 42", False),  # cut by the reward manager
+        ("Nobody knows how many plums there were before the harvest #### 7", True),
+        ("#### 7", False),  # too short to tell
+    ],
+)
+def test_a_reward_judges_what_the_rollout_said(judged_text: str, other: bool) -> None:
+    agent = span("agent", None)
+    text = "The number of apples is twelve, so with the pears it is #### 42<|im_end|>"
+    turn = llm(agent.span_id, 1, [1], [3, END], new_prompt_text="How many?", response_text=text)
+    reward = span("reward", None, 5, inputs={"solution_str": judged_text})
+    assert [code for code, _, _ in marks(trajectory(agent, turn, reward))] == ["AT-REWARD-MISMATCHED"] * other
+
+
+@pytest.mark.parametrize(
     ("ids", "code"),
     [
         ([*range(20), *[3, 4, 5] * 100], "AT-REPETITION"),

@@ -129,22 +129,38 @@ def mismatched(evidence: Evidence) -> Iterator[Mark]:
         if index is not None and sample is not None and str(index) != str(sample):
             yield Mark("AT-REWARD-MISMATCHED", turn, None, f"judged as sample {index}, it is sample {sample}")
             return
-        said, texts = span.inputs.get("solution_str"), [call.span.response_text for call in evidence.turns]
-        if isinstance(said, str) and texts and all(texts) and not _is_of(said, [text or "" for text in texts]):
-            yield Mark("AT-REWARD-MISMATCHED", turn, None, "the text that was judged is not what this rollout said")
+    yield from misread(evidence)
+
+
+def misread(evidence: Evidence) -> Iterator[Mark]:
+    """The text that was judged is another rollout's. Nothing where the texts of the turns are not known."""
+    said = [
+        (call.span.new_prompt_text or call.span.prompt_text or "", call.span.response_text) for call in evidence.turns
+    ]
+    if not said or any(answer is None for _, answer in said):
+        return
+    own = "".join(f"{asked}{answer}" for asked, answer in said)
+    for span in evidence.rewards:
+        judged = span.inputs.get("solution_str")
+        if isinstance(judged, str) and not _is_of(judged, own):
+            yield Mark(
+                "AT-REWARD-MISMATCHED",
+                len(evidence.turns),
+                None,
+                "the text that was judged is not what this rollout said",
+            )
             return
 
 
-_SLACK = 24
-"""Characters at the border of a turn that a decoder may leave out: marks of the chat template."""
+PIECE, MOST = 16, 4000
+"""Characters that are looked for together, and looked at."""
 
 
-def _is_of(judged: str, texts: list[str]) -> bool:
-    """The judged text has the middle of each answer, as far as it reaches."""
-    if len(judged) >= 4_000:  # what is captured of a long text is cut
-        texts = texts[:1]
-    cores = [text[_SLACK : max(_SLACK, len(text) - _SLACK)].strip() for text in texts]
-    return all(core[:200] in judged for core in cores if core)
+def _is_of(judged: str, own: str) -> bool:
+    """Half of what was judged occurs in the rollout's own text (a judge's text has no marks of the chat template)."""
+    text = judged[:MOST]
+    pieces = [text[at : at + PIECE] for at in range(0, len(text) - PIECE + 1, PIECE)]
+    return len(pieces) < 2 or 2 * sum(piece in own for piece in pieces) >= len(pieces)
 
 
 def trainers_score(step: Step, history: History) -> Iterator[Hit]:
