@@ -19,7 +19,7 @@ FRAMEWORKS_HERE = openai anthropic mcp
 HOOKS = tests/conformance tests/faults
 SHIPPING = tests/ship tests/sinks tests/cli
 # what runs in an environment of its own
-APART = $(addprefix --ignore=tests/,e2e engines harbor multinode weave_server backends host torch \
+APART = $(addprefix --ignore=tests/,browser e2e engines harbor multinode weave_server backends host torch \
     $(addprefix agent_frameworks/,$(filter-out $(FRAMEWORKS_HERE),$(FRAMEWORKS))))
 
 # the table of the backends, printed a line a row; VERL_TABLE=0.8.0 runs the part of it about that release
@@ -29,7 +29,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
 
 .PHONY: findings help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
-    scale verl-releases docs pythons
+    scale verl-releases docs pythons view check-js
 .DEFAULT_GOAL := help
 
 # a line `##@ Group` opens a group, `target: ## what it does` is listed in it
@@ -66,6 +66,13 @@ test-shipping:
 	$(VENV)/bin/python -m pytest $(PYTEST) $(SHIPPING)
 test-rest:
 	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) $(addprefix --ignore=,$(HOOKS) $(SHIPPING)) tests
+
+view: environment check-js ## the page of `autotrace view`, driven in Chromium (on PATH, or Playwright's own)
+	$(VENV)/bin/python -m pytest $(PYTEST) tests/browser
+
+# TypeScript's checker over the comments of the page's modules; needs node, installs into a cache of npm's
+check-js: ## types of the page's JavaScript
+	npx --yes --package typescript@5 tsc --project autotrace/view/jsconfig.json
 
 docs: environment ## the pages, into site/; fails on a dead link or an outdated reference
 	$(VENV)/bin/python -m autotrace.spec.schema --markdown | diff docs/spec-reference.md -

@@ -7,7 +7,7 @@ export AUTOTRACE_RUN_DIR=$PWD/autotrace-runs
 
 say() { printf '\n\033[1m$ %s\033[0m\n' "$*"; "$@"; }
 
-say autotrace-run --project autotrace-demo python examples/verl_loop/main.py
+say autotrace-run --project autotrace-demo --logprobs 1 python examples/verl_loop/main.py
 say autotrace ls --train --tree
 say autotrace ls --step 1 --sort reward
 best=$(autotrace ls --step 1 --sort reward --limit 1 --json | python -c 'import json, sys; print(json.load(sys.stdin)["trace_id"][:12])')
@@ -15,3 +15,4 @@ say autotrace show "$best"
 
 printf '\nTo see them in MLflow (http://127.0.0.1:5000, experiment autotrace-demo):\n\n    %s\n\n' \
     "$(command -v mlflow) server --backend-store-uri sqlite:///$AUTOTRACE_RUN_DIR/mlflow.db"
+printf 'To read them in the browser, with tokens, forks and timelines:\n\n    %s view\n\n' "$(command -v autotrace)"

@@ -129,6 +129,13 @@ class Trajectory:
         """LLM calls the agent made."""
         return len(self.llm_spans)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from importlib import import_module  # which reads this module
+
+        shown: str = import_module("autotrace.trajectory.notebook").as_html(self)
+        return shown
+
 
 _ANOTHERS = frozenset({"llm", "tool", "env", "reward"})
 """Roles below which an LLM call is not the agent's: a tool or a reward asks a model, too."""

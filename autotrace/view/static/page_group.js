@@ -28,6 +28,12 @@ class Group {
     this.trace = trace;
     this.ids = ids;
     this.element = h("section", { class: "group-page" });
+    this.data = data;
+    this.current = 0;
+    /** @type {any} */
+    this.base = null;
+    /** @type {any[]} */
+    this.rollouts = [];
     this.take(data);
   }
 
@@ -114,7 +120,7 @@ class Group {
   move(by) {
     this.current = Math.max(0, Math.min(this.rollouts.length - 1, this.current + by));
     this.trace = this.rollouts[this.current].trace_id;
-    this.element.querySelectorAll(".card").forEach((card, place) => card.classList.toggle("now", place === this.current));
+    this.element.querySelectorAll(".card").forEach((/** @type {any} */ card, /** @type {number} */ place) => card.classList.toggle("now", place === this.current));
     this.element.querySelectorAll(".card")[this.current]?.scrollIntoView({ inline: "nearest", block: "nearest" });
   }
 

@@ -30,7 +30,14 @@ export async function showSteps(page, run) {
 class Curves {
   /** @param {string} run @param {import("./rows.js").Rows} rows @param {import("./rows.js").Rows | null} beside @param {string} other */
   constructor(run, rows, beside, other) {
-    Object.assign(this, { run, rows, beside, other });
+    this.run = run;
+    this.rows = rows;
+    this.beside = beside;
+    this.other = other;
+    /** Rows of each step. @type {Map<number, number[]>} */
+    this.steps = new Map();
+    /** @type {number | undefined} */
+    this.chosen = undefined;
     this.said = h("span", { class: "dim", role: "status" });
     this.element = h("div", { class: "curves" });
     this.lanes = h("div", { class: "lanes" });

@@ -74,7 +74,7 @@ class TrajectoryPage {
   /** The column beside: findings, notes, facts, times, attributes. */
   known() {
     const { facts, attributes, notes, times, findings } = this.detail;
-    const list = (/** @type {string} */ title, /** @type {[string, any][]} */ pairs) => (pairs.length ? h("section", {}, h("h2", {}, title), h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, said(value))]))) : null);
+    const list = (/** @type {string} */ title, /** @type {[string, any][]} */ pairs) => (pairs.length ? h("section", {}, h("h2", {}, title), h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, worded(value))]))) : null);
     const found = findings.map((/** @type {any} */ finding, /** @type {number} */ place) => h("li", {}, h("button", { class: "finding", "data-place": place, onclick: () => this.toFinding(place) }, h("b", {}, finding.code), ` ${finding.what}`)));
     fill(this.aside, h("section", { class: "call-box", hidden: true }),
       found.length ? h("section", {}, h("h2", {}, "findings"), h("ul", {}, found)) : null,
@@ -207,6 +207,6 @@ class TrajectoryPage {
 }
 
 /** A value that somebody's program made. @param {any} value */
-function said(value) {
+function worded(value) {
   return typeof value === "number" ? number(value) : typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -14,6 +14,17 @@ export class Scatter {
     this.selected = selected;
     /** @type {Brush} */
     this.brush = null;
+    /** @type {Float64Array | null} */
+    this.xs = null;
+    this.ys = new Float64Array(0);
+    /** @type {Float64Array | null} */
+    this.third = null;
+    this.rows = new Uint32Array(0);
+    this.names = ["", "", ""];
+    /** @type {[number, number]} */
+    this.rangeX = [0, 1];
+    /** @type {[number, number]} */
+    this.rangeY = [0, 1];
     this.canvas = h("canvas", { class: "scatter-canvas", role: "img", "aria-label": "scatter; the filter can say the same in words" });
     this.box = h("div", { class: "brush", hidden: true });
     this.key = h("div", { class: "legend scatter-key" });
@@ -51,7 +62,8 @@ export class Scatter {
   }
 
   points() {
-    const { context, ratio } = this.surface;
+    const { xs, ys, surface: { context, ratio } } = this;
+    if (!xs) return;
     const image = context.createImageData(this.canvas.width, this.canvas.height);
     const pixels = new Uint32Array(image.data.buffer);
     const [wide, high] = [this.canvas.width, this.canvas.height];
@@ -59,7 +71,7 @@ export class Scatter {
     const plain = packed(...rgb(ink("--accent")));
     const limits = this.third ? range(this.third, this.rows, 0) : null;
     for (const row of this.rows) {
-      const [x, y] = [this.xs[row], this.ys[row]];
+      const [x, y] = [xs[row], ys[row]];
       if (Number.isNaN(x) || Number.isNaN(y)) continue;
       const colour = limits && this.third ? scaled(this.third[row], limits) : plain;
       const [left, top] = [Math.round(this.px(x) * ratio - size / 2), Math.round(this.py(y) * ratio - size / 2)];

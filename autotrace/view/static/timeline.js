@@ -39,7 +39,9 @@ export class Timeline {
     this.current = -1;
     const ends = spans.start.map((/** @type {number} */ start, /** @type {number} */ at) => start + (spans.duration[at] ?? 0));
     this.total = Math.max(duration ?? 0, ends.reduce((/** @type {number} */ a, /** @type {number} */ b) => Math.max(a, b), 0)) || 1e-3;
-    [this.from, this.to] = [0, this.total];
+    this.from = 0;
+    /** @type {number} */
+    this.to = this.total;
     this.canvas = h("canvas", { class: "timeline-canvas", role: "img", "aria-label": `timeline of ${this.rows.length} calls` });
     this.spacer = h("div", { style: { height: `${this.rows.length * ROW + AXIS + 8}px` } });
     this.scroll = h("div", { class: "timeline-scroll", tabindex: "0", "aria-label": "timeline; arrow keys choose a call" }, this.canvas, this.spacer);

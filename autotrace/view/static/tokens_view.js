@@ -35,6 +35,8 @@ export class TokensView {
     this.ways = Object.keys(WAYS).filter((name) => WAYS[name].has(this.tokens));
     this.way = this.ways.includes(way) ? way : this.ways.includes("logprob") ? "logprob" : "role";
     this.current = -1;
+    /** Class of a token. @type {(at: number) => string} */
+    this.classOf = () => "";
     /** @type {Map<any, {first: number, last: number, live: boolean}>} */
     this.blocks = new Map();
     this.watcher = new IntersectionObserver((seen) => seen.forEach((each) => this.turn(each.target, each.isIntersecting)), { rootMargin: NEAR });

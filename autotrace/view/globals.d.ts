@@ -1,0 +1,2 @@
+// The vendored charts, a classic script.
+declare const uPlot: any;

@@ -1,0 +1,1 @@
+"""The page, driven in a browser: `make view`."""

@@ -1,0 +1,124 @@
+"""What a model writes is shown as text, and the words of ``--where`` mean on the page what they mean in the shell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from autotrace.ship.run_reader import RunReader
+from autotrace.ship.store.where import WhereError, condition
+from tests.browser.conftest import Visit
+from tests.query.run_folder import recorded
+from tests.ship.spools import Process, attributes, new_run
+
+Open = Callable[..., Visit]
+
+SCRIPT = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'><svg onload='window.pwned = 1'>"
+BIDI = "\u202egnp.exe\u202c \u2066hidden\u2069 zero\u200bwidth \ufeff"
+ANSI = "\x1b[31mred\x1b[0m \x07 \x9b2J"
+LINE = "A" * 10_000_000
+"""Longer than records may be: what arrives is cut."""
+HALF = "half of a character: \ufffd"
+
+
+def hostile_run(parent: Path) -> Path:
+    folder = new_run(parent, "hostile")
+    process = Process(folder)
+    for number, text in enumerate((SCRIPT, BIDI, ANSI, LINE, HALF)):
+        trace = bytes([number + 1]) * 16
+        who = attributes(rollout=number, uid=SCRIPT, data_source=SCRIPT)
+        root = process.open(trace, "trajectory", attributes=who)
+        llm = process.open(trace, "llm", root, inputs={"messages": [{"role": "user", "content": text}]})
+        process.close(trace, llm, output={"choices": [{"message": {"role": "assistant", "content": text}}]})
+        tool = process.open(trace, "tool", root, inputs={"tool_call": {"name": text[:100], "arguments": text[:1000]}})
+        error = (SCRIPT, text[:1000], SCRIPT)
+        process.close(trace, tool, status="ERROR", error=error, output=text)
+        process.fact(SCRIPT, text[:1000], trace)
+        process.fact("reward", float(number), trace)
+        process.close(trace, root)
+    process.exit()
+    return folder
+
+
+def test_hostile_texts_are_texts(tmp_path: Path, visit: Open) -> None:
+    folder = hostile_run(tmp_path)
+    tab = visit(folder)
+    page = tab.page
+    page.wait_for_selector(".scroller .row:not([hidden])")
+    expect(page.locator(".count")).to_contain_text("5 trajectories")
+    for number in range(5):
+        trace = bytes([number + 1]).hex() * 16
+        for view, wait in (("conversation", ".item"), ("tokens", ".tokens"), ("timeline", ".timeline-canvas")):
+            tab.go(f"#/run/hostile/trace/{trace}?view={view}", wait)
+        page.locator(".timeline-canvas").click(position={"x": 100, "y": 52})
+    tab.go(f"#/run/hostile/trace/{'01' * 16}", ".item")
+    expect(page.locator(".item").first).to_contain_text("<script>window.pwned = 1</script>")
+    tab.go(f"#/run/hostile/trace/{'02' * 16}", ".item")
+    assert "\u202e" not in page.inner_text("body") and "\\u202e" in page.inner_text(".conversation")
+    tab.go(f"#/run/hostile/trace/{'03' * 16}", ".item")
+    assert "\x1b" not in page.inner_text("body") and "\\x1b[31mred" in page.inner_text(".conversation")
+    tab.go(f"#/run/hostile/group/{'01' * 16}", ".card")
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("img, svg, script:not([src])").count() == 0
+
+
+EXPRESSIONS = [
+    "reward < 0.5", "not reward < 0.5", "reward is null", "reward is not null and step = 2", "status = 'ok'",
+    "step in (2, 3)", "step not in (1)", "sample = 7", "sample > 6.5", "sample_index = '7'", "uid contains 'U'",
+    "uid not contains 'u1'", "error contains 'timeout'", "error is null or reward >= 1", "validate", "not validate",
+    "validate = false", "turns = llm_calls", "reward < advantage",
+    "advantage >= 0.5 and (rollout_n = 0 or rollout_n = 1)", "facts.reward_extra_info.acc",
+    "facts.reward_extra_info.acc = true", "not facts.reward_extra_info.acc", "facts.nothing = 1",
+    "facts.nothing is null", "facts.reward > 'a'", "facts.reward < 'a'", "attributes.data_source = 'gsm8k'",
+    "attributes.project_name contains 'RO'", "duration > 0.001", "queue_s = .25", "tool_s >= 0 and decode_s < 1e3",
+    "trace_id contains 'a'", "name contains 'agent'", "reward = -0.0", "reward <> 0.25", 'uid = "u1"',
+    "start > 1700000000", "start_ns > 1", "trained_in_step = 2", "rewad < 1", "reward = 'x'", "uid = u1", "uid < 3",
+    "status = 'fine'", "reward <", "(reward < 1", "reward in (1, 'a')", "reward contains 'a'", "uid", "'u1",
+    "reward < 1 reward", "facts = 1", "",
+]  # fmt: skip
+
+
+def test_the_filter_means_what_where_means(tmp_path: Path, visit: Open) -> None:
+    folder = recorded(tmp_path)
+    tab = visit(folder)
+    tab.page.wait_for_selector(".scroller .row:not([hidden])")
+    reader = RunReader.peek(folder)
+    for expression in EXPRESSIONS:
+        try:
+            rows = reader.select(condition(expression) & condition("role = 'trajectory'")) if expression else []
+            expected: list[str] | None = sorted(row.trace_id for row in rows)
+        except WhereError:
+            expected = None
+        found = tab.page.evaluate(ON_THE_PAGE, [folder.name, expression])
+        assert found == expected, expression
+
+
+ON_THE_PAGE = """async ([run, expression]) => {
+    const { completeRowsOf } = await import("/static/rows.js");
+    const { WhereError, compile } = await import("/static/where.js");
+    const rows = await completeRowsOf(run);
+    try {
+        const wanted = compile(expression, rows);
+        const found = [];
+        for (let row = 0; row < rows.count; row += 1) if (wanted(row) === true) found.push(rows.id(row));
+        return found.sort();
+    } catch (error) {
+        if (error instanceof WhereError) return expression ? null : [];
+        throw error;
+    }
+}"""
+
+
+@pytest.mark.parametrize("text", [BIDI, ANSI, "\ud83e", "a\u2028b"])
+def test_hidden_characters_are_spelled(text: str, tmp_path: Path, visit: Open) -> None:
+    page = visit(recorded(tmp_path)).page
+    units = list(text.encode("utf-16-le", "surrogatepass"))
+    shown = page.evaluate(
+        """async (bytes) => (await import("/static/dom.js")).visible(
+            String.fromCharCode(...new Uint16Array(new Uint8Array(bytes).buffer)))""",
+        units,
+    )
+    assert all(letter.isprintable() for letter in shown) and "\\" in shown
