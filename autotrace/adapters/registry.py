@@ -23,6 +23,7 @@ ADAPTERS = {
     "sglang": "autotrace.adapters.sglang",
     "openai": "autotrace.adapters.openai",
     "langchain_core": "autotrace.adapters.langchain",
+    "trl": "autotrace.adapters.trl",
 }
 """Module -> adapter, whose ``install()`` runs right after that module was imported."""
 

@@ -49,6 +49,13 @@ class Target:
     batch: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """``group``, ``sample`` (one value per row), ``limit``, ``n`` -> paths: this call gets a batch of samples, and
     exact sampling (so many samples of each batch) is decided here."""
+    rows: tuple[str, ...] = ()
+    """The call is a batch, and these its rows: each a call of its own, in a trajectory of its own where the role says
+    so. Paths know ``row``, ``i`` and ``n``."""
+    id: tuple[str, ...] = ()
+    """What the host calls the trajectory that this call is in."""
+    of: tuple[str, ...] = ()
+    """The id of the trajectory that this call, or this row, belongs to."""
     inside: bool = False
     """Recorded only inside of another recorded call."""
     final: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from autotrace.patch.classes import ClassHook
 from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import PlanIndex
 from autotrace.patch.script import ScriptHook, begun
-from autotrace.record import calls, context, faults, flusher, fork_warning, ids, sampling
+from autotrace.record import calls, context, faults, flusher, fork_warning, ids, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.object_fields import module_of, name_of
 from autotrace.record.probe import Probe
@@ -265,6 +265,7 @@ def _after_fork_in_child() -> None:
     try:
         ids.reseed()
         context.forked()
+        trajectory_ids.forget()
         for probe in list(calls.probes.values()):
             probe.forked()
         flusher.after_fork_in_child()

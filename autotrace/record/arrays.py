@@ -4,6 +4,7 @@ computed, and nothing waits for a GPU: what is read are fields of C structures, 
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -31,10 +32,52 @@ def described(value: Any, kind: type) -> Any:
     return None
 
 
+NO_ARRAY: Any = object()
+
+
+def item(value: Any, kind: type, index: int) -> Any:
+    """Item ``index`` of an array or of a tensor in the CPU's memory: a number, or what it has in that place; None where
+    there is none or where it cannot be had without waiting. ``NO_ARRAY`` for anything else."""
+    numpy: Any = sys.modules.get("numpy")
+    array: Any = None if numpy is None else numpy.__dict__.get("ndarray")
+    if array is not None and id(kind) == id(array):
+        found = array.__getitem__(value, index) if _has(array.shape.__get__(value), index) else None
+        return _scalar(numpy, found) if issubclass(type(found), numpy.__dict__["generic"]) else found
+    torch = sys.modules.get("torch")
+    if torch is None or kind is not torch.__dict__.get("Tensor"):
+        return NO_ARRAY
+    base = _base(torch)
+    if not _readable(torch, base, value):
+        return None
+    with torch._C.DisableTorchFunction():
+        shape = base.shape.__get__(value)
+        if not _has(shape, index):
+            return None
+        found = base.__getitem__(value, index)
+        return base.item(found) if len(shape) == 1 else found
+
+
+def _has(shape: Any, index: int) -> bool:
+    return len(shape) > 0 and -shape[0] <= index < shape[0]
+
+
+def _base(torch: Any) -> Any:
+    names = torch._C.__dict__
+    return names.get("TensorBase") or names["_TensorBase"]  # before torch 2.1
+
+
+def _readable(torch: Any, base: Any, value: Any) -> bool:
+    """Whether the tensor's numbers lie in the CPU's memory, and no mode of the host's would be asked for them."""
+    modes = torch._C.__dict__.get("_len_torch_dispatch_stack")
+    if modes is not None and modes():
+        return False
+    return base.device.__get__(value).type == "cpu" and base.layout.__get__(value) is torch.strided
+
+
 def objects(value: Any, kind: type, limit: int) -> tuple[list[Any], int] | None:
     """The first ``limit`` items of an array of objects and how many it has; None for anything else."""
     numpy = sys.modules.get("numpy")
-    array = None if numpy is None else numpy.__dict__.get("ndarray")
+    array: Any = None if numpy is None else numpy.__dict__.get("ndarray")
     if array is None or not issubclass(kind, array) or array.dtype.__get__(value).kind != "O":
         return None
     size = array.size.__get__(value)
@@ -76,13 +119,22 @@ def _tensor(torch: Any, value: Any, kind: type) -> Any:
     parameter = sys.modules.get("torch.nn.parameter")
     if kind is not torch.Tensor and (parameter is None or kind is not parameter.__dict__.get("Parameter")):
         return None
-    names = torch._C.__dict__
-    base = names.get("TensorBase") or names["_TensorBase"]  # before torch 2.1
+    base = _base(torch)
     with torch._C.DisableTorchFunction():
         shape = base.shape.__get__(value)
         dtype, device = base.dtype.__get__(value), base.device.__get__(value)
-    lengths = [length if type(length) is int else "?" for length in tuple.__iter__(shape)]
+        lengths = [length if type(length) is int else "?" for length in tuple.__iter__(shape)]
+        if math.prod(length if type(length) is int else SMALL + 1 for length in lengths) <= SMALL and _readable(
+            torch, base, value
+        ):
+            return _numbers(base, value)
     return {"…": "tensor", "dtype": str(dtype), "shape": lengths, "device": str(device)}
+
+
+def _numbers(base: Any, value: Any) -> Any:
+    """The numbers of a small tensor as lists; complex ones as text."""
+    listed = base.tolist(value)
+    return listed if not base.is_complex(value) else str(listed)
 
 
 def _image(value: Any, kind: type) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
-from autotrace.record import closing, context, drivers, faults, ids, sampling
+from autotrace.record import closing, context, drivers, faults, ids, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in
@@ -24,6 +24,7 @@ from autotrace.record.probe import NOT_COPIED, Follower, Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, weigh_numbers, without_large
+from autotrace.spool.records import OF
 
 __all__ = [
     "aborted", "begin", "begin_stream", "close", "current", "end", "ended", "exhausted", "fail", "finish", "item",
@@ -54,9 +55,18 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         return None if key else drivers.resume(args)
     if probe.off:
         return None
-    above = current.get()
+    previous = above = current.get()
+    arguments = orphan = None
+    if probe.of:
+        try:
+            arguments = probe.signature(function).bind(args, kwargs)
+            above, orphan = trajectory_ids.above(probe, arguments, above)
+        except Exception as error:
+            probe.trouble("of", error)
     if above is not None:
         if not above.recorded:
+            if probe.id:
+                _not_recorded(probe, function, args, kwargs)
             return None
         if probe.subclasses and above.probe is probe and args and _is_super_call(above, probe, function, args[0]):
             return None
@@ -75,7 +85,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if follower is not None and not follower.admits(args, kwargs):
             return None
         signature = probe.signatures.get(function) or probe.signature(function)
-        attributes = prompt = arguments = None
+        attributes = prompt = None
         if probe.knows or follower is not None:
             arguments = signature.bind(args, kwargs)
             if probe.attributes:
@@ -88,12 +98,17 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 attributes = {**(attributes or {}), "object_name": name}
         if above is None or probe.root:
             if backlog.full() or (probe.root and not sampling.admits(decide, attributes or {})):
-                call = stand_in(b"", 0, recorded=False, above=above)
+                if probe.id:
+                    _not_recorded(probe, function, args, kwargs)
+                call = stand_in(b"", 0, recorded=False, above=previous)
                 current.set(call)
                 return call
-            parent, trace = 0, Trace(ids.new_trace_id())
+            span = ids.next_span_id()
+            parent, trace = 0, Trace(ids.new_trace_id(), root=span)
+            if orphan is not None:
+                attributes = {**(attributes or {}), OF: orphan}
         else:
-            parent, trace = above.id, above.trace
+            span, parent, trace = ids.next_span_id(), above.id, above.trace
         if backlog.watchful and not backlog.accepts():
             return None
         copies: Sequence[Any]
@@ -114,7 +129,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             faults.failed(f"copy:{key}", error)
             copies, keywords = (), NOT_COPIED
         call = (RetainingCall if probe.keeps or follower is not None else OpenCall)(
-            ids.next_span_id(),
+            span,
             trace,
             parent,
             probe,
@@ -122,7 +137,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             context.epoch,
             _monotonic_ns(),
             id(args[0]) if probe.subclasses and args else 0,
-            above,
+            previous,
             copies,
             keywords,
             attributes,
@@ -144,6 +159,10 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             call.weight = weight
             backlog.charge(weight)
         _append(call)
+        if probe.row is not None and arguments is not None and type(call) is RetainingCall:
+            _begin_rows(call, probe, arguments)
+        if probe.id and not probe.late_id and arguments is not None:
+            trajectory_ids.name(probe, call, arguments)
         if follower is not None and arguments is not None and type(call) is RetainingCall:
             _follow(call, probe, follower, arguments)
         current.set(call)
@@ -163,6 +182,23 @@ def _show(probe: Probe, follower: Follower, args: tuple[Any, ...], kwargs: dict[
         follower.admits(args, kwargs)
     except Exception as error:
         probe.trouble("follow", error)
+
+
+def _begin_rows(call: RetainingCall, probe: Probe, arguments: dict[str, Any]) -> None:
+    """Open the rows of a batch. A failure of ours costs the rows, not the batch."""
+    try:
+        if probe.row is not None:
+            probe.row.decide = decide
+        rows.begin(call, arguments)
+    except Exception as error:
+        probe.trouble("rows", error)
+
+
+def _not_recorded(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    try:
+        trajectory_ids.not_recorded(probe, function, args, kwargs)
+    except Exception as error:
+        probe.trouble("id", error)
 
 
 def _follow(call: RetainingCall, probe: Probe, follower: Follower, arguments: dict[str, Any]) -> None:

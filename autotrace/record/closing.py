@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
-from autotrace.record import collecting, context, errors, origin, sampling, yielded
+from autotrace.record import collecting, context, errors, origin, sampling, trajectory_ids, yielded
 from autotrace.record.answers import answered
 from autotrace.record.backlog import backlog
 from autotrace.record.context import Ended, OpenCall, RetainingCall, current
-from autotrace.record.fields import first
+from autotrace.record.fields import ABSENT, first
 from autotrace.record.probe import Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
@@ -93,11 +93,15 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     """What the target's paths find in the result, and in the arguments now that the call is over."""
     values = _release(call)
     values["result"] = result
+    if probe.row is not None and type(call) is RetainingCall and call.rows is not None:
+        call.rows.end(values, at)
+    if probe.late_id:
+        trajectory_ids.name(probe, call, values)
     response = None
     skip = 0
     if probe.response:
         response = copy_tokens(first(probe.response, values))
-        if probe.late_prompt and response is not None:
+        if probe.late_prompt and response is not None and first(probe.prompt, values) is ABSENT:
             head = copy_tokens(first(probe.late_prompt, values)) or ()
             response, skip = _joined(head, response), len(head)
     if probe.facts:
@@ -108,7 +112,7 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
         status, attributes["outcome"] = "CANCELLED", "aborted"
     logprobs = copy_tokens(first(probe.logprobs, values)) if probe.logprobs else None
     mask = copy_tokens(first(probe.mask, values)) if probe.mask else None
-    output = probe.output(result)
+    output = probe.output(result, values)
     return Ended(call, at, output, status, attributes, None, response, skip, logprobs, mask)
 
 
@@ -162,6 +166,8 @@ def fail(call: OpenCall, error: BaseException) -> None:
         event.error = errors.described(error)
         event.attributes = {"outcome": "cancelled"} if status == "CANCELLED" else None
         arguments = _release(call)
+        if type(call) is RetainingCall and call.rows is not None:
+            call.rows.fail(error)
         if probe.facts:
             _facts(call, probe, arguments, at)
         if call.yielded is not None:

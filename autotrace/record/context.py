@@ -15,6 +15,7 @@ from autotrace.record.origin import is_hosts
 if TYPE_CHECKING:
     from autotrace.record.arguments import Signature
     from autotrace.record.probe import Probe
+    from autotrace.record.rows import Rows
     from autotrace.record.timeline import Timeline
     from autotrace.record.tokens import TokenLog
     from autotrace.record.yielded import Yielded
@@ -27,10 +28,14 @@ _RECORDED, _TOKENS = 1, 2
 class Trace:
     """What the calls of one trace share in this process."""
 
-    __slots__ = ("elsewhere", "id", "tokens")
+    __slots__ = ("elsewhere", "id", "named", "root", "tokens")
 
-    def __init__(self, id: bytes, elsewhere: bool = False) -> None:
+    def __init__(self, id: bytes, elsewhere: bool = False, root: int = 0) -> None:
         self.id = id
+        self.root = root
+        """Its root span; 0: another process's."""
+        self.named = False
+        """The host's id of it is known (``record.trajectory_ids``)."""
         self.elsewhere = elsewhere
         """The tokens of the calls below are recorded by the process that made the call (the agent's LLM client)."""
         self.tokens: TokenLog | None = None
@@ -87,6 +92,8 @@ class RetainingCall(OpenCall, eq=False, gc=True):
     """This call chose samples of its batch (``sampling.chosen``)."""
     followed: bool = False
     """The target's follower knows of the call, and is asked when it ends."""
+    rows: Rows | None = None
+    """The rows of a batch."""
     timeline: Timeline | None = None
     """What the adapter of an engine learns about this request while it runs."""
 

@@ -38,7 +38,7 @@ class RecordEncoder:
         self._redactor: Redactor | None = None
         self._conversations: Conversations | None = None
         self._withheld = settings.content == "none"
-        self._numbers: dict[tuple[str, str], int] = {}
+        self._numbers: dict[tuple[str, str, str], int] = {}
         self._kinds: dict[type, Callable[[Any], None]] = {
             OpenCall: self._opened,
             RetainingCall: self._opened,
@@ -224,8 +224,8 @@ class RecordEncoder:
             return {"…": "redaction failed"}
 
     def _target(self, key: str, name: str, role: str, module: str) -> int:
-        number = self._numbers.get((key, name))
+        number = self._numbers.get((key, name, role))
         if number is None:
-            number = self._numbers[key, name] = len(self._numbers) + 1
+            number = self._numbers[key, name, role] = len(self._numbers) + 1
             self._add(Define(number, key, name, role, module))
         return number

@@ -5,8 +5,9 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+from autotrace.config.expressions import is_expression
 from autotrace.record.origin import is_hosts
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
@@ -15,11 +16,12 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__":
 class Path:
     """A compiled path. ``root`` is its first word (an argument, ``self``, ``kwargs``, ``result`` or ``item``)."""
 
-    __slots__ = ("root", "steps", "text")
+    __slots__ = ("root", "roots", "steps", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.root, *steps = text.split(".")
+        self.roots = (self.root,)
         self.steps: tuple[tuple[str, int | None], ...] = tuple((step, _index(step)) for step in steps)
 
     def read(self, roots: Mapping[str, Any]) -> Any:
@@ -70,6 +72,11 @@ def _step(value: Any, step: str, index: int | None) -> Any:
     return _from_get(value, step) if attribute is ABSENT else attribute
 
 
+def read_step(value: Any, step: str) -> Any:
+    """One word of a path read from ``value``; ``ABSENT`` if it is not there. May raise what the host's code raises."""
+    return _step(value, step, _index(step))
+
+
 def _is_its_modules(kind: type) -> bool:
     """Whether the class is an attribute of its module: the host may drop one that was made at run time."""
     return getattr(sys.modules.get(kind.__module__), "__dict__", {}).get(kind.__qualname__) is kind
@@ -90,9 +97,23 @@ def first(paths: Sequence[Path], roots: Mapping[str, Any]) -> Any:
     return ABSENT
 
 
+def value_of(text: str) -> Path:
+    """What a list wrote for a value, ready to be read: a path, or a ``Formula``, which is read the same way."""
+    if not is_expression(text):
+        return Path(text)
+    from autotrace.record.formulas import Formula
+
+    return cast("Path", Formula(text))
+
+
+def values_of(texts: Sequence[str]) -> tuple[Path, ...]:
+    """``value_of`` each of several, of which the first that is present counts."""
+    return tuple(value_of(text) for text in texts)
+
+
 def compiled(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path, ...]], ...]:
     """A plan's ``{name: [path, ...]}`` ready to be read."""
-    return tuple((name, tuple(Path(text) for text in texts)) for name, texts in table.items())
+    return tuple((name, values_of(texts)) for name, texts in table.items())
 
 
 def reader(paths: Sequence[Path], sample: Any) -> Callable[[Any], Any]:
@@ -100,7 +121,7 @@ def reader(paths: Sequence[Path], sample: Any) -> Callable[[Any], Any]:
 
     A value that is built differently may make it raise; it answers ``ABSENT`` for what is not there.
     """
-    if len(paths) == 1 and all(index is None for _, index in paths[0].steps):
+    if len(paths) == 1 and type(paths[0]) is Path and all(index is None for _, index in paths[0].steps):
         steps = [step for step, _ in paths[0].steps]
         quick: list[Callable[[Any], Any]] = [operator.attrgetter(".".join(steps))] if steps else []
         if len(steps) == 1:

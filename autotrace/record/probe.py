@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,6 +13,7 @@ from autotrace.record import faults, fields
 from autotrace.record.arguments import Signature
 from autotrace.record.fields import ABSENT
 from autotrace.record.pickled import captured
+from autotrace.record.sampling import Decision
 from autotrace.record.snapshot import FIXED, Limits, snapshot
 
 MAX_FAULTS = 10
@@ -42,6 +45,27 @@ class Follower:
         return False
 
 
+def _is_late(path: fields.Path) -> bool:
+    """Whether it can only be read once there is a result."""
+    return path.root in ("result", "item")
+
+
+def _last_word(text: str) -> str:
+    """What a part that is captured is called: ``completions`` of ``row.completions[0]``."""
+    return next((word for word in re.findall(r"[^\W\d]\w*", re.sub(r"\[[^\]]*\]", "", text))[::-1]), text)
+
+
+def _of_the_batch(target: Target) -> Target:
+    """What is recorded of a batch itself: how many rows, and what is the same for all of them."""
+    common = {
+        name: paths
+        for name, paths in target.attributes.items()
+        if not any({"row", "i", "result"} & set(path.roots) for path in fields.values_of(paths))
+    }
+    role = "trainer" if target.role == "trajectory" else "span"
+    return replace(target, role=role, tokens={}, facts={}, attributes=common, include=(), id=(), of=(), batch={})
+
+
 class Probe:
     """One target in this process. ``off`` makes its wrappers pass through."""
 
@@ -53,6 +77,7 @@ class Probe:
         "collects",
         "content",
         "counted",
+        "decide",
         "dropped",
         "exclude",
         "facts",
@@ -61,6 +86,7 @@ class Probe:
         "final",
         "follower",
         "follows",
+        "id",
         "include",
         "inside",
         "is_final",
@@ -70,14 +96,17 @@ class Probe:
         "knows",
         "label",
         "late",
+        "late_id",
         "late_prompt",
         "limits",
         "logprobs",
         "mask",
         "members",
         "names_tool",
+        "of",
         "off",
         "on_fault",
+        "parts",
         "passing",
         "prompt",
         "reads_result",
@@ -85,6 +114,8 @@ class Probe:
         "result",
         "role",
         "root",
+        "row",
+        "rows",
         "sampling",
         "several",
         "signatures",
@@ -93,6 +124,17 @@ class Probe:
     )
 
     def __init__(self, target: Target, settings: Settings) -> None:
+        self.row: Probe | None = None
+        """Of a batch, what each of its rows is recorded by."""
+        self.rows = fields.values_of(target.rows)
+        if target.rows:
+            self.row = Probe(replace(target, rows=()), settings)
+            target = _of_the_batch(target)
+        self.decide: Decision | None = None
+        """Of a row that is a trajectory: ``calls.decide``."""
+        self.id = fields.values_of(target.id)
+        self.of = fields.values_of(target.of)
+        self.late_id = any(_is_late(path) for path in self.id)
         self.key = target.key
         self.label = target.label
         self.role = target.role
@@ -113,7 +155,9 @@ class Probe:
         self.limits = Limits(depth, settings.max_items, settings.max_string)
         self.content = settings.content != "none"
         includes_result = target.include is None or "result" in target.include
-        self.result = self.content and includes_result and "result" not in target.exclude
+        self.parts = self._parts(target)
+        """Parts of the result that are captured, by their last word: instead of all of it."""
+        self.result = self.content and (includes_result or bool(self.parts)) and "result" not in target.exclude
         self.include = None if target.include is None else frozenset(target.include)
         self.members = self._members(target)
         """Members of arguments that are captured, under their own names: ``request.messages``."""
@@ -122,31 +166,42 @@ class Probe:
         tokens = fields.compiled(target.tokens)
         table = dict(tokens)
         prompt = table.get("prompt", ())
-        self.prompt = tuple(path for path in prompt if path.root != "result")
-        self.late_prompt = tuple(path for path in prompt if path.root == "result")
+        self.prompt = tuple(path for path in prompt if not _is_late(path))
+        self.late_prompt = tuple(path for path in prompt if _is_late(path))
         """The prompt comes only with the result (an agent's output)."""
         self.response = table.get("response", ())
         self.logprobs = table.get("logprobs", ()) if settings.logprobs else ()
         self.mask = table.get("mask", ())
         self.dropped = self._dropped(target)
         pairs = fields.compiled(target.attributes)
-        self.late = tuple(pair for pair in pairs if any(path.root in ("result", "item") for path in pair[1]))
+        self.late = tuple(pair for pair in pairs if any(map(_is_late, pair[1])))
         self.attributes = tuple(pair for pair in pairs if pair not in self.late)
         self.facts = fields.compiled(target.facts)
-        self.final = tuple(fields.Path(text) for text in target.final)
+        self.final = fields.values_of(target.final)
         self.is_final: Callable[[Any], Any] | None = None
         """What ``final_reader`` made, for the chunks of every further call."""
         later = [path for _, paths in (*self.facts, *self.late) for path in paths]
-        later += [*self.response, *self.logprobs, *self.mask]
+        later += [*self.response, *self.logprobs, *self.mask, *self.late_prompt, *(path for _, path in self.parts)]
+        later += self.id if self.late_id else ()
         self.names_tool = target.role == "tool" and "tool_name" not in target.attributes and target.label is None
         """A tool that nothing else names is called as its object is."""
         self.batch = dict(fields.compiled(target.batch))
         self.sampling = settings.sampling
-        self.keeps = bool(self.batch) or any(path.root not in ("result", "item") for path in later)
+        roots = {root for path in later for root in path.roots}
+        self.keeps = bool(self.batch or target.rows) or not roots <= {"result", "item"}
         """Something of the host's is needed until the call ends."""
-        self.knows = bool(self.keeps or self.attributes or self.prompt or self.members)
+        self.knows = bool(self.keeps or self.attributes or self.prompt or self.members or self.id or self.of)
         """Some path needs the arguments at all."""
-        self.reads_result = bool(self.response or self.logprobs or self.mask or self.late or self.facts)
+        self.reads_result = bool(
+            self.response
+            or self.logprobs
+            or self.mask
+            or self.late
+            or self.facts
+            or self.row
+            or self.late_id
+            or self.parts
+        )
         self.collects = not self.final and (self.result or self.reads_result)
         """What a generator or stream yields is put together."""
         self.asks_model = target.role == "llm"
@@ -167,8 +222,14 @@ class Probe:
         self.calls = self.faults = self.faulty = 0
 
     def _members(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
-        names = [name for name in target.include or () if "." in name and not name.startswith("result.")]
-        return tuple((name.rpartition(".")[2], fields.Path(name)) for name in names) if self.content else ()
+        names = [
+            name for name in target.include or () if not name.isidentifier() and not _is_late(fields.value_of(name))
+        ]
+        return tuple((_last_word(name), fields.value_of(name)) for name in names) if self.content else ()
+
+    def _parts(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
+        paths = [fields.value_of(name) for name in target.include or () if not name.isidentifier()]
+        return tuple((_last_word(path.text), path) for path in paths if _is_late(path)) if self.content else ()
 
     def _dropped(self, target: Target) -> tuple[str, ...]:
         """Fields of the result that are not captured: token lists travel by themselves, the rest was excluded."""
@@ -206,10 +267,29 @@ class Probe:
                 copies[name] = value if id(type(value)) in FIXED else self.captured(value)
         return copies
 
-    def output(self, result: Any) -> Any:
-        """Copy of the result, without the token lists that travel by themselves."""
+    def row_inputs(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Copies of what is captured of a row: members of ``row``, or all that it has."""
+        copies = self.picked(values) if self.members else {}
+        row = values["row"]
+        if not self.content or "row" in self.exclude or not (self.include is None or "row" in self.include):
+            return copies
+        if type(row) is not dict:
+            return {**copies, "row": self.captured(row)}
+        for name, value in list(row.items()):
+            if type(name) is str and name not in self.exclude:
+                copies[name] = value if id(type(value)) in FIXED else self.captured(value)
+        return copies
+
+    def output(self, result: Any, values: Mapping[str, Any] | None = None) -> Any:
+        """Copy of the result, without the token lists that travel by themselves. ``values``: what paths to parts of it
+        begin with."""
         if not self.result:
             return None
+        if self.parts:
+            values = {"result": result} if values is None else values
+            read = {name: path.read(values) for name, path in self.parts}
+            copies = {name: self.captured(value) for name, value in read.items() if value is not ABSENT}
+            return copies if len(self.parts) > 1 else next(iter(copies.values()), None)
         if not self.dropped:
             return self.captured(result)
         copied = self.copied(result, self.dropped)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import sys
+from collections import deque
 from collections.abc import Container
 from itertools import islice
 from typing import Any
@@ -242,6 +243,9 @@ class _Copier:
             return self.sequence(list(islice(set.__iter__(value), self.items)), set.__len__(value), depth)
         if issubclass(kind, frozenset):
             return self.sequence(list(islice(frozenset.__iter__(value), self.items)), frozenset.__len__(value), depth)
+        if issubclass(kind, deque):
+            items = list(islice(deque.__iter__(value), self.items))
+            return self.sequence(items, max(deque.__len__(value), len(items)), depth)
         if issubclass(kind, BaseException):
             arguments = _arguments(value)
             return {"type": name_of(kind), "args": self.sequence(arguments, len(arguments), depth - 1)}

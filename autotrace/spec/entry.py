@@ -104,18 +104,44 @@ def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
             for value in node.value[key].value.values():
                 for item in _items(value):
                     _say(item, paths.fault(item.value), complain)
+    for key in ("rows", "id", "of"):
+        for item in _items(node.value[key]) if key in given else ():
+            _say(item, paths.fault(item.value), complain)
+    _rows(node, given, complain)
     for item in _items(node.value["final"]) if "final" in given else ():
         fault = paths.fault(item.value)
-        if fault is None and paths.root(item.value) != "item":
+        if fault is None and paths.roots(item.value) != ("item",):
             fault = (
                 f"`{item.value}`: `final` looks at what a generator yields; begin the path with item, `item.finished`"
             )
         _say(item, fault, complain)
-    if "capture" in given:
-        for value in node.value["capture"].value.values():
-            for item in _items(value):
-                if not _ARGUMENT.match(item.value):
-                    complain(item.position, f"`{item.value}`: write an argument's name, or result.NAME")
+    for key, value in node.value["capture"].value.items() if "capture" in given else ():
+        for item in _items(value):
+            if key == "include":
+                _say(item, paths.fault(item.value), complain)
+            elif not _ARGUMENT.match(item.value):
+                complain(item.position, f"`{item.value}`: write an argument's name, or result.NAME")
+
+
+def _rows(node: Node, given: dict[str, Any], complain: Complain) -> None:
+    """What goes with ``rows`` and what does not."""
+    rows = _items(node.value["rows"]) if "rows" in given else ()
+    for item in rows:
+        if {"row", "i", "n", "result", "item"} & set(paths.roots(item.value)):
+            complain(item.position, f"`{item.value}`: the rows are read when the call begins; name an argument")
+    if rows and given.get("mode") == "count":
+        complain(node.keys["mode"], "`mode: count` records no call, so it has no rows: leave one of the two out")
+    if rows and "final" in given:
+        complain(node.keys["final"], "`final` is for generators, whose items are no rows: leave one of the two out")
+    if "of" in given and given.get("role") == "trajectory":
+        complain(
+            node.keys["of"], "`of` says which trajectory a call belongs to; one that opens a trajectory has an `id`"
+        )
+    if rows and "of" in given and not given.get("facts"):
+        complain(
+            node.keys["of"],
+            "rows `of` other trajectories say something about them: write `facts: {reward: row.reward}`",
+        )
 
 
 def _items(node: Node) -> Iterable[Node]:

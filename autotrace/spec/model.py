@@ -28,8 +28,8 @@ class Capture(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     include: Annotated[
         list[str] | None,
-        _of("Only these arguments; the word `result` stands for what the call returns.", "a list of argument names",
-            "[messages, sampling_params, result]"),
+        _of("Only these arguments, or parts of them; the word `result` stands for what the call returns.",
+            "a list of argument names or paths", "[messages, sampling_params, result]"),
     ] = None  # fmt: skip
     exclude: Annotated[
         list[str],
@@ -108,6 +108,24 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         _of("This call gets a batch of samples: exact sampling is decided here.",
             "a mapping with group, sample, limit and n", "{group: batch.uid, sample: batch.index}"),
     ] = None  # fmt: skip
+    rows: Annotated[
+        Paths,
+        _of("The call is a batch, and this argument has its rows. Each row is recorded as a call of its own with this "
+            "role: `trajectory` opens one for each row, any other role stands below the trajectories of the batch "
+            "around it. Paths may begin with `row` (one item), `i` (its number, from 0) and `n` (how many there are).",
+            _PATHS, "inputs"),
+    ] = []  # fmt: skip
+    id: Annotated[
+        Paths,
+        _of("What the library calls the trajectory that this call is in, or opens: what `of` names.", _PATHS,
+            "self.trace.id"),
+    ] = []  # fmt: skip
+    of: Annotated[
+        Paths,
+        _of("The id of the trajectory that this call belongs to, where it is made outside of it: in another task, "
+            "thread or process. With `rows`: of the trajectory that the row's `facts` are about.", _PATHS,
+            "session_id"),
+    ] = []  # fmt: skip
     inside: Annotated[
         bool,
         _of("Only calls inside of another recorded call: of a library that others use as well.", "true or false",

@@ -1,15 +1,24 @@
-"""The syntax of paths: ``result.outputs.-1.token_ids``. They are read by ``record.fields``."""
+"""The syntax of paths, ``result.outputs.-1.token_ids``, and of what is computed with them (``config.expressions``).
+They are read by ``record.fields``."""
 
 from __future__ import annotations
 
 import re
 
+from autotrace.config import expressions
+
 _WORD = re.compile(r"[^\W\d]\w*\Z")
+_QUOTED = re.compile(r"\[\s*['\"]")
 
 
-def root(path: str) -> str:
-    """First word: an argument, ``self``, ``kwargs``, ``result`` or ``item``."""
-    return path.split(".", 1)[0]
+def roots(path: str) -> tuple[str, ...]:
+    """First words: an argument, ``self``, ``kwargs``, ``result`` or ``item``, in rows ``row``, ``i`` or ``n``."""
+    if not expressions.is_expression(path):
+        return (path.split(".", 1)[0],)
+    try:
+        return tuple(dict.fromkeys(expressions.roots(expressions.parse(path))))
+    except expressions.ExpressionError:
+        return ()
 
 
 def fault(path: str) -> str | None:
@@ -17,12 +26,14 @@ def fault(path: str) -> str | None:
     shown = f"`{path}`"
     if not path.strip():
         return "an empty path: write an argument's name, or result.NAME"
-    if "[" in path or "]" in path:
+    if _QUOTED.search(path):
         return f"{shown}: write indexes and keys with dots, `{_dotted(path)}`"
-    if "(" in path:
-        return f"{shown}: a path reads attributes, keys and indexes, it calls nothing"
-    if any(character.isspace() for character in path):
-        return f"{shown} has a space in it: words are joined by dots"
+    if expressions.is_expression(path):
+        try:
+            expressions.parse(path)
+        except expressions.ExpressionError as error:
+            return f"{shown}: {error}"
+        return None
     words = path.split(".")
     if "" in words:
         return f"{shown}: a word is missing next to a dot"

@@ -85,6 +85,39 @@ through `**kwargs` are known by their own names. What is not there is absent, ne
 Name none that computes or asks a server. Of a list of paths the
 first that is present counts, so one entry can serve several releases of a library.
 
+`*` stands for all items: `result.choices.0.logprobs.content.*.logprob` is a list, of a mapping one by its keys. Numbers
+are computed with `+ - * // %`, an index in brackets, a choice with `A if B else C`, the opposite with `not`:
+`result.advantages[i - n]`, `i // self.num_generations`, `not self.model.training`. What is no plain number is absent.
+
+## Batches, and trajectories by their id
+
+A trainer that generates a batch at once has no call for each rollout. `rows` makes one for each row:
+
+```yaml
+- target: my_project.trainer.Trainer.generate_and_score
+  role: trajectory
+  rows: inputs
+  attributes: {step: self.step, uid: i // self.group_size, rollout_n: i % self.group_size}
+  facts: {reward: "result.rewards[i]"}
+- target: my_project.trainer.Trainer.generate       # called by the above, with all rows or with some of them
+  role: llm
+  rows: prompts
+  tokens: {prompt: row, response: "result[i]"}
+```
+
+A `uid` that is a number counts within its batch. Inside of a batch, rows go to the trajectories of the batch: by number
+if there are as many, else by the object that the row is, else by the tokens that its prompt begins with; what fits none
+is counted. Arrays and tensors are read where they lie in the CPU's memory, never elsewhere.
+
+A call that is made outside of the context of its trajectory says which it is `of`, by the `id` that some call inside of
+that trajectory gives:
+
+```yaml
+- {target: my_project.rollout.Rollout.start, role: trajectory, id: self.id}
+- {target: my_project.server.Handler.complete, role: llm, of: request.session_id}
+- {target: my_project.scores.score_group, role: reward, rows: states, of: row.rollout_id, facts: {reward: row.reward}}
+```
+
 ## Several files
 
 The shipped lists come first, then the files given with `--spec` or `AUTOTRACE_SPECS`, in order. An entry that names a

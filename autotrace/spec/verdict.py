@@ -18,6 +18,7 @@ from autotrace.spec.symbols import Function, Lazy, Native, Other
 RESOLVES, MISSING, REFUSED, SKIPPED, UNCLEAR = "resolves", "missing", "refused", "skipped", "unclear"
 """States. Unclear: there, but only running the program tells what it is."""
 
+_IN_ROWS = ("row", "i", "n")
 _ALWAYS = frozenset({"self", "kwargs", "result", "item"})
 
 
@@ -127,15 +128,16 @@ def _notes(target: Target, function: Description) -> Iterator[str]:
         yield "a property: each read of it is recorded as one call"
     if any(name.startswith("**") for name in function.arguments):
         return
-    arguments = [*function.keywords, *_ALWAYS]
+    arguments = [*function.keywords, *(_IN_ROWS if target.rows else ()), *_ALWAYS]
     for key, alternatives in _given_paths(target):
-        if not any(paths.root(path) in arguments for path in alternatives):
-            word = paths.root(alternatives[0])
+        if not any(set(paths.roots(path)) <= set(arguments) for path in alternatives):
+            word = next(root for root in paths.roots(alternatives[0]) if root not in arguments)
             yield f"{key}: no argument `{word}`{_perhaps(word, arguments)}"
     for word in (*(target.include or ()), *target.exclude):
-        close = difflib.get_close_matches(paths.root(word), arguments, n=1, cutoff=0.8)
-        if paths.root(word) not in arguments and close:
-            yield f"capture: no argument `{word}`; did you mean `{close[0]}`?"
+        for root in paths.roots(word):
+            close = difflib.get_close_matches(root, arguments, n=1, cutoff=0.8)
+            if root not in arguments and close:
+                yield f"capture: no argument `{word}`; did you mean `{close[0]}`?"
 
 
 def _given_paths(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
@@ -144,6 +146,9 @@ def _given_paths(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
         for name, alternatives in table.items():
             if alternatives:
                 yield f"{key}.{name}", alternatives
+    for key, alternatives in {"rows": target.rows, "id": target.id, "of": target.of}.items():
+        if alternatives:
+            yield key, alternatives
 
 
 def _perhaps(word: str, arguments: Sequence[str]) -> str:

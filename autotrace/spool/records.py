@@ -140,11 +140,15 @@ REQUEST = "autotrace.request"
 """Name of the fact with the id that the other side of a call has for it: key ``request`` (the id) and ``span``."""
 
 
+OF = "trajectory_id"
+"""Attribute of a root whose trajectory is another one: the id that the host has for that, which a ``REQUEST`` names."""
+
+
 class Fact(_Record, frozen=True, tag="F"):
     """A fact about a trajectory: reward, advantage, "trained in step 3".
 
     ``trace`` is empty when the writer does not know it; then ``key`` (``uid``, ``session_id``, ``output``, or ``uid``
-    and ``digest``) identifies the trajectory.
+    and ``digest``, or ``of``, the id that the host has for it) identifies the trajectory.
     """
 
     trace: bytes

@@ -21,11 +21,11 @@ from typing import Any
 
 from autotrace import patch
 from autotrace.adapters import concurrent_futures
+from autotrace.adapters.trainer_runs import publish_runs
 from autotrace.adapters.verl import facts, requests, trace
 from autotrace.config import environment as env
 from autotrace.record import faults, statements
 from autotrace.record.fields import ABSENT, Path
-from autotrace.redact.masking import without_password
 
 _TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>")
 """Tokens of chat templates that end a turn, where a tokenizer has them."""
@@ -97,26 +97,6 @@ def _watch_tracking(module: ModuleType) -> None:
             faults.failed("verl:tracking", error)
 
     tracking.__init__ = __init__
-
-
-def publish_runs(loggers: Mapping[str, Any], project: Any, experiment: Any) -> None:
-    """``Bind("mlflow")`` and ``Bind("wandb")`` for the runs that are open in this process now. Asks no server."""
-    mlflow = sys.modules.get("mlflow")
-    run = mlflow.active_run() if mlflow is not None and "mlflow" in loggers else None
-    if mlflow is not None and run is not None:
-        statements.bind(
-            "mlflow",
-            {
-                "run_id": run.info.run_id,
-                "experiment_id": run.info.experiment_id,
-                "experiment_name": project,
-                "run_name": run.info.run_name or experiment,
-                "tracking_uri": without_password(mlflow.get_tracking_uri()),
-            },
-        )
-    run = getattr(sys.modules.get("wandb"), "run", None) if "wandb" in loggers else None
-    if run is not None:
-        statements.bind("wandb", {"entity": run.entity, "project": run.project, "run_id": run.id})
 
 
 # -- configuration, tokenizer, veRL's own trace -----------------------------------------------------------------------

@@ -30,7 +30,8 @@ class FactBook:
 
     A key is (``uid``, ``session_id`` or ``rollout_n``[, ``output``]) or (``uid``, ``digest``[, ``score``]), where
     ``digest`` is the first 8 bytes (or their hex digits) of blake2b with digest_size 16 over the response as
-    little-endian int32, and ``score`` the reward of the row, which tells rollouts apart that answered the same.
+    little-endian int32, and ``score`` the reward of the row, which tells rollouts apart that answered the same; or
+    (``of``), what the host calls the trajectory.
     """
 
     def __init__(self, state: State) -> None:
@@ -46,14 +47,18 @@ class FactBook:
         trace_id: str | None = fact.trace.hex() if len(fact.trace) == 16 else None
         score = number(key.get("score"))
         name = text(fact.name)[:250] or "fact"
-        if trace_id is None:
+        named = _word(key.get("of"))
+        if trace_id is None and named is not None:
+            row = self._state.db.execute("SELECT trace_id FROM requests WHERE request = ?", (named,)).fetchone()
+            trace_id = None if row is None else row["trace_id"]
+        elif trace_id is None:
             trace_id = self._search(uid, session, digest, score, name, at_ns)
         if trace_id is None:
             self._forget(at_ns)
         self._state.db.execute(
-            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (segment, offset, trace_id, uid, session, digest, output, name,
-             msgspec.msgpack.encode(_stored(jsonable(fact.value))), at_ns, score),
+             msgspec.msgpack.encode(_stored(jsonable(fact.value))), at_ns, score, named),
         )  # fmt: skip
         return [] if trace_id is None else [trace_id]
 
@@ -102,6 +107,15 @@ class FactBook:
                 "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND uid = ? AND session = ? AND digest IS NULL",
                 (row.trace_id, row.uid, row.session),
             )
+
+    def named(self, name: str, trace_id: str) -> bool:
+        """The host calls a trace ``name``: assign the facts that waited for it; True when there are any."""
+        return (
+            self._state.db.execute(
+                "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND named = ?", (trace_id, name)
+            ).rowcount
+            > 0
+        )
 
     def digested(self, row: Row) -> bool:
         """The responses of a trace were read: assign the facts that name it by digest; True when there are any."""

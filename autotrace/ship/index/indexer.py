@@ -17,7 +17,7 @@ import msgspec
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.loader import Loader, anchor, binds_of, facts_of
 from autotrace.ship.index.facts import FactBook
-from autotrace.ship.index.joins import Joins
+from autotrace.ship.index.joins import Joins, wanted
 from autotrace.ship.index.open_traces import GRACE, MAX_LATE_CALLS, OpenTrace
 from autotrace.ship.index.processes import Processes
 from autotrace.ship.index.segments import Segment, Segments
@@ -25,7 +25,7 @@ from autotrace.ship.index.summary import Summaries, Summariser, Summary, add_fac
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, segments
-from autotrace.spool.records import REQUEST, Bind, Close, Counters, Define, Fact, Header, Open, Report
+from autotrace.spool.records import OF, REQUEST, Bind, Close, Counters, Define, Fact, Header, Open, Report
 from autotrace.trajectory.jsonable import jsonable, text
 
 ROUND_BYTES = 64 << 20
@@ -74,12 +74,12 @@ class Indexer:
         self._clocks: Mapping[str, int] = {}
         for row in state.rows("complete = 0"):  # continue where the last shipper of this run stopped
             self._reopen(row)
-            if row.role == "engine":
-                self._joins.wait(row.trace_id, msgspec.json.decode(row.attributes).get("request_id"))
+            self._joins.wait(row.trace_id, wanted(msgspec.json.decode(row.attributes), row.role))
 
     def _reopen(self, row: Row) -> OpenTrace:
         """A trace of which records were read before; its open calls are derived from them."""
         trace = self._open[row.trace_id] = OpenTrace(row)
+        trace.is_part = OF in msgspec.json.decode(row.attributes)
         for segment, records in self._segments.records_of(row.trace_id):
             header = segment.reader.header
             shift = 0 if header is None else anchor(self._state, segment.process, header)
@@ -230,22 +230,24 @@ class Indexer:
         return trace.too_late(record, at_ns)
 
     def _requested(self, fact: Fact, offsets: Offsets) -> None:
-        request = self._joins.request(fact)
-        if request is None:
-            return
-        orphan, join = request
-        if orphan in self._open:
-            self._touch([join.trace_id], create=True)
-            self._joins.move(orphan, join, self._open, offsets)
-            del self._open[orphan]
-        else:  # delivered already: it stays a trace of its own
-            self._joins.forget(orphan)
+        for orphan, join in self._joins.request(fact):
+            if orphan in self._open:
+                self._touch([join.trace_id], create=True)
+                self._joins.move(orphan, join, self._open, offsets)
+                del self._open[orphan]
+            else:  # delivered already: it stays a trace of its own
+                self._joins.forget(orphan)
+        name = (fact.key or {}).get("request")
+        if isinstance(name, str) and len(fact.trace) == 16 and self._facts.named(name[:1000], fact.trace.hex()):
+            for trace in self._touch([fact.trace.hex()]):
+                trace.fact()
 
     def _root(self, trace: OpenTrace, name: str, role: str, record: Open, at: int) -> None:
         """The trace has a name now: who it is, and which facts had been waiting for it."""
         row = trace.row
         trace.root = record.span
         attributes = jsonable(record.attributes or {})
+        trace.is_part = OF in attributes
         begin(row, name, role, at, attributes)
         if row.uid is not None and row.session is not None and role == "trajectory":
             row.attempt = 1 + self._state.count(

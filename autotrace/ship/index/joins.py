@@ -2,14 +2,15 @@
 
 The call reports the id of its request (``statements.requests``); the engine's side, which sees no caller, begins a
 trace of its own and names the id it was given. The two are the same up to what engines and routers append. Whichever
-is read first waits for the other, as long as the engine's trace is not complete.
+is read first waits for the other, as long as the engine's trace is not complete. Calls that say which trajectory they
+are of (``records.OF``) are joined in the same way, by exactly that id; they wait until it is known.
 """
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import msgspec
 
 from autotrace.ship.index.open_traces import OpenTrace
 from autotrace.ship.store.state import State
-from autotrace.spool.records import Fact, Open
+from autotrace.spool.records import OF, Fact, Open
 
 _APPENDED = re.compile(r"(_[PD]|-[0-9a-f]{8})\Z")
 """What is behind an id: ``_P``/``_D`` of disaggregated prefill and decode, eight digits of vLLM's engine core."""
@@ -31,6 +32,14 @@ class Join:
 
     trace_id: str
     span: int
+
+
+def wanted(attributes: Mapping[str, Any], role: str) -> tuple[str, ...]:
+    """By which ids a trace with such a root is joined; none: it is one of its own."""
+    trajectory = attributes.get(OF)
+    if isinstance(trajectory, str) and trajectory:
+        return (trajectory[:1000],)
+    return tuple(names(attributes.get("request_id"))) if role == "engine" else ()
 
 
 def names(request_id: Any) -> Iterator[str]:
@@ -51,8 +60,8 @@ class Joins:
         self._joined: dict[str, Join] = {
             row["orphan"]: Join(row["trace_id"], row["span"]) for row in state.db.execute("SELECT * FROM joins")
         }
-        self._waiting: dict[str, str] = {}
-        """Request id -> orphan."""
+        self._waiting: dict[str, dict[str, None]] = {}
+        """Request id -> orphans."""
 
     def of(self, trace_id: str) -> Join | None:
         """Where the records of ``trace_id`` belong, if it is a joined orphan."""
@@ -64,38 +73,40 @@ class Joins:
             return msgspec.structs.replace(record, parent=self._joined[record.trace.hex()].span)
         return record
 
-    def wait(self, trace_id: str, request_id: Any) -> None:
-        """``trace_id`` may be the other side of a request that was not read yet."""
-        for name in names(request_id):
-            self._waiting[name] = trace_id
+    def wait(self, trace_id: str, names: Iterable[str]) -> None:
+        """``trace_id`` may be the other side of a request that was not read yet, which has one of these ``names``."""
+        for name in names:
+            self._waiting.setdefault(name, {})[trace_id] = None
         while len(self._waiting) > MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
 
     def root(self, trace_id: str, record: Open, role: str) -> Join | None:
         """A trace begins: the join, if it is the other side of a request read before; else it waits for one."""
-        if role != "engine" or not record.attributes:
-            return None
-        for name in names(record.attributes.get("request_id")):
+        searched = wanted(record.attributes or {}, role)
+        for name in searched:
             row = self._state.db.execute("SELECT trace_id, span FROM requests WHERE request = ?", (name,)).fetchone()
             if row is not None and row["trace_id"] != trace_id:
                 return self._join(trace_id, Join(row["trace_id"], row["span"]))
-        self.wait(trace_id, record.attributes.get("request_id"))
+        self.wait(trace_id, searched)
         return None
 
-    def request(self, fact: Fact) -> tuple[str, Join] | None:
-        """A call reported its request's id: the orphan that was waiting for it, and the join."""
+    def request(self, fact: Fact) -> list[tuple[str, Join]]:
+        """A call reported its request's id, or its trajectory's: the orphans that were waiting for it, and their
+        join."""
         key = fact.key or {}
         name, span = key.get("request"), key.get("span")
         if not isinstance(name, str) or not isinstance(span, int) or len(fact.trace) != 16:
-            return None
+            return []
         join = Join(fact.trace.hex(), _signed(span))
         self._state.db.execute(
             "INSERT OR REPLACE INTO requests VALUES (?, ?, ?)", (name[:1000], join.trace_id, join.span)
         )
-        orphan = self._waiting.pop(name, None)
-        if orphan is None or orphan == join.trace_id or orphan in self._joined:
-            return None
-        return orphan, self._join(orphan, join)
+        orphans = self._waiting.pop(name, {})
+        return [
+            (orphan, self._join(orphan, join))
+            for orphan in orphans
+            if orphan != join.trace_id and orphan not in self._joined
+        ]
 
     def _join(self, orphan: str, join: Join) -> Join:
         self._joined[orphan] = join

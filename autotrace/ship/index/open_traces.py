@@ -28,11 +28,17 @@ LATE_CALLS_PER_GRACE = 10
 """So many late calls make the next version wait for ``GRACE`` longer: the whole trace is sent again each time."""
 
 
+PART_PATIENCE = 3600.0
+"""Seconds for which a call that is part of a trajectory waits until that trajectory's id is read: a long rollout may
+learn its id at its end."""
+
+
 class OpenTrace:
     """What must be in memory about a trace: a few hundred bytes."""
 
     __slots__ = (
         "dirty",
+        "is_part",
         "late_writers",
         "news_at",
         "open",
@@ -68,6 +74,8 @@ class OpenTrace:
         self.news_at: float | None = None
         """When something else than a late call was last read of a trace that was delivered before."""
         self.dirty = True
+        self.is_part = False
+        """It belongs to another trajectory, whose id was not read yet."""
         self.ticket: int | None = None
         """Its summary was asked for under this number, and nothing was read since."""
 
@@ -131,6 +139,8 @@ class OpenTrace:
     def verdict(self, now: float, ended: Callable[[str], bool], over: bool) -> str | None:
         """``complete``, ``final`` (complete, because nothing is waited for any longer), or None: more is to come."""
         silent = now - self.touched > GRACE
+        if self.is_part and not over and now - self.opened_at < PART_PATIENCE:
+            return None
         running = any(not ended(process) for process in self.open.values())
         if silent and self.row.name and not running and (over or not self._spaced_out(now, ended)):
             return "complete"

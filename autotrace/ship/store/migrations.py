@@ -114,7 +114,12 @@ def _profile(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE traces ADD COLUMN profile TEXT NOT NULL DEFAULT '{}'")
 
 
-STATE: tuple[Migration, ...] = (_first_tables, _late_spans, _profile)
+def _facts_by_id(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE facts ADD COLUMN named TEXT")
+    db.execute("CREATE INDEX IF NOT EXISTS facts_named ON facts (named) WHERE trace_id IS NULL")
+
+
+STATE: tuple[Migration, ...] = (_first_tables, _late_spans, _profile, _facts_by_id)
 """``state.db`` of a run."""
 
 

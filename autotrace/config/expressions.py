@@ -1,0 +1,160 @@
+"""What a list may write for a value: a path, or paths with numbers: ``result.advantages[i - n]``.
+
+    expression  =  sum ["if" condition "else" expression]
+    condition   =  ["not"] sum
+    sum         =  product {("+" | "-") product}
+    product     =  factor {("*" | "//" | "%") factor}
+    factor      =  "-" factor | number | "(" expression ")" | path
+    path        =  word {"." step | "[" expression "]"},   step = word | number | "*" (all items)
+
+``parse`` makes a tree of tuples of it, which ``record.formulas`` evaluates and ``spec.paths`` checks. No calls, no
+names but the roots of paths. Standard library only: read in traced processes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+Tree = tuple[Any, ...]
+"""``("path", root, steps)`` with steps that are texts or trees, ``("number", n)``, ``("-", a)``, ``("not", a)``,
+``("if", condition, a, b)``, or an operator with its two sides."""
+
+MAX_LENGTH = 500
+"""Characters."""
+MAX_DEPTH = 20
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+)|(?P<word>[^\W\d]\w*)|(?P<step>\.(?:-?\w+|\*))|(?P<mark>//|[-+*%()\[\]])|(?P<end>$))"
+)
+_KEYWORDS = frozenset({"if", "else", "not"})
+_MARKS = re.compile(r"[\s\[\]()*]")
+
+
+class ExpressionError(ValueError):
+    """The text cannot be read; the message says what to write instead."""
+
+
+def is_expression(text: str) -> bool:
+    """Whether there is more in it than words and dots. A ``-`` alone may stand in a key."""
+    return _MARKS.search(text) is not None
+
+
+def parse(text: str) -> Tree:
+    """The tree of an expression. Raises ``ExpressionError``."""
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters, this one has {len(text)}")
+    parser = _Parser(text)
+    tree = parser.expression()
+    if parser.kind != "end":
+        raise parser.unexpected()
+    return tree
+
+
+def roots(tree: Tree) -> Iterator[str]:
+    """The first words of all paths in it."""
+    if tree[0] == "path":
+        yield tree[1]
+        parts: tuple[Any, ...] = tree[2]
+    else:
+        parts = tree[1:]
+    for part in parts:
+        if isinstance(part, tuple):
+            yield from roots(part)
+
+
+class _Parser:
+    """Recursive descent; one instance per expression."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._end = 0
+        self._depth = 0
+        self._next()
+
+    def _next(self) -> None:
+        self._at = self._end
+        match = _TOKEN.match(self._text, self._end)
+        if match is None:
+            rest = self._text[self._end :].strip()
+            raise ExpressionError(f"`{rest[:20]}` cannot stand in an expression")
+        self.kind, self._word = match.lastgroup or "", match[match.lastgroup or 0].strip()
+        self._end = match.end()
+
+    def unexpected(self) -> ExpressionError:
+        if self.kind == "end":
+            return ExpressionError("the expression ends too early")
+        if self._word == "(":
+            return ExpressionError("a path reads attributes, keys and indexes, it calls nothing")
+        return ExpressionError(f"`{self._word}` is not expected there")
+
+    def _take(self, *words: str) -> str:
+        if self.kind in ("word", "mark") and self._word in words:
+            taken = self._word
+            self._next()
+            return taken
+        return ""
+
+    def _need(self, word: str) -> None:
+        if not self._take(word):
+            raise ExpressionError(f"`{word}` is missing") if self.kind == "end" else self.unexpected()
+
+    def expression(self) -> Tree:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ExpressionError("the expression is nested too deeply")
+        tree = self._condition()
+        if self._take("if"):
+            condition = self._condition()
+            self._need("else")
+            tree = ("if", condition, tree, self.expression())
+        self._depth -= 1
+        return tree
+
+    def _condition(self) -> Tree:
+        return ("not", self._sum()) if self._take("not") else self._sum()
+
+    def _sum(self) -> Tree:
+        tree = self._product()
+        while operator := self._take("+", "-"):
+            tree = (operator, tree, self._product())
+        return tree
+
+    def _product(self) -> Tree:
+        tree = self._factor()
+        while operator := self._take("*", "//", "%"):
+            tree = (operator, tree, self._factor())
+        return tree
+
+    def _factor(self) -> Tree:
+        if self._take("-"):
+            self._depth += 1
+            if self._depth > MAX_DEPTH:
+                raise ExpressionError("the expression is nested too deeply")
+            tree: Tree = ("-", self._factor())
+            self._depth -= 1
+            return tree
+        if self._take("("):
+            tree = self.expression()
+            self._need(")")
+            return tree
+        if self.kind == "number":
+            tree = ("number", int(self._word))
+            self._next()
+            return tree
+        if self.kind != "word" or self._word in _KEYWORDS:
+            raise self.unexpected()
+        return self._path()
+
+    def _path(self) -> Tree:
+        root, steps = self._word, []
+        self._next()
+        while True:
+            if self.kind == "step":
+                steps.append(self._word[1:])
+                self._next()
+            elif self._take("["):
+                steps.append(self.expression())
+                self._need("]")
+            else:
+                return ("path", root, tuple(steps))

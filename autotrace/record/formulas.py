@@ -1,0 +1,128 @@
+"""Values that a list computes: numbers made of paths, items of lists, ``*`` over items. See ``config.expressions``.
+
+A number is only computed with exact builtin numbers, so nothing of the host's runs beyond what reading a path runs.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from autotrace.config.expressions import Tree, parse, roots
+from autotrace.record import arrays
+from autotrace.record.fields import ABSENT, read_step
+from autotrace.record.origin import is_hosts
+
+MAX_ITEMS = 262_144
+"""Items that ``*`` looks at."""
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+}  # fmt: skip
+
+Read = Callable[[Mapping[str, Any]], Any]
+
+
+class Formula:
+    """An expression ready to be read, as a ``fields.Path`` is."""
+
+    __slots__ = ("_read", "root", "roots", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        tree = parse(text)
+        self.roots = tuple(dict.fromkeys(roots(tree)))
+        late = [root for root in self.roots if root in ("result", "item")]
+        self.root = (late or [*self.roots, ""])[0]
+        """What it waits for: ``result`` or ``item`` where it has one, else its first word."""
+        self._read = _compiled(tree)
+
+    def read(self, values: Mapping[str, Any]) -> Any:
+        """Its value, ``ABSENT`` if something in it is not there or is no number; see ``fields.Path.read``."""
+        try:
+            return self._read(values)
+        except Exception as error:
+            if is_hosts(error):
+                raise
+            return ABSENT
+
+
+def _compiled(tree: Tree) -> Read:
+    kind = tree[0]
+    if kind == "number":
+        return lambda _, number=tree[1]: number  # type: ignore[misc]
+    if kind == "path":
+        return _path(tree[1], [step if isinstance(step, str) else _compiled(step) for step in tree[2]])
+    inner = [_compiled(part) for part in tree[1:]]
+    if kind == "if":
+        condition, yes, no = inner
+        return lambda values: _choice(condition(values), yes, no, values)
+    if kind == "not":
+        return lambda values: _opposite(inner[0](values))
+    if len(inner) == 1:
+        return lambda values: _computed(operator.sub, 0, inner[0](values))
+    left, right = inner
+    compute = _OPERATORS[kind]
+    return lambda values: _computed(compute, left(values), right(values))
+
+
+_ASKED = frozenset({bool, int, float, str, list, tuple, dict, type(None)})
+"""Builtin types, which say whether they are true or empty without any code of the host's."""
+
+
+def _choice(chosen: Any, yes: Read, no: Read, values: Mapping[str, Any]) -> Any:
+    """What is absent is not true; of what is no builtin value nothing is asked."""
+    if chosen is not ABSENT and type(chosen) not in _ASKED:
+        return ABSENT
+    return (yes if chosen else no)(values)
+
+
+def _opposite(value: Any) -> Any:
+    return not value if type(value) in _ASKED else ABSENT
+
+
+def _computed(compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    return compute(left, right) if type(left) in (int, float) and type(right) in (int, float) else ABSENT
+
+
+def _path(root: str, steps: Sequence[str | Read]) -> Read:
+    def read(values: Mapping[str, Any]) -> Any:
+        return _below(values.get(root, ABSENT), steps, values)
+
+    return read
+
+
+def _below(value: Any, steps: Sequence[str | Read], values: Mapping[str, Any]) -> Any:
+    for number, step in enumerate(steps):
+        if value is ABSENT:
+            return ABSENT
+        if step == "*":
+            return _each(value, steps[number + 1 :], values)
+        if isinstance(step, str):
+            value = read_step(value, step)
+        else:
+            index = step(values)
+            if type(index) is int:
+                value = _item(value, index)
+            else:
+                value = read_step(value, index) if type(index) is str else ABSENT
+    return value
+
+
+def _item(value: Any, index: int) -> Any:
+    item = arrays.item(value, type(value), index)
+    return read_step(value, str(index)) if item is arrays.NO_ARRAY else item
+
+
+def _each(value: Any, steps: Sequence[str | Read], values: Mapping[str, Any]) -> Any:
+    """What the rest of the path finds in each item: of a mapping by its keys, else a list."""
+    kind = type(value)
+    if kind is dict or isinstance(value, dict):
+        items = {key: _below(item, steps, values) for key, item in islice(dict.items(value), MAX_ITEMS)}
+        return {key: item for key, item in items.items() if item is not ABSENT}
+    if kind is list or kind is tuple or kind is deque:
+        read = [_below(item, steps, values) for item in islice(value, MAX_ITEMS)]
+        return [item for item in read if item is not ABSENT]
+    return ABSENT

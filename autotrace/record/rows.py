@@ -1,0 +1,282 @@
+"""A call that is a batch: each of its rows is a call of its own, in the row's own trajectory (``rows`` of a list).
+
+The batch itself is recorded as any call. What it returns is read once for each row, with the words ``row`` (the item),
+``i`` (its number) and ``n`` (how many). A batch inside of another gives each of its rows to the trajectory of the row
+that it goes on with: by number if there are as many, else by the object it was, else by the tokens it begins with.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+from autotrace.record import closing, context, faults, ids, sampling
+from autotrace.record.backlog import backlog
+from autotrace.record.context import OpenCall, RetainingCall, Trace, current
+from autotrace.record.fields import first
+from autotrace.record.probe import Probe
+from autotrace.record.token_copy import copy_tokens
+from autotrace.record.weights import weigh_numbers
+from autotrace.spool.records import Fact
+
+MAX_ROWS = 16_384
+"""Rows of one call that are recorded; the rest is counted."""
+BEYOND = "drop:rows"
+UNMATCHED = "rows without a trajectory"
+MAX_HOPS = 1_000
+
+Values = dict[str, Any]
+
+
+class _Said:
+    """What a row's conversation consisted of when its last call ended: lengths and hashes, not the tokens."""
+
+    __slots__ = ("prompt", "prompt_hash", "response", "response_hash")
+
+    def __init__(self, prompt: Sequence[int], response: Sequence[int]) -> None:
+        self.prompt, self.prompt_hash = len(prompt), hash(tuple(prompt))
+        self.response, self.response_hash = len(response), hash(tuple(response))
+
+    def begins(self, tokens: Sequence[int]) -> bool:
+        """Whether ``tokens`` go on where this ended."""
+        end = self.prompt + self.response
+        return (
+            len(tokens) >= end
+            and hash(tuple(tokens[: self.prompt])) == self.prompt_hash
+            and hash(tuple(tokens[self.prompt : end])) == self.response_hash
+        )
+
+
+class Rows:
+    """The rows of one open batch."""
+
+    __slots__ = ("_items", "_known", "_numbers", "_probe", "_said", "_values", "base", "calls")
+
+    def __init__(self, probe: Probe, items: Sequence[Any], values: Values, base: Rows | None) -> None:
+        self._probe = probe
+        self._items = items
+        self._values = values
+        self.base = base or self
+        """The batch that these rows are trajectories of."""
+        self.calls: list[OpenCall | None] = []
+        """By the number of the row in ``base``; None: not recorded, or not part of this call."""
+        self._numbers: list[int | None] = []
+        """Of each item, its number in ``base``."""
+        self._known: dict[int, tuple[int, Any]] = {}
+        """``id()`` of the object that a row without tokens is -> its number, and the object: so that the id stays
+        its own."""
+        self._said: list[_Said | None] = []
+
+    # -- beginning -----------------------------------------------------------------------------------------------------
+
+    def open_trajectories(self, batch: OpenCall, count: int) -> None:
+        """Open a trajectory for each row. ``count``: which call of the target this is."""
+        probe, seen = self._probe, []
+        for number in range(len(self._items)):
+            values = self._of(number)
+            attributes = probe.read(probe.attributes, values) or {}
+            uid = attributes.get("uid")
+            if type(uid) is int:  # a number counts within the batch
+                attributes["uid"] = f"{count}.{uid}"
+            seen.append((values, attributes))
+        limit = probe.sampling.get("max_samples_per_step_per_worker")
+        chosen = None
+        if limit is not None:
+            groups = [str(attributes.get("uid", attributes.get("sample_index"))) for _, attributes in seen]
+            samples = [str(sampling.sample_of(attributes)) for _, attributes in seen]
+            chosen = sampling.lowest(groups, samples, int(limit), probe.sampling.get("seed", 0))
+        for number, (values, attributes) in enumerate(seen):
+            call = None
+            wanted = chosen is None or groups[number] in chosen
+            if wanted and sampling.admits(probe.decide, attributes) and not backlog.full():
+                span = ids.next_span_id()
+                call = self._opened(batch, values, span, Trace(ids.new_trace_id(), root=span), 0, attributes, None)
+            self.calls.append(call)
+            self._numbers.append(number)
+            self._said.append(None)
+            self._known[id(self._items[number])] = (number, self._items[number])
+
+    def open_below(self, batch: OpenCall, above: Rows) -> None:
+        """Open a call for each row, below that of ``above`` that it goes on with."""
+        probe, base = self._probe, self.base
+        self.calls = [None] * len(base.calls)
+        prompts = [copy_tokens(first(probe.prompt, self._of(number))) for number in range(len(self._items))]
+        self._numbers = base.match(self._items, prompts)
+        for number, (row, prompt) in enumerate(zip(self._numbers, prompts, strict=True)):
+            if row is None:
+                continue
+            if prompt is None:
+                base._known[id(self._items[number])] = (row, self._items[number])
+            parent = above.calls[row] or base.calls[row]
+            if parent is not None and self.calls[row] is None:
+                values = self._of(number)
+                attributes = probe.read(probe.attributes, values)
+                span = ids.next_span_id()
+                self.calls[row] = self._opened(batch, values, span, parent.trace, parent.id, attributes, prompt)
+
+    def _opened(
+        self,
+        batch: OpenCall,
+        values: Values,
+        span: int,
+        trace: Trace,
+        parent: int,
+        attributes: dict[str, Any] | None,
+        prompt: Any,
+    ) -> OpenCall | None:
+        if backlog.watchful and not backlog.accepts():
+            return None
+        probe = self._probe
+        if prompt is None and probe.prompt:
+            prompt = copy_tokens(first(probe.prompt, values))
+        inputs = probe.row_inputs(values)
+        call = RetainingCall(
+            span,
+            trace,
+            parent,
+            probe,
+            batch.signature,
+            context.epoch,
+            batch.at,
+            0,
+            None,
+            (),
+            inputs,
+            attributes,
+            prompt,
+        )
+        weight = probe.limits.take_weight() + (0 if prompt is None else weigh_numbers(prompt))
+        call.weight = weight
+        backlog.charge(weight)
+        backlog.append(call)
+        return call
+
+    def match(self, items: Sequence[Any], prompts: Sequence[Any]) -> list[int | None]:
+        """Of each item, the row of this batch that it goes on with, at most one item for each row."""
+        if len(items) == len(self.calls):
+            return list(range(len(items)))
+        free = dict.fromkeys(range(len(self.calls)))
+        numbers: list[int | None] = []
+        for item, prompt in zip(items, prompts, strict=True):
+            if prompt is not None:
+                number = next((row for row in free if self._goes_on(row, prompt)), None)
+            else:
+                number = self._known[id(item)][0] if id(item) in self._known else None
+            if number is None or number not in free:
+                faults.count(UNMATCHED)
+                numbers.append(None)
+                continue
+            del free[number]
+            numbers.append(number)
+        return numbers
+
+    def _goes_on(self, row: int, prompt: Sequence[int]) -> bool:
+        said = self._said[row]
+        return said is not None and said.begins(prompt)
+
+    # -- ending --------------------------------------------------------------------------------------------------------
+
+    def end(self, values: Values, at: int) -> None:
+        """The batch returned; ``values`` has the arguments and ``result``."""
+        probe, result = self._probe, values.get("result")
+        self._values = values
+        for number in range(len(self._items)):
+            own = self._of(number)
+            if probe.of:
+                _facts_by_id(probe, own, at)
+                continue
+            row = self._numbers[number] if number < len(self._numbers) else None
+            call = None if row is None else self.calls[row]
+            if call is None or row is None:
+                continue
+            if probe.prompt and probe.response and self.base is not self:
+                self._remember(row, own)
+            if isinstance(call, RetainingCall):
+                call.arguments = own
+            closing.close(call, result, at)
+        self._release()
+
+    def _remember(self, row: int, values: Values) -> None:
+        prompt = copy_tokens(first(self._probe.prompt, values))
+        response = copy_tokens(first(self._probe.response, values))
+        if prompt is not None and response is not None:
+            self.base._said[row] = _Said(prompt, response)
+
+    def fail(self, error: BaseException) -> None:
+        """The batch raised ``error``, and so did every row."""
+        for call in self.calls:
+            if call is not None:
+                closing.fail(call, error)
+        self._release()
+
+    def _release(self) -> None:
+        """Hold nothing of the host's any longer."""
+        self._items, self._values, self._known = (), {}, {}
+
+    def _of(self, number: int) -> Values:
+        return {**self._values, "row": self._items[number], "i": number, "n": len(self._items)}
+
+
+def _facts_by_id(probe: Probe, values: Values, at: int) -> None:
+    name = first(probe.of, values)
+    if type(name) not in (str, int):
+        return
+    for fact, value in (probe.read(probe.facts, values) or {}).items():
+        backlog.put(Fact(b"", {"of": str(name)}, fact, value, at))
+
+
+def begin(batch: RetainingCall, arguments: Mapping[str, Any]) -> None:
+    """Open the rows of ``batch``."""
+    probe = batch.probe
+    if probe is None or probe.row is None:
+        return
+    items = _items(first(probe.rows, arguments))
+    if items is None:
+        return
+    above = enclosing(batch.above)
+    batch.rows = rows = Rows(probe.row, items, dict(arguments), None if probe.row.root else above and above.base)
+    if probe.row.root:
+        rows.open_trajectories(batch, probe.calls)
+    elif above is not None and not probe.row.of:
+        rows.open_below(batch, above)
+
+
+def _items(value: Any) -> Sequence[Any] | None:
+    kind = type(value)
+    if kind is not list and kind is not tuple and kind is not deque:
+        return None
+    if len(value) > MAX_ROWS:
+        faults.count(BEYOND, len(value) - MAX_ROWS)
+    return list(islice(value, MAX_ROWS))
+
+
+def enclosing(call: OpenCall | None) -> Rows | None:
+    """The rows of the nearest batch around ``call`` that has some."""
+    for _ in range(MAX_HOPS):
+        if call is None:
+            return None
+        if type(call) is RetainingCall and call.rows is not None and call.rows.calls:
+            return call.rows
+        call = call.above
+    return None
+
+
+@contextmanager
+def row(number: Any) -> Iterator[None]:
+    """Inside, row ``number`` of the nearest batch is what calls belong to: for the adapter of a library whose own calls
+    do not say which row they are for. Where there is no such row nothing changes."""
+    rows = enclosing(current.get())
+    call = None
+    if rows is not None and type(number) is int and 0 <= number < len(rows.calls):
+        call = rows.calls[number] or rows.base.calls[number] or context.stand_in(b"", 0, recorded=False)
+    if call is None:
+        yield
+        return
+    token = current.set(call)
+    try:
+        yield
+    finally:
+        current.reset(token)

@@ -1,0 +1,78 @@
+"""Trajectories by the id that the host has for them, for calls that are made outside of their context (``id`` and
+``of`` of a list): in another task, thread or handler of this process here, in another process by the shipper.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from autotrace.record import context
+from autotrace.record.backlog import backlog
+from autotrace.record.context import OpenCall
+from autotrace.record.fields import first
+from autotrace.record.probe import Probe
+from autotrace.spool.records import REQUEST, Fact
+
+MAX_KNOWN = 16_384
+"""Trajectories remembered by their id; the oldest is forgotten then, and the shipper joins what is left."""
+
+_known: dict[str, OpenCall] = {}
+"""Id -> a stand-in for the trajectory's root, or for one that is not recorded."""
+
+
+def text_of(value: Any) -> str | None:
+    """An id as text; None for what is none."""
+    return str(value) if type(value) in (str, int) and value != "" else None
+
+
+def name(probe: Probe, call: OpenCall, values: Mapping[str, Any]) -> None:
+    """Note what ``probe.id`` says the trajectory of ``call`` is called."""
+    id = text_of(first(probe.id, values))
+    if id is None:
+        return
+    trace = call.trace
+    span = trace.root or call.id
+    known = _known.get(id)
+    if known is not None and known.trace is trace:
+        return
+    trace.named = True
+    _remember(id, OpenCall(span, trace, 0, None, None, 0, recorded=call.recorded))
+    if call.recorded:
+        backlog.put(Fact(trace.id, {"request": id, "span": span}, REQUEST, None, time.monotonic_ns()))
+
+
+def not_recorded(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A call that names its trajectory, which is not recorded: neither is what belongs to it."""
+    id = text_of(first(probe.id, probe.signature(function).bind(args, kwargs)))
+    if id is not None:
+        _remember(id, context.stand_in(b"", 0, recorded=False))
+
+
+def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -> tuple[OpenCall | None, str | None]:
+    """What a call stands below whose target says which trajectory it is ``of``; and the id, where that trajectory is
+    not known here: then the call begins a trace that the shipper joins to it."""
+    id = text_of(first(probe.of, arguments))
+    if id is None:
+        return around, None
+    known = _known.get(id)
+    if known is not None:
+        return (around if around is not None and around.trace is known.trace else known), None
+    if around is not None and around.recorded and not around.trace.named:
+        return around, None
+    return None, id
+
+
+def _remember(id: str, call: OpenCall) -> None:
+    _known[id] = call
+    while len(_known) > MAX_KNOWN:
+        try:
+            del _known[next(iter(_known))]
+        except (KeyError, RuntimeError, StopIteration):  # another thread was quicker
+            break
+
+
+def forget() -> None:
+    """This is a forked child: the trajectories are its parent's, which joins by the shipper."""
+    _known.clear()
