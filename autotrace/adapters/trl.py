@@ -25,11 +25,13 @@ from autotrace.adapters.trainer_runs import publish_runs
 from autotrace.record import faults, rows, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.context import RetainingCall
-from autotrace.record.fields import ABSENT, value_of
+from autotrace.record.fields import ABSENT
+from autotrace.record.formulas import value_of
 from autotrace.record.probe import Follower
 from autotrace.spool.records import Fact
 
 BATCH = "trl.trainer.grpo_trainer.GRPOTrainer._generate_and_score_completions"
+SCORES = "trl.experimental.async_grpo.async_rollout_worker._AsyncRolloutLoop._score_group"
 TOOLS = "trl tools"
 REWARDS = "trl reward functions"
 """Keys of the user's functions in reports."""
@@ -42,6 +44,7 @@ _ROW = "idx_with_tool"
 def install() -> None:
     """Register the hooks on the modules below. Called once, right after ``trl`` was imported."""
     follow(BATCH, _Batch())
+    follow(SCORES, _Scores())
     patch.when_imported("trl.trainer.grpo_trainer", _watch_trainer)
 
 
@@ -181,6 +184,29 @@ class _Batch(Follower):
                 backlog.put(Fact(row.trace.id, None, "reward", total, at))
             if len(parts) > 1:
                 backlog.put(Fact(row.trace.id, None, "reward_extra_info", parts, at))
+        return False
+
+
+class _Scores(Follower):
+    """What the asynchronous worker gave the rollouts of a group (1.16, which names them)."""
+
+    def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
+        call.arguments = {"group": arguments.get("group")}
+
+    def holds(self, call: RetainingCall, result: Any) -> bool:
+        group = (call.arguments or {}).get("group")
+        at, first = time.monotonic_ns(), 0
+        for sequences in getattr(group, "completions_sequences", None) or ():
+            name = getattr(sequences[0], "rollout_id", None) if sequences else None
+            if isinstance(name, str) and first < len(
+                result
+            ):  # one sample for each sequence, all with the same advantage
+                sample = result[first]
+                facts = {"advantage": sample.advantage, "reward": sample.metrics.get("reward")}
+                parts = {key[8:]: value for key, value in sample.metrics.items() if key.startswith("rewards/")}
+                for fact, value in {**facts, **({"reward_extra_info": parts} if len(parts) > 1 else {})}.items():
+                    backlog.put(Fact(b"", {"of": name}, fact, value, at))
+            first += len(sequences)
         return False
 
 

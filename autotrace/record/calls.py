@@ -56,11 +56,11 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     if probe.off:
         return None
     previous = above = current.get()
-    arguments = orphan = None
+    arguments = outside = None
     if probe.of:
         try:
             arguments = probe.signature(function).bind(args, kwargs)
-            above, orphan = trajectory_ids.above(probe, arguments, above)
+            above, outside = trajectory_ids.above(probe, arguments, above)
         except Exception as error:
             probe.trouble("of", error)
     if above is not None:
@@ -105,10 +105,10 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 return call
             span = ids.next_span_id()
             parent, trace = 0, Trace(ids.new_trace_id(), root=span)
-            if orphan is not None:
-                attributes = {**(attributes or {}), OF: orphan}
         else:
             span, parent, trace = ids.next_span_id(), above.id, above.trace
+        if outside is not None:
+            attributes = {**(attributes or {}), OF: outside}
         if backlog.watchful and not backlog.accepts():
             return None
         copies: Sequence[Any]
@@ -161,7 +161,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         _append(call)
         if probe.row is not None and arguments is not None and type(call) is RetainingCall:
             _begin_rows(call, probe, arguments)
-        if probe.id and not probe.late_id and arguments is not None:
+        if probe.id and arguments is not None:
             trajectory_ids.name(probe, call, arguments)
         if follower is not None and arguments is not None and type(call) is RetainingCall:
             _follow(call, probe, follower, arguments)

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -15,7 +15,6 @@ from autotrace.record.origin import is_hosts
 if TYPE_CHECKING:
     from autotrace.record.arguments import Signature
     from autotrace.record.probe import Probe
-    from autotrace.record.rows import Rows
     from autotrace.record.timeline import Timeline
     from autotrace.record.tokens import TokenLog
     from autotrace.record.yielded import Yielded
@@ -82,6 +81,20 @@ class OpenCall(msgspec.Struct, eq=False, gc=False):
     """Of a stream that said everything: which thread ends the call, once one does."""
 
 
+class OpenRows(Protocol):
+    """The rows of an open batch (``record.rows``)."""
+
+    @property
+    def calls(self) -> Sequence[OpenCall | None]:
+        """By their number; None: not recorded."""
+
+    def end(self, values: dict[str, Any], at: int) -> None:
+        """The batch returned; ``values`` has its arguments and ``result``."""
+
+    def fail(self, error: BaseException) -> None:
+        """The batch raised ``error``."""
+
+
 class RetainingCall(OpenCall, eq=False, gc=True):
     """A call that keeps the host's objects until it ends: visible to the garbage collector, or an abandoned
     coroutine could not be collected."""
@@ -92,7 +105,7 @@ class RetainingCall(OpenCall, eq=False, gc=True):
     """This call chose samples of its batch (``sampling.chosen``)."""
     followed: bool = False
     """The target's follower knows of the call, and is asked when it ends."""
-    rows: Rows | None = None
+    rows: OpenRows | None = None
     """The rows of a batch."""
     timeline: Timeline | None = None
     """What the adapter of an engine learns about this request while it runs."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from autotrace.config.expressions import is_expression
 from autotrace.record.origin import is_hosts
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
@@ -95,25 +94,6 @@ def first(paths: Sequence[Path], roots: Mapping[str, Any]) -> Any:
         if value is not ABSENT:
             return value
     return ABSENT
-
-
-def value_of(text: str) -> Path:
-    """What a list wrote for a value, ready to be read: a path, or a ``Formula``, which is read the same way."""
-    if not is_expression(text):
-        return Path(text)
-    from autotrace.record.formulas import Formula
-
-    return cast("Path", Formula(text))
-
-
-def values_of(texts: Sequence[str]) -> tuple[Path, ...]:
-    """``value_of`` each of several, of which the first that is present counts."""
-    return tuple(value_of(text) for text in texts)
-
-
-def compiled(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path, ...]], ...]:
-    """A plan's ``{name: [path, ...]}`` ready to be read."""
-    return tuple((name, values_of(texts)) for name, texts in table.items())
 
 
 def reader(paths: Sequence[Path], sample: Any) -> Callable[[Any], Any]:

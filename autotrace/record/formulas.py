@@ -9,11 +9,11 @@ import operator
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
-from autotrace.config.expressions import Tree, parse, roots
+from autotrace.config.expressions import Tree, is_expression, parse, roots
 from autotrace.record import arrays
-from autotrace.record.fields import ABSENT, read_step
+from autotrace.record.fields import ABSENT, Path, read_step
 from autotrace.record.origin import is_hosts
 
 MAX_ITEMS = 262_144
@@ -47,6 +47,23 @@ class Formula:
             if is_hosts(error):
                 raise
             return ABSENT
+
+
+def value_of(text: str) -> Path:
+    """What a list wrote for a value, ready to be read: a path, or a ``Formula``, which is read the same way."""
+    if not is_expression(text):
+        return Path(text)
+    return cast("Path", Formula(text))
+
+
+def values_of(texts: Sequence[str]) -> tuple[Path, ...]:
+    """``value_of`` each of several, of which the first that is present counts."""
+    return tuple(value_of(text) for text in texts)
+
+
+def compiled(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path, ...]], ...]:
+    """A plan's ``{name: [path, ...]}`` ready to be read."""
+    return tuple((name, values_of(texts)) for name, texts in table.items())
 
 
 def _compiled(tree: Tree) -> Read:

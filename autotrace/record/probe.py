@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from autotrace.config.plan import Settings, Target
-from autotrace.record import faults, fields
+from autotrace.record import faults, fields, formulas
 from autotrace.record.arguments import Signature
 from autotrace.record.fields import ABSENT
 from autotrace.record.pickled import captured
@@ -60,7 +60,7 @@ def _of_the_batch(target: Target) -> Target:
     common = {
         name: paths
         for name, paths in target.attributes.items()
-        if not any({"row", "i", "result"} & set(path.roots) for path in fields.values_of(paths))
+        if not any({"row", "i", "result"} & set(path.roots) for path in formulas.values_of(paths))
     }
     role = "trainer" if target.role == "trajectory" else "span"
     return replace(target, role=role, tokens={}, facts={}, attributes=common, include=(), id=(), of=(), batch={})
@@ -126,14 +126,14 @@ class Probe:
     def __init__(self, target: Target, settings: Settings) -> None:
         self.row: Probe | None = None
         """Of a batch, what each of its rows is recorded by."""
-        self.rows = fields.values_of(target.rows)
+        self.rows = formulas.values_of(target.rows)
         if target.rows:
             self.row = Probe(replace(target, rows=()), settings)
             target = _of_the_batch(target)
         self.decide: Decision | None = None
         """Of a row that is a trajectory: ``calls.decide``."""
-        self.id = fields.values_of(target.id)
-        self.of = fields.values_of(target.of)
+        self.id = formulas.values_of(target.id)
+        self.of = formulas.values_of(target.of)
         self.late_id = any(_is_late(path) for path in self.id)
         self.key = target.key
         self.label = target.label
@@ -163,7 +163,7 @@ class Probe:
         """Members of arguments that are captured, under their own names: ``request.messages``."""
         self.follower: Follower | None = None
         self.exclude = frozenset(target.exclude) | {"self", "cls"}
-        tokens = fields.compiled(target.tokens)
+        tokens = formulas.compiled(target.tokens)
         table = dict(tokens)
         prompt = table.get("prompt", ())
         self.prompt = tuple(path for path in prompt if not _is_late(path))
@@ -173,11 +173,11 @@ class Probe:
         self.logprobs = table.get("logprobs", ()) if settings.logprobs else ()
         self.mask = table.get("mask", ())
         self.dropped = self._dropped(target)
-        pairs = fields.compiled(target.attributes)
+        pairs = formulas.compiled(target.attributes)
         self.late = tuple(pair for pair in pairs if any(map(_is_late, pair[1])))
         self.attributes = tuple(pair for pair in pairs if pair not in self.late)
-        self.facts = fields.compiled(target.facts)
-        self.final = fields.values_of(target.final)
+        self.facts = formulas.compiled(target.facts)
+        self.final = formulas.values_of(target.final)
         self.is_final: Callable[[Any], Any] | None = None
         """What ``final_reader`` made, for the chunks of every further call."""
         later = [path for _, paths in (*self.facts, *self.late) for path in paths]
@@ -185,7 +185,7 @@ class Probe:
         later += self.id if self.late_id else ()
         self.names_tool = target.role == "tool" and "tool_name" not in target.attributes and target.label is None
         """A tool that nothing else names is called as its object is."""
-        self.batch = dict(fields.compiled(target.batch))
+        self.batch = dict(formulas.compiled(target.batch))
         self.sampling = settings.sampling
         roots = {root for path in later for root in path.roots}
         self.keeps = bool(self.batch or target.rows) or not roots <= {"result", "item"}
@@ -223,12 +223,12 @@ class Probe:
 
     def _members(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
         names = [
-            name for name in target.include or () if not name.isidentifier() and not _is_late(fields.value_of(name))
+            name for name in target.include or () if not name.isidentifier() and not _is_late(formulas.value_of(name))
         ]
-        return tuple((_last_word(name), fields.value_of(name)) for name in names) if self.content else ()
+        return tuple((_last_word(name), formulas.value_of(name)) for name in names) if self.content else ()
 
     def _parts(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
-        paths = [fields.value_of(name) for name in target.include or () if not name.isidentifier()]
+        paths = [formulas.value_of(name) for name in target.include or () if not name.isidentifier()]
         return tuple((_last_word(path.text), path) for path in paths if _is_late(path)) if self.content else ()
 
     def _dropped(self, target: Target) -> tuple[str, ...]:

@@ -258,7 +258,7 @@ def enclosing(call: OpenCall | None) -> Rows | None:
     for _ in range(MAX_HOPS):
         if call is None:
             return None
-        if type(call) is RetainingCall and call.rows is not None and call.rows.calls:
+        if type(call) is RetainingCall and isinstance(call.rows, Rows) and call.rows.calls:
             return call.rows
         call = call.above
     return None

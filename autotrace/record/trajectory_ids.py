@@ -51,14 +51,14 @@ def not_recorded(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dic
 
 
 def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -> tuple[OpenCall | None, str | None]:
-    """What a call stands below whose target says which trajectory it is ``of``; and the id, where that trajectory is
-    not known here: then the call begins a trace that the shipper joins to it."""
+    """What a call stands below whose target says which trajectory it is ``of``, and the id where it was made outside of
+    that. None: the trajectory is not known here, and the call begins a trace that the shipper joins to it."""
     id = text_of(first(probe.of, arguments))
     if id is None:
         return around, None
     known = _known.get(id)
     if known is not None:
-        return (around if around is not None and around.trace is known.trace else known), None
+        return (around, None) if around is not None and around.trace is known.trace else (known, id)
     if around is not None and around.recorded and not around.trace.named:
         return around, None
     return None, id

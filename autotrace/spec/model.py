@@ -29,7 +29,7 @@ class Capture(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     include: Annotated[
         list[str] | None,
         _of("Only these arguments, or parts of them; the word `result` stands for what the call returns.",
-            "a list of argument names or paths", "[messages, sampling_params, result]"),
+            "a list of argument names", "[messages, sampling_params, result]"),
     ] = None  # fmt: skip
     exclude: Annotated[
         list[str],

@@ -153,6 +153,8 @@ def _answer(output: Any) -> Message | None:
             return _last(_spoken("assistant", message))
         text = choices[0].get("text")
         return {"role": "assistant", "content": text} if isinstance(text, str) else None
+    if isinstance(output.get("message"), Mapping):
+        return _last(_spoken("assistant", output["message"]))
     if isinstance(items, list):
         return _joined([message for item in items if isinstance(item, Mapping) for message in _messages(item)])
     if str(output.get("role", "")) == "assistant" or _ROLES.get(str(output.get("type")).lower()) == "assistant":
@@ -216,7 +218,7 @@ def _rest(span: Span) -> Any:
         return None
     choices = output.get("choices")
     tokens = _TOKENS if span.prompt_ids is not None or span.response_ids is not None else ()
-    gone = {"type", "output", "content", "role", "tool_calls", *_USAGE, *tokens}
+    gone = {"type", "output", "message", "content", "role", "tool_calls", *_USAGE, *tokens}
     rest = {name: value for name, value in output.items() if name not in gone and value is not None}
     if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], Mapping):
         del rest["choices"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotrace.ship.assembly import chat
+from autotrace.spool.records import OF
 from autotrace.trajectory.model import Span
 
 _MAX_DEPTH = 1000
@@ -19,6 +20,7 @@ def read_llm_calls(spans: Sequence[Span]) -> None:
     if len(calls) < 2:
         return
     by_id = {span.span_id: span for span in spans}
+    _below_their_requests(calls)
     for span in calls:
         outer = _outermost(span, by_id)
         if outer is None:
@@ -28,6 +30,30 @@ def read_llm_calls(spans: Sequence[Span]) -> None:
         else:
             span.role = "engine"
             _inherit(outer, span)
+
+
+def _below_their_requests(calls: Sequence[Span]) -> None:
+    """A call that was joined to the trajectory by its id (a server's side) stands below the agent's own call that it
+    answers, if there is one: of the same question, and around it in time."""
+    asked: set[str] = set()
+    for served in (span for span in calls if OF in span.attributes and span.messages):
+        for span in calls:
+            if OF in span.attributes or span.span_id in asked or not _encloses(span, served):
+                continue
+            if _question(span) == _question(served):
+                served.parent_id = span.span_id
+                asked.add(span.span_id)
+                break
+
+
+def _encloses(outer: Span, inner: Span) -> bool:
+    return outer.start_ns <= inner.start_ns and (outer.end_ns or 0) >= (inner.end_ns or 0)
+
+
+def _question(span: Span) -> list[tuple[object, object]]:
+    messages = span.messages or []
+    asked = messages[:-1] if messages and messages[-1].get("role") == "assistant" else messages
+    return [(message.get("role"), message.get("content") or None) for message in asked]
 
 
 def _has_tokens(span: Span) -> bool:
