@@ -196,7 +196,8 @@ class Rows:
                 self._remember(row, own)
             if isinstance(call, RetainingCall):
                 call.arguments = own
-            closing.close(call, result, at)
+                closing.close(call, result, at)
+                call.arguments = None
         self._release()
 
     def _remember(self, row: int, values: Values) -> None:

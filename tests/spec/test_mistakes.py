@@ -154,6 +154,26 @@ MISTAKES = {
         "- target: my.agents.Agent.run\n  attributes: {first: result.text()}\n",
         "specs.yaml:2:23: `result.text()`: a path reads attributes, keys and indexes, it calls nothing",
     ),
+    "an expression that is not over": (
+        "- target: my.agents.Agent.run\n  rows: prompts\n  attributes: {uid: i // }\n",
+        "specs.yaml:3:21: `i //`: the expression ends too early",
+    ),
+    "rows of the result": (
+        "- target: my.agents.Agent.run\n  rows: result.rows\n",
+        "specs.yaml:2:9: `result.rows`: the rows are read when the call begins; name an argument",
+    ),
+    "rows that are only counted": (
+        "- target: my.agents.Agent.run\n  rows: prompts\n  mode: count\n",
+        "specs.yaml:3:3: `mode: count` records no call, so it has no rows: leave one of the two out",
+    ),
+    "rows about trajectories, without facts": (
+        "- target: my.agents.Agent.run\n  rows: states\n  of: row.id\n",
+        "specs.yaml:3:3: rows `of` other trajectories say something about them: write `facts: {reward: row.reward}`",
+    ),
+    "a trajectory of a trajectory": (
+        "- target: my.agents.Agent.run\n  role: trajectory\n  of: session\n",
+        "specs.yaml:3:3: `of` says which trajectory a call belongs to; one that opens a trajectory has an `id`",
+    ),
     "final of a result": (
         "- target: my.agents.Agent.run\n  final: result.done\n",
         "specs.yaml:2:10: `result.done`: `final` looks at what a generator yields; begin the path with item, "

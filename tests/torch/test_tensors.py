@@ -23,10 +23,13 @@ class Counting(TorchFunctionMode):
 
 
 def test_a_tensor_is_described_without_its_modes() -> None:
-    tensor = torch.zeros(2, 3)
+    tensor = torch.zeros(2, 30)
+    small, elsewhere = torch.zeros(2, 3, requires_grad=True), torch.zeros(2, 3, device="meta")
     with Counting() as mode:
         assert snapshot({"x": tensor}, Limits())["x"] == {
-            "…": "tensor", "dtype": "torch.float32", "shape": [2, 3], "device": "cpu",
+            "…": "tensor", "dtype": "torch.float32", "shape": [2, 30], "device": "cpu",
         }  # fmt: skip
+        assert snapshot(small, Limits()) == [[0.0] * 3] * 2, "a small one is shown"
+        assert snapshot(elsewhere, Limits())["device"] == "meta"
         assert mode.ran == []
         assert tensor.sum() == 0 and mode.ran
