@@ -25,7 +25,7 @@ from autotrace.spool.records import Fact
 MAX_ROWS = 16_384
 """Rows of one call that are recorded; the rest is counted."""
 BEYOND = "drop:rows"
-UNMATCHED = "rows without a trajectory"
+UNMATCHED = "drop:unmatched rows"
 MAX_HOPS = 1_000
 
 Values = dict[str, Any]

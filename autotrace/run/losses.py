@@ -13,6 +13,8 @@ _WORDS = {
     "exit": ("record", "records", "lost: a process ended before they could be written"),
     "too_large": ("record", "records", "cut: larger than a record may be"),
     "fact on a device": ("fact", "facts", "not recorded: their values are on a device"),
+    "rows": ("row", "rows", "not recorded: a batch had more than are recorded of one call"),
+    "unmatched rows": ("row", "rows", "of a batch not recorded: it goes on with no row of the batch around it"),
     "stuck": ("record", "records", "not written: more waited to be written than a process may hold"),
     "disk": ("record", "records", "lost: the run folder could not be written"),
 }

@@ -108,14 +108,14 @@ class FactBook:
                 (row.trace_id, row.uid, row.session),
             )
 
-    def named(self, name: str, trace_id: str) -> bool:
-        """The host calls a trace ``name``: assign the facts that waited for it; True when there are any."""
-        return (
-            self._state.db.execute(
-                "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND named = ?", (trace_id, name)
-            ).rowcount
-            > 0
-        )
+    def named(self, fact: Fact) -> list[str]:
+        """The host says what it calls a trace (``records.REQUEST``): assign the facts that waited for it; the trace, if
+        there are any."""
+        name, trace_id = (fact.key or {}).get("request"), fact.trace.hex()
+        if not isinstance(name, str) or len(fact.trace) != 16:
+            return []
+        waiting = "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND named = ?"
+        return [trace_id] if self._state.db.execute(waiting, (trace_id, name[:1000])).rowcount > 0 else []
 
     def digested(self, row: Row) -> bool:
         """The responses of a trace were read: assign the facts that name it by digest; True when there are any."""

@@ -237,10 +237,8 @@ class Indexer:
                 del self._open[orphan]
             else:  # delivered already: it stays a trace of its own
                 self._joins.forget(orphan)
-        name = (fact.key or {}).get("request")
-        if isinstance(name, str) and len(fact.trace) == 16 and self._facts.named(name[:1000], fact.trace.hex()):
-            for trace in self._touch([fact.trace.hex()]):
-                trace.fact()
+        for trace in self._touch(self._facts.named(fact)):
+            trace.fact()
 
     def _root(self, trace: OpenTrace, name: str, role: str, record: Open, at: int) -> None:
         """The trace has a name now: who it is, and which facts had been waiting for it."""
