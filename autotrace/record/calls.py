@@ -104,7 +104,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 current.set(call)
                 return call
             span = ids.next_span_id()
-            parent, trace = 0, Trace(ids.new_trace_id(), root=span)
+            parent, trace = 0, Trace(ids.new_trace_id(), False, span)
         else:
             span, parent, trace = ids.next_span_id(), above.id, above.trace
         if outside is not None:
@@ -159,10 +159,11 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             call.weight = weight
             backlog.charge(weight)
         _append(call)
-        if probe.row is not None and arguments is not None and type(call) is RetainingCall:
-            _begin_rows(call, probe, arguments)
-        if probe.id and arguments is not None:
-            trajectory_ids.name(probe, call, arguments)
+        if arguments is not None:
+            if probe.row is not None and type(call) is RetainingCall:
+                _begin_rows(call, probe, arguments)
+            if probe.id:
+                trajectory_ids.name(probe, call, arguments)
         if follower is not None and arguments is not None and type(call) is RetainingCall:
             _follow(call, probe, follower, arguments)
         current.set(call)

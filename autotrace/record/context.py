@@ -27,14 +27,12 @@ _RECORDED, _TOKENS = 1, 2
 class Trace:
     """What the calls of one trace share in this process."""
 
-    __slots__ = ("elsewhere", "id", "named", "root", "tokens")
+    __slots__ = ("elsewhere", "id", "root", "tokens")
 
     def __init__(self, id: bytes, elsewhere: bool = False, root: int = 0) -> None:
         self.id = id
         self.root = root
         """Its root span; 0: another process's."""
-        self.named = False
-        """The host's id of it is known (``record.trajectory_ids``)."""
         self.elsewhere = elsewhere
         """The tokens of the calls below are recorded by the process that made the call (the agent's LLM client)."""
         self.tokens: TokenLog | None = None

@@ -18,6 +18,8 @@ from autotrace.spool.records import REQUEST, Fact
 MAX_KNOWN = 16_384
 """Trajectories remembered by their id; the oldest is forgotten then, and the shipper joins what is left."""
 
+_named: dict[bytes, None] = {}
+"""Traces of which some id is known."""
 _known: dict[str, OpenCall] = {}
 """Id -> a stand-in for the trajectory's root, or for one that is not recorded."""
 
@@ -37,7 +39,7 @@ def name(probe: Probe, call: OpenCall, values: Mapping[str, Any]) -> None:
     known = _known.get(id)
     if known is not None and known.trace is trace:
         return
-    trace.named = True
+    _named[trace.id] = None
     _remember(id, OpenCall(span, trace, 0, None, None, 0, recorded=call.recorded))
     if call.recorded:
         backlog.put(Fact(trace.id, {"request": id, "span": span}, REQUEST, None, time.monotonic_ns()))
@@ -59,20 +61,23 @@ def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -
     known = _known.get(id)
     if known is not None:
         return (around, None) if around is not None and around.trace is known.trace else (known, id)
-    if around is not None and around.recorded and not around.trace.named:
+    if around is not None and around.recorded and around.trace.id not in _named:
         return around, None
     return None, id
 
 
 def _remember(id: str, call: OpenCall) -> None:
     _known[id] = call
-    while len(_known) > MAX_KNOWN:
-        try:
-            del _known[next(iter(_known))]
-        except (KeyError, RuntimeError, StopIteration):  # another thread was quicker
-            break
+    tables: tuple[dict[Any, Any], ...] = (_known, _named)
+    for table in tables:
+        while len(table) > MAX_KNOWN:
+            try:
+                table.pop(next(iter(table)))
+            except (KeyError, RuntimeError, StopIteration):  # another thread was quicker
+                break
 
 
 def forget() -> None:
     """This is a forked child: the trajectories are its parent's, which joins by the shipper."""
     _known.clear()
+    _named.clear()
