@@ -72,8 +72,9 @@ def _complain() -> None:
         import logging
 
         logging.getLogger("autotrace").warning("autotrace could not start; this process runs untraced")
-    except Exception:  # it is half imported, or has handlers of the host's
-        pass
+    except Exception as error:  # it is half imported, or has handlers of the host's
+        if _is_hosts(error):
+            raise
 
 
 watch: Watch | None = None

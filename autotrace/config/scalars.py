@@ -25,7 +25,12 @@ def integer(value: Any) -> Any:
     """``value`` for an encoder that knows 64 bits: as it is, as text, or as its size."""
     if type(value) is not int or value.bit_length() < 64:
         return value
-    return str(value) if value.bit_length() < LONGEST_INTEGER else {"…": f"int of {value.bit_length()} bits"}
+    return str(value) if value.bit_length() < LONGEST_INTEGER else too_long(value)
+
+
+def too_long(value: int) -> dict[str, str]:
+    """What stands for an integer that is not written out: that takes time in the square of its length."""
+    return {"…": f"int of {int.bit_length(value)} bits"}
 
 
 def shortened(text: str, length: int) -> str:

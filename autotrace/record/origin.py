@@ -29,6 +29,10 @@ _OURS = frozenset(
 )
 """What statements of ours can raise: exactly one of Python's own types, except those that mean a timeout. A type of
 the host's matches none, whatever it derives from. By ``id()``: a set would ask the class for its hash."""
+_OF_ANYBODY = frozenset(map(id, (RuntimeError, ValueError, OSError)))
+"""Of these, what programs set in another thread for want of a type of their own. It comes without arguments; where a
+statement of ours fails, and where the interpreter or a library of ours raises them, there is a message. (The other
+types are also what objects say in C that have no such attribute or item, without a word.)"""
 _OUR_LIBRARIES = frozenset({"msgspec", "struct", "_struct", "_pickle"})
 _RAISES = frozenset({opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]})
 
@@ -61,7 +65,9 @@ def is_hosts(error: BaseException) -> bool:
         if trace.tb_frame.f_code in handlers or _is_signal_handler(trace.tb_frame, outer):
             return True
     kind = type(error)
-    if id(kind) in _OURS or module_of(kind) in _OUR_LIBRARIES:
+    if (id(kind) in _OURS and id(kind) not in _OF_ANYBODY) or module_of(kind) in _OUR_LIBRARIES:
+        return False
+    if id(kind) in _OURS and _arguments(error):
         return False
     return not _is_raised_there(trace) and (_is_of_record(trace.tb_frame) or not _arguments(error))
 

@@ -16,7 +16,7 @@ from collections.abc import Container
 from itertools import islice
 from typing import Any
 
-from autotrace.config.scalars import integer, shortened
+from autotrace.config.scalars import LONGEST_INTEGER, integer, shortened, too_long
 from autotrace.record import arrays
 from autotrace.record.object_fields import layout_of, module_of, name_of, qualified_name
 from autotrace.redact.images import described
@@ -234,7 +234,7 @@ class _Copier:
             self.weight += _size(text)
             return text if size <= self.string else f"{text}… ({size - self.string} characters more)"
         if issubclass(kind, int):
-            return integer(int.__int__(value))
+            return _integer(value)
         if issubclass(kind, float):
             return float.__float__(value)
         if issubclass(kind, list):
@@ -280,6 +280,11 @@ def _are_numbers(value: Any, shown: int) -> bool:
     return _NUMBERS.issuperset(map(id, map(type, value[:shown])))
 
 
+def _integer(value: int) -> Any:
+    """Of an instance of a class that inherits from int; one that is too long is not even copied."""
+    return integer(int.__int__(value)) if int.bit_length(value) < LONGEST_INTEGER else too_long(value)
+
+
 def _key(key: Any) -> str:
     """A key of a dict as text; the limit keeps a record's names short."""
     kind = type(key)
@@ -296,7 +301,7 @@ def _key(key: Any) -> str:
     if issubclass(kind, str):
         return str.__getitem__(key, slice(0, LONGEST_KEY))
     if issubclass(kind, int):
-        return str(integer(int.__int__(key)))
+        return str(_integer(key))
     text = _text(key, kind)
     return text if type(text) is str else name_of(kind)
 
@@ -307,8 +312,16 @@ def _text(value: Any, kind: type) -> Any:
     if module in ("datetime", "uuid", "decimal", "pathlib", "pathlib._local", "fractions"):
         loaded = sys.modules.get(module)
         if loaded is not None and loaded.__dict__.get(name_of(kind)) is kind and _is_plain_date(value, kind, module):
-            return str(value)
+            return str(value) if _is_short(value, module) else {"…": f"long {name_of(kind)}"}
     return {"…": qualified_name(kind)}
+
+
+def _is_short(value: Any, module: str) -> bool:
+    """Whether a number is to be written out; the others are never long."""
+    if module == "fractions":
+        parts = (value.numerator, value.denominator)
+        return all(type(part) is int and part.bit_length() < LONGEST_INTEGER for part in parts)
+    return module != "decimal" or sys.getsizeof(value) < LONGEST_INTEGER
 
 
 def _is_plain_date(value: Any, kind: type, module: str) -> bool:

@@ -21,9 +21,10 @@ _CONTEXTS, _MANY = 1_000, 200
 _FRAGMENTS = ("pass", "pw", "secret", "token", "key", "auth", "cookie", "credential", "jwt")
 """Every name that ``secret_names.kind`` takes for a secret contains one of these."""
 _WORD = re.compile(r"[\w.\-]{0,64}")
-_ASSIGNED = re.compile(r"\s{1,9}[:=]")
+_ASSIGNED = re.compile(r"\s{1,9}(?:[:=]|\|\||\?\?|\*?string\s{0,9}=|\[\]byte\s{0,9}=)")
 _WRAPPED = r"(?:(?:pydantic\.)?(?:Secret(?:Str|Bytes)?|Field)\((?:default=)?)?"
-_QUOTED = rf"{_WRAPPED}[bru]{{0,2}}(?P<quote>\\{{0,7}}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
+_LITERAL = r"(?P<quote>\\{0,7}(?:\"{3}|'{3}|[\"'`]))(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
+_QUOTED = rf"{_WRAPPED}[bBrRuUfF]{{0,2}}(?!`){_LITERAL}"
 _BARE = r"(?:[^\s\"'`&;,{}\[\]<>()]+|[,)(\]\[}{](?![\s,;)}\]\"'`]|\Z|[\w.\-]+[:=]))+"
 _UNQUOTED = (
     r"(?P<scheme>(?i:bearer|basic|digest|negotiate|apikey|(?<=zation: )token)\s+)?"
@@ -36,8 +37,16 @@ _AFTER_QUOTED_NAME = re.compile(
 )
 _AFTER_NAME = re.compile(rf"\s{{0,9}}(?P<separator>:=|:(?![:=])|=>?(?!=))\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})")
 _TYPE = r"&?[A-Za-z_][\w.]{0,40}(?:[\[<][\w.,| \[\]<>]{0,60}[\]>])?(?: ?\| ?[A-Za-z_][\w.]{0,40}){0,3}"
-_AFTER_TYPED_NAME = re.compile(rf"\s{{0,9}}(?P<separator>:)\s{{0,9}}{_TYPE}\s{{0,9}}=\s{{0,9}}{_QUOTED}")
-"""``password: str = "..."``, in Python, TypeScript and Rust."""
+_AFTER_TYPED_NAME = re.compile(
+    rf"(?:\s{{0,9}}:\s{{0,9}}{_TYPE}\s{{0,9}}=|\s{{1,9}}(?:\*?string|\[\]byte)\s{{0,9}}="
+    rf"|\s{{0,9}}(?:\|\||\?\?)|\s{{0,9}}:?=(?=\s{{1,9}}`))\s{{0,9}}(?:{_QUOTED.replace('(?!`)', '')})"
+)
+"""``password: str = "..."`` in Python, TypeScript and Rust; ``password string = "..."`` in Go;
+``env.PASSWORD || "..."``; and strings between backticks."""
+_AFTER_SUBSCRIPT = re.compile(
+    rf"\\{{0,7}}[\"'](?:[\])]{{1,2}}\s{{0,9}}(?:=(?!=)|or\b|\|\||\?\?)|\s{{0,9}},\s{{0,9}}default\s{{0,9}}=)\s{{0,9}}{_QUOTED}"
+)
+"""``environ["PASSWORD"] = "..."``, ``getenv("PASSWORD") or "..."``, ``getenv("PASSWORD", default="...")``."""
 _AFTER_OPTION = re.compile(r"\s{1,9}(?:[\"'](?P<quoted>[^\"']+)[\"']|(?P<bare>[^\s\"'-][^\s\"']*))")
 _ELEMENT = re.compile(
     r"(?:\s[^<>]{0,200})?>\s{0,9}"
@@ -61,6 +70,7 @@ _LINE = re.compile(r"[^\r\n\"'`<]*")
 _PLACEHOLDER = re.compile(
     r"(?:(?i:basic|bearer)\s+)?(?:<[^<>]*>(?::<[^<>]*>)?|\{\{?[^{}]*\}?\}|\$\{?\w+\}?|\$\(.*\)|%\w|[A-Z]+_[A-Z_]+|\*+|(?i:x{3,})|\.{3})"
 )
+_FIELDS = re.compile(r"\{[^{}]*\}")
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 _NUMBER = re.compile(r"[-+]?[\d.,]+")
 _MEMBER_BEFORE = re.compile(
@@ -150,7 +160,10 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> tuple[int, in
     if character in "\"'\\":
         match = _after(_AFTER_QUOTED_NAME, text, end)
         if match is None:
-            return None
+            match = _AFTER_SUBSCRIPT.match(text, end, end + _WINDOW)
+            if match is None or not any(map(str.isalnum, match["value"])):
+                return None
+            return _literal(_whole(match), name, kind)
         if match["pair"] is not None:
             opening = text[max(0, start - 9) : start].rstrip("\"'\\ub")
             in_pair = opening.endswith(("[", "(")) and text[match.end() : match.end() + 1] in ("]", ")", "")
@@ -158,7 +171,8 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> tuple[int, in
                 return match.span("pair_value")
             return None
         if match["quote"] is not None:
-            return match.span("value") if match["value"] and not _is_placeholder(match["value"], name) else None
+            is_value = match["value"] and not _is_prose(match) and not _is_placeholder(match["value"], name)
+            return match.span("value") if is_value else None
         if kind == secret_names.SECRET and not _CODE.fullmatch(match["bare"]):
             return _whole(match).span("bare")
         return None
@@ -175,16 +189,25 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> tuple[int, in
     if match is None:
         return None
     if match["quote"] is not None:
-        value = match["value"]
-        weak = kind != secret_names.SECRET and not name.isupper() and not _is_strong(value)
-        return match.span("value") if value and (any_value or not (weak or _is_placeholder(value, name))) else None
-    value = match["bare"]
+        return match.span("value") if any_value and match["value"] else _literal(match, name, kind)
     if any_value:
         return _bare(match)
     in_url = text[start - 1 : start] in ("?", "&") and match["separator"] == "="
     if in_url or match["scheme"] or _is_bare_value(text, start, match, name, kind):
         return _bare(match, match["separator"] == ":" and name.lower().endswith(("cookie", "authorization")))
     return None
+
+
+def _literal(match: re.Match[str], name: str, kind: int) -> tuple[int, int] | None:
+    """The text between the quotes behind a name, if that is a secret."""
+    value = match["value"]
+    weak = kind != secret_names.SECRET and not name.isupper() and not _is_strong(value)
+    return None if not value or weak or _is_prose(match) or _is_placeholder(value, name) else match.span("value")
+
+
+def _is_prose(match: re.Match[str]) -> bool:
+    """Whether a text between three quotes, or backticks, is more than a word, such as a prompt."""
+    return match["quote"][-3:] in ('"""', "'''", "`") and len(match["value"].split(None, 2)) > 1
 
 
 def _opens_element(text: str, start: int, follows: str) -> bool:
@@ -264,7 +287,7 @@ def _is_strong(value: str) -> bool:
 
 def _is_placeholder(value: str, name: str) -> bool:
     """Whether what should be a secret names what belongs there: ``<your key>``, ``${TOKEN}``, ``PASSWORD``."""
-    if _PLACEHOLDER.fullmatch(value):
+    if _PLACEHOLDER.fullmatch(value) or ("{" in value and not any(map(str.isalnum, _FIELDS.sub("", value)))):
         return True
     if any(map(str.isdigit, value)):
         return False

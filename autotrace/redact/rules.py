@@ -82,6 +82,9 @@ SCHEME = Rule(
 )
 """``Bearer X`` and ``Basic X`` where no name of a header stands before them."""
 
+_WORD = r"[^\s\"'`<>(){},;\[\]]"
+"""A character of a password that stands in a sentence; it has letters and digits."""
+
 PLACES = (
     Place(
         "curl -u user:password",
@@ -110,6 +113,34 @@ PLACES = (
         "'",
         ("PASSWORD ", "password ", "IDENTIFIED ", "identified "),
         r"(?P<head>\b(?i:identified\s{1,9}by|(?:with|encrypted|(?:role|user)\s{1,9}\S{1,64})\s{1,9}password)\s{1,9}')[^'\n]+",
+    ),
+    Place(
+        "password in a sentence",
+        " ",
+        (
+            "assword",
+            "asscode",
+            "assphrase",
+            "PASSWORD",
+            "pwd ",
+            "ey is ",
+            "ey for ",
+            "oken for ",
+            "ecret for ",
+            "oken is ",
+            "ecret is ",
+            "ey was ",
+            "ecret was ",
+        ),
+        r"(?P<head>\b(?i:"
+        r"(?:pass(?:word|code|phrase|wd)|pwd|(?:api|secret|access|private)[ _-]?key|secret"
+        r"|(?:api|access|auth|bearer|secret)[ _-]token)"
+        r"(?:'s|(?:[ \t](?:for|of|to)(?:[ \t][^\s.:;,]{1,40}){1,5})?[ \t]{1,3}(?:is|was|will[ \t]be)\b:?)"
+        r"|(?:and|with|use|using|the)[ \t]pass(?:word|phrase))[ \t]{1,3}[\"'`]?)"
+        r"(?!(?i:sha|md5|base|utf|bcrypt|aes|rsa|hs\d|oauth|https?:|x509|ed25519|v\d|step|pbkdf|argon)[\w-]{0,20}"
+        r"|\d+[-\w]{0,3}(?:char|bit|byte|digit|letter))"
+        rf"(?={_WORD}{{0,64}}\d)(?={_WORD}{{0,64}}[A-Za-z]){_WORD}{{6,128}}(?<![.:!?])"
+        r"(?=[\"'`.:!?,;)]{0,3}(?:\s|\Z))",
     ),
     Place(
         "key or signature in a URL",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from autotrace.bootstrap import activate
 from autotrace.bootstrap.prepare import is_host_program
 from tests.places import ROOT, SHOW, Place
 
@@ -320,3 +323,38 @@ def test_a_target_in_a_library_that_the_agent_needs_itself_does_not_disturb_its_
     bare = place.run(command)
     assert (found.returncode, found.stdout) == (0, bare.stdout) and bare.stdout.count("'") == 2
     assert "Traceback" not in found.stderr and "could not start" not in found.stderr
+
+
+class _Handler(logging.Handler):
+    """What the program does with lines of the log."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        super().__init__()
+        self.act = act
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.act()
+
+
+def test_a_timeout_that_comes_while_the_agent_says_that_it_cannot_start_is_the_programs() -> None:
+    class TimedOut(Exception):
+        """Raised by the program's signal handler."""
+
+    def handle(number: int, frame: object) -> None:
+        raise TimedOut
+
+    def fail() -> None:
+        raise ValueError("a handler of the program's that does not work")
+
+    log = logging.getLogger("autotrace")
+    previous = signal.signal(signal.SIGUSR1, handle)
+    handler = _Handler(lambda: signal.raise_signal(signal.SIGUSR1))
+    log.addHandler(handler)
+    try:
+        with pytest.raises(TimedOut):
+            activate._complain()
+        handler.act = fail
+        activate._complain()
+    finally:
+        log.removeHandler(handler)
+        signal.signal(signal.SIGUSR1, previous)

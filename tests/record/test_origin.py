@@ -136,7 +136,8 @@ def _from_a_signal_handler(kind: type[Exception]) -> Callable[[list[int]], None]
 class OtherThread:
     """The same by ``PyThreadState_SetAsyncExc``. It takes no lock that the exception could find held."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Exception] = Timeout) -> None:
+        self.kind = kind
         self.orders: list[list[int]] = []
         self.main = ctypes.c_ulong(threading.get_ident())
 
@@ -150,7 +151,7 @@ class OtherThread:
                 fired = self.orders.pop()
                 if fired is STOP:
                     return
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(self.main, ctypes.py_object(Timeout))
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(self.main, ctypes.py_object(self.kind))
                 fired.append(1)
 
 
@@ -187,7 +188,9 @@ def storm(
 
     def unraisable(hook: Any) -> None:
         ours = getattr(hook.object, "__module__", "").startswith("autotrace")
-        if not ours and issubclass(hook.exc_type, (Timeout, ValueError, TimeoutError, TimeoutAsAssertion)):
+        if not ours and issubclass(
+            hook.exc_type, (Timeout, ValueError, RuntimeError, TimeoutError, TimeoutAsAssertion)
+        ):
             ignored.append(hook.exc_type)  # it came in a weak reference's callback of the standard library's
 
     monkeypatch.setattr(sys, "unraisablehook", unraisable)
@@ -197,7 +200,7 @@ def storm(
         fired: list[int] = []
         try:
             _until_raised(fired, arm, lambda: use(traced, argument))
-        except (Timeout, ValueError, TimeoutError, TimeoutAsAssertion):
+        except (Timeout, ValueError, RuntimeError, TimeoutError, TimeoutAsAssertion):
             arrived += 1
         if context.current.get() is not None:
             lost.append(context.current.get())
@@ -234,11 +237,14 @@ def test_what_a_signal_handler_raises_arrives(
 
 
 @pytest.mark.parametrize("argument", [MESSAGES, "small"], ids=["200 messages", "small"])
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [*((Timeout, name) for name in CALLS), (TimeoutError, "plain"), (RuntimeError, "plain"), (ValueError, "paths")],
+)
 def test_what_another_thread_sets_arrives(
-    recorder: Recorder, name: str, argument: Any, monkeypatch: pytest.MonkeyPatch
+    recorder: Recorder, kind: type[Exception], name: str, argument: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = OtherThread()
+    other = OtherThread(kind)
     thread = threading.Thread(target=other.run, daemon=True)
     thread.start()
     try:

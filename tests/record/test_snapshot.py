@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import enum
+import time
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -226,3 +229,25 @@ def test_strings_that_wait_are_charged(recorder: Recorder) -> None:
     assert backlog.waiting() - before > 20 * 2 * 50_000
     recorder.records(Open)
     assert backlog.waiting() < 100_000
+
+
+class Number(int):
+    """Of the host's."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Number(7**2_000_000), Fraction(7**2_000_000, 3), [Fraction(3, 7**2_000_000)] * 100, {Number(7**2_000_000): 1}],
+    ids=["int", "fraction", "fractions", "key"],
+)
+def test_huge_numbers_are_refused_by_their_length_and_not_written_out_first(value: Any) -> None:
+    """To write out one of them takes seconds, or is an error, as the release of Python has it."""
+    began = time.thread_time()
+    copied = snapshot(value, LIMITS)
+    assert time.thread_time() - began < 0.5
+    assert len(str(copied)) < 10_000
+
+
+def test_numbers_of_the_standard_library_are_written_out() -> None:
+    values = [Fraction(1, 3), Decimal("1.50"), Number(7), Number(1 << 70), Decimal("7" * 10_000)]
+    assert snapshot(values, LIMITS) == ["1/3", "1.50", 7, str(1 << 70), {"…": "long Decimal"}]
