@@ -76,6 +76,7 @@ check-js: ## types of the page's JavaScript
 
 docs: environment ## the pages, into site/; fails on a dead link or an outdated reference
 	$(VENV)/bin/python -m autotrace.spec.schema --markdown | diff docs/spec-reference.md -
+	$(VENV)/bin/python tools/libraries.py | diff docs/libraries.md -
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'mkdocs-material>=9.5,<10' \
 	    mkdocs build --strict
 

@@ -24,6 +24,7 @@ ADAPTERS = {
     "openai": "autotrace.adapters.openai",
     "langchain_core": "autotrace.adapters.langchain",
     "trl": "autotrace.adapters.trl",
+    "anthropic": "autotrace.adapters.anthropic",
 }
 """Module -> adapter, whose ``install()`` runs right after that module was imported."""
 

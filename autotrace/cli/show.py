@@ -17,7 +17,7 @@ from autotrace.ship.run_reader import RunReader
 from autotrace.ship.store.where import condition
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.span_text import input_text, one_line, output_text
+from autotrace.trajectory.span_text import input_text, one_line, output_text, thoughts
 
 LINES, WIDTH = 6, 160
 """What is shown of one text without ``--full``."""
@@ -153,7 +153,7 @@ def _texts(span: Span) -> list[tuple[str, Any, str]]:
     if span.role in ("trajectory", "agent"):
         return []
     if span.role == "llm":
-        texts = [(">", input_text(span), "dim"), ("<", output_text(span), "")]
+        texts = [(">", input_text(span), "dim"), ("~", thoughts(span), "dim"), ("<", output_text(span), "")]
     else:
         texts = [
             (">", one_line(span.inputs) if span.inputs else None, "dim"),

@@ -83,7 +83,8 @@ class Layout:
         return {} if self.dictionary is None else self.dictionary.__get__(value)
 
     def pairs(self, value: Any) -> Iterator[tuple[str, Any]]:
-        """Declared fields that are set. A named tuple's are its items, which are not read here."""
+        """Declared fields that are set, and what a pydantic model holds beyond them. A named tuple's are its items,
+        which are not read here."""
         stored = self.stored(value)
         for name in self.fields or ():
             if dict.__contains__(stored, name):
@@ -93,6 +94,17 @@ class Layout:
                     yield name, self.slots[name].__get__(value)
                 except AttributeError:  # not set
                     continue
+        yield from self.undeclared(value).items()
+
+    def undeclared(self, value: Any) -> dict[str, Any]:
+        """What a pydantic model holds in fields that its class does not declare; not to be changed."""
+        if self.extra is None:
+            return _NOTHING
+        try:
+            more = self.extra.__get__(value)
+        except AttributeError:  # not set
+            return _NOTHING
+        return more if type(more) is dict else _NOTHING
 
 
 def _declared(members: Any) -> tuple[str, ...] | None:
@@ -129,14 +141,8 @@ def members(value: Any) -> dict[str, Any]:
     if layout.dictionary is None:
         return dict(layout.pairs(value)) if layout.fields is not None else _NOTHING
     stored: dict[str, Any] = layout.dictionary.__get__(value)
-    if layout.extra is not None:
-        try:
-            more = layout.extra.__get__(value)
-        except AttributeError:  # not set
-            return stored
-        if type(more) is dict and more:
-            return {**more, **stored}
-    return stored
+    more = layout.undeclared(value)
+    return {**more, **stored} if more else stored
 
 
 def member(value: Any, name: str) -> Any:

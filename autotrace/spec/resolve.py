@@ -28,6 +28,8 @@ class Resolver:
         self.source = source
         self._modules: dict[str, Module | None] = {}
         self._orders: dict[Class, tuple[list[Class], list[Other | Native]]] = {}
+        self._starred: set[str] = set()
+        """Modules whose `import *` are being followed."""
 
     def module(self, name: str) -> Module | None:
         """The module of this full name, read and parsed."""
@@ -127,11 +129,16 @@ class Resolver:
             submodule = self.module(f"{module.name}.{word}")
             if submodule is not None:
                 return submodule
-        for star in module.table.stars:
-            other = self.module(star)
-            symbol = None if other is None or word.startswith("_") else self._in_module(other, word, depth + 1)
-            if symbol is not None:
-                return symbol
+        if module.name not in self._starred and not word.startswith("_"):
+            self._starred.add(module.name)  # packages import everything from each other
+            try:
+                others = [other for star in module.table.stars if (other := self.module(star)) is not None]
+                for other in others:
+                    symbol = self._in_module(other, word, depth + 1)
+                    if symbol is not None:
+                        return symbol
+            finally:
+                self._starred.discard(module.name)
         hidden = self._defined(module.table.typing_only.get(word, ()), module, word, None, depth)
         if "__getattr__" in module.table.names or hidden is not None:
             return _lazily(hidden) or Lazy(None)

@@ -37,6 +37,12 @@ def output_text(span: Span) -> str | None:
     return _words(span.output, span.response_tokens is not None)
 
 
+def thoughts(span: Span) -> str | None:
+    """What the model thought before its answer, where its server tells that apart."""
+    text = (answer(span) or {}).get("reasoning_content")
+    return text if isinstance(text, str) else None
+
+
 def answer(span: Span) -> dict[str, Any] | None:
     """The message that an LLM call answered with, None where there is none."""
     last = span.messages[-1] if span.messages else None

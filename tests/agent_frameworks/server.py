@@ -1,4 +1,5 @@
-"""A server with OpenAI's protocol and a model without a mind: it calls the tool ``add`` once, then says the result."""
+"""A server with the protocols of OpenAI and Anthropic, and a model without a mind: it calls the tool ``add`` once,
+then says the result."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.agent_frameworks import messages
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12, "prompt_tokens_details": {"cached_tokens": 3}}
 ARGUMENTS = '{"a": 2, "b": 2}'
@@ -27,7 +30,8 @@ class _Handler(BaseHTTPRequestHandler):
             "responses": _response,
             "embeddings": _embeddings,
             "completions": _completion,
-        }[self.path.partition("/v1/")[2]](body)
+            "messages": messages.answer,
+        }[self.path.partition("?")[0].partition("/v1/")[2]](body)
         if isinstance(answer, dict):
             return self._reply(json.dumps(answer).encode(), "application/json")
         events = "".join(

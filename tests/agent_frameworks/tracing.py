@@ -12,7 +12,7 @@ from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.server import serving
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 300
+TIMEOUT = 280
 
 
 def python_of(framework: str) -> str:

@@ -244,6 +244,13 @@ class TestCost:
         traced = place.run(["python", "-c", code], variables)
         assert traced.stdout == bare.stdout
 
+    def test_the_shipped_lists_cost_a_process_nothing_that_imports_none_of_their_libraries(self, place: Place) -> None:
+        libraries = tuple(path.stem for path in (ROOT / "patch_specs").glob("*.yaml"))
+        code = f"import asyncio, sys; print([name for name in {self.MODULES + libraries} if name in sys.modules])"
+        bare = place.run([place.python, "-c", code])
+        traced = place.launch([place.python, "-c", code])
+        assert traced.stdout == bare.stdout != "" and {"openai", "anthropic", "litellm", "mcp"} <= {*libraries}
+
     def test_it_starts_within_milliseconds_of_a_bare_one(self, place: Place, variables: dict[str, str]) -> None:
         """CPU time, interleaved, median of differences: steady on a busy machine. Measured: 1 to 2 ms."""
         code = "import time; print(time.process_time())"

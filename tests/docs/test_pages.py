@@ -5,6 +5,8 @@ from __future__ import annotations
 import pkgutil
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -190,3 +192,8 @@ def test_the_reference_is_that_of_the_model() -> None:
     assert (DOCS / "spec-reference.md").read_text() == schema.markdown(), (
         "run: python -m autotrace.spec.schema --markdown > docs/spec-reference.md"
     )
+
+
+def test_the_table_of_libraries_is_that_of_the_lists() -> None:
+    done = subprocess.run([sys.executable, "tools/libraries.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (DOCS / "libraries.md").read_text() == done.stdout, "run: python tools/libraries.py > docs/libraries.md"

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pydantic
 import pytest
 
 from autotrace.config.plan import Settings
@@ -251,3 +252,13 @@ def test_huge_numbers_are_refused_by_their_length_and_not_written_out_first(valu
 def test_numbers_of_the_standard_library_are_written_out() -> None:
     values = [Fraction(1, 3), Decimal("1.50"), Number(7), Number(1 << 70), Decimal("7" * 10_000)]
     assert snapshot(values, LIMITS) == ["1/3", "1.50", 7, str(1 << 70), {"…": "long Decimal"}]
+
+
+def test_what_a_pydantic_model_holds_beyond_its_fields_is_copied() -> None:
+    class Answer(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(extra="allow")
+        text: str = "hi"
+
+    answer = Answer(function=Answer(), usage={"tokens": 3})  # type: ignore[call-arg]
+    copied = snapshot(answer, Limits())
+    assert (copied["text"], copied["function"]["text"], copied["usage"]) == ("hi", "hi", {"tokens": 3})

@@ -22,6 +22,7 @@ _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"
 _OF_MESSAGES = ("content", "tool_calls", "tool_call_id", "name")
 """What is said of them; the rest is about the call that made them."""
 _USAGE = ("usage", "usage_metadata")
+_CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
 _READ, _WRITTEN = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
 
 
@@ -92,7 +93,7 @@ def _spoken(role: str, item: Mapping[str, Any]) -> list[Message]:
     asked = item.get("tool_calls")
     calls = [_call(call, call.get("id")) for call in (asked if isinstance(asked, list) else []) if _is_mapping(call)]
     blocks = item.get("content")
-    kept, results = blocks, []
+    kept, results, thoughts = blocks, [], []
     if isinstance(blocks, list):
         kept = []
         for block in blocks:
@@ -103,14 +104,18 @@ def _spoken(role: str, item: Mapping[str, Any]) -> list[Message]:
                 content = _content(block.get("content"))
                 results.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content})
             elif kind == "thinking":
-                message["reasoning_content"] = block.get("thinking")
+                thoughts.append(str(block.get("thinking") or ""))
+            elif kind == "redacted_thinking":  # encrypted: nothing to read
+                thoughts.append("(redacted)")
             else:
                 kept.append(block)
+    if thoughts:
+        message["reasoning_content"] = "\n".join(thoughts)
     if calls:
         message["tool_calls"] = calls
     else:
         message.pop("tool_calls", None)
-    content = _content(kept)
+    content = _content(kept) if kept != [] else None
     if results and not content:
         return results
     return [*results, {"role": role, "content": content, **message}]
@@ -184,7 +189,7 @@ def _usage(span: Span) -> None:
         if not isinstance(usage, Mapping):
             continue
         if span.prompt_tokens is None:
-            span.prompt_tokens = _count(usage, _READ)
+            span.prompt_tokens = _prompt_tokens(usage)
         if span.response_tokens is None:
             span.response_tokens = _count(usage, _WRITTEN)
         details = next((usage[key] for key in ("prompt_tokens_details", "input_tokens_details") if key in usage), None)
@@ -192,6 +197,14 @@ def _usage(span: Span) -> None:
         if isinstance(cached, int):
             span.attributes.setdefault("cached_tokens", cached)
         return
+
+
+def _prompt_tokens(usage: Mapping[str, Any]) -> int | None:
+    """Of the whole prompt: Anthropic's ``input_tokens`` are those that no cache was read or written for."""
+    count = _count(usage, _READ)
+    if count is None or "prompt_tokens" in usage:
+        return count
+    return count + sum(_count(usage, (name,)) or 0 for name in _CACHED)
 
 
 def _count(usage: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

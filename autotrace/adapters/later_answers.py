@@ -1,0 +1,118 @@
+"""Objects of clients that have no answer yet: a raw response that was not read (``with_raw_response``,
+``with_streaming_response``), the manager of a stream's context. The call that returned one ends with what a method of
+the object returns later: a stream, or the answer.
+
+LangChain and the Agents SDK ask for raw responses, for the sake of the headers.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from autotrace.record import closing, drivers, faults
+from autotrace.record.context import OpenCall
+from autotrace.record.object_fields import member
+
+RAW = (
+    ("_legacy_response", "LegacyAPIResponse", "parse"),
+    ("_response", "APIResponse", "parse"),
+    ("_response", "AsyncAPIResponse", "parse"),
+)
+"""Module below the package, class, and the method that gives the answer: of clients that are generated from OpenAPI
+descriptions."""
+_MARK = "__autotrace_later__"
+_kinds: dict[int, str] = {}
+"""By the ``id`` of the class: its method."""
+_waiting: dict[int, tuple[OpenCall, weakref.ref[Any]]] = {}
+"""By the ``id`` of the object: the call that returned it, which goes on."""
+
+
+def wait_for(package: str, answers: Iterable[tuple[str, str, str]]) -> None:
+    """End calls that return such an object when ``answers`` gives what it stands for, or when it is dropped.
+    Idempotent; what a release does not have is passed over."""
+    for module, name, method in answers:
+        kind = getattr(sys.modules.get(f"{package}.{module}"), name, None)
+        original = vars(kind).get(method) if isinstance(kind, type) else None
+        if isinstance(kind, type) and inspect.isfunction(original) and not hasattr(original, _MARK):
+            asynchronous = inspect.iscoroutinefunction(original)
+            setattr(kind, method, _asynchronous(original) if asynchronous else _synchronous(original))
+            _kinds[id(kind)] = method
+    if _hold not in drivers.adopters:
+        drivers.adopters.append(_hold)
+
+
+def _hold(call: OpenCall, result: Any) -> bool:
+    """Whether ``result`` is such an object; its call then goes on."""
+    method = _kinds.get(id(type(result)))
+    if method is None:
+        return False
+    if method == "parse":
+        response = member(result, "http_response")
+        if response is None or type(member(response, "_content")) is bytes:
+            return False  # it was read, and says what the answer is
+    _waiting[id(result)] = (call, weakref.ref(result, functools.partial(_dropped, id(result))))
+    return True
+
+
+def _dropped(number: int, _: Any) -> None:
+    call, _ = _waiting.pop(number, (None, None))
+    if call is not None:
+        closing.ended(call, GeneratorExit())
+
+
+def _begun(value: Any) -> OpenCall | None:
+    """The call that waits for ``value``, which is current from now on; None where none does."""
+    call, _ = _waiting.pop(id(value), (None, None))
+    if call is not None:
+        closing.enter(call)
+    return call
+
+
+def _answered(call: OpenCall, result: Any) -> None:
+    try:
+        closing.leave(call)
+        if not drivers.adopt(call, result):
+            closing.close(call, result)
+    except Exception as error:
+        faults.failed("later answer", error)
+
+
+def _synchronous(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def answer(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call = _begun(self) if _waiting else None
+        if call is None:
+            return original(self, *args, **kwargs)
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            closing.fail(call, error)
+            raise
+        _answered(call, result)
+        return result
+
+    setattr(answer, _MARK, True)
+    return answer
+
+
+def _asynchronous(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    async def answer(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call = _begun(self) if _waiting else None
+        if call is None:
+            return await original(self, *args, **kwargs)
+        try:
+            result = await original(self, *args, **kwargs)
+        except BaseException as error:
+            closing.fail(call, error)
+            raise
+        _answered(call, result)
+        return result
+
+    setattr(answer, _MARK, True)
+    return answer

@@ -1,0 +1,65 @@
+"""The page of the libraries that are traced without a line of yours, generated from the shipped lists.
+
+    python tools/libraries.py > docs/libraries.md
+
+A list's head says what it shows (``# NAME RANGE: what.``) and which releases it was checked with
+(``# releases of NAME: ...``).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+LISTS = Path(__file__).parents[1] / "patch_specs"
+_SENTENCE = re.compile(r"^# (?P<name>[^:$]+): (?P<what>[^\n]+?)\.?$", re.MULTILINE)
+_RELEASES = re.compile(r"^# releases of (?P<name>\S+): (?P<versions>.+)$", re.MULTILINE)
+_ROLE = re.compile(r"^  role: (\w+)$", re.MULTILINE)
+_WORDS = {
+    "trajectory": "trajectories", "agent": "agents", "llm": "turns", "tool": "tool calls", "parser": "parsers",
+    "env": "environments", "reward": "rewards", "engine": "requests of the engine", "trainer": "the trainer's steps",
+}  # fmt: skip
+"""Role -> what it is called in the table, in its order."""
+
+HEAD = """# Libraries
+
+What `autotrace-run` records without a line of yours, from the lists that it is shipped with. A process that does not
+import a library pays nothing for its list. Calls *inside of a trajectory* are recorded where your own target, veRL or
+another framework opened one: many programs use these clients beside their agent. The releases are those that
+`make packs` checks each list with; others in between and later ones are traced as far as they have the same functions,
+and `autotrace status` says which were not found.
+
+| library | releases | what you get | recorded |
+|---|---|---|---|
+"""
+FOOT = """
+The lists are in `patch_specs/`, with what each captures; `enabled: false` in a file of yours switches a target off
+([Several files](spec-reference.md#several-files)). What is not in the table needs a list of your own:
+[Your agent](your-agent.md), [Any library](any-library.md). Programs on the real clients and frameworks are run by
+`make agents`.
+"""
+
+
+def row(path: Path) -> str:
+    """The table's line of one list. Raises ``SystemExit`` where its head does not say what it needs."""
+    text = path.read_text(encoding="utf-8")
+    versions = [one for found in _RELEASES.finditer(text) for one in re.split(r",\s*", found["versions"].strip())]
+    sentence = next((found for found in _SENTENCE.finditer(text) if not found["name"].startswith("yaml-")), None)
+    if not versions or sentence is None:
+        raise SystemExit(f"{path.name}: its head needs `# NAME: what it shows.` and `# releases of NAME: 1.0, 1.1`")
+    what = sentence["what"].replace("|", "\\|")
+    roles = [words for role, words in _WORDS.items() if role in _ROLE.findall(text)]
+    inside = text.count("\n  inside: true") == len(re.findall(r"^- ", text, re.MULTILINE))
+    where = "inside of a trajectory" if inside else "always"
+    ranges = f"{versions[0]} to {versions[-1]} ({len(versions)})"
+    return f"| `{path.stem}` | {ranges} | {what} ({', '.join(roles)}) | {where} |"
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + "\n".join(row(path) for path in sorted(LISTS.glob("*.yaml"))) + "\n" + FOOT
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
