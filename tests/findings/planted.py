@@ -23,6 +23,7 @@ from tests.findings.replies import (
     thinking,
     tool,
     wrong,
+    wrong_and_cut,
 )
 from tests.findings.scenarios import Scenario, answer, call, double
 
@@ -71,7 +72,7 @@ def planted() -> list[Scenario]:
     add(
         "groups cut",
         "AT-NO-SIGNAL-TRUNCATED",
-        reply=either(cut_later),
+        reply=either(wrong_and_cut),
         overrides=SHORT,
         by_group=True,
         shares=(0.4,),
@@ -82,7 +83,9 @@ def planted() -> list[Scenario]:
         "AT-NO-SIGNAL-ERRORS",
         by_group=True,
         shares=(0.4,),
-        reply=either(lambda r, t: {"text": call("double", number=9001)} if t == 0 else wrong(r, 1)),
+        reply=either(
+            lambda r, t: {"text": f"Rollout {r.number}. " + call("double", number=9001)} if t == 0 else wrong(r, 1)
+        ),
         also=frozenset({"AT-TOOL-RAISES"}),
     )
     add(

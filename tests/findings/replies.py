@@ -64,6 +64,11 @@ def cut_later(rollout: Rollout, turn: int) -> Reply:
     return double(rollout, turn) if turn == 0 else endless(rollout, turn)
 
 
+def wrong_and_cut(rollout: Rollout, turn: int) -> Reply:
+    """The second turn is wrong, and cut."""
+    return double(rollout, turn) if turn == 0 else {"text": f"#### -1 {endless(rollout, turn)['text']}"}
+
+
 def wrong(rollout: Rollout, turn: int) -> Reply:
     """All wrong."""
     return {"text": f"Rollout {rollout.number} says #### -1"} if turn else double(rollout, turn)
