@@ -14,6 +14,7 @@ from autotrace.query import summaries
 from autotrace.query.errors import QueryError, missing, unknown
 from autotrace.run.info import RunInfo
 from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.sinks.parquet import journal
 from autotrace.sinks.parquet.location import segment
 from autotrace.sinks.parquet.store import store
 from autotrace.sinks.protocol import SinkError
@@ -63,7 +64,7 @@ class Source:
         place = store(told["place"])
         folder = f"{name}/{segment(told['project'], 'no-project')}/{segment(self.info.run_id, 'run')}"
         try:
-            paths = sorted(place.sizes(folder))
+            paths = journal.visible(place, self.info.run_id, folder)
             filesystem, base = place.filesystem()
         except SinkError as error:
             raise QueryError(str(error).replace("cannot write to", "cannot read", 1)) from error

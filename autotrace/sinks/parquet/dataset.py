@@ -21,6 +21,7 @@ import pyarrow as pa
 from autotrace.data import arrow
 from autotrace.data.rollout import Rollout
 from autotrace.data.schema import TABLES
+from autotrace.sinks.parquet import journal
 from autotrace.sinks.parquet.partition import File, Partition, batches, located, new_name
 from autotrace.sinks.parquet.store import Store, failed
 from autotrace.sinks.parquet.writing import TableFile
@@ -38,8 +39,6 @@ FEW = {"trajectories": 2, "facts": 2, "turns": 4, "spans": 4}
 writing."""
 BEHIND = 2
 """A step is behind once there are trajectories of a step that much later."""
-RECENT_NS = 600 * 10**9
-"""No replacement takes longer."""
 MOST_PARTITIONS = 8
 """Steps of which it is kept in memory which file has which trajectory."""
 
@@ -70,10 +69,13 @@ class Dataset:
         self._partitions: OrderedDict[int | None, Partition] = OrderedDict()
         self._unmerged: dict[int | None, None] = {}
         self._begun = False
+        self._settled = False
+        """No change is known that was begun and did not end."""
 
     def write(self, trajectories: Sequence[Trajectory]) -> int:
         """Store ``trajectories``; bytes that were written, before compression."""
         try:
+            self._settle()
             if not self._begun:
                 self._begin()
             return self._write([Rollout(trajectory) for trajectory in trajectories])
@@ -92,7 +94,8 @@ class Dataset:
             if not known:
                 for step, of_step in by_step.items():
                     self._add(change, self._partition(step), of_step)
-                self._commit(change)
+                with self._alone():
+                    self._commit(change)
             else:
                 with self._alone():
                     for step in {None, *by_step}:
@@ -176,11 +179,30 @@ class Dataset:
         change.done.append(lambda: [partition.files[name].pop(source, None) for source in old])
 
     def _commit(self, change: _Change) -> None:
-        """All of it, ``trajectories`` last: whoever sees a trajectory there finds it in the other tables."""
+        """All of it, ``trajectories`` last: whoever sees a trajectory there finds it in the other tables.
+
+        To be called by one process at a time, as ``_settle`` relies on it.
+        """
+        self._settle()
         order = sorted(change.parts, key=lambda path: path.startswith("trajectories/"))
+        self._settled = False
+        journal.begin(self._store, self._run_id, journal.Change(order, change.replaced))
         self._store.commit({path: change.parts[path] for path in order}, change.replaced)
+        journal.end(self._store, self._run_id)
+        self._settled = True
         for remember in change.done:
             remember()
+
+    def _settle(self) -> None:
+        """Bring a change to an end that a process of this run began, or take it back."""
+        if self._settled:
+            return
+        with self._alone():
+            if (change := journal.begun(self._store, self._run_id)) is not None:
+                self._store.commit({}, journal.superfluous(self._store, change))
+                journal.end(self._store, self._run_id)
+                self._partitions.clear()
+            self._settled = True
 
     # -- small files ---------------------------------------------------------------------------------------------------
 
@@ -230,22 +252,19 @@ class Dataset:
             raise
 
     def _begin(self) -> None:
-        """Undo what a killed process of this run was doing: it can have been in the steps that changed last."""
+        """Sweep up what a killed process of this run left, and look for steps whose small files it had not merged."""
         changed: dict[int | None, int] = {}
         for folder in Partition.of(self._project, self._run_id, None).folders.values():
             self._store.sweep(os.path.dirname(folder))
             for path in self._store.sizes(os.path.dirname(folder)):
-                step, at = located(path)
+                step, at = located(self._store, path)
                 changed[step] = max(at, changed.get(step, 0))
-        newest = max(changed.values(), default=0)
-        for step in sorted(changed, key=lambda step: changed[step])[-MOST_PARTITIONS:]:
-            if changed[step] > newest - RECENT_NS:
-                self._partition(step)
-                self._unmerged[step] = None
+        latest = sorted(changed, key=lambda step: changed[step])[-MOST_PARTITIONS:]
+        self._unmerged |= dict.fromkeys(latest)
         self._begun = True
 
     def _repair(self, partition: Partition) -> None:
-        """Take away what a newer file has, too."""
+        """Take away what a newer file has, too: without a journal, as earlier releases were."""
         if not any(partition.repeated(name) for name in TABLES):
             return
         with self._alone():

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import msgspec
 
 from autotrace.data.schema import TABLES, VERSION
-from autotrace.run import files
 from autotrace.run.info import RunInfo
+from autotrace.sinks.parquet import journal
 from autotrace.sinks.parquet.location import RUNS, segment
-from autotrace.sinks.parquet.store import Store, failed
+from autotrace.sinks.parquet.store import Store
 from autotrace.sinks.protocol import Refused
 
 OURS = (RUNS, *TABLES)
@@ -33,14 +31,7 @@ def claim(store: Store, info: RunInfo) -> None:
     written = store.read(path)
     if written is None:
         _check_empty(store)
-        part = store.part(path)
-        try:
-            with os.fdopen(files.overwrite(part), "wb") as file:
-                file.write(msgspec.json.encode(owner))
-        except OSError as error:
-            store.discard({path: part})
-            raise failed(store.root, error) from error
-        store.commit({path: part})
+        journal.write(store, path, msgspec.json.encode(owner))
         return
     try:
         before = msgspec.json.decode(written, type=Owner)

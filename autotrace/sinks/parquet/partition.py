@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,9 +14,10 @@ import pyarrow.parquet as pq
 from autotrace.data.schema import TABLES
 from autotrace.sinks.parquet.location import NO_STEP, SUFFIX, partition
 from autotrace.sinks.parquet.store import Store, failed
-from autotrace.sinks.protocol import Unavailable
+from autotrace.sinks.protocol import Refused, Unavailable
 
 KEY = "trace_id"
+_OURS = re.compile(rf"(?:.*/)?(?:{NO_STEP}|step-(?P<step>-?\d+))/(?P<begun>\d+)-\w+{re.escape(SUFFIX)}")
 
 
 @dataclass
@@ -85,21 +87,29 @@ def new_name(writer: str) -> str:
     return f"{_last}-{writer}{SUFFIX}"
 
 
-def located(path: str) -> tuple[int | None, int]:
-    """The step of a file, and when it was begun."""
-    folder, _, name = path.rpartition("/")
-    of_step = folder.rpartition("/")[2].removeprefix("step-")
-    begun = name.partition("-")[0]
-    return (None if of_step == NO_STEP else int(of_step)), int(begun) if begun.isdigit() else 0
+def located(store: Store, path: str) -> tuple[int | None, int]:
+    """The step of a file, and when it was begun. Raises ``Refused`` for a file that is not one of ours."""
+    name = _OURS.fullmatch(path)
+    if name is None:
+        raise Refused(
+            f"{store.root}/{path} is not a file of autotrace's, and every reader would take it for one; move it away"
+        )
+    return (None if name["step"] is None else int(name["step"])), int(name["begun"])
 
 
 def _opened(store: Store, path: str, size: int) -> File:
+    located(store, path)
     try:
         with store.open(path) as source:
             ids = pq.read_table(source, columns=[KEY])[KEY]
         return File(size, len(ids), frozenset(pc.unique(ids).to_pylist()))
     except FileNotFoundError as error:
         raise Unavailable(f"another shipper of this run has just replaced {path}") from error
+    except (KeyError, pa.ArrowInvalid) as error:
+        raise Refused(
+            f"{store.root}/{path} is damaged; move it away: what it held is in the run folder, and `autotrace export "
+            "--format parquet` writes it again"
+        ) from error
     except (OSError, pa.ArrowException) as error:
         raise failed(store.root, error) from error
 

@@ -1,0 +1,55 @@
+"""The backend ``parquet`` and a server that speaks Google Cloud Storage's interface, through gcsfs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+import autotrace
+from autotrace.ship.shipper import ship
+from autotrace.sinks.parquet.location import VARIABLE
+from tests.query.run_folder import recorded
+
+SERVER = """
+import sys
+from gcp_storage_emulator.server import create_server
+server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="rollouts")
+server.start()
+print(server._api._httpd.server_address[1], flush=True)
+sys.stdin.read()
+server.stop()
+"""
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of an empty bucket, which the environment makes everybody reach without credentials."""
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True)  # fmt: skip
+    assert process.stdin and process.stdout
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{process.stdout.readline().strip()}")
+    # gcsfs asks over gRPC what kind of bucket it is, which takes a minute to fail here
+    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    monkeypatch.setitem(fsspec.config.conf, "gcs", {"token": "anon"})
+    yield "gs://rollouts"
+    process.stdin.close()
+    process.wait(30)
+
+
+def test_a_run_goes_to_google_cloud_storage_and_is_read_from_there(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, f"{bucket}/of/mine")
+    folder = recorded(tmp_path, backends=["parquet"])
+    assert ship(folder, once=True).state == "done"
+    client, _ = fsspec.core.url_to_fs(bucket, skip_instance_cache=True, use_listings_cache=False)
+    paths = client.find("rollouts/of/mine")
+    assert sorted({path.split("/")[3] for path in paths}) == ["_runs", "facts", "spans", "trajectories", "turns"]
+    assert not any("change" in path for path in paths), "nothing was left half done"
+    answer = autotrace.open(folder).sql("SELECT step, avg(reward) AS mean FROM trajectories GROUP BY ALL ORDER BY ALL")
+    assert answer.to_pylist() == [{"step": 1, "mean": 0.375}, {"step": 2, "mean": 0.375}]
