@@ -12,12 +12,12 @@ import hashlib
 import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from autotrace.insight.profile import codes, decode
 from autotrace.sinks import payload
-from autotrace.sinks.weave.limits import no_base64
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Span, Trajectory
 
@@ -30,7 +30,7 @@ RESERVED = frozenset({"weave", "python", "os"})
 
 def trace_uuid(trace_id: str) -> str:
     """The Weave id of a trace and of its root call."""
-    return str(UUID(trace_id))
+    return _uuid(trace_id)
 
 
 def call_uuid(trajectory: Trajectory, span_id: str) -> str:
@@ -38,7 +38,15 @@ def call_uuid(trajectory: Trajectory, span_id: str) -> str:
     root = trajectory.root
     if root.parent_id is None and span_id == root.span_id:
         return trace_uuid(trajectory.trace_id)
-    return str(UUID(trajectory.trace_id[:16] + span_id))
+    return _uuid(trajectory.trace_id[:16] + span_id)
+
+
+def _uuid(digits: str) -> str:
+    """32 hexadecimal digits as ``uuid.UUID`` writes them, in a tenth of its time. Raises ``ValueError`` for others."""
+    if len(digits) != 32 or len(bytes.fromhex(digits)) != 16:
+        raise ValueError(f"{digits!r} is not the hexadecimal form of 16 bytes")
+    digits = digits.lower()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def feedback_uuid(trace_id: str, name: str) -> str:
@@ -54,47 +62,61 @@ def object_name(name: str) -> str:
 def timestamp(ns: int) -> str:
     """ISO 8601 in UTC with microseconds; always the same text for the same ``ns``."""
     seconds, rest = divmod(ns, 1_000_000_000)
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S") + f".{rest // 1000:06d}Z"
+    return f"{_second(seconds)}.{rest // 1000:06d}Z"
 
 
-def call_of(trajectory: Trajectory, span: Span, project_id: str, run: str | None) -> dict[str, Any]:
-    """The call for ``span``, without ``op_name`` and without facts.
+@lru_cache(maxsize=256)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+class Calls:
+    """The calls of one trajectory. What they have in common is made once.
 
     ``run``: ``entity/project/run_id`` of the W&B run the trainer logs to, if it was reported.
     """
-    root = span is trajectory.root
-    span_ids = {other.span_id for other in trajectory.spans}
-    error = payload.failure(span)
-    inputs, output = _content(trajectory, span)
-    call: dict[str, Any] = {
-        "project_id": project_id,
-        "id": call_uuid(trajectory, span.span_id),
-        "trace_id": trace_uuid(trajectory.trace_id),
-        "parent_id": call_uuid(trajectory, span.parent_id) if span.parent_id in span_ids and span.parent_id else None,
-        "started_at": timestamp(span.start_ns),
-        "ended_at": timestamp(payload.end_of(trajectory, span)),
-        "attributes": _attributes(trajectory, span),
-        "inputs": inputs,
-        "output": output,
-        "summary": _summary(trajectory, span, error is not None),
-        "exception": _exception(span, error),
-    }
-    if root:
-        call["display_name"] = payload.title(trajectory)[:DISPLAY_NAME]
-    elif span.title:
-        call["display_name"] = text(span.title)[:DISPLAY_NAME]
-    group = payload.group_of(trajectory.attributes)
-    if group is not None:
-        call["thread_id"] = group
-        call["turn_id"] = call["trace_id"]
-    step = trajectory.attributes.get("step")
-    if run is not None:
-        call["wb_run_id"] = run
-        if isinstance(step, int) and not isinstance(step, bool) and step >= 0:
-            call["wb_run_step"] = step
-    for part in ("inputs", "output", "attributes"):
-        call[part] = no_base64(call[part])
-    return call
+
+    def __init__(self, trajectory: Trajectory, project_id: str, run: str | None) -> None:
+        self._trajectory = trajectory
+        self._ids = {span.span_id: call_uuid(trajectory, span.span_id) for span in trajectory.spans}
+        self._shared: dict[str, Any] = {"project_id": project_id, "trace_id": trace_uuid(trajectory.trace_id)}
+        group = payload.group_of(trajectory.attributes)
+        if group is not None:
+            self._shared |= {"thread_id": group, "turn_id": self._shared["trace_id"]}
+        step = trajectory.attributes.get("step")
+        if run is not None:
+            self._shared["wb_run_id"] = run
+            if isinstance(step, int) and not isinstance(step, bool) and step >= 0:
+                self._shared["wb_run_step"] = step
+        self._identity = _flat(trajectory.attributes)
+
+    def of(self, span: Span) -> dict[str, Any]:
+        """The call for ``span``, without ``op_name`` and without facts."""
+        trajectory = self._trajectory
+        error = payload.failure(span)
+        inputs, output = _content(trajectory, span)
+        call = {
+            **self._shared,
+            "id": self._ids[span.span_id],
+            "parent_id": self._ids.get(span.parent_id or ""),
+            "started_at": timestamp(span.start_ns),
+            "ended_at": timestamp(payload.end_of(trajectory, span)),
+            "attributes": _attributes(trajectory, span, self._identity),
+            "inputs": inputs,
+            "output": output,
+            "summary": _summary(trajectory, span, error is not None),
+            "exception": _exception(span, error),
+        }
+        if span is trajectory.root:
+            call["display_name"] = payload.title(trajectory)[:DISPLAY_NAME]
+        elif span.title:
+            call["display_name"] = text(span.title)[:DISPLAY_NAME]
+        return call
+
+
+def call_of(trajectory: Trajectory, span: Span, project_id: str, run: str | None) -> dict[str, Any]:
+    """``Calls.of`` for one call alone."""
+    return Calls(trajectory, project_id, run).of(span)
 
 
 def add_facts(call: dict[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,13 +132,18 @@ def add_facts(call: dict[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     return {**call, "output": output, "summary": summary}
 
 
-def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
-    """Flat, as a dot in a key is a path to Weave. The trajectory's identity is on every call, under veRL's names."""
-    attributes: dict[str, Any] = {}
-    for source in (span.attributes, trajectory.attributes):
-        for name, value in source.items():
-            key = text(str(name)).replace(".", "_")
-            attributes[f"{ATTRIBUTES_OF_OURS}{key}" if key in RESERVED else key] = payload.jsonable(value)
+def _flat(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes as Weave takes them: a dot in a key is a path to it."""
+    flat: dict[str, Any] = {}
+    for name, value in source.items():
+        key = text(str(name)).replace(".", "_")
+        flat[f"{ATTRIBUTES_OF_OURS}{key}" if key in RESERVED else key] = payload.jsonable(value)
+    return flat
+
+
+def _attributes(trajectory: Trajectory, span: Span, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The trajectory's identity is on every call, under veRL's names."""
+    attributes = {**_flat(span.attributes), **identity}
     attributes.setdefault("run_id", trajectory.run_id)
     attributes["role"] = span.role
     attributes["target"] = span.key

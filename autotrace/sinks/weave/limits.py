@@ -22,16 +22,25 @@ CONTENT = ("inputs", "output", "attributes", "exception")
 """Parts of a call that may be cut."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}\Z")
+_LONG_BASE64 = re.compile(rb'"[A-Za-z0-9+/]{%d,}={0,2}"' % (BASE64_CHARS - 2))
+"""One of them in JSON, where none of its characters is escaped; the last two may be ``=``."""
 _Item = TypeVar("_Item")
 
 
-def encoded(call: dict[str, Any], limit: int = CALL_BYTES) -> bytes:
-    """``call`` as JSON of at most ``limit`` bytes.
+def encoded(call: dict[str, Any]) -> bytes:
+    """``call`` as JSON, without a text that the server would take for a file."""
+    data = msgspec.json.encode(call)
+    if len(data) < BASE64_CHARS or _LONG_BASE64.search(data) is None:
+        return data
+    return msgspec.json.encode(no_base64(call))
+
+
+def fitted(data: bytes, limit: int = CALL_BYTES) -> bytes:
+    """The call ``data`` in at most ``limit`` bytes.
 
     If it is larger, its largest texts lose their middle, and ``attributes.autotrace_cut`` says which ones and how many
     characters they had. If even that is not enough (a million small values), whole parts are left out.
     """
-    data = msgspec.json.encode(call)
     if len(data) <= limit:
         return data
     call = msgspec.json.decode(data)

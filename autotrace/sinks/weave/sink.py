@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -18,15 +19,16 @@ from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, payload
 from autotrace.sinks.protocol import Refused, Rejected
 from autotrace.sinks.weave import scores
-from autotrace.sinks.weave.calls import add_facts, call_of, call_uuid
+from autotrace.sinks.weave.calls import Calls, add_facts, call_uuid
 from autotrace.sinks.weave.http import ClientError, Connection
-from autotrace.sinks.weave.limits import CALL_BYTES, batches, encoded
+from autotrace.sinks.weave.limits import CALL_BYTES, batches, encoded, fitted
 from autotrace.sinks.weave.login import Login
 from autotrace.sinks.weave.project import Project, default_entity, project_name
 from autotrace.trajectory.model import Span, Trajectory
 
-REMEMBERED = 4_096
-"""Traces whose delivered calls are remembered, so that a late fact does not send a whole trajectory again."""
+REMEMBERED = 100_000
+"""Delivered calls that are remembered (about 25 MB), those of the latest traces, so that a late fact does not send a
+whole trajectory again."""
 DIGEST_CHARS = 43
 """Length of the version of an op."""
 PROBES = 3
@@ -44,13 +46,16 @@ class _Delivered:
         self.feedback: dict[str, Any] = {}
 
 
+@dataclass(frozen=True)
 class _Outgoing:
     """One call on its way."""
 
-    def __init__(
-        self, trajectory: Trajectory, call: dict[str, Any], digest: bytes, facts: dict[str, Any] | None
-    ) -> None:
-        self.trajectory, self.call, self.digest, self.facts = trajectory, call, digest, facts
+    trajectory: Trajectory
+    id: str
+    digest: bytes
+    """Of what is sent but for the facts."""
+    facts: dict[str, Any] | None
+    """Of the root's call, those in it."""
 
 
 class WeaveSink:
@@ -72,6 +77,7 @@ class WeaveSink:
         self._wandb: dict[str, str] = {}
         self._default_entity: str | None = None
         self._delivered: OrderedDict[str, _Delivered] = OrderedDict()
+        self._remembered = 0
         self._upsert = False
         self._accepted = False
         self._rejected = 0
@@ -101,13 +107,14 @@ class WeaveSink:
 
     def size(self, trajectory: Trajectory) -> int:
         """Bytes of its calls."""
-        return sum(len(encoded(self._sized(trajectory, span))) for span in trajectory.spans)
-
-    def _sized(self, trajectory: Trajectory, span: Span) -> dict[str, Any]:
-        """The call for ``span`` with words of the right length where the server has a say."""
         project = self._projects.get(self._wanted_project(trajectory))
         id = project.id if project else f"entity/{self._wanted_project(trajectory)}"
-        call = call_of(trajectory, span, id, f"{id}/run12345" if self._wandb else None)
+        calls = Calls(trajectory, id, f"{id}/run12345" if self._wandb else None)
+        return sum(len(fitted(encoded(self._sized(calls, trajectory, span, id)))) for span in trajectory.spans)
+
+    def _sized(self, calls: Calls, trajectory: Trajectory, span: Span, id: str) -> dict[str, Any]:
+        """The call for ``span`` with words of the right length where the server has a say."""
+        call = calls.of(span)
         call["op_name"] = f"weave:///{id}/op/{span.name}:{'0' * DIGEST_CHARS}"
         return add_facts(call, trajectory.facts) if span is trajectory.root else call
 
@@ -152,10 +159,9 @@ class WeaveSink:
     def _calls(self, project: Project, group: Sequence[Trajectory]) -> dict[str, str]:
         waiting: list[tuple[_Outgoing, bytes]] = []
         for trajectory in group:
-            for span in trajectory.spans:
-                outgoing = self._outgoing(project, trajectory, span)
-                if outgoing is not None:
-                    waiting.append((outgoing, encoded(outgoing.call)))
+            calls = Calls(trajectory, project.id, self._run(project))
+            outgoing = (self._outgoing(project, calls, trajectory, span) for span in trajectory.spans)
+            waiting += [one for one in outgoing if one is not None]
         reasons: dict[str, str] = {}
         for batch in batches(waiting):
             self._store(project, batch, reasons)
@@ -163,18 +169,23 @@ class WeaveSink:
             self._check(project, ": " + next(iter(reasons.values())), 1)
         return reasons
 
-    def _outgoing(self, project: Project, trajectory: Trajectory, span: Span) -> _Outgoing | None:
+    def _outgoing(
+        self, project: Project, calls: Calls, trajectory: Trajectory, span: Span
+    ) -> tuple[_Outgoing, bytes] | None:
         """The call for ``span``; None if the server has it already. New facts alone do not make a call new."""
-        call = call_of(trajectory, span, project.id, self._run(project))
+        call = calls.of(span)
         call["op_name"] = project.op(span.name, span.key)
-        digest = hashlib.blake2b(msgspec.json.encode(call), digest_size=16).digest()
+        data = encoded(call)
+        digest = hashlib.blake2b(data, digest_size=16).digest()
         delivered = self._delivered.get(trajectory.trace_id)
         if delivered is not None and delivered.calls.get(call["id"]) == digest:
             return None
-        if span is not trajectory.root:
-            return _Outgoing(trajectory, call, digest, None)
-        facts = payload.jsonable(trajectory.facts)
-        return _Outgoing(trajectory, add_facts(call, trajectory.facts), digest, facts)
+        facts: dict[str, Any] | None = None
+        if span is trajectory.root:
+            facts = payload.jsonable(trajectory.facts)
+            if facts:
+                data = encoded(add_facts(call, trajectory.facts))
+        return _Outgoing(trajectory, call["id"], digest, facts), fitted(data)
 
     def _store(self, project: Project, batch: Sequence[tuple[_Outgoing, bytes]], reasons: dict[str, str]) -> None:
         """Send ``batch``; if the server rejects it, halves of it, down to the call that is to blame."""
@@ -194,7 +205,8 @@ class WeaveSink:
         self.sent += sum(len(data) for _, data in batch)
         for outgoing, _ in batch:
             delivered = self._remember(outgoing.trajectory.trace_id)
-            delivered.calls[outgoing.call["id"]] = outgoing.digest
+            self._remembered += outgoing.id not in delivered.calls
+            delivered.calls[outgoing.id] = outgoing.digest
             if outgoing.facts is not None:
                 delivered.facts = outgoing.facts
 
@@ -203,13 +215,13 @@ class WeaveSink:
     ) -> None:
         outgoing, data = one
         if error.status == 413 and len(data) > CALL_BYTES // 64:
-            smaller = encoded(outgoing.call, len(data) // 4)
+            smaller = fitted(data, len(data) // 4)
             if len(smaller) < len(data):
                 self._store(project, [(outgoing, smaller)], reasons)
                 return
         self._rejected += error.status != 413
         self._check(project, f": {error}", PROBES)
-        reasons.setdefault(outgoing.trajectory.trace_id, f"W&B rejected call {outgoing.call['id']}: {error}")
+        reasons.setdefault(outgoing.trajectory.trace_id, f"W&B rejected call {outgoing.id}: {error}")
 
     def _check(self, project: Project, why: str, limit: int) -> None:
         """Tell a call that the server rejects from a server that rejects every call."""
@@ -237,9 +249,9 @@ class WeaveSink:
     def _remember(self, trace_id: str) -> _Delivered:
         delivered = self._delivered.get(trace_id)
         if delivered is None:
+            while self._remembered > REMEMBERED:
+                self._remembered -= len(self._delivered.popitem(last=False)[1].calls)
             delivered = self._delivered[trace_id] = _Delivered()
-            while len(self._delivered) > REMEMBERED:
-                self._delivered.popitem(last=False)
         return delivered
 
     # -- facts ------------------------------------------------------------------------------------------------------
