@@ -67,6 +67,12 @@ class Loader:
         assembled = self._recent.take(trace_id, records) or self._assembled(trace_id, records, final)
         return None if assembled is None else self._described(trace_id, assembled)
 
+    def load_sized(self, trace_id: str) -> tuple[Trajectory, int] | None:
+        """``load`` with ``final``, and how many bytes of memory the trace takes, about."""
+        records = self._records_of(trace_id)
+        assembled = self._recent.take(trace_id, records) or self._assembled(trace_id, records, True)
+        return None if assembled is None else (self._described(trace_id, assembled), assembled.size)
+
     def look(self, trace_id: str, *, final: bool) -> Look | None:
         """The same for a look at it that changes nothing."""
         records = self._records_of(trace_id)

@@ -48,6 +48,8 @@ class Receipt(msgspec.Struct):
     sent: int = 0
     """Bytes that the backend took."""
     problem: Problem | None = None
+    given: int = 0
+    """Trajectories that the sink was given: as many of the first as fit into a parcel."""
     remaining: list[str] = []
     """Of what was wanted, ids of what none of this happened to: it is tried again. The courier knows."""
 
@@ -78,9 +80,10 @@ class Carrier(Protocol):
 
 
 class ThreadCarrier:
-    """A ``Carrier`` that loads in the calling thread and delivers in one of its own."""
+    """A ``Carrier`` that loads in the calling thread and delivers in one of its own.
 
-    capacity = 1
+    The next parcel is loaded while the backend is at the one before. If that fails, the next is handed back untried.
+    """
 
     def __init__(self, sink: Sink, packer: Packer, admission: Admission) -> None:
         self.sink = sink
@@ -88,6 +91,12 @@ class ThreadCarrier:
         self._admission = admission
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"deliver-{sink.name}")
         self._binds: list[tuple[str, Mapping[str, Any]]] = []
+        self._failures = 0
+
+    @property
+    def capacity(self) -> int:
+        """See ``Carrier``. A budget asks the sink for sizes, and a sink is asked by one thread at a time."""
+        return 1 if self._admission.limited else 2
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """See ``Carrier``."""
@@ -101,7 +110,34 @@ class ThreadCarrier:
             nothing.set_result(Receipt(left_out=left_out))
             return nothing
         binds, self._binds = self._binds, []
-        return self._thread.submit(_deliver, self.sink, parcel, left_out, binds)
+        return self._thread.submit(self._delivered, parcel, left_out, binds, self._failures)
+
+    def _delivered(self, parcel: Parcel, left_out: LeftOut, binds: Binds, failures: int) -> Receipt:
+        receipt = Receipt(left_out=left_out)
+        reasons: Mapping[str, str] = {}
+        before = self.sink.sent
+        try:
+            for name, value in binds:
+                self.sink.bind(name, value)
+            if failures != self._failures:
+                return receipt
+            receipt.given = len(parcel.trajectories)
+            self.sink.deliver(parcel.trajectories)
+        except Rejected as error:
+            reasons = error.reasons
+        except Exception as error:
+            receipt.problem = _problem(self.sink.name, error)
+            self._failures += 1
+        receipt.sent = self.sink.sent - before
+        if receipt.problem is not None:
+            return receipt
+        for trajectory in parcel.trajectories:
+            trace_id, version = trajectory.trace_id, parcel.versions[trajectory.trace_id]
+            if trace_id in reasons:
+                receipt.rejected.append((trace_id, version, reasons[trace_id]))
+            else:
+                receipt.delivered.append((trace_id, version, _page(self.sink, trajectory)))
+        return receipt
 
     def wait(self, parcels: Sequence[Future[Receipt]], seconds: float) -> None:
         """See ``Carrier``."""
@@ -112,30 +148,6 @@ class ThreadCarrier:
         self._thread.shutdown(wait=False, cancel_futures=True)
         if idle:
             self.sink.close()
-
-
-def _deliver(sink: Sink, parcel: Parcel, left_out: LeftOut, binds: Binds) -> Receipt:
-    receipt = Receipt(left_out=left_out)
-    reasons: Mapping[str, str] = {}
-    before = sink.sent
-    try:
-        for name, value in binds:
-            sink.bind(name, value)
-        sink.deliver(parcel.trajectories)
-    except Rejected as error:
-        reasons = error.reasons
-    except Exception as error:
-        receipt.problem = _problem(sink.name, error)
-    receipt.sent = sink.sent - before
-    if receipt.problem is not None:
-        return receipt
-    for trajectory in parcel.trajectories:
-        trace_id, version = trajectory.trace_id, parcel.versions[trajectory.trace_id]
-        if trace_id in reasons:
-            receipt.rejected.append((trace_id, version, reasons[trace_id]))
-        else:
-            receipt.delivered.append((trace_id, version, _page(sink, trajectory)))
-    return receipt
 
 
 def _page(sink: Sink, trajectory: Trajectory) -> str | None:

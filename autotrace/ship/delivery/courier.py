@@ -20,8 +20,9 @@ FIRST_DELAY = 0.5
 LONGEST_DELAY = 30.0
 REFUSED_DELAY = 15.0
 """Seconds between two tries when a person must act first."""
-MAX_BATCH = 50
-"""Trajectories in one call of a sink."""
+FIRST_BATCH, MAX_BATCH = 50, 1_000
+"""Trajectories that a parcel is made of, if so many fit into it. As many as the latest ones held and some more are
+taken from the queue at once: what does not fit goes back to it."""
 
 
 class Courier:
@@ -36,7 +37,7 @@ class Courier:
         self.error: str | None = None
         self.failures = 0
         """In a row."""
-        self.batch = MAX_BATCH
+        self.batch = FIRST_BATCH
         self._carrier = carrier
         self._not_before = 0.0
         self._running: deque[tuple[Wanted, Future[Receipt]]] = deque()
@@ -73,15 +74,19 @@ class Courier:
         settled = {entry[0] for entry in (*receipt.delivered, *receipt.rejected, *receipt.left_out)}
         receipt.remaining = [trace_id for trace_id, _ in wanted if trace_id not in settled]
         if receipt.problem is not None:
-            self._failed(receipt.problem)
+            self._failed(receipt.problem, receipt.given)
         elif receipt.delivered or receipt.rejected:
             self.state, self.error, self.failures, self._not_before = "ok", None, 0, 0.0
-            self.batch = min(MAX_BATCH, self.batch * 2)
+            fit = receipt.given + len(receipt.left_out)
+            if fit < len(wanted):
+                self.batch = fit + fit // 4 + 1
+            elif fit >= self.batch:
+                self.batch = min(MAX_BATCH, self.batch * 2)
         return receipt
 
-    def _failed(self, problem: Problem) -> None:
+    def _failed(self, problem: Problem, given: int) -> None:
         self.failures += 1
-        self.batch = max(1, self.batch // 2)
+        self.batch = max(1, given // 2)
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(self.failures - 1, 10)) * random.uniform(0.8, 1.2)
         self.state, self.error = problem.state, problem.text
         if problem.state == "blocked":

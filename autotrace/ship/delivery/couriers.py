@@ -17,7 +17,7 @@ _log = logging.getLogger("autotrace.ship")
 
 TRIES = 4
 """In the foreground: failed tries in a row after which a backend is given up."""
-PAGE = 1_000
+PAGE = 4_000
 """Traces looked up at once: to find the oldest, the whole queue is sorted."""
 
 

@@ -19,8 +19,8 @@ LeftOut = list[tuple[str, int, str]]
 """Trace id, version, and why it cannot go."""
 
 
-MAX_TOKENS = 1_000_000
-"""Token ids in one call of a sink, about: they are what takes memory (40 bytes each while they are Python integers)."""
+MAX_BYTES = 32 << 20
+"""Of memory that the trajectories of one call of a sink take, about. Two such parcels may be on their way."""
 
 
 @dataclass
@@ -29,18 +29,18 @@ class Parcel:
 
     trajectories: list[Trajectory]
     versions: dict[str, int]
-    tokens: int = 0
+    bytes: int = 0
 
-    def add(self, trajectory: Trajectory, version: int) -> None:
-        """Put one in."""
+    def add(self, trajectory: Trajectory, version: int, size: int) -> None:
+        """Put one in, which takes ``size`` bytes of memory."""
         self.trajectories.append(trajectory)
         self.versions[trajectory.trace_id] = version
-        self.tokens += sum(len(span.new_prompt_ids or ()) + len(span.response_ids or ()) for span in trajectory.spans)
+        self.bytes += size
 
     @property
     def full(self) -> bool:
         """No more should be added."""
-        return self.tokens > MAX_TOKENS
+        return self.bytes >= MAX_BYTES
 
 
 class Packer:
@@ -58,26 +58,28 @@ class Packer:
         parcel, left_out = Parcel([], {}), LeftOut()
         for trace_id, version in wanted:
             try:
-                trajectory = self._loaded(trace_id)
-                affordable = trajectory is None or self._affordable(sink, admission, trajectory)
+                loaded = self._loaded(trace_id)
+                affordable = loaded is None or self._affordable(sink, admission, loaded[0])
             except OSError as error:  # the file system fails: nothing is acknowledged, so it is tried again
                 _log.warning("cannot read the segments of trace %s: %s", trace_id, error)
                 break
-            if trajectory is None:
+            if loaded is None:
                 left_out.append((trace_id, version, "its segments are gone from the run folder"))
             elif not affordable:
                 left_out.append((trace_id, version, OVER_BUDGET))
             else:
-                parcel.add(trajectory, version)
+                trajectory, size = loaded
+                parcel.add(trajectory, version, size)
                 if parcel.full:
                     break
         return (parcel if parcel.trajectories else None), left_out
 
-    def _loaded(self, trace_id: str) -> Trajectory | None:
-        trajectory = self._loader.load(trace_id, final=True)
-        if trajectory is not None:
-            self._decoder.add_texts(trajectory)
-        return trajectory
+    def _loaded(self, trace_id: str) -> tuple[Trajectory, int] | None:
+        """With its texts, and what it takes in memory."""
+        loaded = self._loader.load_sized(trace_id)
+        if loaded is not None:
+            self._decoder.add_texts(loaded[0])
+        return loaded
 
     def _affordable(self, sink: Sink, admission: Admission, trajectory: Trajectory) -> bool:
         if not admission.limited:
@@ -91,7 +93,7 @@ class Packer:
             for other in self._state.group(group):
                 loaded = self._loaded(other.trace_id) if other.complete and other.trace_id != own else None
                 if loaded is not None:
-                    by_trace[loaded.trace_id] = sink.size(loaded)
+                    by_trace[other.trace_id] = sink.size(loaded[0])
             return by_trace
 
         return admission.admits(own, group, None if row is None else row.step, sizes)

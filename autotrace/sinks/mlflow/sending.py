@@ -15,10 +15,8 @@ MAX_BYTES = 8 << 20
 """Of spans in one request, about."""
 PATIENCE = 5
 """Answers 500 to one trajectory, beside others that were taken, until it counts as rejected."""
-REMEMBERED = 4_096
-"""Traces whose delivered spans are remembered."""
-MAX_ROOTS = 100
-"""Traces in one request: MLflow links no more to a run at once."""
+REMEMBERED = 100_000
+"""Delivered spans that are remembered (about 20 MB), those of the latest traces."""
 
 Encoded = tuple[TraceDescription, list[MlflowSpan]]
 
@@ -32,12 +30,15 @@ class Sender:
         self._tries: Counter[str] = Counter()
         self._delivered: OrderedDict[str, dict[str, int]] = OrderedDict()
         """Trace id -> span id -> digest of what MLflow has."""
+        self._remembered = 0
+        """Spans in it."""
 
     def send(self, store: Store, experiment: str, run_id: str | None, group: Sequence[Encoded]) -> dict[str, str]:
         """Store ``group``; trace id -> reason for those that MLflow rejected."""
         destination = f"{experiment}/{run_id}"
         rejected: dict[str, str] = {}
-        for deliveries in _batches(self._delivery(trace, spans, destination) for trace, spans in group):
+        encoded = (self._delivery(trace, spans, destination) for trace, spans in group)
+        for deliveries in _batches(encoded, store.max_traces):
             left = _written(store, experiment, deliveries, run_id)
             self._remember([one for one in deliveries if one not in left], destination)
             if left:
@@ -81,10 +82,13 @@ class Sender:
     def _remember(self, deliveries: Sequence[Delivery], destination: str) -> None:
         for delivery in deliveries:
             digests = self._delivered.setdefault(delivery.description.trace_id, {})
+            self._remembered -= len(digests)
             digests.update({span.span_id: span.digest(destination) for span in delivery.new})
+            self._remembered += len(digests)
             self.sent += delivery.size
-        while len(self._delivered) > REMEMBERED:
-            self._delivered.popitem(last=False)
+        while self._remembered > REMEMBERED:
+            _, digests = self._delivered.popitem(last=False)
+            self._remembered -= len(digests)
 
 
 def _written(store: Store, experiment: str, deliveries: list[Delivery], run_id: str | None) -> list[Delivery]:
@@ -144,11 +148,11 @@ def _all_alike(rejected: Mapping[str, str], some_taken: bool) -> None:
         raise Refused(f"MLflow rejected every trace: {next(iter(rejected.values()))}")
 
 
-def _batches(deliveries: Iterable[Delivery]) -> Iterator[list[Delivery]]:
+def _batches(deliveries: Iterable[Delivery], most: int) -> Iterator[list[Delivery]]:
     batch: list[Delivery] = []
     size = 0
     for delivery in deliveries:
-        if batch and (size + delivery.size > MAX_BYTES or len(batch) >= MAX_ROOTS):
+        if batch and (size + delivery.size > MAX_BYTES or len(batch) >= most):
             yield batch
             batch, size = [], 0
         batch.append(delivery)

@@ -16,7 +16,7 @@ from autotrace.redact.masking import without_password
 from autotrace.sinks.mlflow.info import TraceDescription
 from autotrace.sinks.mlflow.otlp import message
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.mlflow.store import Delivery, StoreError
+from autotrace.sinks.mlflow.store import MAX_LINKED, Delivery, StoreError
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.sinks.waiting import retry_after
 
@@ -32,6 +32,9 @@ class ServerStore:
     Credentials: ``MLFLOW_TRACKING_USERNAME`` and ``_PASSWORD``, ``MLFLOW_TRACKING_TOKEN``, or in the URI; certificates
     as in MLflow (``MLFLOW_TRACKING_SERVER_CERT_PATH``, ``MLFLOW_TRACKING_INSECURE_TLS``).
     """
+
+    max_traces = MAX_LINKED
+    """See ``Store``."""
 
     def __init__(self, uri: str, client: httpx.Client | None = None) -> None:
         self.url = without_password(uri).rstrip("/")

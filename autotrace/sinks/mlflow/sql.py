@@ -12,10 +12,12 @@ from typing import Any
 from autotrace.sinks.mlflow.content import Contents
 from autotrace.sinks.mlflow.info import TraceDescription
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.mlflow.store import Delivery, StoreError
+from autotrace.sinks.mlflow.store import MAX_LINKED, Delivery, StoreError
 from autotrace.sinks.mlflow.uri import artifact_root, initialise, sqlite_path
 from autotrace.sinks.protocol import Refused, Unavailable
 
+MAX_TRACES = 1_000
+"""In one transaction: short ones are written several times as fast then."""
 _PASSING = ("TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED")
 
 
@@ -43,6 +45,8 @@ class SqlStore:
         except ValueError as error:
             raise Refused(str(error)) from error
         except Exception as error:
+            if isinstance(error, ImportError) and error.name == "sqlalchemy":  # 1.4, which MLflow alone would take
+                raise
             raise Refused(f"MLflow cannot open its store: {_sentence(error)}") from error
         if path:
             # Loses the last commits on a power cut only, and doubles the rate of small transactions.
@@ -77,6 +81,11 @@ class SqlStore:
         return str(experiment.experiment_id)
 
     @property
+    def max_traces(self) -> int:
+        """See ``Store``. What goes into the tables is one transaction."""
+        return MAX_LINKED if self._tables is None else MAX_TRACES
+
+    @property
     def adds_usage(self) -> bool:
         """See ``Store``."""
         import mlflow
@@ -98,8 +107,9 @@ class SqlStore:
             raise StoreError(_sentence(error)) from error
         self._do(self._store.log_spans, experiment_id, mlflow_spans)
         if run_id:
-            traces = {f"tr-{span.trace_id}" for span in spans if span.parent_id is None}
-            self._do(self._link, traces, run_id)
+            traces = sorted({f"tr-{span.trace_id}" for span in spans if span.parent_id is None})
+            for start in range(0, len(traces), MAX_LINKED):
+                self._do(self._link, set(traces[start : start + MAX_LINKED]), run_id)
 
     def _link(self, traces: set[str], run_id: str) -> None:
         """MLflow 3.5 fails at a trace that is linked already."""

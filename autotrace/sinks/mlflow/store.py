@@ -39,8 +39,16 @@ class Delivery:
         return self.description.trace_id.removeprefix("tr-")
 
 
+MAX_LINKED = 100
+"""Traces that MLflow links to a run in one request."""
+
+
 class Store(Protocol):
     """Raises ``Unavailable``, ``Refused`` or ``StoreError``."""
+
+    @property
+    def max_traces(self) -> int:
+        """Traces in one request, at most."""
 
     @property
     def adds_usage(self) -> bool:
@@ -55,8 +63,8 @@ class Store(Protocol):
         for ``start_trace`` and ``log_spans``."""
 
     def log_spans(self, experiment_id: str, spans: Sequence[MlflowSpan], run_id: str | None) -> None:
-        """Store spans, replacing those of the same ids; the traces whose roots are among them (at most 100) are linked
-        to ``run_id``."""
+        """Store spans, replacing those of the same ids; the traces whose roots are among them (at most ``MAX_LINKED``)
+        are linked to ``run_id``."""
 
     def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
         """Store what is known of a trace beside its spans."""
