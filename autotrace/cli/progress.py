@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Item = TypeVar("Item")
 
@@ -29,20 +33,34 @@ def shown(items: Sequence[Item], what: str) -> Iterator[Item]:
         yield item
 
 
-def _counted(first: Item, others: Iterator[Item], done: int, total: int, what: str) -> Iterator[Item]:
-    from rich import progress
+@contextlib.contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Something to call with how many of how many are ``what``; None where nobody would see it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with _bar(what) as bar:
+        task = bar.add_task(what, total=None, visible=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
 
-    bar = progress.Progress(
-        progress.TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {what}"),
-        progress.BarColumn(),
-        progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
+
+def _counted(first: Item, others: Iterator[Item], done: int, total: int, what: str) -> Iterator[Item]:
+    with _bar(what) as bar:
         task = bar.add_task(what, total=total, completed=done)
         yield first
         bar.advance(task)
         for item in others:
             yield item
             bar.advance(task)
+
+
+def _bar(what: str) -> Progress:
+    from rich import progress
+
+    return progress.Progress(
+        progress.TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {what}"),
+        progress.BarColumn(),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

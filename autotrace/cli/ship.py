@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 from pathlib import Path
 
 import click
 import msgspec
 
-from autotrace.cli import runs, terminal
+from autotrace.cli import progress, runs, terminal
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.launch import option_types, run_setup
@@ -36,14 +35,13 @@ def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everythi
         _redirect(folder, backends, tracking_uri)
         from autotrace.ship.shipper import ship as deliver
 
-        progress = _progress if sys.stderr.isatty() else None
-        status = deliver(folder, once=True, everything=everything, shippers=shippers or 0, progress=progress)
+        with progress.counting("delivered") as count:
+            shown = None if count is None else lambda status: count(*_delivered(status))
+            status = deliver(folder, once=True, everything=everything, shippers=shippers or 0, progress=shown)
     except run_setup.RunSetupError as error:
         raise terminal.fail(error) from None
     except (OSError, msgspec.MsgspecError, sqlite3.Error) as error:
         raise terminal.fail(f"{folder} cannot be used: {error}") from None
-    if sys.stderr.isatty():
-        click.echo("\r\x1b[K", nl=False, err=True)
     _report(folder, status)
     if status.state != "done" or status.pending:
         raise click.exceptions.Exit(exit_codes.FAILED)
@@ -66,9 +64,10 @@ def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None)
         info.write(folder)
 
 
-def _progress(status: Status) -> None:
+def _delivered(status: Status) -> tuple[int, int]:
+    """How many of how many, over all backends."""
     delivered = sum(backend.delivered for backend in status.backends.values())
-    click.echo(f"\r\x1b[K{delivered} delivered, {status.pending + status.open} left", nl=False, err=True)
+    return delivered, delivered + status.pending + status.open
 
 
 def _report(folder: Path, status: Status) -> None:

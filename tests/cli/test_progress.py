@@ -40,3 +40,16 @@ def test_whoever_stops_early_leaves_a_clean_line(monkeypatch: pytest.MonkeyPatch
     assert [next(items), next(items)] == [0, 1]
     items.close()  # type: ignore[attr-defined]
     assert sys.stderr.getvalue().endswith("\x1b[2K") or "\x1b[?25h" in sys.stderr.getvalue()
+
+
+def test_delivery_counts_in_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.counting("delivered") as count:
+        assert count is not None
+        count(1_200, 40_000)
+    assert "1,200 of 40,000 delivered" in sys.stderr.getvalue()
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress.counting("delivered") as count:
+        assert count is None
+    assert sys.stderr.getvalue() == ""
