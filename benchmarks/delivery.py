@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ sys.path.insert(0, str(ROOT))
 from autotrace.run.info import RunInfo  # noqa: E402
 from benchmarks.bench import Bench  # noqa: E402
 from tests.mlflow_server import MlflowServer  # noqa: E402
+from tests.postgres import Postgres  # noqa: E402
 
 Result = dict[str, Any]
 
@@ -48,6 +49,7 @@ CASES = {
     "jsonl": Case(80, 400),
     "parquet": Case(60, 400),
     "mlflow": Case(300, 60),
+    "mlflow postgresql": Case(300, 100),
     "mlflow server": Case(200, 40),
     "weave": Case(250, 100),
 }
@@ -99,11 +101,11 @@ def shipped(
         environ: Mapping[str, str] = {"PYTHONPATH": str(checkout), "MLFLOW_DISABLE_TELEMETRY": "true"}
         if backend == "weave":
             environ = {**environ, **bench.weave_environment(), "HOME": name}
-        server = MlflowServer(Path(name)) if where == "mlflow server" else None
+        server = _SERVERS[where](Path(name)) if where in _SERVERS else None
         try:
             if server is not None:
                 server.start()
-            uri = server.url if server is not None else f"sqlite:///{name}/mlflow.db"
+            uri = _uri(server, name)
             counts = (1, 1, trajectories)
             folders = [
                 spools.copy(Path(name, f"run{number}"), backend, uri, count, turns)
@@ -131,6 +133,18 @@ def shipped(
         "start_cpu_s": fixed["cpu_s"],
         "spans": spans,
     }
+
+
+_SERVERS: dict[str, Callable[[Path], MlflowServer | Postgres]] = {
+    "mlflow server": MlflowServer,
+    "mlflow postgresql": lambda _: Postgres(),
+}
+
+
+def _uri(server: MlflowServer | Postgres | None, folder: str) -> str:
+    if isinstance(server, Postgres):
+        return server.uri("bench")
+    return f"sqlite:///{folder}/mlflow.db" if server is None else server.url
 
 
 def _program(sink: str, folders: Sequence[Path], environ: Mapping[str, str]) -> Result:
