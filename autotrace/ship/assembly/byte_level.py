@@ -9,11 +9,16 @@ is none.
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
 REPLACED = "\ufffd"
 """What stands in a text for bytes that are no character."""
+
+MAX_ID = 1 << 22
+"""Today's vocabularies end far below it; a table of more would be mostly empty."""
 
 
 class ByteLevel:
@@ -25,8 +30,10 @@ class ByteLevel:
     def __init__(self, tokenizer: Any) -> None:
         letters = _letters()
         self._tokenizer = tokenizer
-        self._bytes: dict[int, bytes] = {}
-        for number in set(tokenizer.get_vocab(with_added_tokens=True).values()):
+        numbers = set(tokenizer.get_vocab(with_added_tokens=True).values())
+        self._bytes: list[bytes | None] = [None] * (max(numbers, default=-1) + 1)
+        """By id; None: there is no such token."""
+        for number in numbers:
             token = tokenizer.id_to_token(number)
             try:
                 self._bytes[number] = bytes(letters[letter] for letter in token)
@@ -36,8 +43,11 @@ class ByteLevel:
     def __call__(self, ids: list[int]) -> str:
         """The text of ``ids``."""
         try:
-            return b"".join(map(self._bytes.__getitem__, ids)).decode("utf-8", "replace")
-        except KeyError:  # an id that is none: it is for the library to say what becomes of it
+            array("I", ids)  # a negative id would count from the end
+            # of one id, an ``itemgetter`` makes no tuple
+            pieces = itemgetter(*ids)(self._bytes) if len(ids) > 1 else [self._bytes[id] for id in ids]
+            return b"".join(pieces).decode("utf-8", "replace")
+        except (OverflowError, IndexError, TypeError):  # an id that is none: the library says what becomes of it
             return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
 
@@ -45,6 +55,8 @@ def decoder(tokenizer: Any, samples: Iterable[list[int]]) -> ByteLevel | None:
     """What ``tokenizer`` (a ``tokenizers.Tokenizer``) decodes to with special tokens kept, or None where its decoder is
     another one. ``samples``: sequences for which the two are compared."""
     if _decoders(json.loads(tokenizer.to_str()).get("decoder")) != ["ByteLevel"]:
+        return None
+    if max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0) > MAX_ID:
         return None
     decode = ByteLevel(tokenizer)
     same = all(decode(ids) == tokenizer.decode(ids, skip_special_tokens=False) for ids in samples)

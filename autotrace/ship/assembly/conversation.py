@@ -114,7 +114,7 @@ class Conversation:
             pieces.append(response)
             said.end, said.tokens = count + 1, tokens + len(span.response_ids or ())
         said.tail = matters(matters(before + new) + (response or ""))
-        span.new_prompt_text, span.prompt_text = new, Deferred(self._redacted_text(said))
+        span.new_prompt_text, span.prompt_text = new, Deferred(_redacted_text(self._redactor, said))
         return said
 
     def _anew(self, span: Span) -> bool:
@@ -123,9 +123,6 @@ class Conversation:
         if base is None:
             return False
         return span.prompt_keep < base.prompt_keep + len(base.new_prompt_ids or ()) + len(base.response_ids or ())
-
-    def _redacted_text(self, said: _Said) -> Callable[[], str]:
-        return lambda: self._redactor.text(said.text(said.prompt))
 
     def _redact(self, span: Span, name: str, ids: str) -> bool:
         """Redact a text now that tokens are text; ids that spell what was redacted go with it."""
@@ -174,6 +171,11 @@ class Conversation:
     def _mark(self, span: Span, redacted: bool) -> None:
         if redacted:
             self._redacted.add(span.span_id)
+
+
+def _redacted_text(redactor: Redactor, said: _Said) -> Callable[[], str]:
+    """Knows nothing of the trajectory: a cycle would keep what was delivered until the next garbage collection."""
+    return lambda: redactor.text(said.text(said.prompt))
 
 
 def _parts(response: list[int], mask: list[int] | None, decode: Decode) -> list[dict[str, str]] | None:

@@ -13,18 +13,38 @@ class Markup:
     """How one family of chat templates writes a message: ``begin`` matches up to the content and names the ``role``."""
 
     begin: re.Pattern[str]
+    opening: str
+    """What each match of ``begin`` begins with."""
     end: str
     before: str = ""
     """Role of what stands before the first mark (DeepSeek's templates put the system prompt there)."""
 
+    def last(self, text: str) -> re.Match[str] | None:
+        """The last match of ``begin``. (It has no second ``opening`` within it, so it is found from the end.)"""
+        at = text.rfind(self.opening)
+        while at >= 0:
+            match = self.begin.match(text, at)
+            if match is not None:
+                return match
+            at = text.rfind(self.opening, 0, at)
+        return None
+
 
 MARKUPS = (
-    Markup(re.compile(r"<\|im_start\|>(?P<role>[^\n<]*)\n?"), "<|im_end|>"),  # ChatML: Qwen and many others
-    Markup(re.compile(r"<\|start_header_id\|>(?P<role>[^<]*)<\|end_header_id\|>\n*"), "<|eot_id|>"),  # Llama 3
-    Markup(re.compile(r"<start_of_turn>(?P<role>\w*)\n?"), "<end_of_turn>"),  # Gemma
-    Markup(re.compile(r"<｜(?P<role>User|Assistant)｜>"), "<｜end▁of▁sentence｜>", "system"),  # noqa: RUF001 - DeepSeek
-    Markup(re.compile(r"<\|(?P<role>system|user|assistant|tool|observation)\|>\n?"), "<|end|>"),  # Phi, GLM
+    # ChatML: Qwen and many others
+    Markup(re.compile(r"<\|im_start\|>(?P<role>[^\n<]*)\n?"), "<|im_start|>", "<|im_end|>"),
+    # Llama 3
+    Markup(
+        re.compile(r"<\|start_header_id\|>(?P<role>[^<]*)<\|end_header_id\|>\n*"), "<|start_header_id|>", "<|eot_id|>"
+    ),
+    # Gemma
+    Markup(re.compile(r"<start_of_turn>(?P<role>\w*)\n?"), "<start_of_turn>", "<end_of_turn>"),
+    # DeepSeek
+    Markup(re.compile(r"<｜(?P<role>User|Assistant)｜>"), "<｜", "<｜end▁of▁sentence｜>", "system"),  # noqa: RUF001
+    # Phi, GLM
+    Markup(re.compile(r"<\|(?P<role>system|user|assistant|tool|observation)\|>\n?"), "<|", "<|end|>"),
 )
+_END = re.compile("|".join(re.escape(markup.end) for markup in MARKUPS))
 _ROLES = {"model": "assistant", "observation": "tool", "ipython": "tool"}
 """What families call a role -> what everybody else does."""
 _FIRST = re.compile(r"\A\s*(?:<[|｜]begin[^>]*>|<bos>|<s>|\[gMASK\]|<sop>)+")  # noqa: RUF001
@@ -46,9 +66,10 @@ def prompt_messages(text: str, before: str = "", fallback: str = "user") -> list
 
     A token that is repeated for every patch of an image is shown once, with its count.
     """
-    text = _REPEATED.sub(lambda match: f"{match[1]}x{len(match[0]) // len(match[1])}", text)
+    if text.count(">") > 7:
+        text = _REPEATED.sub(lambda match: f"{match[1]}x{len(match[0]) // len(match[1])}", text)
     for markup in MARKUPS:
-        parts = list(markup.begin.finditer(text))
+        parts = list(markup.begin.finditer(text)) if markup.opening in text else []
         speaker = _speaker(markup, before)
         if not parts and speaker is None:
             continue
@@ -72,19 +93,15 @@ _MARK = 64
 
 def matters(before: str) -> str:
     """The end of ``before`` that tells ``prompt_messages`` as much as all of it, whatever is appended to both."""
-    if "<" not in before:
-        return before[-_MARK:]
-    begins = [len(before) - _MARK]
-    for markup in MARKUPS:
-        begins.extend(match.start() for match in [*markup.begin.finditer(before)][-1:])
-    return before[max(0, min(begins)) :]
+    begin = len(before) - _MARK
+    if "<" in before:
+        begin = min(begin, *(match.start() for markup in MARKUPS if (match := markup.last(before)) is not None), begin)
+    return before[max(0, begin) :]
 
 
 def _speaker(markup: Markup, before: str) -> str | None:
     """The role of the message that is not at its end where ``before`` ends; None: there is none."""
-    last = None
-    for last in markup.begin.finditer(before):  # noqa: B007 - the last one
-        pass
+    last = markup.last(before)
     if last is None or markup.end in before[last.end() :]:
         return None
     role = last["role"].strip().lower()
@@ -94,15 +111,16 @@ def _speaker(markup: Markup, before: str) -> str | None:
 def response_message(text: str) -> Message:
     """The model's message; tool calls are parsed where they are written as ``<tool_call>{...}</tool_call>``."""
     if "<|message|>" not in text:  # Harmony ends a thought, not the answer, with the mark that ends an answer elsewhere
-        for markup in MARKUPS:
-            text = text.split(markup.end, 1)[0]
+        end = _END.search(text)
+        text = text if end is None else text[: end.start()]
     return _spoken("assistant", text)[0]
 
 
 def _spoken(role: str, content: str) -> list[Message]:
-    if _ANSWER.match(content):
+    marked = "<tool_" in content
+    if marked and _ANSWER.match(content):
         return [{"role": "tool", "content": answer} for answer in _ANSWERS.findall(content)]
-    if role != "assistant":
+    if role != "assistant" or not marked:
         return [{"role": role, "content": content.strip("\n")}]
     calls = []
     for number, written in enumerate(_CALL.findall(content)):

@@ -51,3 +51,8 @@ def test_another_decoder_is_not_imitated() -> None:
         made = tokenizer()
         made.decoder = other
         assert decoder(made, [[0, 1]]) is None
+
+
+def test_ids_far_beyond_today_s_vocabularies_make_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotrace.ship.assembly.byte_level.MAX_ID", SIZE - 2)
+    assert decoder(MADE, [[0, 1]]) is None

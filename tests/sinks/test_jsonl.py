@@ -1,0 +1,97 @@
+"""JSON lines: what stands on a line, and how often the file is written while late rewards replace lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotrace.sinks.jsonl import sink as module
+from autotrace.sinks.jsonl.line import encoded, line_of
+from autotrace.sinks.jsonl.sink import FILE, LOCK, JsonlSink
+from autotrace.trajectory.model import Trajectory
+from tests.sinks.rollouts import trajectory
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """What the file holds."""
+    return [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
+
+
+def rewards(folder: Path) -> dict[str, float]:
+    """The reward on the last line of each trajectory."""
+    return {line["trace_id"]: line["facts"]["reward"] for line in lines(folder)}
+
+
+def rewarded(number: int, reward: float) -> Trajectory:
+    return trajectory(sample=number, reward=reward)
+
+
+def test_log_probabilities_that_are_not_finite_are_text() -> None:
+    one = trajectory()
+    (first, *_) = one.llm_spans
+    assert first.logprobs is not None
+    for value, written in ((-math.inf, "-inf"), (math.inf, "inf"), (math.nan, "nan")):
+        first.logprobs = [-0.5, value, *first.logprobs]
+        line = json.loads(encoded(one))
+        span = next(span for span in line["spans"] if span["span_id"] == first.span_id)
+        assert span["logprobs"][:2] == [-0.5, written]
+        assert len(span["logprobs"]) == len(first.logprobs)
+
+
+@pytest.mark.parametrize("value", [{"a": object()}, "\ud800", [1 << 70], {("a", 1): b"x"}], ids=repr)
+def test_a_value_that_json_cannot_hold_costs_itself_alone(value: Any) -> None:
+    """A trajectory may come from elsewhere than our assembly."""
+    one = trajectory()
+    one.spans[1].inputs = {"odd": value, "even": 2}
+    line = json.loads(encoded(one))
+    assert line["spans"][1]["inputs"]["even"] == 2
+    assert len(line["spans"]) == len(one.spans)
+
+
+def test_a_line_is_what_export_writes() -> None:
+    one = trajectory(reward=1.0)
+    assert json.loads(encoded(one)) == json.loads(json.dumps(line_of(one)))
+
+
+def test_a_line_of_a_small_file_is_replaced_at_once(tmp_path: Path) -> None:
+    sink = JsonlSink(tmp_path, {})
+    sink.deliver([rewarded(number, 0.0) for number in range(5)])
+    sink.deliver([rewarded(2, 1.0)])
+    assert [line["facts"]["reward"] for line in lines(tmp_path)] == [0.0] * 4 + [1.0]
+
+
+def test_what_is_written_for_late_rewards_grows_with_them_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SMALL", 0)
+    sink = JsonlSink(tmp_path, {})
+    for number in range(64):
+        sink.deliver([rewarded(number, 0.0)])
+    before = (tmp_path / FILE).stat().st_size
+    for number in range(64):
+        sink.deliver([rewarded(number, 1.0)])
+        assert rewards(tmp_path)[rewarded(number, 1.0).trace_id] == 1.0, "the last line counts"
+        assert (tmp_path / FILE).stat().st_size <= 2.1 * before
+    assert int((tmp_path / LOCK).read_text() or 0) <= 2, "rewritten once for as many new bytes as it holds"
+    sink.close()
+    assert len(lines(tmp_path)) == 64
+    assert set(rewards(tmp_path).values()) == {1.0}
+
+
+def test_who_comes_after_a_killed_writer_takes_out_what_that_one_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SMALL", 0)
+    killed = JsonlSink(tmp_path, {})
+    killed.deliver([rewarded(number, 0.0) for number in range(8)])
+    killed.deliver([rewarded(number, 1.0) for number in range(3)])
+    assert len(lines(tmp_path)) == 11
+    following = JsonlSink(tmp_path, {})
+    following.deliver([rewarded(8, 1.0)])
+    following.close()
+    assert len(lines(tmp_path)) == 9
+    assert sorted(rewards(tmp_path).values()) == [0.0] * 5 + [1.0] * 4
