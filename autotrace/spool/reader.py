@@ -13,7 +13,7 @@ import stat
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import msgspec
 
 from autotrace.run import layout
 from autotrace.spool.records import FORMAT, MAGIC, MAX_FRAME, Header, Record, Seal
-from autotrace.spool.segment import PREFIX_SIZE, Torn, read_frames
+from autotrace.spool.segment import PREFIX, PREFIX_SIZE, Torn, read_frames
 
 _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # NONBLOCK: opening a pipe must not wait
@@ -228,24 +228,26 @@ def records_at(fd: int, offsets: Sequence[int]) -> Iterator[Located]:
 
     Records that lie close together are read in one go.
     """
-    chunk, base = memoryview(b""), 0
+    chunk, base, read = memoryview(b""), 0, 0
     for number, offset in enumerate(offsets):
         begin = offset - base + PREFIX_SIZE
-        if len(chunk) < begin:
+        if read < begin:
             chunk, base, begin = memoryview(os.pread(fd, _extent(offsets, number), offset)), offset, PREFIX_SIZE
-            if len(chunk) < begin:
+            read = len(chunk)
+            if read < begin:
                 continue
-        length = int.from_bytes(chunk[begin - 8 : begin - 4], "little")
-        checksum = int.from_bytes(chunk[begin - 4 : begin], "little")
+        length, checksum = PREFIX.unpack_from(chunk, begin - PREFIX_SIZE)
         if length > MAX_FRAME:
             continue
         payload = chunk[begin : begin + length]
-        if len(payload) < length:
+        if begin + length > read:
             payload = memoryview(os.pread(fd, length, offset + PREFIX_SIZE))
         if len(payload) < length or zlib.crc32(payload) != checksum:
             continue
-        with suppress(Undecodable):
+        try:
             yield Located(offset, decode(payload), length)
+        except Undecodable:
+            continue
 
 
 _GAP = 16 << 10

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from autotrace.spool.records import MAGIC, MAX_FRAME
 
-_PREFIX = struct.Struct("<II")
-PREFIX_SIZE = _PREFIX.size
+PREFIX = struct.Struct("<II")
+"""Length and checksum of the payload that follows."""
+PREFIX_SIZE = PREFIX.size
 
 
 def frame(payload: bytes) -> bytes:
     """``payload`` as it stands in a segment."""
-    return _PREFIX.pack(len(payload), zlib.crc32(payload)) + payload
+    return PREFIX.pack(len(payload), zlib.crc32(payload)) + payload
 
 
 class Frame(NamedTuple):
@@ -76,7 +77,7 @@ def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Fram
                 return
             if len(prefix) < PREFIX_SIZE:
                 raise Torn(offset, damaged=False)
-        length, checksum = _PREFIX.unpack(prefix)
+        length, checksum = PREFIX.unpack(prefix)
         begin = offset + PREFIX_SIZE
         if length > MAX_FRAME:  # an older release wrote such frames: pass over one that is whole
             if not _whole(fd, begin, length, checksum):

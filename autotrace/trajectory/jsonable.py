@@ -69,18 +69,19 @@ class _Plain(Conversion):
         kind = type(value)
         if kind is str:
             return value if value.isascii() else text(value)
-        if kind in _SAME:
+        if kind in _SAME or (kind is float and math.isfinite(value)):
             return value
         if depth > 0:
             if kind is dict:
                 return {
                     key if type(key) is str and key.isascii() else text(str(key)): (
-                        item if type(item) in _SAME else self(item, depth - 1)
+                        item if type(item) in _SAME or (type(item) is str and item.isascii()) else self(item, depth - 1)
                     )
                     for key, item in value.items()
                 }
             if kind is list:
-                if _SAME.issuperset(map(type, value)):
+                kinds = set(map(type, value))
+                if kinds <= _SAME or (kinds <= _NUMBERS and math.isfinite(sum(value))):
                     return value.copy()
                 return [self(item, depth - 1) for item in value]
         return super().__call__(value, depth)
@@ -88,5 +89,7 @@ class _Plain(Conversion):
 
 _SAME = frozenset({type(None), bool, int})
 """Types of values that stay what they are."""
+_NUMBERS = frozenset({float})
+"""A sum of floats is finite only if each of them is."""
 jsonable = _Plain()
 """The conversion for files and commands."""

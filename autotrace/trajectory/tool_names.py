@@ -27,8 +27,8 @@ def tool_name(span: Span) -> str:
 
 def _argument(span: Span) -> str | None:
     for argument in _ARGUMENTS:
-        name = _named(span.inputs.get(argument))
-        if name is not None:
+        value = span.inputs.get(argument)
+        if value is not None and (name := _named(value)) is not None:
             return name
     if "tool" in span.name.rpartition(".")[2].lower() or _BESIDE_NAME & span.inputs.keys():
         return word(span.inputs.get("name"))

@@ -237,6 +237,8 @@ def _name_calls(spans: Iterable[Span]) -> None:
 
 def _cover_children(spans: Iterable[Span], interrupted: set[str]) -> None:
     """An interrupted call lasted at least as long as what it had called (in other processes)."""
+    if not interrupted:
+        return
     by_id = {span.span_id: span for span in spans}
     for span in sorted(by_id.values(), key=lambda span: span.end_ns or 0):
         end, parent, hops = span.end_ns, by_id.get(span.parent_id or ""), 0

@@ -147,13 +147,15 @@ class Conversation:
         assert before is not None  # one of ``calls``
         outer.prompt_text = before.text(before.prompt)
         redacted = self._redact(outer, "prompt_text", "prompt_ids")
-        response, text = outer.response_ids, None
-        if response is None:
-            beginning, everything = first.prompt_ids or [], [*(last.prompt_ids or []), *(last.response_ids or [])]
-            if everything[: len(beginning)] != beginning:
-                self._mark(outer, redacted)
-                return
-            response, text = everything[len(beginning) :], self._joined(before, self._said[last.span_id])
+        response, text = outer.response_ids or [], None
+        if outer.response_ids is None:
+            text = self._joined(before, self._said[last.span_id])
+            if text is None or outer.response_mask is not None:
+                beginning, everything = first.prompt_ids or [], [*(last.prompt_ids or []), *(last.response_ids or [])]
+                if everything[: len(beginning)] != beginning:
+                    self._mark(outer, redacted)
+                    return
+                response = everything[len(beginning) :]
         if outer.response_text is None:
             outer.response_text = self._decode(response) if text is None else text
             redacted = self._redact(outer, "response_text", "response_ids") or redacted
@@ -162,7 +164,8 @@ class Conversation:
         self._mark(outer, redacted)
 
     def _joined(self, first: _Said, last: _Said | None) -> str | None:
-        """The text of what follows the prompt of ``first`` up to the end of ``last``, where it is that of its parts."""
+        """The text of what follows the prompt of ``first`` up to the end of ``last``, where it is that of its parts;
+        then ``last`` goes on, over others, where ``first`` ended."""
         if last is None or last.pieces is not first.pieces or not getattr(self._decode, "joins", False):
             return None
         text = "".join(last.pieces[first.prompt : last.end])

@@ -38,7 +38,7 @@ class FactBook:
         self._state = state
         self._unknown = 0
 
-    def add(self, segment: int, offset: int, fact: Fact, at_ns: int) -> list[str]:
+    def add(self, segment: int, offset: int, fact: Fact, at_ns: int) -> str | None:
         """Store a fact; return the trace it belongs to, if that was read already."""
         key = fact.key or {}
         uid, output = _word(key.get("uid")), _word(key.get("output"))
@@ -60,7 +60,7 @@ class FactBook:
             (segment, offset, trace_id, uid, session, digest, output, name,
              msgspec.msgpack.encode(_stored(jsonable(fact.value))), at_ns, score, named),
         )  # fmt: skip
-        return [] if trace_id is None else [trace_id]
+        return trace_id
 
     def _forget(self, now_ns: int) -> None:
         """Drop, now and then, facts about trajectories that were not recorded (a trainer reports on all of them)."""

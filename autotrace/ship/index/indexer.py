@@ -22,6 +22,7 @@ from autotrace.ship.index.open_traces import GRACE, MAX_LATE_CALLS, OpenTrace
 from autotrace.ship.index.processes import Processes
 from autotrace.ship.index.segments import Segment, Segments
 from autotrace.ship.index.summary import Summaries, Summariser, Summary, add_facts, begin
+from autotrace.ship.index.traces import Traces
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, segments
@@ -65,26 +66,12 @@ class Indexer:
         self._segments = Segments(state, run_folder, info.run_id)
         self._facts = FactBook(state)
         self._joins = Joins(state)
-        self._open: dict[str, OpenTrace] = {}
-        """Traces that are open, or of which something new was read."""
-        self._overfull: dict[str, OpenTrace] = {}
-        """Complete ones with too many late calls, as they were when they were completed last."""
+        self._traces = Traces(state, self._segments, self._joins)
         self._binds = binds_of(state)
-        self._last_progress = time.monotonic()
         self._clocks: Mapping[str, int] = {}
         for row in state.rows("complete = 0"):  # continue where the last shipper of this run stopped
-            self._reopen(row)
+            self._traces.reopen(row)
             self._joins.wait(row.trace_id, wanted(msgspec.json.decode(row.attributes), row.role))
-
-    def _reopen(self, row: Row) -> OpenTrace:
-        """A trace of which records were read before; its open calls are derived from them."""
-        trace = self._open[row.trace_id] = OpenTrace(row)
-        trace.is_part = OF in msgspec.json.decode(row.attributes)
-        for segment, records in self._segments.records_of(row.trace_id):
-            header = segment.reader.header
-            shift = 0 if header is None else anchor(self._state, segment.process, header)
-            trace.replay(segment.process, (self._joins.attached(located.record) for located in records), shift)
-        return trace
 
     # -- state, for the shipper ----------------------------------------------------------------------------------------
 
@@ -101,17 +88,17 @@ class Indexer:
     @property
     def quiet_for(self) -> float:
         """Seconds since something about a trace was read."""
-        return time.monotonic() - self._last_progress
+        return time.monotonic() - self._traces.last_touched
 
     @property
     def open_traces(self) -> int:
         """Number of traces that may still grow."""
-        return len(self._open)
+        return len(self._traces.open)
 
     @property
     def open_groups(self) -> set[str]:
         """Groups that have an open trace."""
-        return {trace.row.group for trace in self._open.values()}
+        return {trace.row.group for trace in self._traces.open.values()}
 
     def use_clocks(self, clocks: Mapping[str, int]) -> None:
         """``clocks``: boot of another node -> nanoseconds from its monotonic clock to our wall clock; it grows
@@ -121,7 +108,7 @@ class Indexer:
     def use_summariser(self, summariser: Summariser) -> None:
         """Have summaries made elsewhere from now on; what was asked before is asked again."""
         self._summariser = summariser
-        for trace in self._open.values():
+        for trace in self._traces.open.values():
             trace.ticket = None
 
     def look_at_locks(self) -> None:
@@ -130,7 +117,7 @@ class Indexer:
 
     def hurry(self) -> None:
         """End the grace period of every trace, for a reader that needs a result now."""
-        for trace in self._open.values():
+        for trace in self._traces.open.values():
             trace.touched -= GRACE
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -151,10 +138,7 @@ class Indexer:
                     self._segments.remember(segment)
                     budget -= max(0, segment.reader.offset - before)
                     read = read or segment.reader.offset != before
-            for trace in self._open.values():
-                if trace.dirty:
-                    self._state.put_row(trace.row)
-                    trace.dirty = False
+            self._traces.store()
             self._state.put_offsets(offsets)
             self._processes.watch(files, self._segments.readers)
         return read
@@ -177,7 +161,8 @@ class Indexer:
             elif isinstance(record, Fact) and record.name == REQUEST:
                 self._requested(record, offsets)
             elif isinstance(record, Fact):
-                for trace in self._touch(self._facts.add(segment.id, located.offset, record, record.at + shift)):
+                owner = self._facts.add(segment.id, located.offset, record, record.at + shift)
+                if owner is not None and (trace := self._traces.touch(owner)) is not None:
                     trace.fact()
             elif isinstance(record, Bind):
                 self._bind(record)
@@ -192,16 +177,15 @@ class Indexer:
             self._processes.skip(segment.process, "invalid record")
             return
         trace_id, record = self._attached(segment, record)
-        if self._too_late(trace_id, record, record.at + shift):
+        if self._traces.too_late(trace_id, record, record.at + shift):
             if isinstance(record, Open):
                 self._processes.skip(segment.process, f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory")
             return
         offsets.setdefault((trace_id, segment.id), array("q")).append(offset)
-        touched = self._touch([trace_id], create=True)
-        if not touched:
+        trace = self._traces.touch(trace_id, create=True)
+        if trace is None:
             self._processes.skip(segment.process, "of a removed trace")
             return
-        trace = touched[0]
         if isinstance(record, Close):
             trace.closed(record.span, record.at + shift)
             return
@@ -218,27 +202,17 @@ class Indexer:
             join = self._joins.root(trace_id, record, segment.target(record.target)[1])
         return (trace_id, record) if join is None else (join.trace_id, self._joins.attached(record))
 
-    def _too_late(self, trace_id: str, record: Open | Close, at_ns: int) -> bool:
-        """The record is of a call that is one late call too many of its trace."""
-        trace = self._open.get(trace_id) or self._overfull.get(trace_id)
-        if trace is None:
-            row = self._state.row(trace_id)
-            if row is None or row.late_spans < MAX_LATE_CALLS:
-                return False
-            self._reopen(row)
-            trace = self._overfull[trace_id] = self._open.pop(trace_id)
-        return trace.too_late(record, at_ns)
-
     def _requested(self, fact: Fact, offsets: Offsets) -> None:
         for orphan, join in self._joins.request(fact):
-            if orphan in self._open:
-                self._touch([join.trace_id], create=True)
-                self._joins.move(orphan, join, self._open, offsets)
-                del self._open[orphan]
+            if orphan in self._traces.open:
+                self._traces.touch(join.trace_id, create=True)
+                self._joins.move(orphan, join, self._traces.open, offsets)
+                del self._traces.open[orphan]
             else:  # delivered already: it stays a trace of its own
                 self._joins.forget(orphan)
-        for trace in self._touch(self._facts.named(fact)):
-            trace.fact()
+        for trace_id in self._facts.named(fact):
+            if (trace := self._traces.touch(trace_id)) is not None:
+                trace.fact()
 
     def _root(self, trace: OpenTrace, name: str, role: str, record: Open, at: int) -> None:
         """The trace has a name now: who it is, and which facts had been waiting for it."""
@@ -255,8 +229,11 @@ class Indexer:
                 " AND (? OR status != 'OPEN')",
                 (row.uid, row.session, row.trace_id, "session_id" in attributes),
             )
-        self._state.put_row(row)
-        self._facts.arrived(row)
+        trace.stored = False
+        if row.uid is not None:  # others of its group, and facts about it, are looked for in the state
+            self._state.put_rows([row])
+            trace.stored = True
+            self._facts.arrived(row)
         for key in _CONFIG_KEYS:  # what has no project of its own (the trainer's step) belongs where the others are
             if attributes.get(key) and self._state.meta(f"config:{key}") is None:
                 self._state.put_meta(f"config:{key}", str(attributes[key])[:250])
@@ -275,27 +252,6 @@ class Indexer:
                     self._state.put_meta(f"config:{key}", value[key])
         self._subscriber.bound(record.name, value)
 
-    def _touch(self, trace_ids: Iterable[str], create: bool = False) -> list[OpenTrace]:
-        """Something new was read about these traces."""
-        touched = []
-        for trace_id in trace_ids:
-            trace = self._open.get(trace_id)
-            if trace is None:
-                row = self._state.row(trace_id)
-                if row is None and not create:
-                    continue
-                if row is not None and self._state.removed(trace_id):
-                    continue
-                overfull = self._overfull.pop(trace_id, None)
-                trace = self._open[trace_id] = OpenTrace(row or Row(trace_id))
-                if overfull is not None:
-                    trace.open = overfull.open
-                trace.row.complete = False
-            trace.touch()
-            self._last_progress = trace.touched
-            touched.append(trace)
-        return touched
-
     # -- deciding ------------------------------------------------------------------------------------------------------
 
     def settle(self, over: bool) -> int:
@@ -306,7 +262,7 @@ class Indexer:
         now = time.monotonic()
         ended = self._processes.has_ended
         most = min(ONCE_PER_ROUND, self._summariser.room())
-        for trace_id, trace in self._open.items():
+        for trace_id, trace in self._traces.open.items():
             if most <= 0:
                 break
             verdict = trace.verdict(now, ended, over) if trace.ticket is None else None
@@ -320,7 +276,7 @@ class Indexer:
                 if not count:
                     transaction.enter_context(self._state)
                 count += 1
-                asked = self._open.get(answer.trace_id)
+                asked = self._traces.open.get(answer.trace_id)
                 if asked is None or asked.ticket != answer.ticket:
                     continue  # more of it was read meanwhile
                 if answer.failed:
@@ -331,7 +287,7 @@ class Indexer:
 
     def _complete(self, trace: OpenTrace, summary: Summary | None) -> None:
         row = trace.row
-        del self._open[row.trace_id]
+        del self._traces.open[row.trace_id]
         if summary is None and not row.name:  # ends of calls whose beginnings were not recorded: there is no trace
             self._state.remove_row(row.trace_id)
             return
@@ -345,6 +301,5 @@ class Indexer:
             if self._facts.digested(row):
                 add_facts(row, facts_of(self._state, row.trace_id))
             self._subscriber.completed(row)
-        if row.late_spans >= MAX_LATE_CALLS:
-            self._overfull[row.trace_id] = trace
-        self._state.put_row(row)
+        self._traces.completed(trace)
+        self._state.put_rows([row])

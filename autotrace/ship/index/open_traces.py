@@ -48,6 +48,7 @@ class OpenTrace:
         "root_ended_at",
         "root_host",
         "row",
+        "stored",
         "ticket",
         "tools",
         "touched",
@@ -76,6 +77,8 @@ class OpenTrace:
         self.dirty = True
         self.is_part = False
         """It belongs to another trajectory, whose id was not read yet."""
+        self.stored = False
+        """``row`` is in the state but for its counts (``State.put_counts``)."""
         self.ticket: int | None = None
         """Its summary was asked for under this number, and nothing was read since."""
 

@@ -57,7 +57,10 @@ class Processes:
 
     def of(self, name: str) -> Process:
         """The process of this name, made when it is new."""
-        return self._by_name.setdefault(name, Process())
+        process = self._by_name.get(name)
+        if process is None:
+            process = self._by_name[name] = Process()
+        return process
 
     def has_ended(self, name: str) -> bool:
         """It will write nothing more."""

@@ -90,28 +90,28 @@ class DeliveryQueue:
 
     def acknowledged(self, backend: str, delivered: Iterable[tuple[str, int, str | None]]) -> None:
         """``backend`` has these: (trace id, version, page)."""
-        now = time.time_ns()
-        for trace_id, version, page in delivered:
-            self._db.execute(
-                "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?, ?, NULL)",
-                (backend, trace_id, version, now, page),
-            )
-            self._remove(backend, trace_id, version)
+        now, delivered = time.time_ns(), list(delivered)
+        self._db.executemany(
+            "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?, ?, NULL)",
+            ((backend, trace_id, version, now, page) for trace_id, version, page in delivered),
+        )
+        self._remove(backend, ((trace_id, version) for trace_id, version, _ in delivered))
 
     def rejected(self, backend: str, rejected: Iterable[tuple[str, int, str]]) -> None:
         """``backend`` will never take these: (trace id, version, reason).
 
         The time and page of an earlier version, which the backend has, stay.
         """
-        for trace_id, version, reason in rejected:
-            self._db.execute(
-                "INSERT INTO deliveries VALUES (?, ?, ?, NULL, NULL, ?) ON CONFLICT (backend, trace_id) "
-                "DO UPDATE SET version = excluded.version, rejected = excluded.rejected",
-                (backend, trace_id, version, reason[:1000]),
-            )
-            self._remove(backend, trace_id, version)
+        rejected = list(rejected)
+        self._db.executemany(
+            "INSERT INTO deliveries VALUES (?, ?, ?, NULL, NULL, ?) ON CONFLICT (backend, trace_id) "
+            "DO UPDATE SET version = excluded.version, rejected = excluded.rejected",
+            ((backend, trace_id, version, reason[:1000]) for trace_id, version, reason in rejected),
+        )
+        self._remove(backend, ((trace_id, version) for trace_id, version, _ in rejected))
 
-    def _remove(self, backend: str, trace_id: str, version: int) -> None:
-        self._db.execute(
-            "DELETE FROM queue WHERE backend = ? AND trace_id = ? AND version <= ?", (backend, trace_id, version)
+    def _remove(self, backend: str, settled: Iterable[tuple[str, int]]) -> None:
+        self._db.executemany(
+            "DELETE FROM queue WHERE backend = ? AND trace_id = ? AND version <= ?",
+            ((backend, trace_id, version) for trace_id, version in settled),
         )

@@ -96,7 +96,7 @@ class Row(msgspec.Struct):
 
     def values(self) -> tuple[Any, ...]:
         """In the order of ``COLUMNS``."""
-        return tuple(getattr(self, name) for name in COLUMNS)
+        return msgspec.structs.astuple(self)
 
 
 def _kind(annotation: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
-from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,8 @@ class State:
 
     def metas(self, prefix: str) -> dict[str, str]:
         """Remembered values whose key begins with ``prefix``, without it."""
-        rows = self.db.execute("SELECT key, value FROM meta WHERE substr(key, 1, ?) = ?", (len(prefix), prefix))
+        after = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        rows = self.db.execute("SELECT key, value FROM meta WHERE key >= ? AND key < ?", (prefix, after))
         return {row[0][len(prefix) :]: row[1] for row in rows}
 
     # -- segments ------------------------------------------------------------------------------------------------------
@@ -185,10 +186,22 @@ class State:
         while rows := cursor.fetchmany(5000):
             yield rows
 
-    def put_row(self, row: Row) -> None:
-        """Store the line about a trace."""
+    def late_spans(self, trace_id: str) -> int:
+        """``late_spans`` of a trace; 0 where it has no line."""
+        row = self.db.execute("SELECT late_spans FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def put_rows(self, rows: Iterable[Row]) -> None:
+        """Store the lines about some traces."""
         marks = ", ".join("?" * len(COLUMNS))
-        self.db.execute(f"INSERT OR REPLACE INTO traces ({_ROW}) VALUES ({marks})", row.values())
+        self.db.executemany(f"INSERT OR REPLACE INTO traces ({_ROW}) VALUES ({marks})", (row.values() for row in rows))
+
+    def put_counts(self, rows: Iterable[Row]) -> None:
+        """Store what further calls change of lines that are there: how many calls there are."""
+        self.db.executemany(
+            "UPDATE traces SET spans = ?, turns = ?, tool_calls = ?, late_spans = ? WHERE trace_id = ?",
+            ((row.spans, row.turns, row.tool_calls, row.late_spans, row.trace_id) for row in rows),
+        )
 
     def remove_row(self, trace_id: str) -> None:
         """Forget the line about a trace."""

@@ -146,18 +146,25 @@ def test_the_second_reader_of_a_run_gets_the_text_of_transformers(
         assert bool(kept(run)) is KINDS[kind]
 
 
-def test_a_second_reader_imports_no_transformers(tmp_path: Path) -> None:
-    source, run = made(tmp_path, byte_level)
+@pytest.mark.parametrize(("kind", "imported"), [(byte_level, False), (own_decode, True)])
+def test_transformers_is_imported_only_where_it_has_to_decode(
+    tmp_path: Path, kind: Callable[[Path], dict[str, Any]], imported: bool
+) -> None:
+    """The process that finds out is another one, once for both readers."""
+    source, run = made(tmp_path, kind)
     program = (
         "import sys; from pathlib import Path; from autotrace.ship.assembly.tokenizer import load\n"
-        "text = load(sys.argv[1], {}, Path(sys.argv[2]))([256])\n"
+        "text = load(sys.argv[1], {'trust_remote_code': True}, Path(sys.argv[2]))([256])\n"
         "print('transformers' in sys.modules, text != '')"
     )
     said = [
         subprocess.run([sys.executable, "-c", program, source, run], capture_output=True, text=True, check=True).stdout
         for _ in range(2)
     ]
-    assert said == ["True True\n", "False True\n"]
+    assert said == [f"{imported} True\n"] * 2
+    (decision,) = (run / layout.BLOBS).glob("transformers-*")
+    assert decision.read_text() == ("transformers is needed to decode with Mine\n" if imported else "")
+    assert bool(kept(run)) is not imported
 
 
 def test_code_of_a_model_that_was_not_allowed_does_not_decide_for_the_run_that_allows_it(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def state() -> Iterator[State]:
     ]  # fmt: skip
     with made:
         for row in rows:
-            made.put_row(row)
+            made.put_rows([row])
     yield made
     made.close()
 

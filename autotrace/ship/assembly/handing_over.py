@@ -1,0 +1,110 @@
+"""Whether decoding with a tokenizer of ``transformers`` is decoding with the Rust tokenizer within it; and if so, that
+one as a file, which is then all that has to be loaded.
+
+``python -m autotrace.ship.assembly.handing_over SOURCE BIND KEPT NEEDED`` decides in a process of its own: importing
+``transformers`` takes ten seconds and 400 MB, which the process that delivers would keep for the rest of the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from autotrace.config import environment as env
+from autotrace.run import files
+
+_log = logging.getLogger("autotrace.ship")
+
+_PROBE = "a . b ? c ! d , e ' f n't g 'm h 's i 've j 're k"
+"""What ``clean_up_tokenization_spaces`` changes."""
+_SEQUENCE = 509
+"""Ids in one sequence of the comparison."""
+
+
+def only_hands_over(tokenizer: Any) -> bool:
+    """Whether decoding with ``tokenizer``, of ``transformers``, is decoding with ``tokenizer.backend_tokenizer``: its
+    class has no decoding of its own, and it does not change the text afterwards."""
+    if getattr(tokenizer, "is_fast", False) is not True:
+        return False
+    for name in ("decode", "_decode"):
+        module = getattr(getattr(type(tokenizer), name, None), "__module__", "")
+        if name in vars(tokenizer) or not module.startswith("transformers.tokenization_utils"):
+            return False
+    rust = tokenizer.backend_tokenizer
+    if getattr(tokenizer, "clean_up_tokenization_spaces", False):  # transformers 5 does not do it for BPE all the same
+        probe = rust.encode(_PROBE, add_special_tokens=False).ids
+        raw = rust.decode(probe, skip_special_tokens=False)
+        if _PROBE not in raw or tokenizer.decode(probe, skip_special_tokens=False) != raw:
+            return False
+    return all(
+        tokenizer.decode(ids, skip_special_tokens=False) == rust.decode(ids, skip_special_tokens=False)
+        for ids in sequences(rust.get_vocab_size(with_added_tokens=True))
+    )
+
+
+def sequences(size: int) -> Iterator[list[int]]:
+    """Sequences that have every id below ``size`` once; neighbours in them are none in the vocabulary."""
+    stride = max(1, -(-size // _SEQUENCE))
+    for first in range(stride):
+        yield list(range(first, size, stride))
+
+
+def loaded(source: str, bind: Mapping[str, Any], kept: Path | None) -> tuple[Any, bool]:
+    """The tokenizer at ``source`` as ``transformers`` loads it and False; or, where that decodes alike, the Rust
+    tokenizer within it, which is then written to ``kept`` if that is given, and True. Raises whatever ``transformers``
+    raises."""
+    from transformers import AutoTokenizer
+
+    local = os.path.isdir(source)
+    options: dict[str, Any] = {"trust_remote_code": bind.get("trust_remote_code") is True, "local_files_only": local}
+    if isinstance(bind.get("revision"), str) and not local:
+        options["revision"] = bind["revision"]
+    tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    with contextlib.suppress(Exception):  # code of the model's
+        if only_hands_over(tokenizer):
+            if kept is not None:
+                _keep(tokenizer.backend_tokenizer, kept)
+            return tokenizer.backend_tokenizer, True
+    return tokenizer, False
+
+
+def _keep(tokenizer: Any, path: Path) -> None:
+    """Write the Rust tokenizer to ``path``. Never raises."""
+    try:
+        if path.parent.is_dir():
+            files.replace(path, tokenizer.to_str().encode())
+    except Exception as error:  # a full disk
+        _log.info("commands that read this run will load transformers: %s: %s", type(error).__name__, error)
+
+
+def decide_apart(source: str, bind: Mapping[str, Any], kept: Path, needed: Path) -> None:
+    """Have ``loaded`` done by another process, once for all processes of a run, and wait for it: ``kept`` is there
+    afterwards if the Rust tokenizer will do. ``needed``: a file that remembers that it will not. Never raises."""
+    words = [sys.executable, "-m", "autotrace.ship.assembly.handing_over", source, json.dumps(bind, default=str)]
+    with contextlib.suppress(OSError):
+        if kept.parent.is_dir() and not (needed.exists() and needed.stat().st_size):
+            quiet = subprocess.DEVNULL
+            environ = {**os.environ, env.AUTOTRACE: "0"}
+            subprocess.run([*words, str(kept), str(needed)], stdin=quiet, stdout=quiet, stderr=quiet, env=environ)
+
+
+def main(source: str, bind: str, kept: str, needed: str) -> None:
+    """Decide, unless another process has meanwhile."""
+    lock = files.shared(needed)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if not os.path.exists(kept) and not os.fstat(lock).st_size:
+        tokenizer, rust = loaded(source, json.loads(bind), Path(kept))
+        if not rust:
+            os.write(lock, f"transformers is needed to decode with {type(tokenizer).__name__}\n".encode())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
