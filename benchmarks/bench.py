@@ -81,8 +81,10 @@ class Lane:
 class Bench:
     """What scenarios use: ``rounds`` for things that are repeated, ``once`` for things that are not."""
 
-    def __init__(self, short: bool, seed: int = 1) -> None:
+    def __init__(self, short: bool, seed: int = 1, against: Path | None = None) -> None:
         self.short = short
+        self.against = None if against is None else against.resolve()
+        """Another checkout, whose figures stand beside those of this one where it can do the same (``delivery``)."""
         self.missing: dict[str, str] = {}
         """Subject -> why it could not be measured."""
         self.speeds: list[float] = []

@@ -5,7 +5,7 @@ starts; how that grows with the turns; memory in front of a long backlog.
 
 Each process delivers three folders: one trajectory, which imports everything; one more, which tells what a run costs
 whatever is in it; then the spool, of which that is taken off. ``--against``: another checkout delivers the same spool,
-in turns with this one. ``make bench BENCH="--only delivery"`` runs it with the other scenarios.
+in turns with this one. It is the scenario ``delivery`` of ``make bench``: ``BENCH="--only delivery --against CHECKOUT"``.
 """
 
 from __future__ import annotations
@@ -231,9 +231,8 @@ def _linearity(few: Mapping[str, Sequence[Result]], many: Mapping[str, Sequence[
 
 
 def delivery(bench: Bench) -> Result:
-    """The scenario of ``make bench``; ``BENCH_AGAINST`` names another checkout."""
-    against = os.environ.get("BENCH_AGAINST")
-    return measured(bench, _available(), Path(against).resolve() if against else None, None, 1 if bench.short else 3)
+    """The scenario of ``make bench``."""
+    return measured(bench, _available(), bench.against, None, 1 if bench.short else 3)
 
 
 def _available() -> list[str]:

@@ -1,6 +1,6 @@
 """``make bench``: every scenario, every peer, one run.
 
-    python benchmarks/run.py [--short] [--json FILE [--add]] [--results] [--only small,llm,...]
+    python benchmarks/run.py [--short] [--json FILE [--add]] [--results] [--only small,llm,...] [--against CHECKOUT]
 
 ``--short`` (CI) measures fewer things for less time and fails on ratios within the run, never on a time.
 """
@@ -32,13 +32,16 @@ def main() -> int:
     parser.add_argument("--add", action="store_true", help="keep what FILE holds of other scenarios (a run in parts)")
     parser.add_argument("--results", action="store_true", help="write benchmarks/RESULTS.md")
     parser.add_argument("--only", help=f"some of {', '.join(SCENARIOS)}")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout delivers the same, in turns")
     options = parser.parse_args()
+    if options.against is not None and not (options.against / "autotrace").is_dir():
+        parser.error(f"{options.against} is no checkout of autotrace; make one with: git worktree add PATH COMMIT")
     names = options.only.split(",") if options.only else list(SHORT if options.short else SCENARIOS)
     unknown = [name for name in names if name not in SCENARIOS]
     if unknown:
         parser.error(f"there is no scenario {unknown[0]!r}; choose from {', '.join(SCENARIOS)}")
     before = json.loads(options.json.read_text()) if options.add and options.json.exists() else _EMPTY
-    bench = Bench(options.short)
+    bench = Bench(options.short, against=options.against)
     bench.missing = dict(before["missing"])
     bench.speeds = list(before["machine"]["speeds"])
     results: Results = dict(before["results"])

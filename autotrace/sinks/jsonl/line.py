@@ -1,12 +1,12 @@
 """A trajectory as one line of JSON: ``docs/backends.md`` says what stands in it.
 
-A line: ``trace_id``, ``run_id``, ``status``, ``attributes``, ``facts``, ``notes``, ``findings`` where there are some, and
-``spans``. A span: ``span_id``, ``parent_id``, ``name``, ``role``, ``key``, ``host``, ``pid``, ``start_ns``, ``end_ns``, ``status``, ``inputs``,
-``output``, ``attributes``, and where there is one ``error`` (type, message, stack). A call that yielded items also
-``items`` (how many) and ``first_item_ns``; LLM calls also ``messages``, ``new_prompt_text``, ``response_text``,
-``new_prompt_ids``, ``response_ids``, ``logprobs`` (lists), ``prompt_tokens``, ``response_tokens`` (how many),
-``prompt_base`` and ``prompt_keep`` as in ``trajectory.model.Span``; the agent's call also ``prompt_text``,
-``response_text``, ``response_mask`` and ``response_parts``.
+A line: ``trace_id``, ``run_id``, ``status``, ``attributes``, ``facts``, ``notes``, ``findings`` where there are some,
+and ``spans``. A span: ``span_id``, ``parent_id``, ``name``, ``role``, ``key``, ``host``, ``pid``, ``start_ns``,
+``end_ns``, ``status``, ``inputs``, ``output``, ``attributes``, and where there is one ``error`` (type, message, stack).
+A call that yielded items also ``items`` (how many) and ``first_item_ns``; LLM calls also ``messages``,
+``new_prompt_text``, ``response_text``, ``new_prompt_ids``, ``response_ids``, ``logprobs`` (lists), ``prompt_tokens``,
+``response_tokens`` (how many), ``prompt_base`` and ``prompt_keep`` as in ``trajectory.model.Span``; the agent's call
+also ``prompt_text``, ``response_text``, ``response_mask`` and ``response_parts``.
 """
 
 from __future__ import annotations
