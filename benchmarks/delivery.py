@@ -5,7 +5,7 @@ starts; how that grows with the turns; memory in front of a long backlog.
 
 Each process delivers three folders: one trajectory, which imports everything; one more, which tells what a run costs
 whatever is in it; then the spool, of which that is taken off. ``--against``: another checkout delivers the same spool,
-in turns with this one. It is the scenario ``delivery`` of ``make bench``: ``BENCH="--only delivery --against CHECKOUT"``.
+in turns with this one. ``make bench BENCH="--only delivery --against CHECKOUT"`` runs it with the other scenarios.
 """
 
 from __future__ import annotations

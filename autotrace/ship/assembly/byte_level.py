@@ -31,7 +31,7 @@ class ByteLevel:
         letters = _letters()
         self._tokenizer = tokenizer
         numbers = set(tokenizer.get_vocab(with_added_tokens=True).values())
-        self._bytes: list[bytes | None] = [None] * (max(numbers, default=-1) + 1)
+        self._bytes: list[Any] = [None] * (max(numbers, default=-1) + 1)
         """By id; None: there is no such token."""
         for number in numbers:
             token = tokenizer.id_to_token(number)
