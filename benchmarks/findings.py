@@ -32,7 +32,7 @@ def written(parent: Path, count: int) -> Path:
     chance = random.Random(1)
     with contextlib.closing(State.of_run(folder)) as state, state:
         for number in range(count):
-            state.put_row(_row(number, count, chance))
+            state.put_rows([_row(number, count, chance)])
     return folder
 
 
