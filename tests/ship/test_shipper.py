@@ -254,8 +254,9 @@ def test_a_state_from_before_facts_had_scores_goes_on(run: Path) -> None:
     process.exit()
     shipped(run)
     with State.of_run(run) as state:
-        state.db.execute("ALTER TABLE facts DROP COLUMN score")
-        state.db.execute("ALTER TABLE traces DROP COLUMN late_spans")
+        state.db.execute("DROP INDEX facts_named")
+        for table, column in (("facts", "score"), ("facts", "named"), ("traces", "late_spans"), ("traces", "profile")):
+            state.db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         state.put_meta("schema", "1")
         state.db.execute("PRAGMA user_version = 0")
     state.close()
