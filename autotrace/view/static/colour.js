@@ -42,7 +42,7 @@ export const WAYS = {
     label: "log-probability", why: "how likely the sampler found it",
     has: (tokens) => some(tokens.logprob),
     classes: (tokens) => sequential((at) => tokens.logprob[at] / UNLIKELY),
-    legend: () => Array.from({ length: STEPS }, (_, step) => [`s${step}`, step % 2 ? "" : number((UNLIKELY * step) / STEPS)]),
+    legend: () => Array.from({ length: STEPS }, (_, step) => [`s${step}`, step % 2 ? "" : number((UNLIKELY * step) / STEPS || 0)]),
   },
   mask: {
     label: "loss mask", why: "what the trainer learns from",
