@@ -29,7 +29,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
 
 .PHONY: findings help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
-    scale verl-releases docs pythons view check-js
+    scale verl-releases docs pythons view screenshots check-js
 .DEFAULT_GOAL := help
 
 # a line `##@ Group` opens a group, `target: ## what it does` is listed in it
@@ -69,6 +69,10 @@ test-rest:
 
 view: environment check-js ## the page of `autotrace view`, driven in Chromium (on PATH, or Playwright's own)
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/browser
+
+# of the newest run of the demo; README shows three of them
+screenshots: environment ## each page of `autotrace view`, light and dark, into docs/screenshots (after make demo)
+	$(VENV)/bin/python -m tests.browser.screenshots
 
 # TypeScript's checker over the comments of the page's modules; needs node, installs into a cache of npm's
 check-js: ## types of the page's JavaScript

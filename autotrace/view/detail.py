@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from autotrace.insight import registry
+from autotrace.insight.profile import decode
 from autotrace.trajectory.divergence import calls, tool_spans
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.jsonable import jsonable
@@ -39,17 +41,29 @@ def detail(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def findings(trajectory: Trajectory) -> list[Item]:
-    """What is wrong with it, ``{code, what, turn, token}`` each; ``token`` counts within the turn's answer."""
-    return []
+    """What is wrong with it, as found when it was complete (``insight``): ``{code, what, turn, token}`` each; ``token``
+    counts within the turn's answer, None where the finding is of the prompt or of the whole turn."""
+    profile = decode(trajectory.profile)
+    found = []
+    for mark in profile.marks if profile is not None else ():
+        code = registry.codes().get(mark.code)
+        at = "" if mark.token is None else f", token {mark.token:,}"
+        what = f"{code.title if code else ''}{at}{': ' if mark.note else ''}{mark.note}"
+        turn = mark.turn if mark.turn is not None and mark.turn <= trajectory.turns else None
+        found.append({"code": mark.code, "what": what, "turn": turn, "token": None})
+    return found
 
 
 def conversation(trajectory: Trajectory) -> Iterator[Item]:
     """Messages and tool calls in their order. Each has ``role``, ``turn`` and the ``span`` it is of."""
     tools: dict[int, list[Item]] = {}
+    below = _below_of_tools(trajectory)
     for (turn, span), call in zip(tool_spans(trajectory), calls(trajectory), strict=True):
+        # an agent that catches what its tool raises returns normally
+        failed = next((one for one in (span, *below.get(span.span_id, ())) if one.error is not None), span)
         tools.setdefault(turn, []).append({
             "role": "tool", "turn": turn, "span": span.span_id, "name": call.name, "arguments": call.arguments,
-            "text": call.result, "status": span.status, "error": span.error_text,
+            "text": call.result, "status": failed.status, "error": failed.error_text,
             "duration": None if span.duration_ns is None else span.duration_ns / 1e9,
         })  # fmt: skip
     yield from tools.get(0, [])
@@ -64,6 +78,15 @@ def conversation(trajectory: Trajectory) -> Iterator[Item]:
         for role, text in (("input", input_text(root)), ("output", output_text(root))):
             if text:
                 yield {"role": role, "turn": 0, "span": root.span_id, "text": text}
+
+
+def _below_of_tools(trajectory: Trajectory) -> dict[str, list[Span]]:
+    """The tools' own methods directly below each call of a tool."""
+    below: dict[str, list[Span]] = {}
+    for span in trajectory.spans:
+        if span.role == "tool" and span.parent_id is not None:
+            below.setdefault(span.parent_id, []).append(span)
+    return below
 
 
 def _give(called: list[Item], asked: list[Item]) -> None:

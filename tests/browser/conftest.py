@@ -152,28 +152,30 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = new_run(tmp_path_factory.mktemp("many"), "many")
     state = State.of_run(folder)
     start = 1_795_000_000_000_000_000
+    rows = []
+    for number in range(MANY):
+        step, place = divmod(number, 512)
+        reward = ((number * 7919) % 1000) / 1000
+        begin = start + step * 10**11 + place * 10**7
+        facts = {"reward": reward, "advantage": reward - 0.5, "reward_extra_info": {"acc": reward > 0.5}}
+        times = {
+            "queue_s": 0.1,
+            "prefill_s": 0.2,
+            "decode_s": 3.0 + reward,
+            "tool_s": (number % 50) / 10,
+            "other_s": 0.4,
+        }
+        failed = number % 97 == 0
+        rows.append(Row(
+            trace_id=f"{number * 2654435761 % (1 << 64):016x}{number:016x}", name="AgentLoopWorker._run_agent_loop",
+            role="trajectory", status="ERROR" if failed else "OK", step=step, sample_index=str(place // 16),
+            rollout_n=place % 16, validate=False, uid=f"s{step}p{place // 16}", data_source="math", start_ns=begin,
+            end_ns=begin + int((5 + number % 40) * 1e9), turns=1 + number % 7, tool_calls=number % 6, spans=20,
+            prompt_tokens=900, response_tokens=100 + (number * 31) % 8000, reward=reward,
+            error=f"TimeoutError: tool {number % 9} did not answer" if failed else None, facts=json.dumps(facts),
+            times=json.dumps(times), group_key=f"{step}/s{step}p{place // 16}", complete=True,
+        ))  # fmt: skip
     with state:
-        for number in range(MANY):
-            step, place = divmod(number, 512)
-            reward = ((number * 7919) % 1000) / 1000
-            begin = start + step * 10**11 + place * 10**7
-            facts = {"reward": reward, "advantage": reward - 0.5, "reward_extra_info": {"acc": reward > 0.5}}
-            times = {
-                "queue_s": 0.1,
-                "prefill_s": 0.2,
-                "decode_s": 3.0 + reward,
-                "tool_s": (number % 50) / 10,
-                "other_s": 0.4,
-            }
-            failed = number % 97 == 0
-            state.put_row(Row(
-                trace_id=f"{number * 2654435761 % (1 << 64):016x}{number:016x}", name="AgentLoopWorker._run_agent_loop",
-                role="trajectory", status="ERROR" if failed else "OK", step=step, sample_index=str(place // 16),
-                rollout_n=place % 16, validate=False, uid=f"s{step}p{place // 16}", data_source="math", start_ns=begin,
-                end_ns=begin + int((5 + number % 40) * 1e9), turns=1 + number % 7, tool_calls=number % 6, spans=20,
-                prompt_tokens=900, response_tokens=100 + (number * 31) % 8000, reward=reward,
-                error=f"TimeoutError: tool {number % 9} did not answer" if failed else None, facts=json.dumps(facts),
-                times=json.dumps(times), group_key=f"{step}/s{step}p{place // 16}", complete=True,
-            ))  # fmt: skip
+        state.put_rows(rows)
     state.close()
     return folder

@@ -69,9 +69,31 @@ def test_a_trajectory_is_a_conversation_with_its_calls(client: TestClient) -> No
     assert len(set(map(len, spans.values()))) == 1
     assert spans["parent"][0] == -1 and spans["role"][spans["parent"][3]] == "llm"
     assert spans["phases"][3]["decode_s"] == 1.0
-    assert detail["facts"]["reward"] == 0.0 and detail["findings"] == []
+    assert detail["facts"]["reward"] == 0.0
+    found = {finding["code"]: finding for finding in detail["findings"]}
+    assert found["AT-TRUNCATED"]["turn"] == 2 and "cut at a limit of tokens" in found["AT-TRUNCATED"]["what"]
     call = client.get(f"/api/runs/{NAME}/traces/{detail['trace_id']}/calls/{tool['span']}").json()
     assert "no answer from the index" in call["error"] and call["output"] == "4"
+
+
+def test_a_tool_whose_error_the_agent_catches_has_failed_all_the_same(tmp_path: Path) -> None:
+    folder = new_run(tmp_path, NAME)
+    process = Process(folder)
+    trace = b"\x01" * 16
+    root = process.open(trace, "trajectory", attributes=attributes())
+    called = process.open(trace, "tool", root, inputs={"tool_call": {"name": "stock"}})
+    method = process.open(trace, "tool", called)
+    process.close(trace, method, status="ERROR", error=("LookupError", "no such item", "Traceback ..."))
+    process.close(trace, called, output="Error executing tool")
+    process.close(trace, root)
+    process.exit()
+    with served(folder) as client:
+        (tool,) = client.get(f"/api/runs/{NAME}/traces/0101").json()["conversation"][:1]
+    assert (tool["status"], tool["error"], tool["text"]) == (
+        "ERROR",
+        "LookupError: no such item",
+        "Error executing tool",
+    )
 
 
 def test_its_tokens_are_arrays(client: TestClient) -> None:

@@ -44,7 +44,8 @@ class TrajectoryPage {
     this.tabs = VIEWS.map((name, place) => h("button", { role: "tab", "data-view": name, title: `key ${place + 1}`, onclick: () => this.show(name) }, name));
     this.sought = h("input", { type: "search", class: "words", placeholder: "search here", "aria-label": "search in this trajectory", value: address().query.get("q"),
       oninput: () => { note({ q: this.sought.value }); if (this.view === "conversation") this.conversation(); } });
-    this.element = h("section", { class: "trace-page" }, this.heading(), h("div", { class: "bar tabs", role: "tablist" }, this.tabs, this.sought),
+    this.head = this.heading();
+    this.element = h("section", { class: "trace-page" }, this.head, h("div", { class: "bar tabs", role: "tablist" }, this.tabs, this.sought),
       h("div", { class: "columns" }, this.body, this.aside));
     this.known();
   }
@@ -95,7 +96,13 @@ class TrajectoryPage {
     else this.showTimeline();
   }
 
-  refresh() { this.known(); this.show(this.view ?? ""); }
+  refresh() {
+    const head = this.heading();
+    this.head.replaceWith(head);
+    this.head = head;
+    this.known();
+    this.show(this.view ?? "");
+  }
 
   conversation() {
     const sought = this.sought.value.trim();

@@ -1,0 +1,69 @@
+"""``make screenshots``: each page, light and dark, of the demo's run, into ``docs/screenshots``."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from autotrace.run.info import find_run
+from tests.browser.conftest import NAMES, ROOT
+
+FOLDER = ROOT / "docs" / "screenshots"
+ROWS = ".scroller .row:not([hidden])"
+
+
+def take(page: Page, base: str, run: str, theme: str) -> None:
+    """All pages in one theme."""
+    page.wait_for_selector(ROWS)
+    worst = page.locator(ROWS).nth(3).get_attribute("href") or ""
+    best = (page.locator(ROWS).first.get_attribute("href") or "").rsplit("/", 1)[1]
+    pages = {
+        "trajectories": (f"#/run/{run}/table", ROWS),
+        "group": (f"#/run/{run}/group/{best}", ".fork"),
+        "conversation": (f"#/run/{run}/trace/{best}", ".item"),
+        "tokens": (f"#/run/{run}/trace/{best}?view=tokens", ".block span"),
+        "timeline": (f"#/run/{run}/trace/{best}?view=timeline", ".timeline-canvas"),
+        "steps": (f"#/run/{run}/steps?step=1", ".lanes-canvas"),
+        "least": (worst + "?view=tokens", ".block span"),
+    }
+    for name, (address, wait) in pages.items():
+        page.goto(base + address)
+        page.wait_for_selector(wait)
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        page.screenshot(path=FOLDER / f"{name}-{theme}.png")
+
+
+def main() -> None:
+    """Of the newest run in ``autotrace-runs``, or of the folder that is given."""
+    run = find_run(Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("AUTOTRACE_RUN_DIR", "autotrace-runs")))
+    FOLDER.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "autotrace", "view", str(run), "--no-browser", "--port", "0"]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    try:
+        link = re.search(r"http://\S+", server.stderr.readline())
+        assert link
+        with sync_playwright() as playwright:
+            path = next(filter(None, map(shutil.which, NAMES)), None)
+            browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+            for theme in ("light", "dark"):
+                page = browser.new_page(viewport={"width": 1440, "height": 810}, color_scheme=theme)  # type: ignore[arg-type]
+                page.set_default_timeout(120_000)
+                page.goto(link[0])
+                take(page, link[0].partition("?")[0], run.name, theme)
+            browser.close()
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(30)
+    print(*sorted(FOLDER.glob("*.png")), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

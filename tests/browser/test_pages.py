@@ -1,0 +1,228 @@
+"""Every page and what can be done on it, on the run of the demo."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import Visit
+from tests.ship.spools import Process, attributes, new_run, trajectory
+
+Open = Callable[..., Visit]
+ROWS = ".scroller .row:not([hidden])"
+
+
+def first_of(page: Page, order: str) -> str:
+    """The id of the first trajectory in an order."""
+    page.evaluate(f"location.hash = location.hash.split('?')[0] + '?{order}'")
+    page.wait_for_selector(ROWS)
+    href = page.locator(ROWS).first.get_attribute("href") or ""
+    return href.rsplit("/", 1)[1]
+
+
+def test_the_table_filters_and_sorts_and_says_so_in_the_address(demo: Path, visit: Open) -> None:
+    page = visit(demo).page
+    expect(page.locator(".count")).to_contain_text("27 trajectories")
+    page.fill(".where", "reward > 1 and step = 1")
+    expect(page.locator(".count")).to_contain_text("6 of 27 trajectories")
+    page.click('[data-column="response_tokens"]')
+    tokens = page.locator(f"{ROWS} .c-response_tokens").all_inner_texts()
+    assert tokens == sorted(tokens, key=lambda text: -int(text)) and len(tokens) == 6
+    assert "where=reward" in page.url and "sort=response_tokens" in page.url
+    copied = page.url
+    page.goto(page.url.partition("#")[0])
+    page.goto(copied)
+    expect(page.locator(".count")).to_contain_text("6 of 27 trajectories")
+    page.fill(".where", "rewad > 1")
+    expect(page.locator(".problem")).to_contain_text('there is no column "rewad"')
+
+
+def test_the_scatter_selects(demo: Path, visit: Open) -> None:
+    page = visit(demo).page
+    expect(page.locator(".count")).to_contain_text("27")
+    box = page.locator(".scatter-canvas").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 60, box["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 10, box["y"] + 60, steps=4)
+    page.mouse.up()
+    expect(page.locator(".count")).to_contain_text(" of 27 trajectories")
+    assert "brush=" in page.url
+    assert all(float(text) > 0.5 for text in page.locator(f"{ROWS} .c-reward").all_inner_texts())
+
+
+def test_search_in_texts(demo: Path, visit: Open) -> None:
+    page = visit(demo).page
+    page.wait_for_selector(ROWS)
+    page.fill(".bar .words", "I GUESS")
+    page.press(".bar .words", "Enter")
+    expect(page.locator(".count")).to_contain_text("in the texts")
+    assert page.locator(ROWS).count() == 2
+    expect(page.locator(f"{ROWS} .c-error").first).to_contain_text("I guess")
+
+
+def test_keys_lead_from_the_table_to_a_group_and_back(demo: Path, visit: Open) -> None:
+    page = visit(demo).page
+    page.wait_for_selector(ROWS)
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".item")
+    before = page.url
+    page.keyboard.press("j")
+    expect(page).not_to_have_url(before)
+    page.wait_for_selector(".item")
+    page.keyboard.press("g")
+    page.wait_for_selector(".card")
+    page.keyboard.press("?")
+    expect(page.locator("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("t")
+    page.wait_for_selector(ROWS)
+
+
+def test_the_group_marks_the_fork_and_compares_with_any(demo: Path, visit: Open) -> None:
+    tab = visit(demo)
+    tab.page.wait_for_selector(ROWS)
+    worst = first_of(tab.page, "where=step+%3D+1+and+sample+%3D+3&sort=reward")
+    page = tab.go(f"#/run/{demo.name}/group/{worst}", ".card")
+    assert page.locator(".card").count() == 4
+    expect(page.locator(".card").nth(1)).to_contain_text("parts at turn 1, token")
+    assert page.locator(".turn-name.parts").count() == 1 and page.locator(".from-here").count() == 3
+    page.keyboard.press("w")
+    expect(page.locator(".card.base")).to_contain_text(worst[:8])
+    assert f"base={worst}" in page.url
+
+
+def test_the_conversation_has_tools_with_what_went_wrong(demo: Path, visit: Open) -> None:
+    tab = visit(demo)
+    tab.page.wait_for_selector(ROWS)
+    failed = first_of(tab.page, "where=error+contains+%27cherries%27")
+    page = tab.go(f"#/run/{demo.name}/trace/{failed}", ".item.tool")
+    expect(page.locator(".item.tool .badge").first).to_have_text("ERROR")
+    expect(page.locator(".item.tool pre.error").first).to_contain_text("no item called 'cherries'")
+    page.fill(".tabs .words", "PLUMS")
+    expect(page.locator(".conversation mark").first).to_be_visible()
+
+
+def test_tokens_have_colours_values_and_places(demo: Path, visit: Open) -> None:
+    tab = visit(demo)
+    tab.page.wait_for_selector(ROWS)
+    trace = first_of(tab.page, "sort=reward")
+    page = tab.go(f"#/run/{demo.name}/trace/{trace}?view=tokens", ".block span")
+    expect(page.locator('[data-way="logprob"]')).to_have_attribute("aria-pressed", "true")
+    page.click(".least summary")
+    page.locator(".chip").first.click()
+    expect(page.locator(".pointed")).to_contain_text("log-probability")
+    assert "token=" in page.url
+    said = page.locator(".pointed").inner_text()
+    page.focus(".tokens")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".pointed")).not_to_have_text(said, use_inner_text=True)
+    for way in page.locator(".way").all():
+        way.click()
+        expect(way).to_have_attribute("aria-pressed", "true")
+    assert page.locator(".block span.k1").count() > 0
+
+
+def test_the_timeline_shows_a_call(demo: Path, visit: Open) -> None:
+    tab = visit(demo)
+    tab.page.wait_for_selector(ROWS)
+    trace = first_of(tab.page, "sort=duration&desc=1")
+    page = tab.go(f"#/run/{demo.name}/trace/{trace}?view=timeline", ".timeline-canvas")
+    page.locator(".timeline-canvas").click(position={"x": 100, "y": 22 + 4 * 20 + 10})
+    expect(page.locator(".call-box h2")).to_have_text("stock")
+    expect(page.locator(".call-box")).to_contain_text("apples")
+    assert "call=" in page.url
+    with page.expect_download() as download:
+        page.get_by_text("Perfetto").click()
+    assert download.value.suggested_filename.endswith(".perfetto.json")
+
+
+def test_steps_have_curves_and_lanes(demo: Path, visit: Open) -> None:
+    page = visit(demo).go(f"#/run/{demo.name}/steps", ".curve canvas")
+    assert page.locator(".curve").count() >= 5
+    page.locator(".curve .u-over").first.click(position={"x": 5, "y": 40})
+    expect(page.locator(".lanes h2")).to_contain_text("Step 1: 12 rollouts")
+    box = page.locator(".curve .u-over").first.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 50, steps=5)
+    page.mouse.up()
+    page.wait_for_selector(ROWS)
+    assert "step+%3E%3D+2" in page.url
+
+
+def test_light_and_dark(demo: Path, visit: Open) -> None:
+    page = visit(demo, color_scheme="dark").page
+    page.wait_for_selector(ROWS)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(ground)
+    page.keyboard.press("d")
+    assert page.evaluate(ground) != dark
+
+
+def test_what_there_is_not_says_so(demo: Path, visit: Open) -> None:
+    tab = visit(demo)
+    page = tab.go("#/run/nothing/table", ".problem")
+    expect(page.locator("#page .problem")).to_contain_text("there is no run nothing")
+    assert tab.wrong and all("404" in line for line in tab.wrong)
+    tab.wrong.clear()
+
+
+def test_a_run_that_is_being_written_shows_what_comes(tmp_path: Path, visit: Open) -> None:
+    folder = new_run(tmp_path, "writing")
+    process = Process(folder)
+    trajectory(process)
+    page = visit(folder).page
+    expect(page.locator(".count")).to_have_text("1 trajectory")
+    expect(page.locator("#live")).to_contain_text("being written")
+    root = process.open(b"\x7f" * 16, "trajectory", attributes=attributes(step=2))
+    expect(page.locator(".count")).to_have_text("2 trajectories", timeout=60_000)
+    page.locator(ROWS).nth(1).click()
+    expect(page.locator(".heading .badge")).to_have_text("being written")
+    process.close(b"\x7f" * 16, root)
+    expect(page.locator(".badge").first).to_have_text("OK", timeout=60_000)
+
+
+def test_an_empty_run_says_so(tmp_path: Path, visit: Open) -> None:
+    expect(visit(new_run(tmp_path, "empty")).page.locator(".count")).to_contain_text("this run has none yet")
+
+
+def test_the_exported_page_opens_from_the_disk(demo: Path, browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    command = [sys.executable, "-m", "autotrace", "view", str(demo), "--step", "1", "--export", str(file)]
+    subprocess.run(command, check=True, timeout=300)
+    page = browser.new_page()
+    visit = Visit(page, file.as_uri())
+    page.goto(file.as_uri())
+    page.wait_for_selector(ROWS)
+    expect(page.locator(".count")).to_contain_text("12 trajectories")
+    page.fill(".where", "facts.reward_extra_info.right = 0")
+    expect(page.locator(".count")).to_contain_text("of 12")
+    page.locator(ROWS).first.click()
+    page.wait_for_selector(".item")
+    page.keyboard.press("2")
+    page.wait_for_selector(".block span")
+    page.keyboard.press("3")
+    page.locator(".timeline-canvas").click(position={"x": 100, "y": 22 + 2 * 20 + 10})
+    expect(page.locator(".call-box")).to_be_visible()
+    page.keyboard.press("g")
+    page.wait_for_selector(".fork")
+    page.keyboard.press("s")
+    page.wait_for_selector(".curve canvas")
+    assert visit.wrong == []
+    page.close()
+
+
+@pytest.mark.parametrize("width", [390, 2560])
+def test_nothing_is_wider_than_the_window(width: int, demo: Path, visit: Open) -> None:
+    tab = visit(demo)
+    tab.page.set_viewport_size({"width": width, "height": 800})
+    tab.page.wait_for_selector(ROWS)
+    assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
