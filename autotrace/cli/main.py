@@ -22,6 +22,7 @@ COMMANDS = {
     "sql": ("autotrace.cli.sql", "sql"),
     "ship": ("autotrace.cli.ship", "ship"),
     "export": ("autotrace.cli.export", "export"),
+    "init": ("autotrace.cli.init", "init"),
     "check": ("autotrace.cli.check", "check"),
     "doctor": ("autotrace.cli.doctor", "doctor"),
 }

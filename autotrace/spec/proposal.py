@@ -1,0 +1,177 @@
+"""What of a program looks like an agent, a tool, a reward or a call of a model: by its source text alone.
+
+A guess, for a person to read: names, base classes, decorators and what a function asks for. Nothing is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotrace.spec import syntax
+
+MOST_FILES = 500
+"""Of a folder."""
+_SKIPPED = frozenset({"tests", "test", "docs", "build", "dist", "node_modules", "site-packages", "__pycache__"})
+_RUNS = frozenset({"solve", "run", "rollout", "run_episode", "arun", "asolve", "play", "run_agent", "solve_task"})
+_AGENT = re.compile(r"(Agent|AgentLoop|Solver|Rollout|Episode|Player)[A-Za-z]*$")
+_AGENT_FUNCTION = re.compile(r"^(run_(agent|episode|rollout|task)|rollout|solve(_.*)?|rollout_func)$")
+_TOOL = re.compile(r"(Tool|ToolBox|Toolbox|Toolset)s?$")
+_TOOL_METHODS = ("execute", "call_tool", "call", "run", "forward", "__call__", "invoke")
+_REWARD = re.compile(r"(^|_)(reward|rewards|score|grade|compute_score)(_|$)")
+_ASKS = re.compile(r"^(ask|ask_model|chat|complete|query_model|call_(llm|model)|generate_(text|response|answer))$")
+_CLIENTS = (
+    "chat.completions.create",
+    "responses.create",
+    "messages.create",
+    "litellm.completion",
+    "litellm.acompletion",
+)
+_IDENTITY = {
+    "step": ("step", "global_step", "global_steps"),
+    "sample_index": ("sample_index", "index", "idx", "task_id", "question_id"),
+    "rollout_n": ("rollout_n", "attempt", "rollout", "sample_n"),
+    "uid": ("uid", "group_id"),
+}
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A target that may be worth a line."""
+
+    target: str
+    role: str
+    why: str
+    """What in the text says so."""
+    attributes: tuple[tuple[str, str], ...] = ()
+    """Of a trajectory: attribute and path, where an argument's name tells."""
+
+
+COVERED = "covered"
+"""The role of what a shipped list traces already, through a base class."""
+
+
+def of_program(path: Path, covered: AbstractSet[tuple[str, str]] = frozenset()) -> list[Proposal]:
+    """What ``path``, a file or a folder of modules, defines; the same name once. ``covered``: libraries and
+    their base classes whose overrides are traced anyway. Raises ``OSError``."""
+    proposals: dict[str, Proposal] = {}
+    for file, module in _modules(path):
+        try:
+            with warnings.catch_warnings():  # of other people's escape sequences
+                warnings.simplefilter("ignore")
+                tree = ast.parse(file.read_bytes())
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        for proposal in _of_module(tree, module, covered):
+            proposals.setdefault(proposal.target, proposal)
+    return list(proposals.values())
+
+
+def _modules(path: Path) -> Iterator[tuple[Path, str]]:
+    if not path.is_dir():
+        yield path, path.stem
+        return
+    base = folder_of(path)
+    files = sorted(path.resolve().rglob("*.py"))
+    wanted = [file for file in files if not any(_is_skipped(part) for part in file.relative_to(base).parts[:-1])]
+    for file in wanted[:MOST_FILES]:
+        words = file.relative_to(base).with_suffix("").parts
+        words = words[:-1] if words[-1] == "__init__" else words
+        if words and all(word.isidentifier() for word in words) and not words[-1].startswith("test_"):
+            yield file, ".".join(words)
+
+
+def folder_of(path: Path) -> Path:
+    """The folder in which the names of ``path``'s modules begin."""
+    path = path.resolve()
+    return path if path.is_dir() and not (path / "__init__.py").exists() else path.parent
+
+
+def _is_skipped(name: str) -> bool:
+    return name in _SKIPPED or name.startswith(".") or name.endswith(".egg-info")
+
+
+def _of_module(tree: ast.Module, module: str, covered: AbstractSet[tuple[str, str]]) -> Iterator[Proposal]:
+    libraries = _libraries(tree)
+    for statement in tree.body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found = _function(statement)
+            if found is not None:
+                role, why = found
+                yield Proposal(f"{module}.{statement.name}", role, why, _identity(statement, role))
+        elif isinstance(statement, ast.ClassDef):
+            bases = [
+                (libraries.get(syntax.dotted(one).partition(".")[0], ""), syntax.last_word(one))
+                for one in statement.bases
+            ]
+            base = next((name for library, name in bases if (library, name) in covered), None)
+            if base is None:
+                yield from _class(statement, module)
+            else:
+                yield Proposal(f"{module}.{statement.name}", COVERED, base)
+
+
+def _libraries(tree: ast.Module) -> dict[str, str]:
+    """Names that the module imports, and the library each comes from."""
+    imported = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+            imported |= {one.asname or one.name: statement.module.partition(".")[0] for one in statement.names}
+        elif isinstance(statement, ast.Import):
+            tops = [(one.asname or one.name.partition(".")[0], one.name.partition(".")[0]) for one in statement.names]
+            imported |= dict(tops)
+    return imported
+
+
+def _function(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, str] | None:
+    decorators = {syntax.last_word(item) for item in function.decorator_list}
+    if decorators & {"tool", "function_tool", "tool_plain"}:
+        return "tool", "decorated as a tool"
+    if decorators & {"reward", "metric", "scorer"} or _REWARD.search(function.name):
+        return "reward", "its name" if not decorators & {"reward", "metric", "scorer"} else "decorated as a reward"
+    if function.name.startswith("_"):
+        return None
+    if _AGENT_FUNCTION.match(function.name):
+        return "trajectory", "its name"
+    if _ASKS.match(function.name) or _asks_a_model(function):
+        return "llm", "its name" if _ASKS.match(function.name) else "it asks a model"
+    return None
+
+
+def _class(cls: ast.ClassDef, module: str) -> Iterator[Proposal]:
+    methods = {
+        one.name: one for one in cls.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }  # the last of a name counts
+    bases = [syntax.last_word(base) for base in cls.bases]
+    names = (cls.name, *bases)
+    if any(_AGENT.search(name) for name in names):
+        name = next((name for name in methods if name in _RUNS), None)
+        if name is not None:
+            why = "an agent by its name" if _AGENT.search(cls.name) else f"inherits from {', '.join(bases)}"
+            yield Proposal(f"{module}.{cls.name}.{name}", "trajectory", why, _identity(methods[name], "trajectory"))
+    elif any(_TOOL.search(name) for name in names):
+        name = next((name for name in _TOOL_METHODS if name in methods), None)
+        if name is not None:
+            yield Proposal(f"{module}.{cls.name}.{name}", "tool", "a tool by its name or base class")
+    for name, method in methods.items():
+        found = None if name in _RUNS else _function(method)
+        if found is not None and found[0] != "trajectory":
+            yield Proposal(f"{module}.{cls.name}.{name}", *found)
+
+
+def _asks_a_model(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    called = (syntax.dotted(node.func) for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any(name.endswith(_CLIENTS) for name in called)
+
+
+def _identity(function: ast.FunctionDef | ast.AsyncFunctionDef, role: str) -> tuple[tuple[str, str], ...]:
+    if role != "trajectory":
+        return ()
+    given = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    paths = {name: next((word for word in words if word in given), None) for name, words in _IDENTITY.items()}
+    return tuple((name, path) for name, path in paths.items() if path is not None)

@@ -1,0 +1,97 @@
+"""``autotrace init``: a list that ``autotrace check`` accepts, from source text alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from autotrace.cli.main import main
+
+PROGRAM = """
+raise SystemExit("imported")
+from openai import OpenAI
+from verl.tools.base_tool import BaseTool
+
+class MathAgent:
+    def solve(self, question, attempt, *, step=0): ...
+    def think(self): return self.client.chat.completions.create(model="m")
+
+class WebSearch(Tool):
+    def execute(self, query): ...
+
+class Priced(BaseTool):
+    def execute(self, query): ...
+
+@tool
+def add(a, b): ...
+
+def compute_score(answer): ...
+def helper(): ...
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_program.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+
+
+def test_what_is_written_is_what_the_program_defines_and_check_accepts_it() -> None:
+    result = call("init")
+    assert result.exit_code == 0 and ": 5 targets; look at it, then: autotrace check " in result.output
+    text = Path("patch_specs.yaml").read_text()
+    entries = [line.partition("  #")[0] for line in text.splitlines() if not line.startswith("#") and line]
+    assert entries == [
+        "- target: my_program.MathAgent.solve",
+        "  role: trajectory",
+        "  attributes: {step: step, rollout_n: attempt}",
+        "- target: my_program.MathAgent.think",
+        "  role: llm",
+        "- target: my_program.WebSearch.execute",
+        "  role: tool",
+        "- target: my_program.add",
+        "  role: tool",
+        "- target: my_program.compute_score",
+        "  role: reward",
+    ]
+    assert "# By its base class BaseTool: my_program.Priced." in text and "openai 3." in text
+    checked = call("check", "patch_specs.yaml")
+    assert checked.exit_code == 0 and checked.output.count("  ok  ") == 5, checked.output
+
+
+def test_a_file_that_is_there_stays_unless_forced() -> None:
+    Path("patch_specs.yaml").write_text("mine")
+    result = call("init", "my_program.py")
+    assert result.exit_code == 2 and "is there already; --force replaces it" in result.output
+    assert Path("patch_specs.yaml").read_text() == "mine"
+    assert call("init", "--force").exit_code == 0 and "MathAgent" in Path("patch_specs.yaml").read_text()
+
+
+def test_a_package_is_called_by_its_name_and_what_is_no_python_is_passed_over(folder: Path) -> None:
+    (folder / "pkg" / "inner").mkdir(parents=True)
+    (folder / "pkg" / "__init__.py").write_text("")
+    (folder / "pkg" / "inner" / "__init__.py").write_text("")
+    (folder / "pkg" / "inner" / "agents.py").write_text("class Solver:\n    async def run(self): ...\n")
+    (folder / "pkg" / "broken.py").write_text("def (:")
+    (folder / "pkg" / "odd.py").write_bytes(b"\xff\x00")
+    result = call("init", "pkg", "--out", "-")
+    assert "- target: pkg.inner.agents.Solver.run  # " in result.output and not Path("patch_specs.yaml").exists()
+
+
+def test_a_program_without_any_of_it_gives_a_file_that_says_how() -> None:
+    Path("empty.py").write_text("x = 1\n")
+    assert call("init", "empty.py", "--out", "empty.yaml").exit_code == 0
+    assert "# - target: my_project.agent.Agent.solve" in Path("empty.yaml").read_text()
+    assert call("check", "empty.yaml").exit_code == 0
+
+
+def test_no_such_program() -> None:
+    result = call("init", "absent.py")
+    assert (result.exit_code, result.output) == (2, "autotrace: absent.py: no such file or folder\n")
