@@ -25,6 +25,7 @@ ADAPTERS = {
     "langchain_core": "autotrace.adapters.langchain",
     "trl": "autotrace.adapters.trl",
     "anthropic": "autotrace.adapters.anthropic",
+    "pydantic_ai": "autotrace.adapters.pydantic_ai",
 }
 """Module -> adapter, whose ``install()`` runs right after that module was imported."""
 

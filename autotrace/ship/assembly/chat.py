@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from autotrace.ship.assembly import message_parts
 from autotrace.trajectory.model import Span
 
 Message = dict[str, Any]
@@ -19,6 +20,9 @@ _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"
           "aimessage": "assistant", "aimessagechunk": "assistant", "systemmessage": "system",
           "toolmessage": "tool"}  # fmt: skip
 """Types of LangChain's messages."""
+_MEMBERS = {"SYSTEM": "system", "USER": "user", "ASSISTANT": "assistant", "TOOL": "tool", "TOOL_CALL": "assistant",
+            "TOOL_RESPONSE": "tool"}  # fmt: skip
+"""Roles that are members of an enumeration, as smolagents has them."""
 _OF_MESSAGES = ("content", "tool_calls", "tool_call_id", "name")
 """What is said of them; the rest is about the call that made them."""
 _USAGE = ("usage", "usage_metadata")
@@ -67,7 +71,7 @@ def _given(inputs: Mapping[str, Any], answered: bool) -> tuple[str, list[Message
         if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
             messages = [message for item in value for message in _messages(item)]
             if messages:
-                return name, messages
+                return name, [*message_parts.instructions(value), *messages]
     return "", None
 
 
@@ -78,11 +82,13 @@ def _messages(item: Mapping[str, Any]) -> Iterable[Message]:
         return [{"role": "assistant", "content": None, "tool_calls": [_call(item, item.get("call_id"))]}]
     if kind == "function_call_output":
         return [{"role": "tool", "tool_call_id": item.get("call_id"), "content": _content(item.get("output"))}]
+    if isinstance(item.get("parts"), list) and item.get("kind") in ("request", "response"):
+        return message_parts.read(item)
     role = item.get("role")
     if not isinstance(role, str):
         role = _ROLES.get(str(kind).lower())
         item = {name: item[name] for name in _OF_MESSAGES if name in item}
-    return [] if role is None else _spoken(role, item)
+    return [] if role is None else _spoken(_MEMBERS.get(role, role), item)
 
 
 def _spoken(role: str, item: Mapping[str, Any]) -> list[Message]:
@@ -151,6 +157,8 @@ def _answer(output: Any) -> Message | None:
         return {"role": "assistant", "content": output}
     if not isinstance(output, Mapping):
         return None
+    if isinstance(output.get("parts"), list) and output.get("kind") == "response":
+        return _last(message_parts.read(output))
     choices, items = output.get("choices"), output.get("output")
     if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
         message = choices[0].get("message")
@@ -162,7 +170,7 @@ def _answer(output: Any) -> Message | None:
         return _last(_spoken("assistant", output["message"]))
     if isinstance(items, list):
         return _joined([message for item in items if isinstance(item, Mapping) for message in _messages(item)])
-    if str(output.get("role", "")) == "assistant" or _ROLES.get(str(output.get("type")).lower()) == "assistant":
+    if output.get("role") in ("assistant", "ASSISTANT") or _ROLES.get(str(output.get("type")).lower()) == "assistant":
         message = {name: output[name] for name in ("type", "content", "tool_calls", "refusal") if name in output}
         return _last(_spoken("assistant", message))
     return None
@@ -231,7 +239,7 @@ def _rest(span: Span) -> Any:
         return None
     choices = output.get("choices")
     tokens = _TOKENS if span.prompt_ids is not None or span.response_ids is not None else ()
-    gone = {"type", "output", "message", "content", "role", "tool_calls", *_USAGE, *tokens}
+    gone = {"type", "output", "message", "parts", "content", "role", "tool_calls", *_USAGE, *tokens}
     rest = {name: value for name, value in output.items() if name not in gone and value is not None}
     if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], Mapping):
         del rest["choices"]

@@ -1,0 +1,60 @@
+"""An agent of pydantic-ai, run in each way. Written without a thought of tracing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def asking(url: str) -> Agent:
+    provider = OpenAIProvider(base_url=url, api_key="sk-secret")
+    return Agent(OpenAIChatModel("tiny", provider=provider), tools=[add], system_prompt="Be brief.")
+
+
+async def run(url: str) -> str:
+    adder = asking(url)
+    result = await adder.run("2+2?")
+    assert adder.name == "adder", adder.name
+    return result.output
+
+
+async def run_stream(url: str) -> str:
+    streamer = asking(url)
+    async with streamer.run_stream("2+2?") as answer:
+        assert streamer.name == "streamer", streamer.name
+        return [text async for text in answer.stream_text()][-1]
+
+
+async def without_a_client(_: str) -> str:
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart("add", {"a": 2, "b": 2}, tool_call_id="call_1")])
+        return ModelResponse(parts=[TextPart("It is 4.")])
+
+    agent: Agent[None, str] = Agent(FunctionModel(answer), tools=[add], name="own", instructions="Be brief.")
+    return (await agent.run("2+2?")).output
+
+
+WAYS = (run, run_stream, without_a_client)
+
+
+async def main(url: str) -> None:
+    for way in WAYS:
+        answer: Any = await way(url)
+        print(way.__name__, answer)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,63 @@
+"""The shipped list of pydantic-ai: runs of an agent, its turns and tools, also streamed and without a client."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from autotrace.cli.main import main
+from autotrace.trajectory.model import Span, Trajectory
+from tests.agent_frameworks.server import TEXT
+from tests.agent_frameworks.tracing import run_program, trajectories_of
+
+WAYS = ("run", "run_stream", "without_a_client")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run, printed = run_program("pydantic_ai", tmp_path_factory.mktemp("pydantic_ai"))
+    assert printed == [f"{way} {TEXT}" for way in WAYS], "the program noticed"
+    return run
+
+
+@pytest.fixture(scope="module")
+def trajectories(run: Path) -> dict[str, Trajectory]:
+    return dict(zip(WAYS, trajectories_of(run), strict=True))
+
+
+def _tree(trajectory: Trajectory, span: Span) -> list[object]:
+    below = [child for child in trajectory.spans if child.parent_id == span.span_id and child.role != "engine"]
+    return [span.shown_name, *(_tree(trajectory, child) for child in below)]
+
+
+@pytest.mark.parametrize(("way", "name"), [("run", "agent"), ("run_stream", "agent"), ("without_a_client", "own")])
+def test_a_run_is_a_tree_of_turns_and_tools(trajectories: dict[str, Trajectory], way: str, name: str) -> None:
+    trajectory = trajectories[way]
+    assert _tree(trajectory, trajectory.root) == [name, ["turn 1"], ["add"], ["turn 2"]]
+    assert {span.status for span in trajectory.spans} == {"OK"} and trajectory.root.end_ns is not None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_turns_have_messages_of_every_role_and_usage(trajectories: dict[str, Trajectory], way: str) -> None:
+    first, second = trajectories[way].llm_spans
+    assert first.messages is not None and second.messages is not None
+    assert [message["role"] for message in second.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert second.messages[:2] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
+    call = first.messages[-1]["tool_calls"][0]
+    assert (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"])) == (
+        "call_1", "add", {"a": 2, "b": 2},
+    )  # fmt: skip
+    assert second.messages[3]["content"] == "4" and second.messages[-1]["content"] == TEXT
+    assert first.prompt_tokens and first.response_tokens and first.attributes["model"]
+
+
+def test_every_target_was_bound_and_called_and_no_key_was_recorded(run: Path) -> None:
+    status = json.loads(CliRunner().invoke(main, ["status", str(run), "--json"], catch_exceptions=False).output)
+    targets = [row for row in status["status"]["targets"] if row["key"].startswith("pydantic_ai.")]
+    assert len(targets) == 4
+    for target in targets:
+        assert (list(target["states"]), bool(target["calls"])) == (["bound"], True), target
+    assert not any(b"sk-secret" in path.read_bytes() for path in run.rglob("*") if path.is_file())

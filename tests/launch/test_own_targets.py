@@ -1,0 +1,41 @@
+"""Targets of the user's own that nothing can have are named when the run begins; it runs all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.places import Place
+
+PROGRAM = "class Agent:\n    def solve(self): return 'solved'\ndef score(): return 1\nprint(Agent().solve(), score())\n"
+
+
+@pytest.fixture
+def program(place: Place) -> Place:
+    place.write("agent.py", PROGRAM)
+    return place
+
+
+def test_each_is_a_line_with_its_place_and_what_is_near(program: Place) -> None:
+    program.write("own.yaml", "- agent.Agent.solve\n- agent.Agent.slove\n- agent.score\n- no_such_package.run\n")
+    ran = program.launch(["python", "agent.py"], ["--spec", "own.yaml"])
+    lines = [line for line in ran.stderr.splitlines() if "will not be traced" in line]
+    assert (ran.returncode, ran.stdout) == (0, "solved 1\n")
+    assert len(lines) == 2
+    assert lines[0].startswith("autotrace: own.yaml:2: agent.Agent.slove will not be traced: no such name")
+    assert "agent.Agent.solve" in lines[0]
+    assert lines[1].startswith("autotrace: own.yaml:4: no_such_package.run will not be traced: no module")
+
+
+def test_what_is_optional_or_there_or_of_the_program_itself_is_not_named(program: Place) -> None:
+    program.write(
+        "own.yaml",
+        "- agent.score\n- {target: agent.Agent.gone, optional: true}\n- __main__.Agent.solve\n- json.dumps\n",
+    )
+    ran = program.launch(["python", "agent.py"], ["--spec", "own.yaml"])
+    assert "will not be traced" not in ran.stderr and ran.stdout == "solved 1\n"
+
+
+def test_of_many_the_first_ten(program: Place) -> None:
+    program.write("own.yaml", "".join(f"- agent.Agent.missing_{number}\n" for number in range(20)))
+    ran = program.launch(["python", "agent.py"], ["--spec", "own.yaml"])
+    assert ran.stderr.count("will not be traced") == 10 and "autotrace check says the rest" in ran.stderr
