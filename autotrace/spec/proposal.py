@@ -118,7 +118,7 @@ def _of_module(tree: ast.Module, module: str, covered: AbstractSet[tuple[str, st
 
 def _libraries(tree: ast.Module) -> dict[str, str]:
     """Names that the module imports, and the library each comes from."""
-    imported = {}
+    imported: dict[str, str] = {}
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
             imported |= {one.asname or one.name: statement.module.partition(".")[0] for one in statement.names}
