@@ -10,6 +10,7 @@ import click
 from autotrace.cli import terminal
 from autotrace.config import exit_codes
 from autotrace.config.plan import Target
+from autotrace.run import files
 from autotrace.spec import names
 from autotrace.spec.compiler import compile_plan
 from autotrace.spec.proposal import COVERED, Proposal, folder_of, of_program
@@ -53,7 +54,7 @@ def init(program: Path, out: Path | None, force: bool) -> None:
         click.echo(text, nl=False)
         return
     try:
-        out.write_text(text, encoding="utf-8")
+        files.replace(out, text.encode())
     except OSError as error:
         raise terminal.fail(f"{out}: {error.strerror}") from error
     count = sum(one.role != COVERED for one in proposals)

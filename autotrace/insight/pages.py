@@ -1,9 +1,6 @@
-"""The pages of ``docs/findings``, made of the codes: ``python -m autotrace.insight.pages docs/findings``."""
+"""The pages of ``docs/findings``, made of the codes; ``tools/findings.py`` writes them."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 from autotrace.insight import registry
 from autotrace.insight.finding import FAMILY_OF, Code
@@ -62,15 +59,3 @@ def index() -> str:
 def pages() -> dict[str, str]:
     """File name -> text."""
     return {f"{code.code}.md": page(code) for code in registry.codes().values() if code.code in FAMILY_OF}
-
-
-def main(folder: Path) -> None:
-    """Write them, and print the table for ``docs/findings.md``."""
-    folder.mkdir(exist_ok=True)
-    for name, text in pages().items():
-        (folder / name).write_text(text)
-    print(index(), end="")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

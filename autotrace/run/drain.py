@@ -22,7 +22,7 @@ POLL = 0.05
 """Seconds between two looks at ``status.json``."""
 SILENT = 1.0
 """Seconds before a wait is worth a progress line."""
-START_GRACE = 15.0
+START_GRACE = 45.0
 """Seconds a shipper may need to appear (the imports of its backend, on a busy machine) before it counts as missing."""
 RESTART_GRACE = 5.0
 """Seconds a killed shipper is waited for: its guard starts it again."""

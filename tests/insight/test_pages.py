@@ -22,7 +22,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_each_finding_has_its_page_and_there_are_no_others() -> None:
     written = {path.name: path.read_text() for path in (DOCS / "findings").glob("*.md")}
-    assert written == pages.pages(), "python -m autotrace.insight.pages docs/findings"
+    assert written == pages.pages(), "python tools/findings.py"
     assert pages.index().strip() in (DOCS / "findings.md").read_text()
 
 
