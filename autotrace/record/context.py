@@ -171,7 +171,13 @@ def stand_in(
 @contextmanager
 def attach(carrier: bytes | None) -> Iterator[None]:
     """Make the span of another process current. Anything that is not a carrier leaves the context as it is."""
-    call = restore(carrier)
+    with made_current(restore(carrier)):
+        yield
+
+
+@contextmanager
+def made_current(call: OpenCall | None) -> Iterator[None]:
+    """Make ``call`` current; None leaves the context as it is. Never raises, wherever it is left."""
     if call is None:
         yield
         return

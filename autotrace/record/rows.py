@@ -273,11 +273,5 @@ def row(number: Any) -> Iterator[None]:
     call = None
     if rows is not None and type(number) is int and 0 <= number < len(rows.calls):
         call = rows.calls[number] or rows.base.calls[number] or context.stand_in(b"", 0, recorded=False)
-    if call is None:
+    with context.made_current(call):
         yield
-        return
-    token = current.set(call)
-    try:
-        yield
-    finally:
-        current.reset(token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextvars import copy_context
 from types import SimpleNamespace
 from typing import Any
 
@@ -230,6 +231,19 @@ def test_an_adapter_says_which_row_a_call_is_for(recorder: Recorder) -> None:
     opened = {tuple((record.inputs or {}).items()): record for record in recorder.records(Open)}
     assert opened[("a", 3),].trace == found[1].trace
     assert opened[("a", 4),].trace not in {root.trace for root in found}, "there is no such row"
+
+
+def test_a_row_may_be_left_in_another_context(recorder: Recorder) -> None:
+    """As by an event loop that closes what a cancelled tool left behind."""
+
+    def batch(inputs: list[int]) -> None:
+        one, other = copy_context(), copy_context()
+        inside = rows.row(1)
+        one.run(inside.__enter__)
+        other.run(inside.__exit__, None, None, None)
+
+    recorder.wrap(batch, role="trajectory", rows=("inputs",))([1, 2])
+    assert {record.status for record in recorder.records(Close)} == {"OK"}
 
 
 def test_nothing_of_the_hosts_is_held_afterwards(recorder: Recorder) -> None:
