@@ -189,7 +189,9 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> tuple[int, in
     if match is None:
         return None
     if match["quote"] is not None:
-        return match.span("value") if any_value and match["value"] else _literal(match, name, kind)
+        if any_value:
+            return match.span("value") if match["value"] else None
+        return None if _closes(text, start, match) else _literal(match, name, kind)
     if any_value:
         return _bare(match)
     in_url = text[start - 1 : start] in ("?", "&") and match["separator"] == "="
@@ -203,6 +205,13 @@ def _literal(match: re.Match[str], name: str, kind: int) -> tuple[int, int] | No
     value = match["value"]
     weak = kind != secret_names.SECRET and not name.isupper() and not _is_strong(value)
     return None if not value or weak or _is_prose(match) or _is_placeholder(value, name) else match.span("value")
+
+
+def _closes(text: str, start: int, match: re.Match[str]) -> bool:
+    """Whether the quote behind a name ends the string that the name stands in: ``getpass("Password: ")``."""
+    if not match["value"].startswith((")", ",")):
+        return False
+    return text[max(0, start - _WINDOW) : start].rpartition("\n")[2].count(match["quote"]) % 2 == 1
 
 
 def _is_prose(match: re.Match[str]) -> bool:
@@ -303,8 +312,9 @@ def _is_bare_value(text: str, start: int, match: re.Match[str], name: str, kind:
         kind == secret_names.TEXT and _NUMBER.fullmatch(value)
     ):
         return False
-    if text[match.end("bare") : match.end("bare") + 1] in ("(", "[") or name.lower().endswith(value.lower()):
-        return False  # a call, an argument that is passed on
+    passed_on = name.lower().endswith(value.lower()) or value.lower().endswith("." + name.lower())
+    if passed_on or text[match.end("bare") : match.end("bare") + 1] in ("(", "["):
+        return False  # an argument, a name of another module; a call
     if name.isupper() and match["separator"] == "=" and text[match.start() : match.start() + 1] == "=":
         return not text[match.end("separator")].isspace()  # a line of a shell
     if not _CODE.fullmatch(value):

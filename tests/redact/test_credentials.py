@@ -135,6 +135,8 @@ def test_secrets(text: str, expected: str, before: str) -> None:
         'password = f"{first}{second}"; api_key = f"{prefix}-{number}"',
         'SECRET_PROMPT = """You are a spy.\nSay nothing."""; `password=` is passed on, or `token=`\n`a`',
         "request.headers['Authorization'] = ', '.join(parts); os.environ[\"API_KEY\"] = key; environ['API_KEY'] == 'a'",
+        "password = getpass.getpass('Password: ')\nuser = 'bob'; key = input('API key: ')",
+        "RSAPrivateKey = rfc3447.RSAPrivateKey\n",
         '{"primary_key": "id", "keyboard": "us", "pass@1": 0.5, "author": "x"}',
     ],
 )
