@@ -3,8 +3,8 @@
     python benchmarks/false_alarms.py [--megabytes 10] [--show 20] [FOLDER ...]
 
 The strings are what conversations of agents are made of, and the installed packages have plenty of it: half prose
-(Markdown, reStructuredText, docstrings), in messages of a paragraph or a few, and half code, in pieces as an agent reads
-or writes it. What is touched is not always false: documentation shows credentials. ``--show`` prints places, redacted.
+(Markdown, reStructuredText, docstrings), in messages of a paragraph or a few, and half code, in pieces as an agent
+reads or writes it. What is touched is not always false: documentation shows credentials. ``--show`` prints the places.
 """
 
 from __future__ import annotations
