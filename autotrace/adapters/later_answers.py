@@ -39,8 +39,9 @@ def wait_for(package: str, answers: Iterable[tuple[str, str, str]]) -> None:
         kind = getattr(sys.modules.get(f"{package}.{module}"), name, None)
         original = vars(kind).get(method) if isinstance(kind, type) else None
         if isinstance(kind, type) and inspect.isfunction(original) and not hasattr(original, _MARK):
-            asynchronous = inspect.iscoroutinefunction(original)
-            setattr(kind, method, _asynchronous(original) if asynchronous else _synchronous(original))
+            answer = (_asynchronous if inspect.iscoroutinefunction(original) else _synchronous)(original)
+            setattr(answer, _MARK, True)
+            setattr(kind, method, answer)
             _kinds[id(kind)] = method
     if _hold not in drivers.adopters:
         drivers.adopters.append(_hold)
@@ -65,54 +66,50 @@ def _dropped(number: int, _: Any) -> None:
         closing.ended(call, GeneratorExit())
 
 
-def _begun(value: Any) -> OpenCall | None:
-    """The call that waits for ``value``, which is current from now on; None where none does."""
-    call, _ = _waiting.pop(id(value), (None, None))
-    if call is not None:
-        closing.enter(call)
-    return call
+class _Answering:
+    """While the method runs that gives the answer which ``value`` stands for: its call is current, and ends with what
+    comes of it. Does nothing for an object that no call waits for."""
 
+    __slots__ = ("_call",)
 
-def _answered(call: OpenCall, result: Any) -> None:
-    try:
-        closing.leave(call)
-        if not drivers.adopt(call, result):
-            closing.close(call, result)
-    except Exception as error:
-        faults.failed("later answer", error)
+    def __init__(self, value: Any) -> None:
+        self._call, _ = _waiting.pop(id(value), (None, None))
+
+    def __enter__(self) -> _Answering:
+        if self._call is not None:
+            closing.enter(self._call)
+        return self
+
+    def with_result(self, result: Any) -> Any:
+        """End the call with ``result``, which is returned."""
+        call = self._call
+        if call is not None:
+            closing.leave(call)
+            try:
+                if not drivers.adopt(call, result):
+                    closing.close(call, result)
+            except Exception as error:
+                faults.failed("later answer", error)
+        return result
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if self._call is not None and error is not None:
+            closing.fail(self._call, error)
 
 
 def _synchronous(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def answer(self: Any, *args: Any, **kwargs: Any) -> Any:
-        call = _begun(self) if _waiting else None
-        if call is None:
-            return original(self, *args, **kwargs)
-        try:
-            result = original(self, *args, **kwargs)
-        except BaseException as error:
-            closing.fail(call, error)
-            raise
-        _answered(call, result)
-        return result
+        with _Answering(self) as answering:
+            return answering.with_result(original(self, *args, **kwargs))
 
-    setattr(answer, _MARK, True)
     return answer
 
 
 def _asynchronous(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     async def answer(self: Any, *args: Any, **kwargs: Any) -> Any:
-        call = _begun(self) if _waiting else None
-        if call is None:
-            return await original(self, *args, **kwargs)
-        try:
-            result = await original(self, *args, **kwargs)
-        except BaseException as error:
-            closing.fail(call, error)
-            raise
-        _answered(call, result)
-        return result
+        with _Answering(self) as answering:
+            return answering.with_result(await original(self, *args, **kwargs))
 
-    setattr(answer, _MARK, True)
     return answer

@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 from autotrace.record import message_chunks
 from autotrace.record.object_fields import member, members
 from autotrace.record.snapshot import Limits, snapshot
+from autotrace.record.tool_call_chunks import ToolCalls
 from autotrace.record.yielded import NO_KEEPER, Keeper, Texts, Yielded
 
 MAX_PARTS = 256
-"""Choices, tool calls or content blocks of one answer."""
+"""Choices or content blocks of one answer."""
 MAX_TOKENS = 1 << 20
 _get = dict.get
 _REASONING = ("reasoning_content", "reasoning", "thinking")
@@ -34,15 +35,6 @@ def of(first: Any, limits: Limits) -> Yielded | None:
     return Message(limits) if kind == "message_start" else None
 
 
-class _ToolCall:
-    __slots__ = ("arguments", "id", "name")
-
-    def __init__(self, limits: Limits) -> None:
-        self.id: Any = None
-        self.name = Texts(limits.string)
-        self.arguments = Texts(limits.string)
-
-
 class _Choice:
     """One answer of several."""
 
@@ -50,7 +42,7 @@ class _Choice:
 
     def __init__(self, limits: Limits) -> None:
         self.content, self.reasoning, self.refusal = (Texts(limits.string) for _ in range(3))
-        self.calls: dict[Any, _ToolCall] = {}
+        self.calls = ToolCalls(limits)
         self.finish_reason: Any = None
         self.token_ids: list[int] | None = None
 
@@ -60,14 +52,10 @@ class _Choice:
         for name, texts in (("reasoning_content", self.reasoning), ("refusal", self.refusal)):
             if (text := texts.joined()) is not None:
                 message[name] = text
-        if self.calls:
+        if calls := self.calls.so_far():
             message["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name.joined(), "arguments": call.arguments.joined() or ""},
-                }
-                for call in [*self.calls.values()]
+                {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+                for id, name, arguments in calls
             ]
         return message
 
@@ -132,23 +120,11 @@ class Completion(Yielded):
                 break  # a server that has both names says the same twice
         calls = _get(delta, "tool_calls")
         if type(calls) is list:
-            for call in calls:
-                self._add_call(choice, call)
-
-    def _add_call(self, choice: _Choice, piece: Any) -> None:
-        index = member(piece, "index")
-        number = index if type(index) is int else len(choice.calls)
-        call = choice.calls.get(number)
-        if call is None:
-            if len(choice.calls) >= MAX_PARTS:
-                return
-            call = choice.calls[number] = _ToolCall(self._limits)
-        identity = member(piece, "id")
-        if type(identity) is str and identity:
-            call.id = identity
-        function = member(piece, "function")
-        call.name.add(member(function, "name"))
-        call.arguments.add(member(function, "arguments"))
+            for piece in calls:
+                call, function = members(piece), members(member(piece, "function"))
+                choice.calls.add(
+                    _get(call, "index"), _get(call, "id"), _get(function, "name"), _get(function, "arguments")
+                )
 
     def value(self) -> Any:
         """As the call returns it without a stream."""

@@ -8,6 +8,7 @@ costs as much as all the rest.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +23,7 @@ MOST = 64
 """Items that a wrapper keeps before the next one comes to us."""
 
 
-class Yielded:
+class Yielded(ABC):
     """What was yielded so far."""
 
     done = False
@@ -30,13 +31,13 @@ class Yielded:
     kept = 0
     """Items that did not come to ``add``; known once ``value`` was asked for."""
 
+    @abstractmethod
     def add(self, item: Any) -> Keeper:
         """Take an item; how the next ones may be kept."""
-        raise NotImplementedError
 
+    @abstractmethod
     def value(self) -> Any:
         """Everything so far as plain values (dicts, lists, texts, numbers), which ``result`` paths read."""
-        raise NotImplementedError
 
 
 class Texts:

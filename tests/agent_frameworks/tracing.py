@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from autotrace.ship.run_reader import RunReader
 from autotrace.trajectory.model import Trajectory
-from tests.agent_frameworks.server import serving
+from tests.agent_frameworks.server import TEXT, serving
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 280
+SPEC = """
+- target: tests.agent_frameworks.{framework}.program.Agent.solve
+  role: trajectory
+  attributes: {{sample_index: way, step: number}}
+- target: tests.agent_frameworks.{framework}.program.Toolbox.call_tool
+  role: tool
+"""
+"""Of a program whose agent solves its task in several ways."""
 
 
 def python_of(framework: str) -> str:
@@ -45,3 +54,21 @@ def trajectories_of(run: Path) -> list[Trajectory]:
     """Everything that was recorded, in the order in which it began. A call of no trajectory is one of its own."""
     reader = RunReader.open(run)
     return [reader.load(row.trace_id) for row in reader.rows()]
+
+
+def run_ways(framework: str, folder: Path, ways: Iterable[str]) -> Path:
+    """The run folder of a program that prints for each of ``ways`` what its agent answered."""
+    run, printed = run_program(framework, folder, SPEC.format(framework=framework))
+    answers = [line for line in printed if line.endswith(TEXT)]
+    assert answers == [f"{way} {TEXT}" for way in ways], "the program noticed"
+    assert not any(b"sk-secret" in path.read_bytes() for path in run.rglob("*") if path.is_file())
+    return run
+
+
+def by_way(run: Path) -> dict[str, Trajectory]:
+    """The trajectories of such a program by the way in which the model was asked; there is nothing else."""
+    trajectories = trajectories_of(run)
+    assert {one.root.role for one in trajectories} == {"trajectory"}, "a call outside of a trajectory was recorded"
+    ways = {str(one.root.attributes["sample_index"]): one for one in trajectories}
+    assert len(ways) == len(trajectories)
+    return ways

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.trajectory.model import Trajectory
-from tests.agent_frameworks.tracing import run_program, trajectories_of
+from tests.agent_frameworks.tracing import by_way, run_ways
 
-SPEC = """
-- target: tests.agent_frameworks.litellm.program.Agent.solve
-  role: trajectory
-  attributes: {sample_index: way, step: number}
-- target: tests.agent_frameworks.litellm.program.Toolbox.call_tool
-  role: tool
-"""
 ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
 ANSWER = {"role": "assistant", "content": "It is 4."}
 FUNCTION = {"name": "add", "arguments": '{"a": 2, "b": 2}'}
@@ -44,13 +36,7 @@ EXPECTED: dict[str, list[list[dict[str, Any]]]] = {
 @pytest.fixture(scope="module")
 def trajectories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trajectory]:
     """The trajectories by the way the model was asked."""
-    run, printed = run_program("litellm", tmp_path_factory.mktemp("litellm"), SPEC)
-    answers = [line for line in printed if line.endswith("It is 4.")]
-    assert answers == [f"{way} It is 4." for way in EXPECTED], "the program noticed"
-    assert not any(b"sk-secret" in path.read_bytes() for path in Path(run).rglob("*") if path.is_file())
-    found = trajectories_of(run)
-    assert {one.root.role for one in found} == {"trajectory"}, "a call outside of a trajectory was recorded"
-    return {str(one.root.attributes["sample_index"]): one for one in found}
+    return by_way(run_ways("litellm", tmp_path_factory.mktemp("litellm"), EXPECTED))
 
 
 def essential(message: dict[str, Any]) -> dict[str, Any]:
