@@ -73,7 +73,7 @@ class _Answering:
     __slots__ = ("_call",)
 
     def __init__(self, value: Any) -> None:
-        self._call, _ = _waiting.pop(id(value), (None, None))
+        self._call: OpenCall | None = _waiting.pop(id(value), (None, None))[0]
 
     def __enter__(self) -> _Answering:
         if self._call is not None:
