@@ -116,7 +116,8 @@ def _tokenizer(folder: Path) -> Mapping[str, Any]:
     }
     folder.mkdir()
     (folder / "tokenizer.json").write_text(json.dumps(whole))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return {"path": str(folder)}
 
 

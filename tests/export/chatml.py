@@ -55,7 +55,7 @@ def model(folder: Path) -> Path:
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast", "chat_template": TEMPLATE, "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
+        "pad_token": "<|endoftext|>", "clean_up_tokenization_spaces": False,
     }  # fmt: skip
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return folder

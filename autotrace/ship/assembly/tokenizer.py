@@ -1,8 +1,9 @@
 """Loading the run's tokenizer, so that its texts are those of ``transformers``.
 
-Importing ``transformers`` takes ten seconds. So where a tokenizer of it only hands ids to the Rust tokenizer within it
-(another process finds that out: ``handing_over``), that one is kept as a file in the run folder, and from then on is
-all that is loaded: it is the same object, so it gives the same text. Special tokens are kept.
+Importing ``transformers`` takes ten seconds. So where a tokenizer of it only hands ids to the Rust tokenizer within it,
+that one is all that is loaded: as it stands in ``tokenizer.json`` where the files tell (``plain_tokenizer``); else
+another process finds out (``handing_over``) and keeps it as a file in the run folder. It is the same object, so it
+gives the same text. Special tokens are kept.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 from autotrace.run import layout
 from autotrace.ship.assembly import byte_level
 from autotrace.ship.assembly.handing_over import decide_apart, loaded, sequences
+from autotrace.ship.assembly.plain_tokenizer import is_plain
 from autotrace.trajectory.jsonable import text
 
 Decode = Callable[[list[int]], str]
@@ -36,6 +38,9 @@ def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, keep: bool =
     kept = blobs / f"decoding-{key}.json"
     with contextlib.suppress(Exception):  # none, or written by a later release of `tokenizers`
         return _decode_with(_from_file(kept))
+    if is_plain(Path(source)):
+        with contextlib.suppress(Exception):
+            return _decode_with(_from_file(Path(source, "tokenizer.json")))
     if keep and "transformers" not in sys.modules and importlib.util.find_spec("transformers") is not None:
         decide_apart(source, bind, kept, blobs / f"transformers-{key}")
         with contextlib.suppress(Exception):

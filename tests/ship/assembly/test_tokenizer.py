@@ -15,6 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from autotrace.run import layout
 from autotrace.ship.assembly import tokenizer as tokenizers_of_runs
+from autotrace.ship.assembly.plain_tokenizer import is_plain
 
 CORPUS = [
     "It is 4 . Isn't it ? Yes , it 's .", "def f(x):\n    return x + 1\n", "Äpfel und Öl; naïve café",
@@ -40,6 +41,32 @@ def byte_level(folder: Path) -> dict[str, Any]:
 def byte_level_cleaned_up(folder: Path) -> dict[str, Any]:
     """As Llama 3's says: transformers 4 did it, 5 does not."""
     return {**byte_level(folder), "clean_up_tokenization_spaces": True}
+
+
+def qwen(folder: Path) -> dict[str, Any]:
+    """As Qwen's files are, which say each added token twice."""
+    byte_level(folder)
+    whole = json.loads((folder / "tokenizer.json").read_text())
+    whole["model"]["vocab"]["<|endoftext|>"] = len(whole["model"]["vocab"]) + 20
+    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    added = {str(token["id"]): {**token, "id": None} for token in whole["added_tokens"]}
+    return {
+        "tokenizer_class": "Qwen2Tokenizer", "clean_up_tokenization_spaces": False, "added_tokens_decoder": added,
+        "eos_token": SPECIAL[1], "additional_special_tokens": SPECIAL[:1], "bos_token": None, "errors": "replace",
+    }  # fmt: skip
+
+
+def token_in_the_settings(folder: Path) -> dict[str, Any]:
+    """A token that only the configuration has gets an id of its own."""
+    return {**byte_level(folder), "pad_token": "<|pad|>"}
+
+
+def token_in_another_file(folder: Path) -> dict[str, Any]:
+    """As models were saved years ago."""
+    config = byte_level(folder)
+    size = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size()
+    (folder / "added_tokens.json").write_text(json.dumps({"<|late|>": size}))
+    return config
 
 
 def byte_fallback(folder: Path) -> dict[str, Any]:
@@ -122,10 +149,13 @@ def sequences(size: int) -> list[list[int]]:
 
 
 KINDS = {
-    byte_level: True, byte_level_cleaned_up: None, byte_fallback: True, metaspace: True, word_piece_cleaned_up: False,
-    own_decode: False, own_inner_decode: False,
+    byte_level: False, qwen: False, byte_level_cleaned_up: None, token_in_the_settings: True,
+    token_in_another_file: True, byte_fallback: True, metaspace: True, word_piece_cleaned_up: False, own_decode: False,
+    own_inner_decode: False,
 }  # fmt: skip
-"""Kind -> whether the Rust tokenizer alone will do; None: it depends on the release of transformers."""
+"""Kind -> whether a copy of the Rust tokenizer is kept; None: it depends on the release of transformers."""
+PLAIN = (byte_level, qwen)
+"""Kinds whose files tell all."""
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -144,9 +174,10 @@ def test_the_second_reader_of_a_run_gets_the_text_of_transformers(
         assert [decode(ids) for decode in decodes] == [expected, expected]
     if KINDS[kind] is not None:
         assert bool(kept(run)) is KINDS[kind]
+    assert is_plain(source) is (kind in PLAIN)
 
 
-@pytest.mark.parametrize(("kind", "imported"), [(byte_level, False), (own_decode, True)])
+@pytest.mark.parametrize(("kind", "imported"), [(metaspace, False), (own_decode, True)])
 def test_transformers_is_imported_only_where_it_has_to_decode(
     tmp_path: Path, kind: Callable[[Path], dict[str, Any]], imported: bool
 ) -> None:
@@ -154,7 +185,7 @@ def test_transformers_is_imported_only_where_it_has_to_decode(
     source, run = made(tmp_path, kind)
     program = (
         "import sys; from pathlib import Path; from autotrace.ship.assembly.tokenizer import load\n"
-        "text = load(sys.argv[1], {'trust_remote_code': True}, Path(sys.argv[2]))([256])\n"
+        "text = load(sys.argv[1], {'trust_remote_code': True}, Path(sys.argv[2]))([20])\n"
         "print('transformers' in sys.modules, text != '')"
     )
     said = [
@@ -177,8 +208,45 @@ def test_code_of_a_model_that_was_not_allowed_does_not_decide_for_the_run_that_a
     assert allowed == without.upper()
 
 
+@pytest.mark.parametrize("kind", PLAIN)
+def test_files_that_tell_all_are_all_that_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Callable[[Path], dict[str, Any]]
+) -> None:
+    """No other process, and nothing is written."""
+    source, run = made(tmp_path, kind)
+    monkeypatch.setattr(tokenizers_of_runs, "decide_apart", lambda *_: pytest.fail("another process was started"))
+    before = sorted(run.rglob("*"))
+    assert tokenizers_of_runs.load(str(source), {"trust_remote_code": True}, run)([70, 71])
+    assert sorted(run.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"auto_map": {"AutoTokenizer": ["a.B", None]}},
+        {"tokenizer_class": "LlamaTokenizerFast"},
+        {"clean_up_tokenization_spaces": True},
+        {"tokenizer_file": "other.json"},
+        {"eos_token": "</s>"},
+        {"extra_special_tokens": {"image_token": "<image>"}},
+        {"added_tokens_decoder": {"1": {"content": "<|im_start|>"}}},
+        {"added_tokens_decoder": 5},
+        {"bos_token": 7},
+    ],
+    ids=str,
+)
+def test_what_is_not_known_to_be_without_effect_is_left_to_transformers(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    source, _ = made(tmp_path, byte_level)
+    config = json.loads((source / "tokenizer_config.json").read_text())
+    assert is_plain(source)
+    (source / "tokenizer_config.json").write_text(json.dumps({**config, **changed}))
+    assert not is_plain(source)
+
+
 def test_a_damaged_copy_is_not_used(tmp_path: Path) -> None:
-    source, run = made(tmp_path, byte_level)
+    source, run = made(tmp_path, byte_fallback)
     before = tokenizers_of_runs.load(str(source), {}, run)([260, 261])
     (copy,) = kept(run)
     assert copy.stat().st_mode & 0o777 == 0o600
@@ -187,7 +255,7 @@ def test_a_damaged_copy_is_not_used(tmp_path: Path) -> None:
 
 
 def test_a_moved_run_folder_keeps_its_copy(tmp_path: Path) -> None:
-    source, run = made(tmp_path, byte_level)
+    source, run = made(tmp_path, byte_fallback)
     tokenizers_of_runs.load(str(source), {}, run)
     moved = run.rename(tmp_path / "moved")
     tokenizers_of_runs.load(str(moved / layout.BLOBS / source.name), {}, moved)
