@@ -71,7 +71,8 @@ def _is_plain(config: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
 
 
 def _tokens(whole: Mapping[str, Any]) -> dict[str, int]:
-    return whole["model"]["vocab"] | {token["content"]: token["id"] for token in whole.get("added_tokens") or []}
+    vocabulary: dict[str, int] = whole["model"]["vocab"]
+    return vocabulary | {token["content"]: token["id"] for token in whole.get("added_tokens") or []}
 
 
 def _named(value: Any) -> Iterator[str]:
