@@ -1,7 +1,7 @@
 """All trajectories of a run as columns: what the table, the scatter, the curves and ``--where`` of the page read.
 
-In two parts, so that the page can be used before the second is there: what the state has as columns of its own, and
-what it has as JSON (times, facts, attributes).
+In two parts, so that the page can be used before the second is there: what the table shows, and the rest, most of which
+is JSON in the state (times, facts, attributes).
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 import msgspec
 
+from autotrace.insight.profile import codes, decode
 from autotrace.ship.run_reader import RunReader
+from autotrace.ship.store.columns import COLUMNS
 from autotrace.view.pack import MISSING, Numbers, Words, pack
 
-_NUMBERS = (
-    "step", "rollout_n", "validate", "attempt", "reward", "turns", "tool_calls", "spans", "late_spans", "prompt_tokens",
-    "response_tokens",
-)  # fmt: skip
-_TEXTS = (
-    "sample_index", "uid", "data_source", "project_name", "experiment_name", "name", "role", "status", "error",
-)  # fmt: skip
+_NUMBERS = ("step", "rollout_n", "validate", "reward", "turns", "tool_calls", "prompt_tokens", "response_tokens")
+_TEXTS = ("sample_index", "status", "error")
+_MORE_NUMBERS = ("attempt", "spans", "late_spans")
+_FLAGS = ("truncated", "tool_error")
+_MORE_TEXTS = ("uid", "data_source", "project_name", "experiment_name", "name", "role")
 MOST = 60
 """Columns made of names of the user's."""
 MAX_TEXT = 500
@@ -32,7 +32,7 @@ def main(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
     """The columns that need no JSON to be read. Times are seconds since 1970, ``duration`` seconds. ``chosen``: ids of
     the trajectories; None: all."""
     numbers = {name: Numbers() for name in _NUMBERS}
-    texts = {name: Words() for name in (*_TEXTS, "group")}
+    texts = {name: Words(MAX_TEXT) for name in (*_TEXTS, "group")}
     ids: list[str] = []
     start, duration = array("d"), array("d")
     names = ("trace_id", "start_ns", "end_ns", "group_key", *_NUMBERS, *_TEXTS)
@@ -44,11 +44,11 @@ def main(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
             MISSING if began is None or ended is None else (ended - began) / 1e9
             for began, ended in zip(columns["start_ns"], columns["end_ns"], strict=True)
         )
-        texts["group"].extend(key or id for key, id in zip(columns["group_key"], columns["trace_id"], strict=True))
+        texts["group"].extend([key or id for key, id in zip(columns["group_key"], columns["trace_id"], strict=True)])
         for name in _NUMBERS:
             numbers[name].extend(columns[name])
         for name in _TEXTS:
-            texts[name].extend(word if word is None else word[:MAX_TEXT] for word in columns[name])
+            texts[name].extend(columns[name])
     own: dict[str, array[Any]] = {
         "start": start,
         "duration": duration,
@@ -58,14 +58,26 @@ def main(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
 
 
 def more(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
-    """The columns out of JSON, in the same order of rows: ``queue_s``, ``facts.advantage``, ``attributes.agent_name``.
-    At most ``MOST`` of the user's names."""
+    """The other columns, in the same order of rows: ``uid``, ``finding`` (codes with blanks between), ``queue_s``,
+    ``facts.advantage``, ``attributes.agent_name``. At most ``MOST`` of the user's names."""
     found = _Found()
-    for rows in _rows(reader, ("trace_id", "times", "facts", "attributes"), chosen):
-        for _, times, facts, attributes in rows:
-            found.row(times, facts, attributes)
+    own = {name: Numbers() for name in (*_MORE_NUMBERS, *_FLAGS)}
+    words = {name: Words(MAX_TEXT) for name in (*_MORE_TEXTS, "finding")}
+    flags = [f"({COLUMNS[name].sql}) AS {name}" for name in _FLAGS]
+    names = ("trace_id", "times", "facts", "attributes", "profile", *_MORE_NUMBERS, *flags, *_MORE_TEXTS)
+    for rows in _rows(reader, names, chosen):
+        _, times, facts, attributes, profiles, *others = zip(*rows, strict=True)
+        for row in zip(times, facts, attributes, strict=True):
+            found.row(*row)
+        words["finding"].extend([_finding(profile) for profile in profiles])
+        for name, values in zip((*own, *_MORE_TEXTS), others, strict=True):
+            (own[name] if name in own else words[name]).extend(values)
     numbers, texts = found.columns()
-    return _packed(found.count, numbers, texts, {})
+    return _packed(found.count, {**numbers, **own}, {**texts, **words}, {})
+
+
+def _finding(profile: str) -> str | None:
+    return " ".join(codes(decode(profile)) or ()) or None if '["AT-' in profile else None
 
 
 def _packed(
@@ -127,12 +139,12 @@ class _Found:
             numbers[name].values = values
         for name, by_row in self._texts.items():
             if name not in numbers:  # of another kind here and there: as a number
-                texts[name] = Words()
-                texts[name].extend(map(by_row.get, range(self.count)))
+                texts[name] = Words(MAX_TEXT)
+                texts[name].extend([by_row.get(row) for row in range(self.count)])
         return numbers, texts
 
 
-_REPEATED = frozenset((*_NUMBERS, *_TEXTS, "session_id", "run_id"))
+_REPEATED = frozenset((*_NUMBERS, *_TEXTS, *_MORE_NUMBERS, *_MORE_TEXTS, "session_id", "run_id"))
 """Attributes that are columns of their own."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -47,19 +47,22 @@ class Numbers:
     def extend(self, column: Sequence[float | None]) -> None:
         """Add values."""
         if None in column:
-            self.values.extend(MISSING if value is None else value for value in column)
-        else:
-            self.values.extend(column)  # type: ignore[arg-type]  # there is no None in it
+            column = [MISSING if value is None else value for value in column]
+        self.values.extend(column)  # type: ignore[arg-type]  # there is no None in it
 
 
 class Words:
     """A column of texts: each different one once, and which of them each row has; -1: none."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.words: dict[str, int] = {}
         self.values = array("i")
+        self._most = most
+        self._codes: dict[str | None, int] = {None: -1}
 
-    def extend(self, column: Iterable[Any]) -> None:
-        """Add values."""
-        words = self.words
-        self.values.extend(-1 if word is None else words.setdefault(word, len(words)) for word in column)
+    def extend(self, column: Sequence[str | None]) -> None:
+        """Add values, of which the first ``most`` characters count."""
+        for word in dict.fromkeys(column):
+            if word is not None and word not in self._codes:
+                self._codes[word] = self.words.setdefault(word[: self._most], len(self.words))
+        self.values.extend(map(self._codes.__getitem__, column))

@@ -75,7 +75,10 @@ EXPRESSIONS = [
     "facts.nothing is null", "facts.reward > 'a'", "facts.reward < 'a'", "attributes.data_source = 'gsm8k'",
     "attributes.project_name contains 'RO'", "duration > 0.001", "queue_s = .25", "tool_s >= 0 and decode_s < 1e3",
     "trace_id contains 'a'", "name contains 'agent'", "reward = -0.0", "reward <> 0.25", 'uid = "u1"',
-    "start > 1700000000", "start_ns > 1", "trained_in_step = 2", "rewad < 1", "reward = 'x'", "uid = u1", "uid < 3",
+    "start > 1700000000", "start_ns > 1", "trained_in_step = 2", "finding = 'AT-TRUNCATED'",
+    "finding != 'at-truncated'", "finding in ('AT-TRUNCATED', 'AT-HUNG')", "finding not in ('AT-TRUNCATED')",
+    "finding contains 'at-tr'", "finding not contains 'AT-T'", "finding is null", "truncated", "not truncated",
+    "tool_error = true", "finding < 'A'", "rewad < 1", "reward = 'x'", "uid = u1", "uid < 3",
     "status = 'fine'", "reward <", "(reward < 1", "reward in (1, 'a')", "reward contains 'a'", "uid", "'u1",
     "reward < 1 reward", "facts = 1", "",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from autotrace.ship.run_reader import RunReader
+from autotrace.ship.store.row import Row
 from autotrace.view.app import application
 from tests.query.run_folder import recorded
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
@@ -38,18 +39,21 @@ def test_the_runs_of_a_folder_newest_first(tmp_path: Path) -> None:
         assert client.get("/api/runs/b/columns").status_code == client.get("/api/runs/a/columns").status_code == 200
 
 
+def rows_of(run: Path) -> list[Row]:
+    return [row for row in RunReader.peek(run).select() if row.role == "trajectory"]
+
+
 def test_the_columns_are_the_lines_of_ls(client: TestClient, run: Path) -> None:
     header, arrays = unpacked(client.get(f"/api/runs/{NAME}/columns").content)
-    rows = [row for row in RunReader.peek(run).select() if row.role == "trajectory"]
+    rows = rows_of(run)
     assert header["count"] == len(rows) == 8
     assert ids(client) == [row.trace_id for row in rows]
     assert list(arrays["reward"]) == [row.reward for row in rows]
-    assert [header["words"]["uid"][code] for code in arrays["uid"]] == [row.uid for row in rows]
     assert [header["words"]["group"][code] for code in arrays["group"]] == [row.group for row in rows]
     assert list(arrays["duration"]) == pytest.approx([(row.duration_ns or 0) / 1e9 for row in rows])
 
 
-def test_more_columns_have_the_same_rows(client: TestClient) -> None:
+def test_more_columns_have_the_same_rows(client: TestClient, run: Path) -> None:
     main, more = (client.get(f"/api/runs/{NAME}/columns?part={part}") for part in ("main", "more"))
     assert main.headers["x-version"] == more.headers["x-version"]
     (_, first), (header, second) = unpacked(main.content), unpacked(more.content)
@@ -57,6 +61,9 @@ def test_more_columns_have_the_same_rows(client: TestClient) -> None:
     assert list(second["facts.reward"]) == list(first["reward"])
     assert list(second["facts.reward_extra_info.acc"]) == [float(reward > 0.5) for reward in first["reward"]]
     assert list(second["queue_s"]) == [0.25] * 8
+    assert [header["words"]["uid"][code] for code in second["uid"]] == [row.uid for row in rows_of(run)]
+    found = [header["words"]["finding"][code].split() if code >= 0 else [] for code in second["finding"]]
+    assert "AT-TRUNCATED" in found[1] and list(second["truncated"]) == ["AT-TRUNCATED" in each for each in found]
 
 
 def test_a_trajectory_is_a_conversation_with_its_calls(client: TestClient) -> None:

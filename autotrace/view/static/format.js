@@ -1,12 +1,13 @@
 // Numbers and times as people read them. What is missing is empty.
 
+const WHOLE = new Intl.NumberFormat("en"); // made once: that is what takes time
 const absent = (/** @type {any} */ value) => value === null || value === undefined || Number.isNaN(value);
 
 /** @param {any} value @param {number} [digits] significant digits */
 export function number(value, digits = 4) {
   if (absent(value)) return "";
   if (typeof value !== "number") return String(value);
-  if (Number.isInteger(value)) return value.toLocaleString("en");
+  if (Number.isInteger(value)) return WHOLE.format(value);
   const short = Number(value.toPrecision(digits));
   return Math.abs(short) >= 1e6 || (short !== 0 && Math.abs(short) < 1e-4) ? short.toExponential(2) : String(short);
 }

@@ -43,6 +43,7 @@ class Table {
   /** @param {string} run @param {import("./rows.js").Rows} rows */
   constructor(run, rows) {
     this.run = run;
+    this.link = link(["run", run, "trace", ""]);
     this.rows = rows;
     this.current = 0;
     /** @type {Uint32Array} */
@@ -147,22 +148,26 @@ class Table {
   }
 
   emptyRow() {
-    return h("a", { class: "row", role: "row", style: { gridTemplateColumns: GRID } }, SHOWN.map(([name]) => h("span", { class: `cell c-${name} ${RIGHT.has(name) ? "n" : ""}`, role: "cell" })));
+    const open = () => { this.current = row.position; this.remember(); };
+    const row = h("a", { class: "row", role: "row", style: { gridTemplateColumns: GRID }, onclick: open }, SHOWN.map(([name]) => h("span", { class: `cell c-${name} ${RIGHT.has(name) ? "n" : ""}`, role: "cell" }, "")));
+    row.texts = [...row.children].map((cell) => cell.firstChild);
+    return row;
   }
 
   /** @param {any} element @param {number} position */
   fillRow(element, position) {
     const row = this.order[position];
     const id = this.rows.id(row);
-    element.href = link(["run", this.run, "trace", id]);
-    element.onclick = () => { this.current = position; this.remember(); };
+    element.position = position;
+    element.href = this.link + id;
     element.classList.toggle("now", position === this.current);
     SHOWN.forEach(([name, , , shown], place) => {
-      const cell = element.children[place];
       const hit = name === "error" ? this.hits?.get(id) : null;
-      const text = hit ? `…${hit.before}${hit.hit}${hit.after}…` : shown(this.rows.value(name, row));
-      cell.textContent = text.length > 300 ? visible(text.slice(0, 300)) : visible(text);
-      if (name === "status") cell.dataset.status = text;
+      const text = visible((hit ? `…${hit.before}${hit.hit}${hit.after}…` : shown(this.rows.value(name, row))).slice(0, 300));
+      const node = element.texts[place];
+      if (node.data === text) return;
+      node.data = text;
+      if (name === "status") node.parentNode.dataset.status = text;
     });
   }
 

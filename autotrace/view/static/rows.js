@@ -3,7 +3,8 @@ import { source } from "./data.js";
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 /** Other names of columns, as `--where` has them. @type {Record<string, string>} */
-const ALIASES = { sample: "sample_index", llm_calls: "turns", duration_s: "duration", advantage: "facts.advantage" };
+const ALIASES = { sample: "sample_index", llm_calls: "turns", duration_s: "duration", advantage: "facts.advantage",
+  mismatch_mean: "facts.mismatch_mean", mismatch_max: "facts.mismatch_max", entropy: "facts.entropy" };
 
 /** @typedef {{words: string[], codes: Int32Array}} Texts */
 
@@ -21,6 +22,8 @@ export class Rows {
     this.ids = main.arrays.trace_id;
     /** @type {Map<string, Uint32Array>} */
     this.sorted = new Map();
+    /** @type {Map<string, Float64Array>} */
+    this.ranks = new Map();
     this.complete = false;
     this.add(main);
   }
@@ -77,27 +80,24 @@ export class Rows {
   /** All rows in the order of a column; what has no value comes last, whichever way. @param {string} name @param {boolean} descending */
   order(name, descending) {
     const key = `${name} ${descending}`;
-    const known = this.sorted.get(key);
-    if (known) return known;
-    const keys = this.keys(this.named(name));
-    const rows = Array.from({ length: this.count }, (_, row) => row);
-    const sign = descending ? -1 : 1;
-    const order = Uint32Array.from([
-      ...rows.filter((row) => !Number.isNaN(keys[row])).sort((a, b) => sign * (keys[a] - keys[b]) || a - b),
-      ...rows.filter((row) => Number.isNaN(keys[row])),
-    ]);
-    this.sorted.set(key, order);
+    let order = this.sorted.get(key);
+    if (!order) this.sorted.set(key, (order = sorted(this.keys(this.named(name)), descending)));
     return order;
   }
 
-  /** Numbers that order as the column does. @param {string} column */
+  /** Numbers that order as the column does. @param {string} column @returns {Float64Array} */
   keys(column) {
-    if (this.numbers[column]) return this.numbers[column];
-    const texts = this.texts[column];
-    if (!texts) return Float64Array.from({ length: this.count }, (_, row) => row);
-    const ranked = texts.words.map((word, code) => ({ word, code })).sort((a, b) => natural(a.word, b.word));
-    const rank = new Float64Array(texts.words.length);
-    ranked.forEach(({ code }, place) => { rank[code] = place; });
+    let keys = this.numbers[column] ?? this.ranks.get(column);
+    if (!keys) this.ranks.set(column, (keys = this.ranked(this.texts[column])));
+    return keys;
+  }
+
+  /** @param {Texts | undefined} texts */
+  ranked(texts) {
+    if (!texts) return new Float64Array(this.count).map((_, row) => row);
+    const places = texts.words.map((word, code) => ({ word, code, number: Number(word) })).sort(natural);
+    const rank = new Float64Array(places.length);
+    places.forEach(({ code }, place) => { rank[code] = place; });
     return Float64Array.from(texts.codes, (code) => (code < 0 ? NaN : rank[code]));
   }
 
@@ -110,10 +110,35 @@ export class Rows {
   }
 }
 
-/** Numbers in texts count as numbers. @param {string} a @param {string} b */
-function natural(a, b) {
-  const [one, other] = [Number(a), Number(b)];
-  return Number.isNaN(one) || Number.isNaN(other) ? (a < b ? -1 : a > b ? 1 : 0) : one - other;
+/** Row numbers in the order of `keys`, equal ones as they stand, NaN last: a radix sort, since calling a comparison a
+ * million times takes longer than a frame may. @param {Float64Array} keys @param {boolean} descending */
+function sorted(keys, descending) {
+  const values = keys.map((value) => value + 0); // -0 becomes 0
+  const bits = new Uint32Array(values.buffer);
+  for (let row = 0; row < values.length; row += 1) {
+    // of positive numbers the bits are in order but for the sign, of negative ones in the opposite order
+    const [low, high] = [2 * row, 2 * row + 1];
+    const negative = bits[high] >>> 31 !== Number(descending) ? -1 : 0;
+    const missing = values[row] !== values[row];
+    bits[low] = missing ? -1 : bits[low] ^ negative;
+    bits[high] = missing ? -1 : bits[high] ^ negative ^ (bits[high] >>> 31 ? 0 : 0x80000000);
+  }
+  const digits = new Uint16Array(values.buffer);
+  let [order, next] = [new Uint32Array(values.length).map((_, row) => row), new Uint32Array(values.length)];
+  for (let digit = 0; digit < 4; digit += 1) {
+    const starts = new Uint32Array(65537);
+    for (let at = digit; at < digits.length; at += 4) starts[digits[at] + 1] += 1;
+    if (starts[digits[digit] + 1] === values.length) continue; // all have the same
+    for (let at = 1; at < 65537; at += 1) starts[at] += starts[at - 1];
+    for (const row of order) next[starts[digits[4 * row + digit]]++] = row;
+    [order, next] = [next, order];
+  }
+  return order;
+}
+
+/** Numbers in texts count as numbers. @typedef {{word: string, number: number}} Word @param {Word} one @param {Word} other */
+function natural(one, other) {
+  return Number.isNaN(one.number) || Number.isNaN(other.number) ? (one.word < other.word ? -1 : 1) : one.number - other.number;
 }
 
 /** @type {Map<string, Promise<Rows>>} */
@@ -139,6 +164,7 @@ export async function completeRowsOf(run) {
     if (more.version === rows.version && more.header.count === rows.count) {
       rows.add(more);
       rows.sorted.clear();
+      rows.ranks.clear();
       rows.complete = true;
       return rows;
     }

@@ -70,11 +70,16 @@ export class Scatter {
     const size = Math.max(2, Math.round((this.rows.length > 5000 ? 2 : this.rows.length > 300 ? 3 : 5) * ratio));
     const plain = packed(...rgb(ink("--accent")));
     const limits = this.third ? range(this.third, this.rows, 0) : null;
+    const [third, colours, scale] = [this.third, SCALED, limits ? (SCALED.length - 1) / (limits[1] - limits[0]) : 0];
+    // the same as px and py, without asking for the range and the size a hundred thousand times
+    const [[lowX, highX], [lowY, highY]] = [this.rangeX, this.rangeY];
+    const [right, up] = [(this.px(highX) - LEFT) * ratio / (highX - lowX), (this.py(highY) - this.py(lowY)) * ratio / (highY - lowY)];
+    const [originX, originY] = [LEFT * ratio - size / 2, this.py(lowY) * ratio - size / 2];
     for (const row of this.rows) {
       const [x, y] = [xs[row], ys[row]];
       if (Number.isNaN(x) || Number.isNaN(y)) continue;
-      const colour = limits && this.third ? scaled(this.third[row], limits) : plain;
-      const [left, top] = [Math.round(this.px(x) * ratio - size / 2), Math.round(this.py(y) * ratio - size / 2)];
+      const colour = !limits || !third ? plain : third[row] === third[row] ? colours[Math.round((third[row] - limits[0]) * scale)] : UNKNOWN;
+      const [left, top] = [Math.round(originX + (x - lowX) * right), Math.round(originY + (y - lowY) * up)];
       for (let v = Math.max(0, top); v < Math.min(high, top + size); v += 1) {
         for (let u = Math.max(0, left); u < Math.min(wide, left + size); u += 1) pixels[v * wide + u] = colour;
       }
@@ -133,16 +138,16 @@ function range(values, rows, margin = 0.03) {
   return [low - room, high + room];
 }
 
-/** @param {number} value @param {[number, number]} limits */
-function scaled(value, [low, high]) {
-  if (Number.isNaN(value)) return packed(140, 140, 140);
-  const at = Math.min(0.9999, Math.max(0, (value - low) / (high - low))) * (SCALE.length - 1);
-  const [one, other, share] = [SCALE[Math.floor(at)], SCALE[Math.ceil(at)], at % 1];
-  return packed(...(/** @type {[number, number, number]} */ (one.map((part, place) => Math.round(part + (other[place] - part) * share)))));
-}
-
 /** A pixel. @param {number} red @param {number} green @param {number} blue */
 const packed = (red, green, blue) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 
 /** `#rrggbb` as numbers. @param {string} hex @returns {[number, number, number]} */
 const rgb = (hex) => [parseInt(hex.slice(1, 3), 16), parseInt(hex.slice(3, 5), 16), parseInt(hex.slice(5, 7), 16)];
+
+const UNKNOWN = packed(140, 140, 140);
+/** The scale in 256 steps. */
+const SCALED = Uint32Array.from({ length: 256 }, (_, step) => {
+  const at = (step / 255) * (SCALE.length - 1);
+  const [one, other] = [SCALE[Math.floor(at)], SCALE[Math.ceil(at)]];
+  return packed(...(/** @type {[number, number, number]} */ (one.map((part, place) => Math.round(part + (other[place] - part) * (at % 1))))));
+});

@@ -13,13 +13,15 @@ export class Scroller {
     this.make = make;
     this.show = show;
     this.count = 0;
+    /** What is in view, noted when it changes: asking the element makes the browser lay out all that changed. */
+    [this.top, this.view] = [0, 600];
     this.spacer = h("div", { class: "spacer" });
     this.element = h("div", { class: "scroller", tabindex: "0" }, this.spacer);
     /** @type {{element: any, position: number}[]} */
     this.pool = [];
     this.soon = eachFrame(() => this.place(false));
-    this.element.addEventListener("scroll", this.soon, { passive: true });
-    this.watcher = new ResizeObserver(this.soon);
+    this.element.addEventListener("scroll", () => { this.top = this.element.scrollTop; this.soon(); }, { passive: true });
+    this.watcher = new ResizeObserver(([{ contentRect }]) => { this.view = contentRect.height; this.soon(); });
     this.watcher.observe(this.element);
   }
 
@@ -32,8 +34,9 @@ export class Scroller {
 
   /** @param {boolean} anew */
   place(anew) {
-    const first = Math.max(0, Math.floor(this.element.scrollTop / this.height) - SPARE);
-    const fits = Math.ceil((this.element.clientHeight || 600) / this.height) + 2 * SPARE;
+    const top = Math.min(this.top, this.count * this.height - this.view);
+    const first = Math.max(0, Math.floor(top / this.height) - SPARE);
+    const fits = Math.ceil(this.view / this.height) + 2 * SPARE;
     const last = Math.min(this.count, first + fits);
     while (this.pool.length < fits) {
       const element = this.make();
@@ -59,9 +62,8 @@ export class Scroller {
   /** Scroll a row into view. @param {number} position */
   reveal(position) {
     const top = position * this.height;
-    const { scrollTop, clientHeight } = this.element;
-    if (top < scrollTop) this.element.scrollTop = top;
-    else if (top + this.height > scrollTop + clientHeight) this.element.scrollTop = top + this.height - clientHeight;
+    if (top < this.top) this.top = this.element.scrollTop = top;
+    else if (top + this.height > this.top + this.view) this.top = this.element.scrollTop = top + this.height - this.view;
     this.place(false);
   }
 }

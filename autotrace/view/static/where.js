@@ -4,9 +4,9 @@
 /** Columns that can be named, by kind. */
 const KINDS = /** @type {Record<string, string>} */ ({});
 for (const name of ("step rollout_n attempt reward advantage turns llm_calls tool_calls spans late_spans prompt_tokens " +
-  "response_tokens duration duration_s start start_ns queue_s prefill_s decode_s way_s llm_s tool_s reward_s other_s").split(" ")) KINDS[name] = "a number";
-for (const name of "sample sample_index uid data_source project_name experiment_name trace_id name role status error".split(" ")) KINDS[name] = "text";
-KINDS.validate = "true or false";
+  "mismatch_mean mismatch_max entropy response_tokens duration duration_s start start_ns queue_s prefill_s decode_s way_s llm_s tool_s reward_s other_s").split(" ")) KINDS[name] = "a number";
+for (const name of "sample sample_index uid data_source project_name experiment_name trace_id name role status error finding".split(" ")) KINDS[name] = "text";
+for (const name of ["validate", "truncated", "tool_error"]) KINDS[name] = "true or false";
 
 const TOKEN = /\s*(?:([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))|([A-Za-z_][\w-]*(?:\.[\w-]+)*)|('(?:[^']|'')*'|"(?:[^"]|"")*")|(<=|>=|!=|<>|==|[=<>(),])|$)/y;
 const WORDS = new Set(["and", "or", "not", "in", "is", "null", "contains", "true", "false"]);
@@ -135,6 +135,10 @@ class Conditions {
       return (row) => compared(column.get(row), other.get(row), test);
     }
     const value = this.value(column);
+    if (column.name === "finding") {
+      if (!/^(=|==|!=|<>)$/.test(mark)) throw new WhereError("finding has no order; compare it with = or !=");
+      return found(column, [value], (code, wanted) => code === wanted, /[!<]/.test(mark));
+    }
     const get = typeof value === "number" ? asNumber(column) : column.get;
     return (row) => compared(get(row), value, test);
   }
@@ -146,6 +150,7 @@ class Conditions {
     while (this.word(",")) values.push(this.value(column));
     if (!this.word(")")) this.expected('"," or ")"');
     if (new Set(values.map((value) => typeof value)).size > 1) throw new WhereError(`the values that ${column.name} is compared with must be of one kind`);
+    if (column.name === "finding") return found(column, values, (code, wanted) => code === wanted, negated);
     const get = typeof values[0] === "number" ? asNumber(column) : column.get;
     return (row) => { const value = get(row); return value === null ? null : values.includes(value) !== negated; };
   }
@@ -155,6 +160,7 @@ class Conditions {
     if (column.kind !== "text" && column.kind !== "") throw new WhereError(`${column.name} is ${column.kind}, so it cannot contain a text`);
     if (this.token.kind !== "text") this.expected("a text in quotes");
     const wanted = lower(String(this.value(column)));
+    if (column.name === "finding") return found(column, [wanted], (code, part) => code.startsWith(part), negated);
     return (row) => { const value = column.get(row); return value === null ? null : lower(String(value)).includes(wanted) !== negated; };
   }
 
@@ -211,6 +217,12 @@ function compared(a, b, test) {
   if (a === null || b === null) return null;
   if (typeof a !== typeof b) return test(typeof a === "number" ? -1 : 1);
   return test(a < b ? -1 : a > b ? 1 : 0);
+}
+
+/** Of several codes, none where nothing was found: whether one fits. @param {Column} column @param {any[]} values @param {(code: string, wanted: string) => boolean} fits @param {boolean} negated @returns {Getter} */
+function found(column, values, fits, negated) {
+  const wanted = values.map((value) => String(value).toUpperCase());
+  return (row) => (column.get(row) ?? "").split(" ").some((/** @type {string} */ code) => wanted.some((each) => fits(code, each))) !== negated;
 }
 
 /** @param {Column} column */
