@@ -12,8 +12,8 @@ from typing import Any
 from autotrace.record import calls, context, drivers, faults, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall, RetainingCall
+from autotrace.record.follower import Follower
 from autotrace.record.origin import is_hosts
-from autotrace.record.probe import Follower
 from autotrace.record.timeline import Arrived, Timeline, Timelines
 
 BETWEEN = "\n"

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from autotrace.record import calls
+from autotrace.record.follower import Follower
 from autotrace.record.object_fields import stored_text
-from autotrace.record.probe import Follower
 
 _PREGEL = "langgraph.pregel.main.Pregel"
 _CHAIN = "langchain_core.runnables.base.RunnableSequence"

@@ -9,8 +9,8 @@ from types import AsyncGeneratorType, FrameType
 from typing import Any
 
 from autotrace.record import calls, drivers, template
+from autotrace.record.follower import Follower
 from autotrace.record.object_fields import layout_of
-from autotrace.record.probe import Follower
 
 _AGENT = "pydantic_ai.agent.abstract"
 _MARK = "__autotrace_frames__"

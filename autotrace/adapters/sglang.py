@@ -34,7 +34,7 @@ from autotrace.adapters.engine_requests import (
 )
 from autotrace.record import faults
 from autotrace.record.context import OpenCall, RetainingCall
-from autotrace.record.probe import Follower
+from autotrace.record.follower import Follower
 from autotrace.record.timeline import Timeline, Timelines
 
 _MANAGER = "sglang.srt.managers.tokenizer_manager"

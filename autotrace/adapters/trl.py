@@ -26,8 +26,8 @@ from autotrace.record import faults, rows, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.context import RetainingCall
 from autotrace.record.fields import ABSENT
+from autotrace.record.follower import Follower
 from autotrace.record.formulas import value_of
-from autotrace.record.probe import Follower
 from autotrace.spool.records import Fact
 
 BATCH = "trl.trainer.grpo_trainer.GRPOTrainer._generate_and_score_completions"

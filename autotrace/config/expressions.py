@@ -3,12 +3,12 @@
     expression  =  sum ["if" condition "else" expression]
     condition   =  ["not"] sum
     sum         =  product {("+" | "-") product}
-    product     =  factor {("*" | "//" | "%") factor}
-    factor      =  "-" factor | number | "(" expression ")" | path
+    product     =  factor {("*" | "/" | "//" | "%") factor}
+    factor      =  "-" factor | number | "(" expression ")" | "sum" "(" expression ")" | path
     path        =  word {"." step | "[" expression "]"},   step = word | number | "*" (all items)
 
-``parse`` makes a tree of tuples of it, which ``record.formulas`` evaluates and ``spec.paths`` checks. No calls, no
-names but the roots of paths. Standard library only: read in traced processes.
+``parse`` makes a tree of tuples of it, which ``record.formulas`` evaluates and ``spec.paths`` checks. No calls
+but ``sum``, no names but the roots of paths. Standard library only: read in traced processes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 
 Tree = tuple[Any, ...]
 """``("path", root, steps)`` with steps that are texts or trees, ``("number", n)``, ``("-", a)``, ``("not", a)``,
-``("if", condition, a, b)``, or an operator with its two sides."""
+``("sum", a)``, ``("if", condition, a, b)``, or an operator with its two sides."""
 
 MAX_LENGTH = 500
 """Characters."""
 MAX_DEPTH = 20
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+)|(?P<word>[^\W\d]\w*)|(?P<step>\.(?:-?\w+|\*))|(?P<mark>//|[-+*%()\[\]])|(?P<end>$))"
+    r"\s*(?:(?P<number>\d+)|(?P<word>[^\W\d]\w*)|(?P<step>\.(?:-?\w+|\*))|(?P<mark>//|[-+*/%()\[\]])|(?P<end>$))"
 )
 _KEYWORDS = frozenset({"if", "else", "not"})
 _MARKS = re.compile(r"[\s\[\]()*]")
@@ -85,7 +85,7 @@ class _Parser:
         if self.kind == "end":
             return ExpressionError("the expression ends too early")
         if self._word == "(":
-            return ExpressionError("a path reads attributes, keys and indexes, it calls nothing")
+            return ExpressionError("a path reads attributes, keys and indexes, it calls nothing but sum(...)")
         return ExpressionError(f"`{self._word}` is not expected there")
 
     def _take(self, *words: str) -> str:
@@ -122,7 +122,7 @@ class _Parser:
 
     def _product(self) -> Tree:
         tree = self._factor()
-        while operator := self._take("*", "//", "%"):
+        while operator := self._take("*", "/", "//", "%"):
             tree = (operator, tree, self._factor())
         return tree
 
@@ -149,6 +149,10 @@ class _Parser:
     def _path(self) -> Tree:
         root, steps = self._word, []
         self._next()
+        if root == "sum" and self._take("("):
+            tree = ("sum", self.expression())
+            self._need(")")
+            return tree
         while True:
             if self.kind == "step":
                 steps.append(self._word[1:])

@@ -56,6 +56,10 @@ class Target:
     """What the host calls the trajectory that this call is in."""
     of: tuple[str, ...] = ()
     """The id of the trajectory that this call, or this row, belongs to."""
+    of_key: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Or its attributes that name it: ``uid`` and ``rollout_n``."""
+    group: bool = False
+    """The trajectories that open inside of this call are the rollouts of one prompt."""
     inside: bool = False
     """Recorded only inside of another recorded call."""
     final: tuple[str, ...] = ()

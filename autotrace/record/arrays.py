@@ -1,5 +1,6 @@
 """Arrays, tensors and images in a few words: their type, shape and first items. Nothing is imported for it, nothing is
-computed, and nothing waits for a GPU: what is read are fields of C structures, through the library's own descriptors.
+computed but sums that a list asks for, and nothing waits for a GPU: what is read are fields of C structures, through
+the library's own descriptors.
 """
 
 from __future__ import annotations
@@ -55,6 +56,28 @@ def item(value: Any, kind: type, index: int) -> Any:
             return None
         found = base.__getitem__(value, index)
         return base.item(found) if len(shape) == 1 else found
+
+
+def total(value: Any, kind: type) -> int | float | None:
+    """The sum of the numbers in an array or in a tensor in the CPU's memory; None for anything else."""
+    numpy: Any = sys.modules.get("numpy")
+    array: Any = None if numpy is None else numpy.__dict__.get("ndarray")
+    if array is not None and id(kind) == id(array):
+        if array.dtype.__get__(value).kind not in "biuf":
+            return None
+        return _number(numpy.generic.item(array.sum(value)))
+    torch = sys.modules.get("torch")
+    if torch is None or kind is not torch.__dict__.get("Tensor"):
+        return None
+    base = _base(torch)
+    if not _readable(torch, base, value):
+        return None
+    with torch._C.DisableTorchFunction():
+        return _number(base.item(base.sum(value)))
+
+
+def _number(value: Any) -> int | float | None:
+    return value if type(value) in (int, float) else None
 
 
 def _has(shape: Any, index: int) -> bool:

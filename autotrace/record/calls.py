@@ -13,14 +13,15 @@ from collections.abc import Callable, Sequence
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
-from autotrace.record import closing, context, drivers, faults, ids, rows, sampling, trajectory_ids
+from autotrace.record import closing, context, drivers, faults, groups, ids, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in
 from autotrace.record.fields import first
+from autotrace.record.follower import Follower
 from autotrace.record.iterators import Step
 from autotrace.record.object_fields import stored_text
-from autotrace.record.probe import NOT_COPIED, Follower, Probe
+from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, weigh_numbers, without_large
@@ -96,6 +97,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             name = stored_text(args[0], "name")
             if name is not None:
                 attributes = {**(attributes or {}), "object_name": name}
+        if probe.root and above is not None:
+            attributes = groups.completed(attributes, above)
         if above is None or probe.root:
             if backlog.full() or (probe.root and not sampling.admits(decide, attributes or {})):
                 if probe.id:
@@ -228,10 +231,12 @@ def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[st
 def _retain(call: Any, probe: Probe, arguments: Any) -> None:
     """What a call holds of the host's until it ends."""
     call.arguments = arguments
+    if probe.group:
+        groups.begin(call)
     if probe.batch:
-        groups = sampling.choose(probe.batch, arguments, probe.sampling)
-        if groups is not None:
-            call.chosen = sampling.chosen.set(groups)
+        chosen = sampling.choose(probe.batch, arguments, probe.sampling)
+        if chosen is not None:
+            call.chosen = sampling.chosen.set(chosen)
 
 
 def _is_super_call(above: OpenCall, probe: Probe, function: Any, owner: Any) -> bool:

@@ -125,6 +125,9 @@ def _release(call: OpenCall) -> dict[str, Any]:
 
 
 def _facts(call: OpenCall, probe: Probe, values: dict[str, Any], at: int) -> None:
+    if probe.of_key:
+        trajectory_ids.facts(probe, values, at)
+        return
     for name, value in (probe.read(probe.facts, values) or {}).items():
         backlog.put(Fact(call.trace.id, None, name, value, at))
 

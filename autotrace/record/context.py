@@ -105,6 +105,8 @@ class RetainingCall(OpenCall, eq=False, gc=True):
     """The target's follower knows of the call, and is asked when it ends."""
     rows: OpenRows | None = None
     """The rows of a batch."""
+    rollouts: Iterator[int] | None = None
+    """Numbers for the trajectories that open inside of it (``record.groups``)."""
     timeline: Timeline | None = None
     """What the adapter of an engine learns about this request while it runs."""
 

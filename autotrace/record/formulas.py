@@ -19,7 +19,8 @@ from autotrace.record.origin import is_hosts
 MAX_ITEMS = 262_144
 """Items that ``*`` looks at."""
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod,
 }  # fmt: skip
 
 Read = Callable[[Mapping[str, Any]], Any]
@@ -78,6 +79,8 @@ def _compiled(tree: Tree) -> Read:
         return lambda values: _choice(condition(values), yes, no, values)
     if kind == "not":
         return lambda values: _opposite(inner[0](values))
+    if kind == "sum":
+        return lambda values: _total(inner[0](values))
     if len(inner) == 1:
         return lambda values: _computed(operator.sub, 0, inner[0](values))
     left, right = inner
@@ -102,6 +105,18 @@ def _opposite(value: Any) -> Any:
 
 def _computed(compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     return compute(left, right) if type(left) in (int, float) and type(right) in (int, float) else ABSENT
+
+
+def _total(value: Any) -> Any:
+    """The sum of the numbers in a list, an array or a tensor in the CPU's memory; of a number, itself."""
+    kind = type(value)
+    if kind in (int, float):
+        return value
+    if kind is list or kind is tuple or kind is deque:
+        numbers = list(islice(value, MAX_ITEMS))
+        return sum(numbers) if {*map(type, numbers)} <= {int, float, bool} else ABSENT
+    total = arrays.total(value, kind)
+    return ABSENT if total is None else total
 
 
 def _path(root: str, steps: Sequence[str | Read]) -> Read:

@@ -12,6 +12,7 @@ from autotrace.config.plan import Settings, Target
 from autotrace.record import faults, fields, formulas
 from autotrace.record.arguments import Signature
 from autotrace.record.fields import ABSENT
+from autotrace.record.follower import Follower
 from autotrace.record.pickled import captured
 from autotrace.record.sampling import Decision
 from autotrace.record.snapshot import FIXED, Limits, snapshot
@@ -24,25 +25,6 @@ MORE_DEPTH = 3
 """Levels that are copied of an LLM call's values beyond those of others."""
 MAX_SIGNATURES = 1_000
 """Functions remembered per target."""
-
-
-class Follower:
-    """What the adapter of a library does besides recording the calls of a target (``Probe.follower``).
-
-    Runs on the caller's thread, inside the guard that counts failures and gives up on the target after too many. What
-    it is given is a ``context.RetainingCall``, untyped here because an open call knows its probe.
-    """
-
-    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether this call is recorded at all. Also asked, to no effect, of calls that are only counted."""
-        return True
-
-    def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:
-        """The call is about to be made. ``arguments``: by name, and ``self``."""
-
-    def holds(self, call: Any, result: Any) -> bool:
-        """The call returned. True: what it began goes on, and the adapter will close the call."""
-        return False
 
 
 def _is_late(path: fields.Path) -> bool:
@@ -63,7 +45,9 @@ def _of_the_batch(target: Target) -> Target:
         if not any({"row", "i", "result"} & set(path.roots) for path in formulas.values_of(paths))
     }
     role = "trainer" if target.role == "trajectory" else "span"
-    return replace(target, role=role, tokens={}, facts={}, attributes=common, include=(), id=(), of=(), batch={})
+    return replace(
+        target, role=role, tokens={}, facts={}, attributes=common, include=(), id=(), of=(), of_key={}, batch={}
+    )
 
 
 class Probe:
@@ -86,6 +70,7 @@ class Probe:
         "final",
         "follower",
         "follows",
+        "group",
         "id",
         "include",
         "inside",
@@ -104,6 +89,7 @@ class Probe:
         "members",
         "names_tool",
         "of",
+        "of_key",
         "off",
         "on_fault",
         "parts",
@@ -134,6 +120,9 @@ class Probe:
         """Of a row that is a trajectory: ``calls.decide``."""
         self.id = formulas.values_of(target.id)
         self.of = formulas.values_of(target.of)
+        self.of_key = formulas.compiled(target.of_key)
+        self.group = target.group
+        """Trajectories inside of a call of it are numbered."""
         self.late_id = any(_is_late(path) for path in self.id)
         self.key = target.key
         self.label = target.label
@@ -183,12 +172,13 @@ class Probe:
         later = [path for _, paths in (*self.facts, *self.late) for path in paths]
         later += [*self.response, *self.logprobs, *self.mask, *self.late_prompt, *(path for _, path in self.parts)]
         later += self.id if self.late_id else ()
+        later += [path for _, paths in self.of_key for path in paths]
         self.names_tool = target.role == "tool" and "tool_name" not in target.attributes and target.label is None
         """A tool that nothing else names is called as its object is."""
         self.batch = dict(formulas.compiled(target.batch))
         self.sampling = settings.sampling
         roots = {root for path in later for root in path.roots}
-        self.keeps = bool(self.batch or target.rows) or not roots <= {"result", "item"}
+        self.keeps = bool(self.batch or target.rows or target.group) or not roots <= {"result", "item"}
         """Something of the host's is needed until the call ends."""
         self.knows = bool(self.keeps or self.attributes or self.prompt or self.members or self.id or self.of)
         """Some path needs the arguments at all."""

@@ -13,14 +13,13 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from autotrace.record import closing, context, faults, ids, sampling
+from autotrace.record import closing, context, faults, groups, ids, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current
 from autotrace.record.fields import first
 from autotrace.record.probe import Probe
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import weigh_numbers
-from autotrace.spool.records import Fact
 
 MAX_ROWS = 16_384
 """Rows of one call that are recorded; the rest is counted."""
@@ -77,7 +76,7 @@ class Rows:
         probe, seen = self._probe, []
         for number in range(len(self._items)):
             values = self._of(number)
-            attributes = probe.read(probe.attributes, values) or {}
+            attributes = groups.completed(probe.read(probe.attributes, values), batch.above) or {}
             uid = attributes.get("uid")
             if type(uid) is int:  # a number counts within the batch
                 attributes["uid"] = f"{count}.{uid}"
@@ -85,12 +84,12 @@ class Rows:
         limit = probe.sampling.get("max_samples_per_step_per_worker")
         chosen = None
         if limit is not None:
-            groups = [str(attributes.get("uid", attributes.get("sample_index"))) for _, attributes in seen]
+            uids = [str(attributes.get("uid", attributes.get("sample_index"))) for _, attributes in seen]
             samples = [str(sampling.sample_of(attributes)) for _, attributes in seen]
-            chosen = sampling.lowest(groups, samples, int(limit), probe.sampling.get("seed", 0))
+            chosen = sampling.lowest(uids, samples, int(limit), probe.sampling.get("seed", 0))
         for number, (values, attributes) in enumerate(seen):
             call = None
-            wanted = chosen is None or groups[number] in chosen
+            wanted = chosen is None or uids[number] in chosen
             if wanted and sampling.admits(probe.decide, attributes) and not backlog.full():
                 span = ids.next_span_id()
                 call = self._opened(batch, values, span, Trace(ids.new_trace_id(), root=span), 0, attributes, None)
@@ -185,8 +184,8 @@ class Rows:
         self._values = values
         for number in range(len(self._items)):
             own = self._of(number)
-            if probe.of:
-                _facts_by_id(probe, own, at)
+            if probe.of or probe.of_key:
+                trajectory_ids.facts(probe, own, at)
                 continue
             row = self._numbers[number] if number < len(self._numbers) else None
             call = None if row is None else self.calls[row]
@@ -221,14 +220,6 @@ class Rows:
         return {**self._values, "row": self._items[number], "i": number, "n": len(self._items)}
 
 
-def _facts_by_id(probe: Probe, values: Values, at: int) -> None:
-    name = first(probe.of, values)
-    if type(name) not in (str, int):
-        return
-    for fact, value in (probe.read(probe.facts, values) or {}).items():
-        backlog.put(Fact(b"", {"of": str(name)}, fact, value, at))
-
-
 def begin(batch: RetainingCall, arguments: Mapping[str, Any]) -> None:
     """Open the rows of ``batch``."""
     probe = batch.probe
@@ -241,7 +232,7 @@ def begin(batch: RetainingCall, arguments: Mapping[str, Any]) -> None:
     batch.rows = rows = Rows(probe.row, items, dict(arguments), None if probe.row.root else above and above.base)
     if probe.row.root:
         rows.open_trajectories(batch, probe.calls)
-    elif above is not None and not probe.row.of:
+    elif above is not None and not probe.row.of and not probe.row.of_key:
         rows.open_below(batch, above)
 
 

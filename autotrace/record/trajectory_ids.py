@@ -66,6 +66,17 @@ def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -
     return None, id
 
 
+def facts(probe: Probe, values: Mapping[str, Any], at: int) -> None:
+    """Record the facts of ``probe`` about the trajectory that it names, by its id or by its attributes."""
+    key = probe.read(probe.of_key, values)
+    if key is None and (id := text_of(first(probe.of, values))) is not None:
+        key = {"of": id}
+    if key is None or (probe.of_key and len(key) < len(probe.of_key)):
+        return
+    for name, value in (probe.read(probe.facts, values) or {}).items():
+        backlog.put(Fact(b"", key, name, value, at))
+
+
 def _remember(id: str, call: OpenCall) -> None:
     _known[id] = call
     tables: tuple[dict[Any, Any], ...] = (_known, _named)

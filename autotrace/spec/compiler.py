@@ -16,7 +16,7 @@ from autotrace.config.plan import Plan, Settings, Target
 from autotrace.spec import document, entry, names
 from autotrace.spec.document import Node, Position
 from autotrace.spec.errors import Problem, SpecError
-from autotrace.spec.model import Entry, Paths
+from autotrace.spec.model import Entry, Key, Paths
 
 SHIPPED = "patch_specs"
 """Folder of the shipped lists: inside the package when installed, beside it in a source checkout."""
@@ -99,7 +99,9 @@ class _Draft:
             batch=_members(made.batch),
             rows=tuple(_list(made.rows)),
             id=tuple(_list(made.id)),
-            of=tuple(_list(made.of)),
+            of=() if isinstance(made.of, Key) else tuple(_list(made.of)),
+            of_key=_members(made.of if isinstance(made.of, Key) else None),
+            group=made.group,
             inside=made.inside,
             final=tuple(_list(made.final)),
             items=made.items or 0,

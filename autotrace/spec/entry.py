@@ -12,9 +12,9 @@ import msgspec
 from autotrace.config.plan import ROLES
 from autotrace.spec import names, paths, versions
 from autotrace.spec.document import Complain, Node, Position
-from autotrace.spec.model import MODES, Capture, Entry, Tokens, form, types
+from autotrace.spec.model import MODES, Capture, Entry, Key, Tokens, form, types
 
-_STRUCTS: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens}
+_STRUCTS: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens, "of": Key}
 _CHOICES = {"role": ROLES, "mode": MODES}
 _ARGUMENT = re.compile(r"[^\W\d]\w*(\.\w+)?\Z")
 
@@ -87,10 +87,10 @@ def _exclude(node: Node, given: dict[str, Any], complain: Complain) -> None:
     if "exclude" not in given:
         return
     target = node.value["target"]
-    if not any(names.is_glob(item.value) for item in _items(target)):
+    if not given.get("subclasses") and not any(names.is_glob(item.value) for item in _items(target)):
         complain(
             node.keys["exclude"],
-            "`exclude:` leaves names out of a target that ends in `*`; "
+            "`exclude:` leaves names out of a target that ends in `*` or has `subclasses: true`; "
             "arguments are left out with `capture: {exclude: [...]}`",
         )
     for item in _items(node.value["exclude"]):
@@ -99,14 +99,15 @@ def _exclude(node: Node, given: dict[str, Any], complain: Complain) -> None:
 
 
 def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
-    for key in ("tokens", "attributes", "facts", "batch"):
-        if key in given:
+    for key in ("tokens", "attributes", "facts", "batch", "of"):
+        if key in given and isinstance(node.value[key].value, dict):
             for value in node.value[key].value.values():
                 for item in _items(value):
                     _say(item, paths.fault(item.value), complain)
     for key in ("rows", "id", "of"):
         for item in _items(node.value[key]) if key in given else ():
             _say(item, paths.fault(item.value), complain)
+    _of(node, given, complain)
     _rows(node, given, complain)
     for item in _items(node.value["final"]) if "final" in given else ():
         fault = paths.fault(item.value)
@@ -133,14 +134,33 @@ def _rows(node: Node, given: dict[str, Any], complain: Complain) -> None:
         complain(node.keys["mode"], "`mode: count` records no call, so it has no rows: leave one of the two out")
     if rows and "final" in given:
         complain(node.keys["final"], "`final` is for generators, whose items are no rows: leave one of the two out")
+
+
+def _of(node: Node, given: dict[str, Any], complain: Complain) -> None:
+    """What goes with ``of`` and ``group`` and what does not."""
     if "of" in given and given.get("role") == "trajectory":
         complain(
             node.keys["of"], "`of` says which trajectory a call belongs to; one that opens a trajectory has an `id`"
         )
-    if rows and "of" in given and not given.get("facts"):
+    if "of" in given and "rows" in given and not given.get("facts"):
         complain(
             node.keys["of"],
             "rows `of` other trajectories say something about them: write `facts: {reward: row.reward}`",
+        )
+    if isinstance(given.get("of"), Key):
+        words = node.value["of"].value
+        missing = next((word for word in ("uid", "rollout_n") if word not in words), None)
+        if missing is not None and len(words) < 2:
+            complain(node.keys["of"], f"`of:` has no `{missing}`: a trajectory is named by both, uid and rollout_n")
+        elif not given.get("facts"):
+            complain(
+                node.keys["of"],
+                "uid and rollout_n name the trajectory that `facts` are about: write `facts: {reward: result.reward}`",
+            )
+    if given.get("group") and given.get("role") == "trajectory":
+        complain(
+            node.keys["group"],
+            "`group` is for the call around the rollouts of a prompt, which is none itself: write `role: trainer`",
         )
 
 

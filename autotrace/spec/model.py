@@ -49,6 +49,13 @@ class Tokens(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None
 
 
+class Key(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which trajectory facts are about, by its attributes."""
+
+    uid: Annotated[Paths | None, _of("Its attribute `uid`.", _PATHS, "row.uid")] = None
+    rollout_n: Annotated[Paths | None, _of("Its attribute `rollout_n`.", _PATHS, "row.number")] = None
+
+
 class Batch(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Where a batch of samples is, for sampling an exact number of each batch."""
 
@@ -121,11 +128,17 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             "self.trace.id"),
     ] = []  # fmt: skip
     of: Annotated[
-        Paths,
+        Paths | Key,
         _of("The id of the trajectory that this call belongs to, where it is made outside of it: in another task, "
-            "thread or process. With `rows`: of the trajectory that the row's `facts` are about.", _PATHS,
-            "session_id"),
+            "thread or process. With `rows`: of the trajectory that the row's `facts` are about. Where that has no id, "
+            "its attributes `uid` and `rollout_n` name it: `of: {uid: row.uid, rollout_n: row.number}`.",
+            _PATHS + ", or a mapping with uid and rollout_n", "session_id"),
     ] = []  # fmt: skip
+    group: Annotated[
+        bool,
+        _of("The trajectories that open inside of this call are a group: they are numbered (`rollout_n`) and get a "
+            "`uid`, as far as they have none of their own.", "true or false", "true"),
+    ] = False  # fmt: skip
     inside: Annotated[
         bool,
         _of("Only calls inside of another recorded call: of a library that others use as well.", "true or false",
@@ -151,8 +164,8 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = False
     exclude: Annotated[
         list[str],
-        _of("For targets that end in `*`: names to leave out, which may contain `*` too.", "a list of dotted names",
-            "[my_project.agents.SearchAgent.score]"),
+        _of("For targets that end in `*` or have `subclasses`: names to leave out, which may contain `*` too.",
+            "a list of dotted names", "[my_project.agents.SearchAgent.score]"),
     ] = []  # fmt: skip
     enabled: Annotated[
         bool, _of("`false` switches off what an earlier file or a shipped list named.", "true or false", "false")

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from autotrace.spec import model
-from autotrace.spec.model import Batch, Capture, Entry, Tokens
+from autotrace.spec.model import Batch, Capture, Entry, Key, Tokens
 
-_INSIDE: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens, "batch": Batch}
+_INSIDE: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens, "batch": Batch, "of": Key}
 
 
 def json_schema() -> str:
@@ -86,8 +86,9 @@ Name none that computes or asks a server. Of a list of paths the
 first that is present counts, so one entry can serve several releases of a library.
 
 `*` stands for all items: `result.choices.0.logprobs.content.*.logprob` is a list, of a mapping one by its keys. Numbers
-are computed with `+ - * // %`, an index in brackets, a choice with `A if B else C`, the opposite with `not`:
-`result.advantages[i - n]`, `i // self.num_generations`, `not self.model.training`. What is no plain number is absent.
+are computed with `+ - * / // %`, `sum(...)` of a list or tensor, an index in brackets, a choice with `A if B else C`,
+the opposite with `not`: `result.advantages[i - n]`, `i // self.num_generations`, `not self.model.training`,
+`sum(result.token_rewards)`. What is no plain number is absent.
 
 ## Batches, and trajectories by their id
 
@@ -116,6 +117,16 @@ that trajectory gives:
 - {target: my_project.rollout.Rollout.start, role: trajectory, id: self.id}
 - {target: my_project.server.Handler.complete, role: llm, of: request.session_id}
 - {target: my_project.scores.score_group, role: reward, rows: states, of: row.rollout_id, facts: {reward: row.reward}}
+```
+
+A trajectory says itself which step and which group it is of, or a call of role `trainer` around it does: the `step`,
+`validate`, `project_name`, `experiment_name`, `uid`, `sample_index` and `data_source` of that call are the
+trajectory's where it has none. `group` is for a call that makes the rollouts of one prompt:
+
+```yaml
+- {target: my_project.trainer.Trainer.generate, role: trainer, attributes: {step: step}}
+- {target: my_project.rollout.rollout_group, role: trainer, group: true}    # within generate; calls rollout n times
+- {target: my_project.rollout.rollout, role: trajectory}
 ```
 
 ## Several files

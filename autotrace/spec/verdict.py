@@ -147,7 +147,13 @@ def _notes(target: Target, function: Description) -> Iterator[str]:
 
 
 def _given_paths(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
-    tables = {"tokens": target.tokens, "attributes": target.attributes, "facts": target.facts, "batch": target.batch}
+    tables = {
+        "tokens": target.tokens,
+        "attributes": target.attributes,
+        "facts": target.facts,
+        "batch": target.batch,
+        "of": target.of_key,
+    }
     for key, table in tables.items():
         for name, alternatives in table.items():
             if alternatives:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A framework's environment: what its requirements.txt names, and autotrace: ./setup.sh FRAMEWORK VENV
 #
+# What stands in requirements-alone.txt is installed without what it requires: accelerators, and what builds only beside them.
 # Installed once, and again when its requirements or autotrace's change. A second call costs 10 ms.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -8,8 +9,10 @@ framework=${1:?usage: setup.sh FRAMEWORK VENV}
 venv=${2:?usage: setup.sh FRAMEWORK VENV}
 requirements=$root/tests/agent_frameworks/$framework/requirements.txt
 [ -f "$requirements" ] || { echo "no such framework: $framework; it would have $requirements" >&2; exit 2; }
+alone=${requirements%.txt}-alone.txt
+[ -f "$alone" ] || alone=/dev/null
 stamp=$venv/.autotrace-requirements
-wanted=$(cat "$root/pyproject.toml" "$requirements")
+wanted=$(cat "$root/pyproject.toml" "$requirements" "$alone")
 if [ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 
 python3 -m uv --version >/dev/null 2>&1 || python3 -m pip install --quiet uv
@@ -20,4 +23,5 @@ links=()
 for link in $(python3 -m pip config get global.find-links 2>/dev/null || true); do links+=(--find-links "$link"); done
 python3 -m uv pip install --quiet --python "$venv/bin/python" ${links[@]+"${links[@]}"} \
     --requirements "$requirements" --editable "$root"
+[ ! -s "$alone" ] || python3 -m uv pip install --quiet --python "$venv/bin/python" --no-deps --requirements "$alone"
 printf '%s' "$wanted" >"$stamp"

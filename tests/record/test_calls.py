@@ -19,7 +19,7 @@ import pytest
 
 from autotrace.record import calls, context, faults, sampling
 from autotrace.record.context import OpenCall
-from autotrace.record.probe import Follower
+from autotrace.record.follower import Follower
 from autotrace.spool.records import Close, Define, Fact, Open
 
 from .conftest import Recorder

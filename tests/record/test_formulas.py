@@ -45,6 +45,15 @@ READ: dict[str, Any] = {
     "row.prompt.*.missing": [],
     "result.nothing.*": ABSENT,
     "i // 0": ABSENT,
+    "i / n": 0.625,
+    "i / 0": ABSENT,
+    "sum(result.advantages)": 28.0,
+    "sum(result.advantages) / n": 3.5,
+    "sum(i)": 5,
+    "sum(self.prompts) + sum": ABSENT,
+    "sum(self.logs.a)": 3.0,
+    "sum(self.logs)": ABSENT,
+    "sum(result.parts)": ABSENT,
     "i // self.logs": ABSENT,
     "unknown[i]": ABSENT,
 }
@@ -95,7 +104,10 @@ def test_arrays_and_tensors_in_memory() -> None:
     assert value_of("result.tensor[i][0]").read(values) == 3.0
     assert value_of("result.tensor[i].tolist").read(values)() == [3.0, 4.0]
     assert value_of("result.tensor[9]").read(values) is None
+    assert value_of("sum(result.array)").read(values) == 4.0
+    assert value_of("sum(result.tensor[i]) / sum(result.tensor[0])").read(values) == 7 / 3
     values["result"]["tensor"] = torch.empty(2, device="meta")
+    assert value_of("sum(result.tensor)").read(values) is ABSENT
     assert value_of("result.tensor[i]").read(values) is None, "not in memory"
 
 

@@ -13,7 +13,7 @@ from autotrace.config.plan import Settings
 from autotrace.record import calls, context, faults, flusher
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall
-from autotrace.record.probe import Follower
+from autotrace.record.follower import Follower
 from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import packed
 from autotrace.spool.records import Close, Counters, Open

@@ -13,6 +13,24 @@ from autotrace.spec.sources import Installed
 from autotrace.spec.verdict import Verdict, judge
 
 MISTAKES = {
+    "half a key": (
+        "- target: my.scores.score\n  of: {uid: uid}\n  facts: {reward: result}\n",
+        "specs.yaml:2:3: `of:` has no `rollout_n`: a trajectory is named by both, uid and rollout_n",
+    ),
+    "a key for nothing": (
+        "- target: my.scores.score\n  of: {uid: uid, rollout_n: n}\n",
+        "specs.yaml:2:3: uid and rollout_n name the trajectory that `facts` are about: "
+        "write `facts: {reward: result.reward}`",
+    ),
+    "another key": (
+        "- target: my.scores.score\n  of: {uuid: uid, rollout_n: n}\n  facts: {reward: uid}\n",
+        "specs.yaml:2:8: unknown key `of.uuid`; did you mean `uid`?",
+    ),
+    "a group that is a rollout": (
+        "- target: my.agents.Agent.run\n  role: trajectory\n  group: true\n",
+        "specs.yaml:3:3: `group` is for the call around the rollouts of a prompt, which is none itself: "
+        "write `role: trainer`",
+    ),
     "tab": (
         "- target: my.agents.Agent.run\n\trole: llm\n",
         "specs.yaml:2:1: line 2 is indented with a tab: YAML allows spaces only",
@@ -152,7 +170,7 @@ MISTAKES = {
     ),
     "call in a path": (
         "- target: my.agents.Agent.run\n  attributes: {first: result.text()}\n",
-        "specs.yaml:2:23: `result.text()`: a path reads attributes, keys and indexes, it calls nothing",
+        "specs.yaml:2:23: `result.text()`: a path reads attributes, keys and indexes, it calls nothing but sum(...)",
     ),
     "an expression that is not over": (
         "- target: my.agents.Agent.run\n  rows: prompts\n  attributes: {uid: i // }\n",
@@ -181,8 +199,8 @@ MISTAKES = {
     ),
     "exclude without a star": (
         "- target: my.agents.Agent.run\n  exclude: [image]\n",
-        "specs.yaml:2:3: `exclude:` leaves names out of a target that ends in `*`; arguments are left out with "
-        "`capture: {exclude: [...]}`",
+        "specs.yaml:2:3: `exclude:` leaves names out of a target that ends in `*` or has `subclasses: true`; "
+        "arguments are left out with `capture: {exclude: [...]}`",
     ),
     "tag": (
         "- !!python/object/apply:os.system [echo]\n",

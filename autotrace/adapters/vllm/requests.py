@@ -31,7 +31,7 @@ from autotrace.adapters.vllm import scheduler
 from autotrace.adapters.vllm.scheduler import HOOKS, PREEMPTED, QUEUED, SCHEDULED
 from autotrace.record import calls, context, faults
 from autotrace.record.context import OpenCall, RetainingCall
-from autotrace.record.probe import Follower
+from autotrace.record.follower import Follower
 from autotrace.record.timeline import Timeline, Timelines
 
 GENERATE = "vllm.v1.engine.async_llm.AsyncLLM.generate"

@@ -14,7 +14,7 @@ from typing import Any
 from autotrace import patch
 from autotrace.adapters.engine_requests import Hooks, follow
 from autotrace.record import faults
-from autotrace.record.probe import Follower
+from autotrace.record.follower import Follower
 
 PREEMPT = "vllm.v1.core.sched.scheduler.Scheduler._preempt_request"
 HOOKS = Hooks("vllm request timings")
