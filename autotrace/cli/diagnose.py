@@ -17,6 +17,7 @@ from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.finding import Finding, Place
 from autotrace.insight.records import Step
 from autotrace.insight.settings import Settings
+from autotrace.insight.words import lines, where
 from autotrace.query import findings
 from autotrace.query.errors import QueryError
 from autotrace.run.losses import losses
@@ -97,8 +98,8 @@ def _print(out: Console, diagnosis: Diagnosis, found: Sequence[Finding]) -> None
     for number, finding in enumerate(found, 1):
         out.print(Text(""))
         out.print(_head(number, finding), soft_wrap=not out.is_terminal)
-        for name, words in _lines(finding):
-            out.print(Text(f"   {name:7}", style="dim") + Text(words), soft_wrap=not out.is_terminal)
+        for name, words in lines(finding):
+            out.print(Text(f"   {name:7}", style="dim") + Text(one_line(words)), soft_wrap=not out.is_terminal)
         for place in finding.places:
             out.print(_place(place), soft_wrap=not out.is_terminal)
 
@@ -109,24 +110,8 @@ def _head(number: int, finding: Finding) -> Text:
     )
 
 
-def _lines(finding: Finding) -> list[tuple[str, str]]:
-    share = f"{finding.share:.1%} of the trajectories ({finding.trajectories:,} of {finding.of:,})"
-    if finding.seconds:
-        share += f", {finding.seconds:,.1f} s lost"
-    if finding.since_step is not None:
-        share += f", since step {finding.since_step}"
-    if finding.steps > 1:
-        share += f", in {finding.steps} steps"
-    kinds = "; ".join(f"{one_line(kind)} ({count:,})" for kind, count in finding.notes.items())
-    lines = [("what", one_line(finding.what)), ("much", share), ("of it", kinds), ("why", one_line(finding.why)),
-             ("try", one_line(finding.remedy))]  # fmt: skip
-    return [(name, words) for name, words in lines if words]
-
-
 def _place(place: Place) -> Text:
-    where = [f"step {place.step}"] if place.step is not None else []
-    where += [f"turn {place.turn}"] if place.turn is not None else []
-    where += [f"token {place.token:,}"] if place.token is not None else []
     text = Text("   where  ", style="dim") + Text(place.trace_id[:ID_LENGTH], style="cyan")
-    text += Text(f"  {', '.join(where)}" if where else "")
+    found_at = where(place)
+    text += Text(f"  {found_at}" if found_at else "")
     return text + Text(f"  {one_line(place.note)}" if place.note else "", style="dim")

@@ -58,7 +58,7 @@ def ls(
         wanted &= _TRAJECTORY
     if as_tree and limit is None:
         limit = TREE_LIMIT
-    unread = () if as_json else ("facts", "attributes", "profile") if sort == "duration" else _JSON
+    unread = () if as_json else ("facts", "attributes", "profile") if sort == "duration" else _JSON[:-1]
     rows = reader.select(wanted, sort=sort, descending=descending(sort, reverse), limit=limit, without=unread)
     out = terminal.console()
     status = reader.status()
@@ -110,6 +110,7 @@ def columns(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Column]:
 
     named = any(row.role not in TRAJECTORIES for row in rows)
     statuses = words("status")
+    found = cells(lambda row: one_line(" ".join(codes(decode(row.profile)) or ())))
     return [
         Column(
             "trace", cells(lambda row: row.trace_id[:ID_LENGTH]), styles=lambda n: _link(pages.get(rows[n].trace_id))
@@ -126,6 +127,7 @@ def columns(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Column]:
         Column("duration", cells(lambda row: seconds(row.duration_ns)), True),
         Column("status", statuses, styles=lambda n: terminal.STATUS_STYLE.get(statuses[n], "")),
         Column("error", words("error"), styles=lambda n: "red"),
+        *([Column("findings", found, styles=lambda n: "red")] if any(found) else []),
     ]
 
 

@@ -18,7 +18,7 @@ def of_turns(trajectory: Trajectory) -> dict[int | None, list[Text]]:
     """Turn (None: the whole trajectory) -> lines."""
     profile = decode(trajectory.profile)
     lines: dict[int | None, list[Text]] = {}
-    for mark in profile.marks if profile is not None else ():
+    for mark in (*profile.marks, *profile.found) if profile is not None else ():
         turn = mark.turn if mark.turn is not None and mark.turn <= trajectory.turns else None
         lines.setdefault(turn, []).extend(_lines(trajectory, mark))
     return lines

@@ -171,7 +171,7 @@ def as_dict(trajectory: Trajectory) -> dict[str, Any]:
     from autotrace.insight.profile import decode
 
     profile = decode(trajectory.profile)
-    found = [] if profile is None else [structs.asdict(mark) for mark in profile.marks]
+    found = [] if profile is None else [structs.asdict(mark) for mark in (*profile.marks, *profile.found)]
     value = {**asdict(trajectory), "status": trajectory.status, "turns": trajectory.turns, "findings": found}
     del value["profile"]
     return value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from autotrace.insight import registry
 from autotrace.insight.families.tools import STEP_DECIDES
@@ -13,107 +14,142 @@ from autotrace.insight.records import History, Hit, Step
 
 PLACES = 3
 """Named of each finding."""
-MAX_KINDS = 200
-"""Causes and classes of messages that are counted apart."""
+MAX_KINDS = 20
+"""Causes and classes of messages that are counted apart in a step."""
 
 
-@dataclass
-class _Tally:
-    """What was found of one code so far."""
+class Tally(msgspec.Struct):
+    """How much of one code there is in a step, or in several."""
 
     trajectories: int = 0
-    steps: int = 0
-    since: int | None = None
     seconds: float | None = None
-    kinds: Counter[str] = field(default_factory=Counter)
-    places: list[Place] = field(default_factory=list)
+    kinds: dict[str, int] = {}
+    """Causes and classes of messages -> how many."""
+    places: list[Place] = []
+    """At most ``PLACES``."""
 
-    def add(self, step: Step, hits: list[Hit]) -> None:
+    @classmethod
+    def of(cls, step: Step, hits: list[Hit]) -> Tally:
         """The hits of one step, that reach the code's threshold."""
-        self.trajectories += len({hit.record.trace_id for hit in hits})
-        self.since = step.number if self.steps == 0 else self.since
-        self.steps += 1
-        for hit in hits:
-            if hit.kind and (hit.kind in self.kinds or len(self.kinds) < MAX_KINDS):
-                self.kinds[hit.kind] += 1
-            if hit.seconds is not None:
-                self.seconds = (self.seconds or 0.0) + hit.seconds
-        self._name(step, hits)
+        kinds = Counter(hit.kind for hit in hits if hit.kind)
+        seconds = [hit.seconds for hit in hits if hit.seconds is not None]
+        return cls(
+            len({hit.record.trace_id for hit in hits}),
+            sum(seconds) if seconds else None,
+            dict(kinds.most_common(MAX_KINDS)),
+            _places(step, hits),
+        )
 
-    def _name(self, step: Step, hits: list[Hit]) -> None:
-        """Three places: of different trajectories, and of different causes where there are some."""
-        kinds = Counter(hit.kind for hit in hits)
-        named = {place.trace_id for place in self.places}
-        seen: Counter[str] = Counter()
-        ordered = sorted(hits, key=lambda hit: (-(hit.seconds or 0.0), -kinds[hit.kind]))
-        for again in (False, True):
-            for hit in ordered:
-                if len(self.places) >= PLACES:
-                    return
-                if hit.record.trace_id in named or (seen[hit.kind] and not again):
-                    continue
-                seen[hit.kind] += 1
-                named.add(hit.record.trace_id)
-                self.places.append(Place(hit.record.trace_id, step.number, hit.turn, hit.token, hit.note))
+
+def _places(step: Step, hits: list[Hit]) -> list[Place]:
+    """Of different trajectories, and of different causes where there are some."""
+    kinds = Counter(hit.kind for hit in hits)
+    ordered = sorted(hits, key=lambda hit: (-(hit.seconds or 0.0), -kinds[hit.kind]))
+    places: list[Place] = []
+    seen: set[str] = set()
+    named: set[str] = set()
+    for again in (False, True):
+        for hit in ordered:
+            if len(places) >= PLACES:
+                return places
+            if hit.record.trace_id in named or (hit.kind in seen and not again):
+                continue
+            seen.add(hit.kind)
+            named.add(hit.record.trace_id)
+            places.append(Place(hit.record.trace_id, step.number, hit.turn, hit.token, hit.note))
+    return places
+
+
+class StepFound(msgspec.Struct):
+    """What was found in one step."""
+
+    step: int | None
+    trajectories: int
+    wall_s: float
+    tallies: dict[str, Tally] = {}
+    """By code."""
 
 
 class Diagnosis:
-    """Takes steps in order, each once, and keeps only what findings are made of."""
+    """Takes steps in order and keeps only what findings are made of. A step that is given again replaces what was found
+    in it before."""
 
     def __init__(self) -> None:
-        self._tallies: dict[str, _Tally] = {}
+        self._steps: dict[int | None, StepFound] = {}
         self._history = History()
         self._codes = registry.codes()
-        self.trajectories = 0
-        self.steps = 0
-        self._wall_s = 0.0
-        self.codes_of: dict[int | None, Counter[str]] = {}
-        """Step -> code -> trajectories, of what was found in each."""
+
+    @property
+    def trajectories(self) -> int:
+        """That were looked at."""
+        return sum(found.trajectories for found in self._steps.values())
+
+    @property
+    def steps(self) -> int:
+        """How many were looked at."""
+        return len(self._steps)
+
+    def put(self, found: StepFound) -> None:
+        """What was found in a step before."""
+        self._steps[found.step] = found
+
+    def of_step(self, number: int | None) -> StepFound:
+        """What was found in a step. Raises ``KeyError``."""
+        return self._steps[number]
 
     def add(self, step: Step) -> list[Hit]:
         """Look at a step; what was found in it."""
-        self.trajectories += len(step.records)
-        self.steps += 1
-        self._wall_s += step.wall_s
         by_code: dict[str, list[Hit]] = {}
         for hit in hits(step, self._history):
             by_code.setdefault(hit.code, []).append(hit)
+        found = StepFound(step.number, len(step.records), step.wall_s)
         kept: list[Hit] = []
-        for name, found in by_code.items():
+        for name, those in by_code.items():
             code = self._code(name)
-            concerned = len({hit.record.trace_id for hit in found})
+            concerned = len({hit.record.trace_id for hit in those})
             if concerned < max(code.count, code.share * len(step.records)):
                 continue
-            self._tallies.setdefault(name, _Tally()).add(step, found)
-            self.codes_of.setdefault(step.number, Counter())[name] = concerned
-            kept += found
+            found.tallies[name] = Tally.of(step, those)
+            kept += those
+        self.put(found)
         return kept
 
-    def findings(self) -> list[Finding]:
-        """All of them, most costly first."""
-        made = [self._finding(name, tally) for name, tally in self._tallies.items()]
+    def findings(self, step: int | None = None) -> list[Finding]:
+        """All of them, or those of one step, most costly first."""
+        numbers = sorted(self._steps, key=lambda number: (number is None, number or 0)) if step is None else [step]
+        steps = [self._steps[number] for number in numbers]
+        by_code: dict[str, list[tuple[int | None, Tally]]] = {}
+        for found in steps:
+            for name, tally in found.tallies.items():
+                by_code.setdefault(name, []).append((found.step, tally))
+        of, wall_s = sum(found.trajectories for found in steps), sum(found.wall_s for found in steps)
+        made = [self._finding(name, tallies, of, wall_s) for name, tallies in by_code.items()]
         return sorted(made, key=lambda finding: (-finding.cost, finding.code))
 
-    def _finding(self, name: str, tally: _Tally) -> Finding:
+    def _finding(self, name: str, tallies: list[tuple[int | None, Tally]], of: int, wall_s: float) -> Finding:
         code = self._code(name)
-        share = tally.trajectories / max(1, self.trajectories)
-        cost = code.weight * share
-        if tally.seconds is not None and self._wall_s:
-            cost = max(cost, code.weight * min(1.0, tally.seconds / self._wall_s))
+        concerned = sum(tally.trajectories for _, tally in tallies)
+        waited = [tally.seconds for _, tally in tallies if tally.seconds is not None]
+        kinds: Counter[str] = Counter()
+        for _, tally in tallies:
+            kinds.update(tally.kinds)
+        cost = code.weight * concerned / max(1, of)
+        if waited and wall_s:
+            cost = max(cost, code.weight * min(1.0, sum(waited) / wall_s))
         return Finding(
             code=name,
             title=code.title,
             what=code.what,
-            trajectories=tally.trajectories,
-            of=self.trajectories,
+            trajectories=concerned,
+            of=of,
             cost=cost,
-            since_step=tally.since,
-            steps=tally.steps,
+            since_step=tallies[0][0],
+            steps=len(tallies),
             why=code.why,
             remedy=code.remedy,
-            places=tuple(tally.places),
-            seconds=None if tally.seconds is None else round(tally.seconds, 3),
-            notes=dict(tally.kinds.most_common(5)),
+            places=tuple(place for _, tally in tallies for place in tally.places)[:PLACES],
+            seconds=round(sum(waited), 3) if waited else None,
+            notes=dict(kinds.most_common(5)),
         )
 
     def _code(self, name: str) -> Code:

@@ -80,6 +80,8 @@ class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Tokens of the response as the agent returned it, tools included."""
     judged: bool = False
     """The text that its reward judged was recorded, and can be compared with its own."""
+    found: list[Mark] = []
+    """What its group and its step showed of it, once they were complete."""
 
 
 def encode(profile: Profile) -> str:
@@ -88,8 +90,8 @@ def encode(profile: Profile) -> str:
 
 
 def codes(profile: Profile | None) -> list[str] | None:
-    """What a trajectory shows by itself, each code once; None: it was not examined."""
-    return None if profile is None else list(dict.fromkeys(mark.code for mark in profile.marks))
+    """What is wrong with a trajectory, each code once; None: it was not examined."""
+    return None if profile is None else list(dict.fromkeys(mark.code for mark in (*profile.marks, *profile.found)))
 
 
 _decoder = msgspec.json.Decoder(Profile)
@@ -103,3 +105,13 @@ def decode(text: str | None) -> Profile | None:
         return _decoder.decode(text)
     except msgspec.MsgspecError:
         return None
+
+
+def marks(text: str | None) -> list[Mark]:
+    """Of what ``encode`` made: the first mark of each code, those of the trajectory itself before those of its group
+    and its step."""
+    profile = decode(text)
+    by_code: dict[str, Mark] = {}
+    for mark in (*profile.marks, *profile.found) if profile is not None else ():
+        by_code.setdefault(mark.code, mark)
+    return list(by_code.values())

@@ -153,11 +153,21 @@ class Hit:
     seconds: float | None = None
 
 
+KEPT_STEPS = 64
+"""Of which ``History`` knows something."""
+
+
 @dataclass
 class History:
     """What detectors that compare steps need of the steps before, a few numbers each; kept by ``diagnose``."""
 
-    versions: list[tuple[int, frozenset[int], Record]] = field(default_factory=list)
-    """Step, versions of the weights that answered, a trajectory of it."""
-    last_trained: int | None = None
-    """The last step that the trainer is known to have finished."""
+    versions: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Step -> versions of the weights that answered in it."""
+
+    def answered(self, step: int, versions: frozenset[int], last: int) -> list[tuple[int, frozenset[int]]]:
+        """``versions`` answered in ``step``; of the ``last`` steps up to it, which ones did."""
+        self.versions[step] = versions
+        while len(self.versions) > KEPT_STEPS:
+            del self.versions[min(self.versions)]
+        before = sorted(number for number in self.versions if number <= step)
+        return [(number, self.versions[number]) for number in before[-last:]]

@@ -89,3 +89,9 @@ def own() -> tuple[OwnDetector, ...]:
 def stamp() -> str:
     """Of the detectors that look at a trajectory here and now: a profile with another one is made anew."""
     return "+".join([str(VERSION), *(detector.name for detector in own() if detector.find is not None)])
+
+
+def by_weight(marks: Iterable[Mark]) -> list[Mark]:
+    """Those that cost a trajectory most first; of a detector that is not installed here, last."""
+    known = codes()
+    return sorted(marks, key=lambda mark: -known[mark.code].weight if mark.code in known else 0.0)

@@ -19,6 +19,7 @@ from autotrace.insight.profile import Mark, Profile
 from autotrace.insight.records import Record, Step
 from autotrace.insight.settings import Settings
 from autotrace.query.errors import QueryError
+from autotrace.ship.index.lines import record
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.ship.store.row import Row
 from autotrace.trajectory.model import OPEN, Trajectory
@@ -66,15 +67,6 @@ def _records(rows: list[Row], reader: RunReader, settings: Settings, watch: Watc
         with contextlib.suppress(Gone):
             made = examine(reader.load(row.trace_id, texts=False), settings)
         yield record(row, made)
-
-
-def record(row: Row, known: Profile) -> Record:
-    """Of a line of the state."""
-    facts: dict[str, Any] = msgspec.json.decode(row.facts)
-    return Record(
-        row.trace_id, row.group, row.step, row.status, known, bool(row.validate), row.uid, row.data_source, row.reward,
-        facts, msgspec.json.decode(row.times), row.start_ns, row.end_ns, row.attempt, row.rollout_n, row.error,
-    )  # fmt: skip
 
 
 def _with_hung(records: list[Record], rows: list[Row], reader: RunReader) -> list[Record]:

@@ -140,9 +140,20 @@ def lost(outcome: Outcome, own: Mapping[str, int]) -> list[str]:
 
 
 def summary(run_folder: str, outcome: Outcome, own: Mapping[str, int] = MappingProxyType({})) -> str:
-    """One line for stderr: what was not recorded, then what was delivered where and how to look, or what is left and
-    what finishes it. ``own``: see ``lost``."""
-    return f"autotrace: {''.join(f'{phrase}; ' for phrase in lost(outcome, own))}{_ending(run_folder, outcome)}"
+    """For stderr: what was not recorded, then what was delivered where and how to look, or what is left and what
+    finishes it; in a line before it the worst findings, if there are any. ``own``: see ``lost``."""
+    ending = f"autotrace: {''.join(f'{phrase}; ' for phrase in lost(outcome, own))}{_ending(run_folder, outcome)}"
+    return _findings(run_folder, outcome.status) + ending
+
+
+def _findings(run_folder: str, status: dict[str, Any]) -> str:
+    count, worst = int(status.get("findings", 0)), status.get("worst") or []
+    if not count or not worst:
+        return ""
+    folder = min(run_folder, os.path.relpath(run_folder), key=len)
+    kinds = "1 finding" if count == 1 else f"{count} findings"
+    named = ("the most costly: " if count > len(worst) else "") + ", ".join(map(str, worst))
+    return f"autotrace: {kinds} ({named}); what, where and why: autotrace diagnose {folder}\n"
 
 
 def _ending(run_folder: str, outcome: Outcome) -> str:

@@ -106,6 +106,10 @@ class Status(msgspec.Struct):
     """Processes that deliver."""
     backends: dict[str, BackendStatus] = {}
     targets: list[TargetStatus] = []
+    findings: int = 0
+    """Kinds of findings in the steps that were looked at so far."""
+    worst: list[str] = []
+    """The most costly of them, in words."""
     notes: list[str] = []
     error: str | None = None
     """The most important problem in one sentence."""

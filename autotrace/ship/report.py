@@ -84,8 +84,10 @@ class StatusFile:
         couriers: Iterable[Courier],
         progress: Callable[[Status], None] | None,
         shippers: int = 1,
+        found: Callable[[], tuple[int, list[str]]] = lambda: (0, []),
     ) -> Status:
-        """Write the status with what the ``couriers`` say; ``progress`` gets it, and gets it more often."""
+        """Write the status with what the ``couriers`` say and what was ``found``; ``progress`` gets it, and gets it
+        more often."""
         now = time.monotonic()
         often = progress is not None or verdict in ("done", "blocked")
         latest = self.latest
@@ -94,6 +96,7 @@ class StatusFile:
         self._written = now
         status = self.latest = status_of(self._state, info, self._run_folder, verdict)
         status.shippers = shippers
+        status.findings, status.worst = found()
         for courier in couriers:
             if courier.state != "ok":
                 backend = status.backends[courier.name]

@@ -259,7 +259,7 @@ def _everything_read(state: State, folder: Path) -> bool:
 def _refreshed(state: State, folder: Path, info: RunInfo) -> Indexer:
     """Read everything there is and complete the traces that can be judged complete."""
     outbox = Outbox(state, info)
-    indexer = Indexer(state, folder, info, outbox)
+    indexer = Indexer(state, folder, info, (outbox,))
     while indexer.round():
         pass
     indexer.look_at_locks()

@@ -19,7 +19,9 @@ from autotrace.ship.backend_choice import chosen, remember
 from autotrace.ship.cluster.listening import Listening
 from autotrace.ship.delivery.crew import Crew
 from autotrace.ship.delivery.outbox import Outbox
+from autotrace.ship.delivery.reporting import Reporting
 from autotrace.ship.index.indexer import Indexer
+from autotrace.ship.live_findings import LiveFindings
 from autotrace.ship.main_process import MainProcess
 from autotrace.ship.pace import Pace
 from autotrace.ship.report import StatusFile
@@ -51,7 +53,9 @@ class Shipper:
         """Set by a signal: commit and end."""
         self._state = State.of_run(self.run_folder)
         self._outbox = Outbox(self._state, self.info)
-        self._indexer = Indexer(self._state, self.run_folder, self.info, self._outbox, AHEAD)
+        self._reporting = Reporting(self._state, self.run_folder, self.info, self.info.backends)
+        self._live = LiveFindings(self._state, self._outbox, self._reporting.add)
+        self._indexer = Indexer(self._state, self.run_folder, self.info, (self._outbox, self._live), AHEAD)
         self._decoder = Decoder(self.run_folder)
         self._retention = Retention(self._state, self.run_folder)
         self._crew = Crew(
@@ -88,9 +92,10 @@ class Shipper:
         over = self._run_is_over(gone_for) and not read
         self._crew.scale(self._status.latest)
         settled = self._indexer.settle(over) + self._outbox.settle(self._indexer.open_groups, over)
-        moved = self._couriers.deliver(sending=not self.stopped)
+        looked = self._live.settle(self._indexer.open_steps, self._indexer.binds, over)
+        moved = self._couriers.deliver(sending=not self.stopped) | self._reporting.deliver(over)
         self._retention.make_room()
-        return self._verdict(draining, living, over), bool(read or settled or moved)
+        return self._verdict(draining, living, over), bool(read or settled or looked or moved)
 
     def _run_is_over(self, gone_for: float) -> bool:
         """The first process has ended, and so have all others, or they are not waited for any longer."""
@@ -110,12 +115,14 @@ class Shipper:
             if name == "tokenizer":
                 self._decoder.bind(value)
             self._couriers.bind(name, value)
+            self._reporting.bind(name, value)
 
     def _redirect(self, backend: str, settings: dict[str, object]) -> bool:
         """Deliver to ``backend`` from now on (before anything was delivered: veRL says so before the first rollout);
         False when it cannot be used."""
         try:
             self._couriers.replace([backend])
+            self._reporting.replace([backend])
         except registry.BackendError as error:
             self._unusable_choice = (
                 f"veRL's configuration names the backend {backend}: {error}, then "
@@ -131,11 +138,11 @@ class Shipper:
         if not draining:
             return "blocked" if self._couriers.blocked else "running"
         awaited = living and not over and self._indexer.quiet_for <= IDLE and not self.once
-        if self._indexer.open_traces or self._outbox.undecided or awaited:
+        if self._indexer.open_traces or self._outbox.undecided or self._live.waiting or awaited:
             return "draining"
         unfinished = self._couriers.unfinished()
         if not unfinished:
-            return "done"
+            return "draining" if self._reporting.busy else "done"
         return "blocked" if all(courier.state == "blocked" for courier in unfinished) else "draining"
 
     # -- the whole life ------------------------------------------------------------------------------------------------
@@ -175,12 +182,15 @@ class Shipper:
     def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
         """Write ``status.json``, about once a second and whenever the state changes."""
         notes = [note for note in (self._decoder.problem, self._unusable_choice) if note]
-        notes += [*self._crew.notes(), *self._listening.notes()]
-        return self._status.write(state, self.info, notes, self._couriers, progress, self._crew.count)
+        notes += [*self._crew.notes(), *self._listening.notes(), *self._live.notes]
+        return self._status.write(
+            state, self.info, notes, self._couriers, progress, self._crew.count, self._live.summary
+        )
 
     def close(self) -> None:
         """Commit what is on its way and let go."""
         self._crew.close()
+        self._reporting.close()
         self._listening.close()
         self._main.close()
         self._state.close()

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from autotrace.config.installation import DISTRIBUTION
 from autotrace.run.info import RunInfo
-from autotrace.sinks.protocol import Sink
+from autotrace.sinks.protocol import Reporter, Sink
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,10 @@ class Backend(ABC):
         ``memory`` keeps text by name for the next process of the same run; two names in it are for users: ``place``
         (where the traces go) and ``open_with`` (the command that shows them).
         """
+
+    def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter | None:
+        """What takes reports about whole steps; None where the backend has no place for them. Connects to nothing."""
+        return None
 
     def absolute_uri(self, uri: str) -> str:
         """The tracking URI without anything that depends on the working directory."""

@@ -78,3 +78,18 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Release connections; never raises."""
+
+
+class Reporter(Protocol):
+    """What of a backend takes numbers and texts about whole steps, beside the trainer's own metrics
+    (``Backend.reporter``). Called by one thread; raises as a sink does."""
+
+    def bind(self, name: str, value: Mapping[str, Any]) -> None:
+        """As of a sink."""
+
+    def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
+        """Store ``metrics`` (name -> number) and the text ``page`` about a step of training; again, if they changed.
+        Where the trainer logs to no run of this backend there is no place for them, and nothing is stored."""
+
+    def close(self) -> None:
+        """Release connections; never raises."""

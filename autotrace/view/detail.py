@@ -45,7 +45,7 @@ def findings(trajectory: Trajectory) -> list[Item]:
     counts within the turn's answer, None where the finding is of the prompt or of the whole turn."""
     profile = decode(trajectory.profile)
     found = []
-    for mark in profile.marks if profile is not None else ():
+    for mark in (*profile.marks, *profile.found) if profile is not None else ():
         code = registry.codes().get(mark.code)
         at = "" if mark.token is None else f", token {mark.token:,}"
         what = f"{code.title if code else ''}{at}{': ' if mark.note else ''}{mark.note}"

@@ -254,6 +254,18 @@ def test_the_last_line(
     assert summary(str(tmp_path / "R"), Outcome(reason, status)) == said
 
 
+def test_the_three_most_costly_findings_stand_before_the_last_line() -> None:
+    worst = ["AT-RETOKENIZED 34%", "AT-TRUNCATED 3.1%", "AT-NO-EOS 2%"]
+    first, last = summary("R", Outcome("done", {"trajectories": 9, "findings": 5, "worst": worst})).splitlines()
+    assert first == (
+        "autotrace: 5 findings (the most costly: AT-RETOKENIZED 34%, AT-TRUNCATED 3.1%, AT-NO-EOS 2%); what, where and "
+        "why: autotrace diagnose R"
+    )
+    assert last.startswith("autotrace: 9 trajectories -> ")
+    one = summary("R", Outcome("done", {"trajectories": 9, "findings": 1, "worst": worst[:1]}))
+    assert one.startswith("autotrace: 1 finding (AT-RETOKENIZED 34%); ")
+
+
 def test_what_a_full_disk_refused_is_said(place: Place) -> None:
     """The counters did not come into the file either."""
     place.write("busy.py", "def work(text): return text\n")

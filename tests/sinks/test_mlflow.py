@@ -21,6 +21,8 @@ import pytest
 from mlflow.entities import Trace
 from rollouts import info, trajectory
 
+from autotrace.insight import profile
+from autotrace.insight.profile import Mark, Profile
 from autotrace.sinks.mlflow.info import describe
 from autotrace.sinks.mlflow.sending import PATIENCE, isolate
 from autotrace.sinks.mlflow.sink import MlflowSink
@@ -203,6 +205,51 @@ def test_numbers_said_about_a_trajectory_are_feedback_to_search_by(
     assert said == {"reward": 0.75, "acc": True, "format": 0.1, "advantage": "nan"}
     assert found.info.tags["dropped"] == "stale"
     assert found.data.spans[0].outputs["reward"] == 0.75
+
+
+@pytest.mark.row("filters")
+def test_findings_are_feedback_to_search_by_and_say_where(
+    uri: str, project: str, rollout: Callable[..., Trajectory]
+) -> None:
+    sink = make(uri, project)
+    sent = rollout(reward=0.5)
+    marks = [Mark("AT-TURN-LIMIT", 2), Mark("AT-RETOKENIZED", 2, 117, "31 tokens\x1b are missing")]
+    sent.profile = profile.encode(Profile("1", marks=marks, found=[Mark("AT-GROUP-INCOMPLETE")]))
+    sink.deliver([sent, rollout(rollout=1)])
+    for code in ("AT-TURN-LIMIT", "AT-RETOKENIZED", "AT-GROUP-INCOMPLETE"):
+        (found,) = traces(project, f"feedback.finding = '{code}'")
+        assert found.info.trace_id == f"tr-{sent.trace_id}"
+    assert not traces(project, "feedback.finding = 'AT-HUNG'")
+    assert traces(project, "tags.findings LIKE '%AT-RETOKENIZED%'")
+    said = {one.feedback.value: one.rationale for one in found.info.assessments if one.name == "finding"}
+    assert said["AT-RETOKENIZED"] == "turn 2, token 117: 31 tokens\ufffd are missing"
+    sink.deliver([sent])
+    (again,) = traces(project, "feedback.finding = 'AT-TURN-LIMIT'")
+    assert len(again.info.assessments) == len(found.info.assessments)
+
+
+def test_a_report_about_a_step_goes_into_the_trainers_run(uri: str, project: str) -> None:
+    experiment = mlflow.set_experiment(project)
+    with mlflow.start_run() as run:
+        pass
+    nowhere = make(uri, project)
+    nowhere.report(1, {"autotrace/truncated": 0.5}, "nobody has a run for it")
+    reporter = make(uri, project)
+    reporter.bind("mlflow", {"run_id": run.info.run_id, "experiment_id": experiment.experiment_id, "tracking_uri": uri})
+    for value in (0.5, 0.25):
+        reporter.report(
+            3, {"autotrace/truncated": value, "autotrace/finding/AT-NO-EOS": 0.1}, f"half is cut: {value} é"
+        )
+    client = mlflow.MlflowClient()
+    assert client.get_run(run.info.run_id).data.metrics == {
+        "autotrace/truncated": 0.25, "autotrace/finding/AT-NO-EOS": 0.1,
+    }  # fmt: skip
+    assert {metric.step for metric in client.get_metric_history(run.info.run_id, "autotrace/truncated")} == {3}
+    page = mlflow.artifacts.load_text(f"runs:/{run.info.run_id}/autotrace/findings-step-000003.txt")
+    assert page == "half is cut: 0.25 é"
+    reporter.bind("mlflow", {"run_id": "f" * 32, "tracking_uri": uri})
+    with pytest.raises(Refused, match="did not store the report"):
+        reporter.report(4, {"autotrace/truncated": 0.5}, "")
 
 
 @pytest.mark.row("link to the run")

@@ -12,6 +12,7 @@ import pytest
 from fake_server import FakeServer, Fault
 from rollouts import group, info, trajectory
 
+from autotrace.insight.profile import Mark, Profile, encode
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.protocol import Refused, Rejected, SinkError, Unavailable
 from autotrace.sinks.weave import http as weave_http
@@ -96,6 +97,17 @@ def test_the_same_sink_sends_nothing_twice(fake: FakeServer) -> None:
     before = len(fake.requests)
     weave.deliver(group())
     assert len(fake.requests) == before
+
+
+def test_the_most_costly_finding_is_a_score_and_all_are_attributes(fake: FakeServer) -> None:
+    one = trajectory(reward=0.5)
+    marks = [Mark("AT-TURN-LIMIT", 2), Mark("AT-RETOKENIZED", 2, 117), Mark("AT-RETOKENIZED", 3, 140)]
+    one.profile = encode(Profile("1", marks=marks))
+    sink().deliver([one])
+    given = {row["feedback_type"]: row["payload"]["output"] for row in fake.feedback}
+    assert given == {"wandb.runnable.reward": 0.5, "wandb.runnable.finding": "AT-RETOKENIZED"}
+    (root,) = roots(fake)
+    assert root["attributes"]["findings"] == ["AT-TURN-LIMIT", "AT-RETOKENIZED"]
 
 
 def test_a_late_fact_is_feedback_and_no_call_is_sent_again(fake: FakeServer) -> None:

@@ -136,13 +136,10 @@ def weights(step: Step, history: History) -> Iterator[Hit]:
 
 def _stuck(step: Step, history: History, answered: list[tuple[Record, list[int]]]) -> Iterator[Hit]:
     all_versions = frozenset(version for _, known in answered for version in known)
-    history.versions.append((step.number or 0, all_versions, answered[0][0]))
-    last = history.versions[-STUCK:]
-    if len(last) == STUCK and len(all_versions) == 1 and all(known == all_versions for _, known, _ in last):
-        steps = [number for number, _, _ in last]
-        if steps == sorted(set(steps)):
-            note = f"version {min(all_versions)} in steps {steps[0]} to {steps[-1]}"
-            yield from (Hit("AT-WEIGHTS-STUCK", record, note=note) for record, _ in answered)
+    last = history.answered(step.number or 0, all_versions, STUCK)
+    if len(last) == STUCK and len(all_versions) == 1 and all(known == all_versions for _, known in last):
+        note = f"version {min(all_versions)} in steps {last[0][0]} to {last[-1][0]}"
+        yield from (Hit("AT-WEIGHTS-STUCK", record, note=note) for record, _ in answered)
 
 
 OF_TRAJECTORY = (sampling,)

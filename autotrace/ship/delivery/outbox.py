@@ -61,6 +61,10 @@ class Outbox:
         elif row.kept != LOCAL:
             self.queue.add(self._backends, row.trace_id, row.version)
 
+    def again(self, row: Row) -> None:
+        """A new version of a complete trace that may be delivered. Inside the caller's transaction."""
+        self.queue.add(self._backends, row.trace_id, row.version)
+
     def bound(self, name: str, value: Mapping[str, Any]) -> None:
         """Something was reported about the run after its start. Inside the transaction that stores it."""
         for backend in registry.linked_by(name, self._backends):  # with the link to the trainer's run

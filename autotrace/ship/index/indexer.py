@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import time
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -54,11 +54,11 @@ class Indexer:
     ``Loader``, for what is delivered next."""
 
     def __init__(
-        self, state: State, run_folder: str | Path, info: RunInfo, subscriber: Subscriber, ahead: int = 0
+        self, state: State, run_folder: str | Path, info: RunInfo, subscribers: Sequence[Subscriber], ahead: int = 0
     ) -> None:
         self._state = state
         self._run_folder = run_folder
-        self._subscriber = subscriber
+        self._subscribers = subscribers
         self.loader = Loader(state, run_folder, info, ahead)
         self._summariser: Summariser = Summaries(self.loader)
         self._tickets = itertools.count(1)
@@ -99,6 +99,10 @@ class Indexer:
     def open_groups(self) -> set[str]:
         """Groups that have an open trace."""
         return {trace.row.group for trace in self._traces.open.values()}
+
+    def open_steps(self) -> dict[str, int | None]:
+        """The traces that may still grow, and their steps."""
+        return {trace_id: trace.row.step for trace_id, trace in self._traces.open.items()}
 
     def use_clocks(self, clocks: Mapping[str, int]) -> None:
         """``clocks``: boot of another node -> nanoseconds from its monotonic clock to our wall clock; it grows
@@ -250,12 +254,13 @@ class Indexer:
             for key in _CONFIG_KEYS:
                 if isinstance(value.get(key), str):
                     self._state.put_meta(f"config:{key}", value[key])
-        self._subscriber.bound(record.name, value)
+        for subscriber in self._subscribers:
+            subscriber.bound(record.name, value)
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
     def settle(self, over: bool) -> int:
-        """Complete the traces of which nothing more is to be expected, and tell the subscriber; how many there were.
+        """Complete the traces of which nothing more is to be expected, and tell the subscribers; how many there were.
 
         ``over``: the run is over, so nothing is waited for any longer.
         """
@@ -300,6 +305,7 @@ class Indexer:
             )
             if self._facts.digested(row):
                 add_facts(row, facts_of(self._state, row.trace_id))
-            self._subscriber.completed(row)
+            for subscriber in self._subscribers:
+                subscriber.completed(row)
         self._traces.completed(trace)
         self._state.put_rows([row])

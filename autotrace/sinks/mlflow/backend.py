@@ -10,7 +10,7 @@ from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health, extra
 from autotrace.sinks.mlflow import uri as uris
-from autotrace.sinks.protocol import Sink
+from autotrace.sinks.protocol import Reporter, Sink
 
 
 class MlflowBackend(Backend):
@@ -26,6 +26,12 @@ class MlflowBackend(Backend):
 
     def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
         """See ``Backend``."""
+        from autotrace.sinks.mlflow.sink import MlflowSink
+
+        return MlflowSink(info, run_folder, memory)
+
+    def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter:
+        """See ``Backend``. Another one than the sink, which is busy in a thread or a process of its own."""
         from autotrace.sinks.mlflow.sink import MlflowSink
 
         return MlflowSink(info, run_folder, memory)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from autotrace.insight.profile import marks
+from autotrace.insight.registry import by_weight
+from autotrace.insight.words import at
 from autotrace.sinks import payload
 from autotrace.sinks.mlflow.spans import usage
-from autotrace.sinks.mlflow.tags import assessment_id, feedback_of, linked, previews, session_of, tags_of
+from autotrace.sinks.mlflow.tags import LONGEST, assessment_id, feedback_of, linked, previews, session_of, tags_of
+from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import OK, Trajectory
 
 SOURCE = "autotrace"
 """The source of the feedback, as MLflow shows it."""
+FINDING = "finding"
+"""Name of the feedback that is a finding's code."""
+MAX_FINDINGS, MAX_RATIONALE = 16, 500
 TOKEN_USAGE = "mlflow.trace.tokenUsage"
 
 
@@ -25,12 +33,14 @@ def trace_id_of(trajectory: Trajectory) -> str:
 
 @dataclass(frozen=True)
 class Feedback:
-    """A number or truth value said about a trace."""
+    """Something said about a trace: a number, a truth value, a finding."""
 
     id: str
     name: str
     value: float | bool | str
     """Text where the number is not finite."""
+    rationale: str | None = None
+    """Why, where it is known."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ class TraceDescription:
             "last_update_time": at,
             "feedback": {"value": feedback.value},
             "valid": True,
+            **({"rationale": feedback.rationale} if feedback.rationale else {}),
         }
 
 
@@ -97,13 +108,23 @@ def describe(trajectory: Trajectory, run_id: str | None) -> TraceDescription:
         "OK" if root.status == OK else "ERROR",
         _metadata(trajectory, run_id),
         tags_of(trajectory),
-        tuple(
-            Feedback(assessment_id(trajectory.trace_id, name), name, value if math.isfinite(value) else str(value))
-            for name, value in feedback_of(trajectory).items()
-        ),
+        (*_facts(trajectory), *_findings(trajectory)),
         question or None,
         answer or None,
     )
+
+
+def _facts(trajectory: Trajectory) -> Iterator[Feedback]:
+    for name, value in feedback_of(trajectory).items():
+        shown = value if math.isfinite(value) else str(value)
+        yield Feedback(assessment_id(trajectory.trace_id, name), name, shown)
+
+
+def _findings(trajectory: Trajectory) -> Iterator[Feedback]:
+    """Each code once, all under one name, so that ``feedback.finding = 'AT-...'`` finds them."""
+    for mark in by_weight(marks(trajectory.profile))[:MAX_FINDINGS]:
+        code, why = text(mark.code)[:LONGEST], text(at(mark))[:MAX_RATIONALE]
+        yield Feedback(assessment_id(trajectory.trace_id, f"{FINDING}/{code}"), FINDING, code, why or None)
 
 
 def _metadata(trajectory: Trajectory, run_id: str | None) -> dict[str, str]:

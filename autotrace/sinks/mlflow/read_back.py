@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from autotrace.redact.masking import masked_uri
 from autotrace.sinks import registry
+from autotrace.sinks.mlflow.info import FINDING
 from autotrace.sinks.mlflow.tokens import token_ids
 from autotrace.sinks.mlflow.uri import absolute, check_uri, sqlite_path
 from autotrace.sinks.protocol import Refused, Unavailable
@@ -152,6 +153,7 @@ def trajectory_of(trace: Any) -> Trajectory:
         if not name.startswith("mlflow.")
     }
     facts = {assessment.name: assessment.value for assessment in trace.info.assessments or ()}
+    facts.pop(FINDING, None)
     facts.update({name: tags[name] for name in ("dropped",) if name in tags})
     return Trajectory(trace.info.trace_id.removeprefix("tr-"), tags.get("run_id", ""), spans, attributes, facts)
 

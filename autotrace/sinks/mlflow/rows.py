@@ -118,6 +118,7 @@ class Rows:
             "assessment_type": "feedback",
             "value": json.dumps(value),
             "error": None,
+            "rationale": feedback.rationale,
             "created_timestamp": trace.end_ms,
             "last_updated_timestamp": trace.end_ms,
             "source_type": "CODE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -13,6 +13,7 @@ import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from autotrace.redact.masking import without_password
+from autotrace.sinks.mlflow.artifacts import put_text
 from autotrace.sinks.mlflow.info import TraceDescription
 from autotrace.sinks.mlflow.otlp import message
 from autotrace.sinks.mlflow.spans import MlflowSpan
@@ -110,6 +111,23 @@ class ServerStore:
         """See ``Store``."""
         info = trace.message(experiment_id)
         self._check(self._ask("POST", "/api/3.0/mlflow/traces", json={"trace": {"trace_info": info}}))
+
+    def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
+        """See ``Store``."""
+        listed = [{"key": name, "value": metrics[name], "timestamp": at_ms, "step": step} for name in metrics]
+        body = {"run_id": run_id, "metrics": listed}
+        self._check(self._ask("POST", "/api/2.0/mlflow/runs/log-batch", json=body))
+
+    def log_text(self, run_id: str, path: str, text: str) -> None:
+        """See ``Store``. Where the server does not hand artifacts on, MLflow's client writes them itself."""
+        run = self._json(self._ask("GET", "/api/2.0/mlflow/runs/get", params={"run_id": run_id}))
+        uri = str(run["run"]["info"]["artifact_uri"])
+        parts = urlsplit(uri)
+        if parts.scheme != "mlflow-artifacts":
+            put_text(uri, path, text)
+            return
+        place = quote(f"{parts.path.strip('/')}/{path}")
+        self._check(self._ask("PUT", f"/api/2.0/mlflow-artifacts/artifacts/{place}", content=text.encode()))
 
     def page(self, experiment_id: str, trace_id: str) -> str | None:
         """See ``Store``."""

@@ -24,6 +24,8 @@ from autotrace.sinks.mlflow.uri import check_uri, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.trajectory.model import Trajectory
 
+PAGE = "autotrace/findings-step-{step:06d}.txt"
+"""Artifact of the trainer's run: what was found in a step."""
 RUN_WAIT = 30.0
 """Seconds to wait for veRL's own MLflow run when its configuration says that there will be one."""
 
@@ -101,6 +103,22 @@ class MlflowSink:
             return str(self._run["experiment_id"])
         name = project or trajectory.attributes.get("project_name") or self._config.get("project_name")
         return store.experiment_id(str(name or DEFAULT_PROJECT)[:250])
+
+    def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
+        """See ``Reporter``: into the run of the trainer's own logger."""
+        if self._awaited():
+            raise Unavailable("waiting for the MLflow run of veRL's own logger", retry_after=1.0)
+        if not self._run:
+            return
+        store = self._opened()
+        run_id = self._run_id()
+        if run_id is None:
+            return
+        try:
+            store.log_metrics(run_id, metrics, step, int(time.time() * 1000))
+            store.log_text(run_id, PAGE.format(step=step), page)
+        except StoreError as error:
+            raise (Unavailable if error.passing else Refused)(f"MLflow did not store the report: {error}") from error
 
     # -- delivery ------------------------------------------------------------------------------------------------------
 

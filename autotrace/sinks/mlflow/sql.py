@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from importlib import import_module
 from typing import Any
 
+from autotrace.sinks.mlflow.artifacts import put_text
 from autotrace.sinks.mlflow.content import Contents
 from autotrace.sinks.mlflow.info import TraceDescription
 from autotrace.sinks.mlflow.spans import MlflowSpan
@@ -135,6 +136,16 @@ class SqlStore:
         except Exception as error:
             raise StoreError(_sentence(error)) from error
         self._do(self._store.start_trace, trace_info)
+
+    def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
+        """See ``Store``."""
+        from mlflow.entities import Metric
+
+        self._do(self._store.log_batch, run_id, [Metric(name, metrics[name], at_ms, step) for name in metrics], [], [])
+
+    def log_text(self, run_id: str, path: str, text: str) -> None:
+        """See ``Store``."""
+        put_text(self._do(self._store.get_run, run_id).info.artifact_uri, path, text)
 
     def _do(self, call: Any, *args: Any) -> Any:
         from mlflow.exceptions import MlflowException

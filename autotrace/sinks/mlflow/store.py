@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,6 +68,12 @@ class Store(Protocol):
 
     def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
         """Store what is known of a trace beside its spans."""
+
+    def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
+        """Add numbers to a run of the trainer's."""
+
+    def log_text(self, run_id: str, path: str, text: str) -> None:
+        """Put a text below the artifacts of a run, instead of what is there at ``path``."""
 
     def page(self, experiment_id: str, trace_id: str) -> str | None:
         """URL of a trace."""

@@ -23,7 +23,7 @@ OUTSIDE = ("trainer", "reward", "engine")
 trajectories alone), and they are not linked to the training run."""
 TRACE_NAME = "mlflow.traceName"
 MAX_FEEDBACK = 32
-_LONGEST = 250
+LONGEST = 250
 _REWARD_PARTS = "reward_extra_info"
 
 
@@ -35,7 +35,7 @@ def tags_of(trajectory: Trajectory) -> dict[str, str]:
         tags[f"{trajectory.root.role}_step"] = tags.pop("step")
     tags["status"] = trajectory.status
     tags["role"] = text(trajectory.root.role)
-    tags[TRACE_NAME] = _word(trajectory.root.name)[:_LONGEST]
+    tags[TRACE_NAME] = _word(trajectory.root.name)[:LONGEST]
     if found := codes(decode(trajectory.profile)):
         tags["findings"] = " ".join(found)
     if trajectory.turns:
@@ -60,10 +60,10 @@ def session_of(trajectory: Trajectory) -> str | None:
     if trajectory.root.role != "trajectory":
         return None
     if attributes.get("uid") is not None:
-        return _word(attributes["uid"])[:_LONGEST]
+        return _word(attributes["uid"])[:LONGEST]
     if attributes.get("sample_index") is not None:
         group = f"step-{attributes.get('step')}-sample-{_word(attributes['sample_index'])}"
-        return f"{group}-validation"[:_LONGEST] if attributes.get("validate") is True else group[:_LONGEST]
+        return f"{group}-validation"[:LONGEST] if attributes.get("validate") is True else group[:LONGEST]
     return None
 
 
@@ -78,14 +78,14 @@ def feedback_of(trajectory: Trajectory) -> dict[str, Any]:
     facts = sorted(trajectory.facts.items(), key=lambda fact: (not fact[0].startswith("reward"), fact[0]))
     for name, value in facts:
         if isinstance(value, (bool, int, float)):
-            feedback[_no_nul(text(name)[:_LONGEST])] = value
+            feedback[_no_nul(text(name)[:LONGEST])] = value
     for name, value in facts:
         if isinstance(value, dict):
             for part, number in value.items():
                 # Parts of the reward under veRL's own names; a part called like another fact keeps the long name.
                 short = part if name == _REWARD_PARTS and part not in feedback else f"{name}.{part}"
                 if isinstance(number, (bool, int, float)):
-                    feedback.setdefault(_no_nul(text(short)[:_LONGEST]), number)
+                    feedback.setdefault(_no_nul(text(short)[:LONGEST]), number)
     return dict(list(feedback.items())[:MAX_FEEDBACK])
 
 

@@ -11,16 +11,21 @@ from typing import Any
 
 import msgspec
 
+from autotrace.insight.profile import marks
+from autotrace.insight.registry import by_weight
 from autotrace.sinks import payload
 from autotrace.sinks.weave.calls import call_uuid, feedback_uuid, object_name
 from autotrace.sinks.weave.http import ClientError, Connection
 from autotrace.sinks.weave.project import Project
+from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Trajectory
 
 SCORES = ("reward", "advantage")
 """Facts that are feedback in any case if they are numbers: so that one filter finds them however late they came."""
 MAX_PAYLOAD = 1_000_000
 """Bytes; the server takes 1 MiB."""
+FINDING = "finding"
+"""The score that is the code of the most costly finding; ``attributes.findings`` of the root call has them all."""
 BATCH = 200
 
 
@@ -34,6 +39,8 @@ def wanted(trajectory: Trajectory, in_call: Mapping[str, Any]) -> dict[str, Any]
         number = isinstance(shown, (int, float))
         if (name in SCORES and number) or name not in in_call or in_call[name] != shown:
             facts[name] = shown
+    if found := by_weight(marks(trajectory.profile)):
+        facts[FINDING] = text(found[0].code)
     return facts
 
 

@@ -1,0 +1,92 @@
+"""Findings in words and in numbers: for ``autotrace diagnose``, and to be stored beside a trainer's own metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from autotrace.insight.finding import Finding, Place
+from autotrace.insight.profile import Mark
+from autotrace.insight.step_lines import StepLine
+
+METRICS = "autotrace"
+"""Before the names of ``metrics``."""
+
+
+def lines(finding: Finding) -> list[tuple[str, str]]:
+    """What, how much, of which kinds, why, and what to try."""
+    kinds = "; ".join(f"{kind} ({count:,})" for kind, count in finding.notes.items())
+    named = [("what", finding.what), ("much", amount(finding)), ("of it", kinds), ("why", finding.why),
+             ("try", finding.remedy)]  # fmt: skip
+    return [(name, words) for name, words in named if words]
+
+
+def amount(finding: Finding) -> str:
+    """``3.1% of the trajectories (31 of 1,000), since step 2, in 5 steps``."""
+    share = f"{finding.share:.1%} of the trajectories ({finding.trajectories:,} of {finding.of:,})"
+    if finding.seconds:
+        share += f", {finding.seconds:,.1f} s lost"
+    if finding.since_step is not None:
+        share += f", since step {finding.since_step}"
+    return share + (f", in {finding.steps} steps" if finding.steps > 1 else "")
+
+
+def where(place: Place) -> str:
+    """``step 3, turn 2, token 117``; empty: nowhere in particular."""
+    named = [("step", place.step), ("turn", place.turn)]
+    parts = [f"{name} {number}" for name, number in named if number is not None]
+    return ", ".join([*parts, *([f"token {place.token:,}"] if place.token is not None else [])])
+
+
+def page(title: str, findings: Iterable[Finding]) -> str:
+    """Findings as a plain text, in lines without control characters."""
+    written = [title]
+    for number, finding in enumerate(findings, 1):
+        written += ["", f"{number}. {finding.code}  {finding.title}"]
+        written += [f"   {name:7}{words}" for name, words in lines(finding)]
+        written += [
+            f"   where  {'  '.join(part for part in (place.trace_id, where(place), place.note) if part)}"
+            for place in finding.places
+        ]
+    return "".join(f"{plain(line)}\n" for line in written)
+
+
+def plain(text: str) -> str:
+    """``text`` without what could move a cursor, reverse a line or hide in it."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def worst(findings: Sequence[Finding], most: int = 3) -> list[str]:
+    """The most costly ones: ``AT-RETOKENIZED 3.1%``."""
+    return [f"{plain(finding.code)} {percent(finding.share)}" for finding in findings[:most]]
+
+
+def percent(share: float) -> str:
+    """``34%``, ``3.1%``, ``0.02%``."""
+    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"
+
+
+def metrics(line: StepLine, findings: Iterable[Finding]) -> dict[str, float]:
+    """Numbers of a step of training, beside those that the trainer logs: shares, unless the name says otherwise."""
+    named: dict[str, float | None] = {
+        "truncated": line.truncated,
+        "flat_groups": line.flat / line.groups if line.groups else None,
+        "failed": line.failed / line.trajectories if line.trajectories else None,
+        "turns_mean": line.turns_mean,
+        "tokens_mean": line.tokens_mean,
+        "seconds_p50": line.seconds_p50,
+        "seconds_p99": line.seconds_p99,
+        "cached": line.cached,
+        "weights_behind_mean": line.staleness,
+        "tool_errors_per_trajectory": sum(line.tool_errors.values()) / line.trajectories if line.trajectories else None,
+    }
+    named |= {f"time/{name.removesuffix('_s')}": share for name, share in line.time.items()}
+    shares = {finding.code: finding.share for finding in findings}
+    named |= {f"finding/{code}": share for code, share in shares.items()}
+    named["findings"] = float(len(shares))
+    return {f"{METRICS}/{name}": float(value) for name, value in named.items() if value is not None}
+
+
+def at(mark: Mark) -> str:
+    """``turn 2, token 117: 31 tokens are missing there``."""
+    place = where(Place("", None, mark.turn, mark.token))
+    return plain(": ".join(part for part in (place, mark.note) if part))

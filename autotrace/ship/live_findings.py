@@ -1,0 +1,151 @@
+"""Findings while the run goes on: a step is looked at when its trajectories are complete, and again when late facts
+about them have come.
+
+What a step or a group shows of a trajectory is written into the trajectory's line, and the first of them are delivered
+once more with it. Costs the shipper ``SHARE`` of its time at most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
+
+from autotrace.data.rollout import ROLES
+from autotrace.insight import profile
+from autotrace.insight.diagnose import Diagnosis, StepFound
+from autotrace.insight.profile import Mark, Profile
+from autotrace.insight.records import Hit, Step
+from autotrace.insight.settings import Settings
+from autotrace.insight.step_lines import line
+from autotrace.insight.words import metrics, page, worst
+from autotrace.ship.delivery.carrier import Binds
+from autotrace.ship.delivery.outbox import LOCAL, Outbox
+from autotrace.ship.delivery.reporting import Report
+from autotrace.ship.index.lines import record
+from autotrace.ship.store.row import Row
+from autotrace.ship.store.state import State
+
+QUIET = 5.0
+"""Seconds without news of a step after which it is looked at."""
+SHARE = 0.05
+"""Of the shipper's time."""
+MAX_ROWS = 20_000
+"""A step with more trajectories is looked at by ``autotrace diagnose`` alone: they do not fit into a shipper."""
+DELIVERED_AGAIN = 32
+"""Trajectories of a step that are, because a group or the step shows something of them."""
+MAX_NOTES = 3
+_KEY = "found:"
+
+
+class LiveFindings:
+    """Of one run. The indexer tells it what is complete; ``settle`` looks at the steps whose turn it is."""
+
+    def __init__(self, state: State, outbox: Outbox, report: Callable[[Report], None]) -> None:
+        """``report`` is called with what there is to say about each step of training."""
+        self._state = state
+        self._outbox = outbox
+        self._report = report
+        self._diagnosis = Diagnosis()
+        self._due: dict[int | None, float] = {}
+        """Step -> when something of it was complete last."""
+        self._latest = -1
+        """Step of which something is complete."""
+        self._not_before = 0.0
+        self._summary: tuple[int, list[str]] | None = None
+        self.notes: list[str] = []
+        """What was not looked at."""
+        for text in state.metas(_KEY).values():
+            self._diagnosis.put(msgspec.json.decode(text, type=StepFound))
+
+    def completed(self, row: Row) -> None:
+        """A trace is complete, or complete anew."""
+        if row.role in ROLES:
+            self._due[row.step] = time.monotonic()
+            self._latest = max(self._latest, -1 if row.step is None else row.step)
+
+    def bound(self, name: str, value: Mapping[str, object]) -> None:
+        """See ``index.indexer.Subscriber``: what was reported about the run is given to ``settle``."""
+
+    @property
+    def waiting(self) -> bool:
+        """Some step has not been looked at since something of it was complete."""
+        return bool(self._due)
+
+    def summary(self) -> tuple[int, list[str]]:
+        """Of the run so far: how many kinds of findings, and the three most costly in words."""
+        if self._summary is None:
+            findings = self._diagnosis.findings()
+            self._summary = len(findings), worst(findings)
+        return self._summary
+
+    def settle(self, open_traces: Callable[[], Mapping[str, int | None]], binds: Binds, over: bool) -> bool:
+        """Look at one step, if it is a step's turn; whether it was. ``open_traces``: those that may still grow, with
+        their steps. ``over``: the run has ended."""
+        now = time.monotonic()
+        if not self._due or (now < self._not_before and not over):
+            return False
+        still_open = open_traces()
+        unfinished = set(still_open.values())
+        ready = [step for step in self._due if over or self._is_ready(step, unfinished, now)]
+        if not ready:
+            return False
+        step = min(ready, key=lambda number: (number is None, number or 0))
+        del self._due[step]
+        begin = time.thread_time()
+        self._look(step, still_open, Settings.of(binds), live=not over)
+        self._summary = None
+        self._not_before = now + (time.thread_time() - begin) / SHARE
+        return True
+
+    def _is_ready(self, step: int | None, unfinished: Collection[int | None], now: float) -> bool:
+        """Nothing comes any more; what hangs is not waited for once a later step is there."""
+        is_past = step is not None and step < self._latest
+        return now - self._due[step] > QUIET and (is_past or step not in unfinished)
+
+    def _look(self, number: int | None, open_traces: Collection[str], settings: Settings, live: bool) -> None:
+        marks = ", ".join("?" * len(ROLES))
+        condition = f"step IS ? AND role IN ({marks})"
+        count = self._state.count(f"SELECT count(*) FROM traces WHERE {condition}", (number, *ROLES))
+        if count > MAX_ROWS:
+            which = "trajectories without a step" if number is None else f"trajectories of step {number}"
+            note = f"the {which} are more than {MAX_ROWS:,}, and were not looked at while the run went on"
+            self.notes += [f"{note}: autotrace diagnose"] if len(self.notes) < MAX_NOTES else []
+            return
+        rows = sorted(self._state.rows(condition, (number, *ROLES)), key=lambda row: (row.start_ns or 0, row.trace_id))
+        step = Step(number, [record(row, profile.decode(row.profile) or Profile()) for row in rows], settings, live)
+        hits = self._diagnosis.add(step)
+        found = self._diagnosis.of_step(number)
+        with self._state:
+            self._state.put_meta(f"{_KEY}{number}", msgspec.json.encode(found).decode())
+            self._mark(hits, {row.trace_id: row for row in rows}, open_traces)
+        if number is None or number < 0 or not step.training:
+            return
+        findings = self._diagnosis.findings(number)
+        title = f"step {number}: {len(rows):,} trajectories, {len(findings)} kinds of findings, most costly first"
+        numbers = metrics(line(step, step.training, validate=False), findings)
+        self._report(Report(number, numbers, page(title, findings)))
+
+    def _mark(self, hits: Sequence[Hit], rows: Mapping[str, Row], open_traces: Collection[str]) -> None:
+        """Write what groups and the step showed of a trajectory into its line. Inside a transaction."""
+        found: dict[str, dict[str, Mark]] = {trace_id: {} for trace_id in rows}
+        for hit in hits:
+            if not hit.record.has(hit.code):
+                mark = Mark(hit.code, hit.turn, hit.token, hit.note, hit.kind)
+                found[hit.record.trace_id].setdefault(hit.code, mark)
+        again = DELIVERED_AGAIN
+        for trace_id, marks in found.items():
+            row = rows[trace_id]
+            known = profile.decode(row.profile)
+            if known is None or not row.complete or trace_id in open_traces or known.found == list(marks.values()):
+                continue
+            new = {mark.code for mark in known.found} != set(marks)
+            row.profile = profile.encode(msgspec.structs.replace(known, found=list(marks.values())))
+            if new and again > 0 and row.kept not in (None, LOCAL) and not self._state.removed(trace_id):
+                again -= 1
+                row.version += 1
+                self._outbox.again(row)
+            self._state.db.execute(
+                "UPDATE traces SET profile = ?, version = ? WHERE trace_id = ?", (row.profile, row.version, trace_id)
+            )

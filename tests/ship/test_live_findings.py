@@ -1,0 +1,140 @@
+"""What is found while a run goes on: when it is looked at, and where it goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+
+from autotrace.insight import profile
+from autotrace.ship import live_findings
+from autotrace.ship.run_reader import RunReader
+from autotrace.ship.shipper import Shipper, ship
+from autotrace.ship.store.state import State
+from autotrace.ship.store.where import condition
+from autotrace.sinks.mlflow.uri import initialise
+from tests.ship.spools import FINAL, PROMPT, Process, attributes, new_run, trajectory
+
+CONFIG = {"rollout_n": 4, "adv_estimator": "grpo", "trainer_mode": "sync", "response_length": 512}
+
+
+def group(process: Process, step: int, uid: str, failing: int = 0) -> list[bytes]:
+    """Four rollouts of a prompt, of which some fail."""
+    made = []
+    for rollout in range(4):
+        if rollout >= failing:
+            made.append(trajectory(process, step=step, rollout=rollout, uid=uid, reward=float(rollout % 2)))
+            continue
+        trace = os.urandom(16)
+        root = process.open(trace, "trajectory", attributes=attributes(step, rollout, uid))
+        llm = process.open(trace, "llm", root, PROMPT)
+        process.close(trace, llm, FINAL)
+        process.close(trace, root, status="ERROR", error=("ValueError", "the agent's own", ""))
+        made.append(trace)
+    return made
+
+
+def found(run: Path) -> dict[str, list[str]]:
+    """Trace id -> codes of the line about it."""
+    reader = RunReader.open(run)
+    return {row.trace_id: profile.codes(profile.decode(row.profile)) or [] for row in reader.select()}
+
+
+def step_until(shipper: Shipper, what: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        shipper.step()
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_what_a_group_shows_comes_to_its_trajectories_and_to_the_backend(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    process = Process(run)
+    process.bind("config", **CONFIG)
+    (failed, *others) = group(process, 1, "u0", failing=1)
+    whole = [trace for uid in ("u1", "u2") for trace in group(process, 1, uid)]
+    process.exit()
+    status = ship(run, once=True)
+    assert status.state == "done" and status.findings == 2
+    assert [words.split()[0] for words in status.worst] == ["AT-GROUP-INCOMPLETE", "AT-ROLLOUT-FAILED"]
+    assert found(run)[failed.hex()] == ["AT-ROLLOUT-FAILED"]
+    assert {tuple(found(run)[trace.hex()]) for trace in others} == {("AT-GROUP-INCOMPLETE",)}
+    assert {tuple(found(run)[trace.hex()]) for trace in whole} == {()}
+    lines = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
+    latest = {line["trace_id"]: line.get("findings") for line in lines}
+    assert {tuple(latest[trace.hex()]) for trace in others} == {("AT-GROUP-INCOMPLETE",)}
+    listed = RunReader.open(run).select(condition("finding = 'AT-GROUP-INCOMPLETE'"))
+    assert {row.trace_id for row in listed} == {trace.hex() for trace in others}
+    before = (run / "trajectories.jsonl").read_bytes()
+    assert ship(run, once=True).worst == status.worst, "remembered"
+    assert (run / "trajectories.jsonl").read_bytes() == before
+
+
+def test_a_step_is_looked_at_while_the_run_goes_on_and_again_when_late_facts_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_findings, "QUIET", 0.1)
+    run = new_run(tmp_path, main_pid=os.getpid())
+    process = Process(run)
+    process.bind("config", **CONFIG)
+    traces = group(process, 1, "u0")
+    process.open(os.urandom(16), "trajectory", attributes=attributes(1, 0, "u9"))
+    shipper = Shipper(run)
+    state = State.read_only(run)
+
+    def codes_of(trace: bytes) -> list[str]:
+        row = state.row(trace.hex())
+        assert row is not None
+        return profile.codes(profile.decode(row.profile)) or []
+
+    try:
+        step_until(shipper, lambda: state.count("SELECT sum(complete) FROM traces") == 4)
+        assert not state.metas("found:"), "of the step something is still open"
+        group(process, 2, "u1")
+        step_until(shipper, lambda: "1" in state.metas("found:"))  # what hangs is not waited for
+        assert codes_of(traces[0]) == []
+        for trace, advantage in zip(traces, (1.0, -1.0, 1.0, -1.0), strict=True):
+            process.fact("advantage", advantage, trace)  # of the wrong sign, each
+        step_until(shipper, lambda: "AT-ADVANTAGE-WRONG" in codes_of(traces[0]))
+    finally:
+        process.die()
+        state.close()
+        shipper.close()
+
+
+def test_the_trainers_mlflow_run_has_numbers_and_a_page_of_each_step(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    initialise(uri)
+    mlflow.set_tracking_uri(uri)
+    experiment = mlflow.create_experiment("exp", artifact_location=str(tmp_path / "artifacts"))
+    with mlflow.start_run(experiment_id=experiment) as started:
+        pass
+    run = new_run(tmp_path, backends=["mlflow"], tracking_uri=uri)
+    process = Process(run)
+    process.bind("config", logger=["mlflow"], **CONFIG)
+    process.bind("mlflow", run_id=started.info.run_id, experiment_id=experiment, tracking_uri=uri)
+    for step in (1, 2):
+        group(process, step, "u0", failing=step - 1)
+        group(process, step, "u1")
+        group(process, step, "u2")
+    process.exit()
+    assert ship(run, once=True).state == "done"
+    client = mlflow.MlflowClient()
+    history = client.get_metric_history(started.info.run_id, "autotrace/failed")
+    assert {(metric.step, round(metric.value, 4)) for metric in history} == {(1, 0.0), (2, round(1 / 12, 4))}
+    shares = client.get_metric_history(started.info.run_id, "autotrace/finding/AT-GROUP-INCOMPLETE")
+    assert [(metric.step, metric.value) for metric in shares] == [(2, 0.25)]
+    clean, bad = ((tmp_path / "artifacts").glob(f"**/autotrace/findings-step-00000{step}.txt") for step in (1, 2))
+    assert "0 kinds of findings" in next(clean).read_text()
+    assert "1. AT-GROUP-INCOMPLETE" in next(bad).read_text()
+    query = "feedback.finding = 'AT-GROUP-INCOMPLETE'"
+    traces = mlflow.search_traces(locations=[experiment], filter_string=query, return_type="list")
+    assert len(traces) == 3
+    assert all(trace.info.tags["findings"] == "AT-GROUP-INCOMPLETE" for trace in traces)
