@@ -15,7 +15,7 @@ PYTHONS ?= python3.10 python3.12 python3.13
 AGENTS_VENVS ?= .venv-agents
 FRAMEWORKS ?= $(patsubst tests/agent_frameworks/%/requirements.txt,%,$(wildcard tests/agent_frameworks/*/requirements.txt))
 # of these the development environment has the newest release, so `make test` runs them too
-FRAMEWORKS_HERE = openai anthropic mcp
+FRAMEWORKS_HERE = openai anthropic mcp httpx
 HOOKS = tests/conformance tests/faults
 SHIPPING = tests/ship tests/sinks tests/cli
 # what runs in an environment of its own

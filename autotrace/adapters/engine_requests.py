@@ -34,7 +34,21 @@ class InsideATrace(Follower):
         return not isinstance(parent.probe.follower, InsideATrace)  # LLM.chat calls LLM.generate in old releases
 
 
-class Streaming(Follower):
+def id_in_header(request: Any) -> str | None:
+    """What the client called an HTTP request (``x-request-id``), if it did."""
+    headers = getattr(request, "headers", None)
+    name = None if headers is None else headers.get("x-request-id")
+    return name if type(name) is str else None
+
+
+class Handler(Follower):
+    """A handler of HTTP requests. Paths read what the client called the request as ``client.request_id``."""
+
+    def shows(self, arguments: dict[str, Any]) -> None:
+        arguments["client"] = {"request_id": id_in_header(arguments.get("raw_request"))}
+
+
+class Streaming(Handler):
     """A handler that answers with an HTTP response whose body is a stream: its span ends with the stream."""
 
     def holds(self, call: OpenCall, result: Any) -> bool:

@@ -26,6 +26,8 @@ ADAPTERS = {
     "trl": "autotrace.adapters.trl",
     "anthropic": "autotrace.adapters.anthropic",
     "pydantic_ai": "autotrace.adapters.pydantic_ai",
+    "httpx": "autotrace.adapters.httpx",
+    "httpx2": "autotrace.adapters.httpx",
 }
 """Module -> adapter, whose ``install()`` runs right after that module was imported."""
 

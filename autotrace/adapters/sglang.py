@@ -28,6 +28,7 @@ from autotrace.adapters.engine_requests import (
     arrived,
     bind_tokenizer,
     follow,
+    id_in_header,
     register,
     timeline_here,
     traceparent,
@@ -72,6 +73,10 @@ class Request(Follower):
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         request = args[1] if len(args) > 1 else kwargs.get("obj")
         return not is_batch(request) and not is_health_check(request)
+
+    def shows(self, arguments: dict[str, Any]) -> None:
+        if getattr(arguments.get("obj"), "rid", None) is None:
+            arguments["client"] = {"request_id": id_in_header(arguments.get("request"))}
 
     def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
         manager, request = arguments.get("self"), arguments.get("obj")

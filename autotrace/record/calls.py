@@ -89,6 +89,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         attributes = prompt = None
         if probe.knows or follower is not None:
             arguments = signature.bind(args, kwargs)
+            if follower is not None:
+                follower.shows(arguments)
             if probe.attributes:
                 attributes = probe.read(probe.attributes, arguments)
             if probe.prompt:

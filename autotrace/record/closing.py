@@ -206,7 +206,7 @@ def item(
     try:
         if call.items == 0:
             call.first_item_at = _monotonic_ns()
-            if probe.collects:
+            if probe.collects and call.yielded is None:
                 call.yielded = collecting.begin(probe.role, value, probe.limits, probe.items)
         collected = call.yielded
         call.items += 1

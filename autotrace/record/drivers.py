@@ -30,16 +30,20 @@ def drive(call: OpenCall, result: Any) -> Any:
     if sys.getrefcount(result) > _FRESH or not is_unstarted(result):
         closing.close(call, None)
         return result
-    driver = _driver(result)(_Pending(call, result))
-    driver.__name__, driver.__qualname__ = result.__name__, result.__qualname__
-    return driver
+    return through(call, result)
 
 
 def stream(call: OpenCall, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
     """``inner`` (not started yet), whose end is the end of ``call``: for an adapter that puts it where the host kept
     ``inner``."""
-    driven: AsyncGenerator[Any, Any] = _async_generator(_Pending(call, inner))
-    return driven
+    return through(call, inner)  # type: ignore[no-any-return]
+
+
+def through(call: OpenCall, inner: Any) -> Any:
+    """``inner`` (a generator of any kind, not started yet), whose end is the end of ``call``."""
+    driver = _driver(inner)(_Pending(call, inner))
+    driver.__name__, driver.__qualname__ = inner.__name__, inner.__qualname__
+    return driver
 
 
 def adopt(call: OpenCall, result: Any) -> bool:
@@ -55,9 +59,7 @@ def adopt(call: OpenCall, result: Any) -> bool:
                 dict.__setitem__(stored, _ITERATION, later)
                 return True
         elif type(inner) in (GeneratorType, AsyncGeneratorType) and is_unstarted(inner):
-            driver = _driver(inner)(_Pending(call, inner))
-            driver.__name__, driver.__qualname__ = inner.__name__, inner.__qualname__
-            dict.__setitem__(stored, _ITERATION, driver)
+            dict.__setitem__(stored, _ITERATION, through(call, inner))
             return True
         return any(adopter(call, result) for adopter in adopters) or iterators.follow(call, result)
     except Exception as error:

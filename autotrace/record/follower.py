@@ -17,6 +17,9 @@ class Follower:
         """Whether this call is recorded at all. Also asked, to no effect, of calls that are only counted."""
         return True
 
+    def shows(self, arguments: dict[str, Any]) -> None:
+        """Before paths are read: what they are to find in an argument may be put in its place."""
+
     def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:
         """The call is about to be made. ``arguments``: by name, and ``self``."""
 

@@ -23,6 +23,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None: ...
 
+    def do_GET(self) -> None:
+        self._reply(b'{"data": []}', "application/json")
+
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         answer = {

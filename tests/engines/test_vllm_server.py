@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_run import LIMIT, Run, is_call
+from engine_run import HERE, LIMIT, Run, is_call, run
 from engine_server import Receiver, server
 
 QUESTION = [{"role": "user", "content": "What is 1 plus 2?"}]
 CHAT = {"model": "tiny", "messages": QUESTION, "max_tokens": 12, "ignore_eos": True}
+
+SERVE = (
+    *("--port", "PORT", "--host", "127.0.0.1", "--served-model-name", "tiny"),
+    *("--dtype", "float32", "--enforce-eager", "--max-model-len", "256", "--max-num-seqs", "4"),
+)
 
 pytestmark = pytest.mark.timeout(LIMIT + 60)
 
@@ -20,10 +25,7 @@ pytestmark = pytest.mark.timeout(LIMIT + 60)
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory, qwen: Path) -> Iterator[tuple[Run, dict[str, Any], list[Any]]]:
     folder = tmp_path_factory.mktemp("vllm") / "serve"
-    command = (
-        *("vllm", "serve", str(qwen), "--port", "PORT", "--host", "127.0.0.1", "--served-model-name", "tiny"),
-        *("--dtype", "float32", "--enforce-eager", "--max-model-len", "256", "--max-num-seqs", "4"),
-    )
+    command = ("vllm", "serve", str(qwen), *SERVE)
     told: dict[str, Any] = {}
     with Receiver() as receiver:
         tracing = ("--otlp-traces-endpoint", receiver.url)
@@ -98,3 +100,20 @@ def test_vllms_own_spans_hang_under_ours(served: Any) -> None:
     requests = {span["span_id"]: run.trace_of(span)["trace_id"] for span in run.spans() if is_call(span)}
     parents = {span.parent_span_id.hex(): span.trace_id.hex() for span in own}
     assert len(parents) >= 3 and parents.items() <= requests.items()
+
+
+def test_an_agent_that_speaks_http_finds_the_engines_requests_below_its_turns(tmp_path: Path, qwen: Path) -> None:
+    launch = ("--spec", str(HERE / "agents.yaml"))
+    seen = run(tmp_path, "http_agent.py", "vllm", "serve", str(qwen), *SERVE, launch=launch)
+    (trace,) = seen.traces
+    turns = [span for span in trace["spans"] if span["role"] == "llm"]
+    assert len(turns) == 2
+    for turn, text in zip(turns, seen.found, strict=True):
+        (handler,) = [span for span in trace["spans"] if span["parent_id"] == turn["span_id"]]
+        (request,) = [span for span in trace["spans"] if span["parent_id"] == handler["span_id"]]
+        assert handler["attributes"]["request_id"] in request["attributes"]["request_id"]
+        assert turn["start_ns"] <= request["start_ns"] and said(request) == text
+        assert (turn["prompt_tokens"], turn["response_tokens"]) == (
+            len(request["prompt_ids"]),
+            len(request["response_ids"]),
+        )

@@ -19,6 +19,7 @@ from typing import Any
 
 from autotrace import patch
 from autotrace.adapters.engine_requests import (
+    Handler,
     InsideATrace,
     WeightUpdate,
     arrived,
@@ -39,6 +40,15 @@ ABORT = "vllm.v1.engine.async_llm.AsyncLLM.abort"
 ADD_REQUEST = "vllm.v1.engine.llm_engine.LLMEngine.add_request"
 UPDATE = "vllm.v1.engine.async_llm.AsyncLLM.update_weights"
 BATCHES = ("vllm.entrypoints.llm.LLM.generate", "vllm.entrypoints.llm.LLM.chat")
+HANDLERS = tuple(
+    f"vllm.entrypoints.{name}"
+    for name in (
+        "openai.chat_completion.serving.OpenAIServingChat.create_chat_completion",
+        "openai.completion.serving.OpenAIServingCompletion.create_completion",
+        "openai.responses.serving.OpenAIServingResponses.create_responses",
+        "scale_out.token_in_token_out.serving.ServingTokens.serve_tokens",
+    )
+)
 
 _TIMELINES = "_autotrace_timelines"
 """Attribute of ``OutputProcessor``: ``Timelines``."""
@@ -55,6 +65,8 @@ def install() -> None:
     follow(UPDATE, WeightUpdate("request"))
     for key in BATCHES:
         follow(key, InsideATrace())
+    for key in HANDLERS:
+        follow(key, Handler())
     patch.when_imported("vllm.v1.engine.output_processor", _hook_outputs)
     patch.when_imported("vllm.v1.engine.llm_engine", _hook_offline)
     scheduler.install()

@@ -17,6 +17,7 @@ def read_llm_calls(spans: Sequence[Span]) -> None:
     calls = [span for span in spans if span.role == "llm"]
     for span in calls:
         chat.read(span)
+    _count_by_engine(spans, calls)
     if len(calls) < 2:
         return
     by_id = {span.span_id: span for span in spans}
@@ -44,6 +45,24 @@ def _below_their_requests(calls: Sequence[Span]) -> None:
                 served.parent_id = span.span_id
                 asked.add(span.span_id)
                 break
+
+
+def _count_by_engine(spans: Sequence[Span], calls: Sequence[Span]) -> None:
+    """A call whose answer says nothing of usage (most streams) has the token counts of the one engine's request below
+    it."""
+    untold = [span for span in calls if span.prompt_tokens is None]
+    requests = [span for span in spans if span.role == "engine" and span.prompt_tokens is not None] if untold else []
+    if not requests:
+        return
+    by_id = {span.span_id: span for span in spans}
+    below: dict[str, list[Span]] = {}
+    for request in requests:
+        outer = _outermost(request, by_id)
+        if outer is not None:
+            below.setdefault(outer.span_id, []).append(request)
+    for span in untold:
+        if len(served := below.get(span.span_id, ())) == 1:
+            span.prompt_tokens, span.response_tokens = served[0].prompt_tokens, served[0].response_tokens
 
 
 def _encloses(outer: Span, inner: Span) -> bool:

@@ -1,0 +1,233 @@
+"""httpx and httpx2: requests to a model that no client makes, and the ids of requests to a model.
+
+A program may ask a server that speaks as OpenAI's or Anthropic's do without a client of theirs. What is posted to one
+of their paths is recorded as a client's call is: the body of the request stands in the place of the arguments, the body
+of the answer, streamed or not, is the result.
+
+Every attempt to ask a model inside of a recorded call, whatever client makes it, is sent with an ``x-request-id`` of
+its own, unless it has one: an engine that is traced in the same run is found by it (``record.statements.requests``).
+The header is there only while the request is being sent: neither the program's request nor its hooks see it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import AsyncGeneratorType, GeneratorType, ModuleType
+from typing import Any
+
+import msgspec
+
+from autotrace import patch
+from autotrace.record import calls, closing, context, drivers, faults, ids, statements
+from autotrace.record.answers import MAX_BODY
+from autotrace.record.context import OpenCall
+from autotrace.record.event_bytes import EventBytes
+from autotrace.record.follower import Follower
+from autotrace.record.object_fields import member
+
+LIBRARIES = ("httpx", "httpx2")
+CLIENTS = ("Client", "AsyncClient")
+QUESTIONS = {
+    b"/chat/completions": "messages",
+    b"/completions": "prompt",
+    b"/responses": "input",
+    b"/messages": "messages",
+}
+"""Ends of paths, and the field without which a body is something else."""
+ENGINES = (*QUESTIONS, b"/generate")
+"""Ends of paths at which a model is asked, in whatever words."""
+RECORDED_CLIENTS = ("openai.", "anthropic.", "litellm.")
+"""What their calls ask is recorded already."""
+HEADER = "x-request-id"
+_MARK = "__autotrace_named__"
+
+
+def install() -> None:
+    """Attach to the targets, and give ids to what is sent. Idempotent."""
+    for library in LIBRARIES:
+        for client in CLIENTS:
+            probe = calls.probes.get(_key(library, client))
+            if probe is not None and probe.follower is None:
+                probe.follower = Question()
+        patch.when_imported(f"{library}._client", _hook)
+
+
+def _key(library: str, client: str) -> str:
+    return f"{library}._client.{client}.send"
+
+
+# -- requests that no client makes ------------------------------------------------------------------------------------
+
+
+class Refused(Exception):
+    """The server answered with a status of 400 or more, which the caller may pass over."""
+
+
+class Question(Follower):
+    """A request to a model."""
+
+    def __init__(self) -> None:
+        self._read: tuple[Any, dict[str, Any]] | None = None
+        """The request that was admitted last, and its body."""
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        above = context.current.get()
+        if above is not None and above.probe is not None and above.probe.key.startswith(RECORDED_CLIENTS):
+            return False
+        request = args[1] if len(args) > 1 else kwargs.get("request")
+        body = question(request)
+        self._read = None if body is None else (request, body)
+        return body is not None
+
+    def shows(self, arguments: dict[str, Any]) -> None:
+        read, self._read = self._read, None
+        request = arguments.get("request")
+        if read is None or read[0] is not request:  # another thread's came in between
+            arguments["request"] = question(request)
+        else:
+            arguments["request"] = read[1]
+
+    def holds(self, call: OpenCall, result: Any) -> bool:
+        whole = member(result, "_content")
+        if result.status_code >= 400:
+            text = whole[:1000].decode(errors="replace") if type(whole) is bytes else ""
+            closing.fail(call, Refused(f"{result.status_code} {result.reason_phrase}", *([text] if text else [])))
+            return True
+        bound = result.stream
+        inner = member(bound, "_stream")
+        if type(whole) is bytes or inner is None or call.probe is None:
+            return False
+        kind, encoding = (result.headers.get(f"content-{name}", "").lower() for name in ("type", "encoding"))
+        call.yielded = EventBytes(call.probe.role, call.probe.limits, kind, encoding)
+        bound._stream = Followed(inner, call)
+        return True
+
+
+def question(request: Any) -> dict[str, Any] | None:
+    """The body of a request that asks a model something; None for any other request."""
+    path = asked_at(request, tuple(QUESTIONS))
+    content = member(request, "_content")
+    if path is None or type(content) is not bytes or not content.startswith(b"{") or len(content) > MAX_BODY:
+        return None
+    try:
+        body = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    needed = next(field for end, field in QUESTIONS.items() if path.endswith(end))
+    return body if type(body) is dict and needed in body else None
+
+
+def asked_at(request: Any, ends: tuple[bytes, ...]) -> bytes | None:
+    """The path that ``request`` is posted to, if it has one of these ``ends``."""
+    if member(request, "method") != "POST":
+        return None
+    path: bytes = request.url.raw_path.partition(b"?")[0]
+    return path if path.endswith(ends) else None
+
+
+class Followed:
+    """The stream of bytes of an answer, whose end is the end of ``call``."""
+
+    def __init__(self, inner: Any, call: OpenCall) -> None:
+        self._inner = inner
+        self._call = call
+
+    def __iter__(self) -> Any:
+        return self._through(iter(self._inner))
+
+    def __aiter__(self) -> Any:
+        return self._through(self._inner.__aiter__())
+
+    def _through(self, iteration: Any) -> Any:
+        kind = type(iteration)
+        if kind not in (GeneratorType, AsyncGeneratorType) or not drivers.is_unstarted(iteration):
+            closing.close(self._call, None)
+            return iteration
+        return drivers.through(self._call, iteration)
+
+    def close(self) -> None:
+        """As the stream does."""
+        self._left()
+        self._inner.close()
+
+    async def aclose(self) -> None:
+        """As the stream does."""
+        self._left()
+        await self._inner.aclose()
+
+    def _left(self) -> None:
+        try:
+            closing.ended(self._call, GeneratorExit())
+        except Exception as error:
+            faults.failed("httpx:stream", error)
+
+    def __del__(self) -> None:
+        self._left()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+# -- ids of requests --------------------------------------------------------------------------------------------------
+
+
+def _hook(module: ModuleType) -> None:
+    for name in CLIENTS:
+        kind: Any = getattr(module, name, object)
+        original = vars(kind).get("_send_single_request")
+        if inspect.isfunction(original) and not hasattr(original, _MARK):
+            asynchronous = inspect.iscoroutinefunction(original)
+            send = (_naming_later if asynchronous else _naming)(original, _key(module.__name__.partition(".")[0], name))
+            setattr(send, _MARK, True)
+            kind._send_single_request = send
+
+
+def _naming(original: Callable[..., Any], key: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def send(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        with named(request, key):
+            return original(self, request, *args, **kwargs)
+
+    return send
+
+
+def _naming_later(original: Callable[..., Any], key: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    async def send(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        with named(request, key):
+            return await original(self, request, *args, **kwargs)
+
+    return send
+
+
+@contextmanager
+def named(request: Any, key: str) -> Generator[None]:
+    """While a model is asked: ``request`` has an id, which the current call states."""
+    added = False
+    call = context.current.get()
+    if call is not None and call.recorded and call.probe is not None and call.probe.role == "llm":
+        try:
+            added = key in calls.probes and asked_at(request, ENGINES) is not None and _name(request)
+        except Exception as error:
+            faults.failed("httpx:request", error)
+    try:
+        yield
+    finally:
+        if added:
+            try:
+                request.headers.pop(HEADER, None)
+            except Exception as error:
+                faults.failed("httpx:request", error)
+
+
+def _name(request: Any) -> bool:
+    """Have the current call state the request's id; whether it was given one here."""
+    given = request.headers.get(HEADER)
+    name = given or ids.new_trace_id().hex()
+    if not given:
+        request.headers[HEADER] = name
+    statements.requests(name)
+    return not given

@@ -1,0 +1,105 @@
+"""The body of an HTTP answer, put together from its bytes as they come: events of a server (``text/event-stream``)
+whose data is JSON, as chunks of a chat; anything else as one JSON document.
+
+Chunks end anywhere, in the middle of a line or of a character. What cannot be read is passed over.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import msgspec
+
+from autotrace.record import collecting
+from autotrace.record.snapshot import Limits
+from autotrace.record.yielded import NO_KEEPER, Keeper, Yielded
+
+MAX_BYTES = 4 << 20
+"""Of one event or document; a longer one is not read."""
+_GZIP_OR_ZLIB = 47
+"""``wbits`` of zlib that has it look which of the two it is."""
+
+
+class EventBytes(Yielded):
+    """Of a stream of bytes. ``kind``: its content type; ``encoding``: its content encoding."""
+
+    def __init__(self, role: str, limits: Limits, kind: str, encoding: str) -> None:
+        self._role, self._limits = role, limits
+        self._events = kind.startswith("text/event-stream")
+        self._inflate = zlib.decompressobj(_GZIP_OR_ZLIB) if encoding in ("gzip", "deflate") else None
+        self._readable = self._inflate is not None or encoding in ("", "identity")
+        self._pieces: list[bytes] = []
+        """Of the line or document that has not ended."""
+        self._size = 0
+        self._data: list[bytes] = []
+        """Lines of the event that has not ended."""
+        self._answer: Yielded | None = None
+        self._chunks = self._count = 0
+
+    def add(self, item: Any) -> Keeper:
+        """Take some bytes."""
+        self._chunks += 1
+        if self._readable and type(item) is bytes:
+            self._take(item)
+        return NO_KEEPER
+
+    def _take(self, data: bytes) -> None:
+        if self._inflate is not None:
+            try:
+                data = self._inflate.decompress(data, MAX_BYTES)
+            except zlib.error:
+                self._readable = False
+                return
+        if not self._events or b"\n" not in data:
+            self._keep(data)
+            return
+        first, *lines, last = data.split(b"\n")
+        self._keep(first)
+        for line in (self._kept(), *lines):
+            self._line(line.rstrip(b"\r"))
+        self._keep(last)
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size <= MAX_BYTES:
+            self._pieces.append(piece)
+        else:
+            self._pieces.clear()
+
+    def _kept(self) -> bytes:
+        whole = b"".join(self._pieces) if self._size <= MAX_BYTES else b""
+        self._pieces.clear()
+        self._size = 0
+        return whole
+
+    def _line(self, line: bytes) -> None:
+        if line.startswith(b"data:"):
+            self._data.append(line[5:])
+        elif not line and self._data:
+            event, self._data = _decoded(b"\n".join(self._data)), []
+            if event is not None:
+                self._event(event)
+
+    def _event(self, event: Any) -> None:
+        self._count += 1
+        if self._answer is None:
+            self._answer = collecting.begin(self._role, event, self._limits)
+        self._answer.add(event)
+        self.done = self._answer.done
+
+    def value(self) -> Any:
+        """The answer, as it is without a stream; None where nothing could be read."""
+        if not self._events:
+            return _decoded(self._kept())
+        self._line(self._kept().rstrip(b"\r"))
+        self._line(b"")
+        self.kept = self._count - self._chunks
+        return None if self._answer is None else self._answer.value()
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # also ``[DONE]``
+        return None
