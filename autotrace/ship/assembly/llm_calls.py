@@ -61,7 +61,7 @@ def _count_by_engine(spans: Sequence[Span], calls: Sequence[Span]) -> None:
         if outer is not None:
             below.setdefault(outer.span_id, []).append(request)
     for span in untold:
-        if len(served := below.get(span.span_id, ())) == 1:
+        if len(served := below.get(span.span_id, [])) == 1:
             span.prompt_tokens, span.response_tokens = served[0].prompt_tokens, served[0].response_tokens
 
 

@@ -135,3 +135,20 @@ def test_the_call_that_has_the_tokens_is_the_turn() -> None:
     inner.prompt_ids, inner.response_ids = [1, 2], [3]
     read_llm_calls([outer, inner])
     assert (outer.role, inner.role) == ("span", "llm")
+
+
+def test_an_answer_without_usage_is_counted_by_the_engine_that_served_it() -> None:
+    def served(tokens: int, id: str, parent: str) -> Span:
+        span = call({}, None, id, parent, "engine")
+        span.prompt_tokens, span.response_tokens = tokens, 2
+        return span
+
+    told = call({"messages": [HELLO]}, {"choices": [{"message": HI}], "usage": {"prompt_tokens": 7}}, "1")
+    silent, samples = call({"messages": [HELLO]}, None, "2"), call({"messages": [HELLO]}, None, "3")
+    handlers = [call({}, None, f"{number}h", str(number), "engine") for number in (1, 2, 3)]
+    requests = [served(5, "1e", "1h"), served(6, "2e", "2h"), served(8, "3e", "3h"), served(8, "3f", "3h")]
+    read_llm_calls([told, silent, samples, *handlers, *requests])
+    assert [span.prompt_tokens for span in (told, silent, samples)] == [7, 6, None], (
+        "of several samples nothing is known"
+    )
+    assert silent.response_tokens == 2
