@@ -75,6 +75,9 @@ class Settings:
     content: str = "full"
     """full | text | none"""
     logprobs: bool = False
+    token_facts: str = "some"
+    """What a trainer computes for each token: ``all`` columns, those of ``some`` trajectories (numbers of all), or
+    ``off``."""
     max_string: int = 65_536
     """Characters kept of one captured string."""
     max_items: int = 256

@@ -13,6 +13,7 @@ from autotrace.trajectory.durations import Times, times
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.numbers import integer
+from autotrace.trajectory.pieces import pieces, whole_response
 
 ROLES = ("trajectory", "agent", "span")
 """Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
@@ -108,8 +109,7 @@ class Rollout:
     @cached_property
     def answer(self) -> Span | None:
         """The call that has the whole conversation: the agent's."""
-        having = (call.span for call in self.spans if call.span.role not in ("llm", "engine"))
-        return next((span for span in having if span.response_mask or span.response_ids or span.response_text), None)
+        return whole_response(self.trajectory.spans)
 
     @cached_property
     def untold(self) -> Span | None:
@@ -122,21 +122,17 @@ class Rollout:
     def masks(self) -> dict[str, list[int]] | None:
         """Span id of each turn -> the part of the agent's response mask over its response; None where the turns are no
         pieces of one response (the agent began anew, or left a turn out)."""
-        whole, first = self.answer, self.turns[0].span.prompt_tokens if self.turns else None
-        if whole is None or not whole.response_mask or first is None:
+        whole = self.answer
+        mask = None if whole is None else whole.response_mask
+        places = pieces([call.span for call in self.turns], whole) if mask else None
+        if places is None or mask is None:
             return None
-        parts: dict[str, list[int]] = {}
-        for call in self.turns:
-            span = call.span
-            start = (span.prompt_tokens or 0) - first
-            ids = span.response_ids
-            if ids is None or start < 0 or whole.response_ids is None:
-                return None
-            part = whole.response_ids[start : start + len(ids)]
-            if part != ids[: len(part)]:
-                return None
-            parts[span.span_id] = whole.response_mask[start : start + len(part)]
-        return parts
+        return {span_id: mask[start : start + count] for span_id, (start, count) in places.items()}
+
+    @property
+    def computed(self) -> list[Call]:
+        """The calls for whose tokens the trainer's values were recorded."""
+        return [call for call in self.spans if call.span.old_logprobs is not None]
 
     def known(self) -> Iterator[Known]:
         """Its facts."""

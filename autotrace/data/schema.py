@@ -147,6 +147,13 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
            _fact("reward_extra_info", json)),
     Column("advantage", "float64", "the advantage; the mean, where it differs over the tokens",
            _fact("advantage", number)),
+    Column("mismatch_mean", "float64", "mean over the trained tokens of abs(trainer's log-probability - engine's)",
+           _fact("mismatch_mean", number)),
+    Column("mismatch_max", "float64", "the largest of them", _fact("mismatch_max", number)),
+    Column("entropy", "float64", "mean entropy of the trained tokens, as the trainer computed it",
+           _fact("entropy", number)),
+    Column("token_facts", "json", "more of what the trainer computed: [token facts](#token-facts)",
+           _fact("token_facts", json)),
     Column("trained_in_step", "int64", "the step whose update used it", _fact("trained_in_step", integer)),
     Column("dropped", "string", "why the trainer left it out", _fact("dropped", word)),
     Column("num_turns", "int64", "turns as the agent loop counts them (veRL: messages)", _fact("num_turns", integer)),
@@ -286,7 +293,24 @@ FACTS = Table("facts", "something that became known about a trajectory later", (
     Column("value", "json", "the value", lambda known: json(known.value)),
 ))  # fmt: skip
 
-TABLES: dict[str, Table] = {table.name: table for table in (TRAJECTORIES, TURNS, SPANS, FACTS)}
+TOKENS = Table("tokens", "an LLM call for whose tokens the trainer's values were recorded, of some trajectories", (
+    *_OF_ROLLOUT,
+    Column("turn", "int64", "its row in `turns`; empty: the whole response of an agent whose calls are no pieces of it",
+           lambda call: call.turn or None),
+    Column("span_id", "string", "its row in `spans`", attrgetter("span.span_id")),
+    Column("old_log_probs", "list<float32>", "log-probability of each token of the response as the trainer computed it"
+           " before its update; like all of these it may be shorter than the response, where the trainer cut it",
+           attrgetter("span.old_logprobs")),
+    Column("rollout_log_probs", "list<float32>", "as the trainer got it from the engine",
+           attrgetter("span.trained_logprobs")),
+    Column("entropy", "list<float32>", "entropy of the trainer's distribution", attrgetter("span.entropy")),
+    Column("ref_log_prob", "list<float32>", "of the reference model", attrgetter("span.ref_logprobs")),
+    Column("rollout_is_weights", "list<float32>", "importance weights", attrgetter("span.is_weights")),
+    Column("advantages", "list<float32>", "where they differ over the tokens", attrgetter("span.advantages")),
+    Column("loss_mask", "list<int8>", "1 where the trainer takes the loss", attrgetter("span.loss_mask")),
+))  # fmt: skip
+
+TABLES: dict[str, Table] = {table.name: table for table in (TRAJECTORIES, TURNS, SPANS, FACTS, TOKENS)}
 
 
 def rows(table: Table, rollouts: list[Rollout]) -> list[Rollout] | list[Call] | list[Known]:
@@ -297,6 +321,8 @@ def rows(table: Table, rollouts: list[Rollout]) -> list[Rollout] | list[Call] | 
         return [call for rollout in rollouts for call in rollout.turns]
     if table is SPANS:
         return [call for rollout in rollouts for call in rollout.spans]
+    if table is TOKENS:
+        return [call for rollout in rollouts for call in rollout.computed]
     return [known for rollout in rollouts for known in rollout.known()]
 
 

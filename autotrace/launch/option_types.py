@@ -16,6 +16,7 @@ from autotrace.config.keep_rules import KeepRules
 from autotrace.config.units import parse_bytes
 
 CONTENTS = ("full", "text", "none")
+TOKEN_FACTS = ("some", "all", "off")
 MOST_PROCESSES = 64
 TRUE, FALSE = env.ON, ("", *env.OFF)
 
@@ -141,6 +142,13 @@ def content(text: str) -> str:
     """How much of prompts, responses and arguments is recorded."""
     if text not in CONTENTS:
         raise OptionError(f"{text!r} is not a kind of content; choose from {', '.join(CONTENTS)}")
+    return text
+
+
+def token_facts(text: str) -> str:
+    """Of how many trajectories a trainer's values are recorded for each token."""
+    if text not in TOKEN_FACTS:
+        raise OptionError(f"{text!r} is not a choice of token facts; choose from {', '.join(TOKEN_FACTS)}")
     return text
 
 

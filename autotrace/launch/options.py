@@ -111,6 +111,8 @@ SETTINGS = (
     Setting("--seed", "Another choice of prompts for the options above.", goes=SAMPLING, metavar="TEXT"),
     Setting("--logprobs", "Record log-probabilities of response tokens.",
             goes=RECORDING, type=types.flag, metavar="1"),
+    Setting("--token-facts", "The trainer's values of each token: some trajectories (default), all or off.",
+            goes=RECORDING, type=types.token_facts, metavar="WHICH"),
     Setting("--redact-keys", "Never write values under these names (credentials never are).",
             goes=RECORDING, type=types.words, metavar="GLOB,..."),
     Setting("--redact-patterns", "Replace what matches in every text.",

@@ -27,6 +27,13 @@ def when_run(module: str, name: str, callback: Callable[[type], None]) -> None:
         engine.engine.when_run(module, name, callback)
 
 
+def settings() -> Settings:
+    """How this run records."""
+    from autotrace.patch import engine
+
+    return engine.engine.plan.settings if engine.engine is not None else Settings()
+
+
 def wrap_function(function: Any, *, key: str, role: str = "span", name: str | None = None, **target: Any) -> Any:
     """``function`` recorded under a target made here: for what a list cannot name, a function from a user's file, say.
 
@@ -42,7 +49,6 @@ def wrap_function(function: Any, *, key: str, role: str = "span", name: str | No
     if type(function) is not FunctionType or wrapper.key_of(function) is not None:
         return function
     if key not in calls.probes:
-        settings = engine.engine.plan.settings if engine.engine is not None else Settings()
-        engine.add(Target(key, (key,), role=role, label=name, **target), settings)
+        engine.add(Target(key, (key,), role=role, label=name, **target), settings())
     engine.report(key, f"{function.__module__}:{function.__qualname__}", "bound", "")
     return wrapper.wrap(function, key)

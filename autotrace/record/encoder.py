@@ -18,10 +18,10 @@ from autotrace.record.snapshot import Limits
 from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import TokenLog, WrittenPrompt
 from autotrace.redact.redactor import Redactor
-from autotrace.spool.records import MEASURED, Bind, Close, Define, Fact, Open, Record, Report, Tokens
+from autotrace.spool.records import MEASURED, Bind, Close, Define, Fact, Open, Record, Report, TokenFacts, Tokens
 from autotrace.trajectory.jsonable import jsonable
 
-Event = OpenCall | Ended | Arrived | Fact | Bind | Report
+Event = OpenCall | Ended | Arrived | Fact | TokenFacts | Bind | Report
 """What callers put into the queue. An ``OpenCall`` is queued when it opens."""
 
 
@@ -45,6 +45,7 @@ class RecordEncoder:
             Ended: self._ended,
             Arrived: self._arrived,
             Fact: self._fact,
+            TokenFacts: add,
             Bind: self._bind,
             Report: add,
         }

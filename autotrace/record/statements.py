@@ -8,7 +8,7 @@ from typing import Any
 
 from autotrace.record import context
 from autotrace.record.backlog import backlog
-from autotrace.spool.records import REQUEST, Bind, Fact
+from autotrace.spool.records import REQUEST, Bind, Fact, TokenFacts
 
 
 def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
@@ -19,6 +19,12 @@ def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
         return
     trace = b"" if key is not None or call is None else call.trace.id
     backlog.put(Fact(trace, dict(key) if key else None, name, value, time.monotonic_ns()))
+
+
+def token_facts(value: Mapping[str, bytes], key: Mapping[str, Any]) -> None:
+    """Record what the trainer computed for the tokens of the response that ``key`` names, packed as
+    ``spool.token_facts`` says."""
+    backlog.put(TokenFacts(dict(key), dict(value), time.monotonic_ns()))
 
 
 def requests(request_id: str) -> None:

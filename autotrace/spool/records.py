@@ -158,6 +158,18 @@ class Fact(_Record, frozen=True, tag="F"):
     at: Moment
 
 
+class TokenFacts(_Record, frozen=True, tag="K"):
+    """What the trainer computed for the tokens of one response (``spool.token_facts`` packs and unpacks it).
+
+    ``key`` as in ``Fact``. ``value``: name -> packed numbers, ``summary`` always, and columns with one number a token
+    of the response for some of the trajectories. Numbers only: they are written as they are.
+    """
+
+    key: dict[str, Any]
+    value: dict[str, bytes]
+    at: Moment
+
+
 class Bind(_Record, frozen=True, tag="B"):
     """Something learnt about the run after its launch: ``mlflow`` (run id, tracking URI, experiment),
     ``wandb`` (entity, project, run id), ``tokenizer`` (path, revision, trust_remote_code), ``config``."""
@@ -193,4 +205,4 @@ class Seal(_Record, frozen=True, tag="S"):
     at: Moment
 
 
-Record = Header | Define | Open | Close | Fact | Bind | Report | Counters | Seal
+Record = Header | Define | Open | Close | Fact | TokenFacts | Bind | Report | Counters | Seal

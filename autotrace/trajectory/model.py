@@ -18,6 +18,12 @@ OPEN = "OPEN"
 """Still running (only ever shown, never delivered)."""
 
 
+TRAINERS = (
+    "old_logprobs", "trained_logprobs", "entropy", "ref_logprobs", "is_weights", "advantages", "loss_mask",
+)  # fmt: skip
+"""Fields of a span with what the trainer computed for its tokens."""
+
+
 @dataclass
 class Span:
     """One call. Times are wall-clock nanoseconds since the epoch; a duration comes from one monotonic clock."""
@@ -53,6 +59,22 @@ class Span:
     response_tokens: int | None = None
     response_ids: list[int] | None = None
     logprobs: list[float] | None = None
+    """Of each token of the response, as the engine reported it."""
+    old_logprobs: list[float] | None = None
+    """The same as the trainer computed it before its update; of some trajectories, and later. So is what follows, each
+    a number for each token of the response; of an LLM call, or of the agent's where its calls are no pieces of the
+    response. Shorter than the response where the trainer cut it."""
+    trained_logprobs: list[float] | None = None
+    """What the trainer was given as ``logprobs``."""
+    entropy: list[float] | None = None
+    ref_logprobs: list[float] | None = None
+    """Of the reference model."""
+    is_weights: list[float] | None = None
+    """Importance weights."""
+    advantages: list[float] | None = None
+    """None where all tokens have the trajectory's advantage."""
+    loss_mask: list[int] | None = None
+    """1 where the trainer takes the loss: ``response_mask`` without what it rejected."""
     response_mask: list[int] | None = None
     prompt_text: DeferrableField[str] = DeferrableField()  # noqa: RUF009 - a descriptor
     """Of an LLM call put together each time it is asked for."""

@@ -47,6 +47,20 @@ def test_a_turn_has_its_tokens_and_its_part_of_the_mask() -> None:
     assert row("trajectories", one)["response_mask"] is None, "the turns have it"
 
 
+def test_a_call_has_what_the_trainer_computed_for_its_tokens() -> None:
+    one = trajectory(reward=1.0)
+    first = one.llm_spans[0]
+    first.loss_mask, first.advantages = [1] * 59 + [0], [0.5] * 60
+    one.facts |= {"mismatch_mean": 0.01, "mismatch_max": 2.5, "entropy": 0.75, "token_facts": {"tokens": 80}}
+    (made,) = arrow.tables([one])["tokens"].to_pylist()
+    assert (made["turn"], made["span_id"], made["uid"]) == (1, first.span_id, "uid-17")
+    assert (made["old_log_probs"], made["entropy"]) == ([-0.5] * 60, [0.75] * 60)
+    assert (made["loss_mask"], made["advantages"], made["ref_log_prob"]) == ([1] * 59 + [0], [0.5] * 60, None)
+    whole = row("trajectories", one)
+    assert (whole["mismatch_mean"], whole["mismatch_max"], whole["entropy"]) == (0.01, 2.5, 0.75)
+    assert whole["token_facts"] == '{"tokens":80}'
+
+
 def test_a_mask_that_the_turns_are_no_pieces_of_stays_whole() -> None:
     one = trajectory(reward=1.0)
     for span in one.llm_spans:
@@ -86,7 +100,7 @@ def test_a_trace_of_the_trainer_or_of_an_engine_is_no_trajectory() -> None:
     traces = [Trajectory("a" * 32, "run", [Span("1" * 16, None, "step", role, "k", 0)]) for role in ("trainer", "llm")]
     tables = arrow.tables(traces)
     assert {name: table.num_rows for name, table in tables.items()} == {
-        "trajectories": 0, "turns": 1, "spans": 2, "facts": 0,
+        "trajectories": 0, "turns": 1, "spans": 2, "facts": 0, "tokens": 0,
     }  # fmt: skip
 
 

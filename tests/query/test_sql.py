@@ -56,7 +56,7 @@ def test_answers(runs: Runs) -> None:
     assert runs.sql(query).to_pylist() == [{"step": 1, "mean": 0.375, "n": 4}, {"step": 2, "mean": 0.375, "n": 4}]
     total = runs.sql("SELECT sum(response_tokens) AS total FROM turns;").to_pylist()
     assert total == [{"total": 56}] and type(total[0]["total"]) is int
-    assert runs.sql("SHOW TABLES")["name"].to_pylist() == ["facts", "spans", "trajectories", "turns"]
+    assert runs.sql("SHOW TABLES")["name"].to_pylist() == ["facts", "spans", "tokens", "trajectories", "turns"]
     assert runs.sql("DESCRIBE turns").num_rows > 30
     assert runs.sql("SELECT count(*) AS n FROM spans").to_pylist() == [{"n": 49}]
 

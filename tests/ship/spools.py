@@ -28,6 +28,7 @@ from autotrace.spool.records import (
     Record,
     Report,
     Seal,
+    TokenFacts,
     Tokens,
 )
 from autotrace.spool.segment import frame
@@ -126,6 +127,10 @@ class Process:
     def fact(self, name: str, value: Any, trace: bytes = b"", key: dict[str, Any] | None = None) -> None:
         """Say something about a trajectory."""
         self.write(Fact(trace, key, name, value, self.tick()))
+
+    def token_facts(self, value: dict[str, bytes], key: dict[str, Any]) -> None:
+        """Say what the trainer computed for the tokens of a response."""
+        self.write(TokenFacts(key, value, self.tick()))
 
     def bind(self, name: str, **value: Any) -> None:
         """Say something about the run."""

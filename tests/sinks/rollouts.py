@@ -50,6 +50,7 @@ def trajectory(
     agent.response_text = f"{call}<|im_start|>tool\n42<|im_end|>\nIt is 42, rollout {rollout}.<|im_end|>"
     one = span("LLMServerClient.generate", "llm", agent.span_id, 1, 3, prompt_ids=first, new_prompt_ids=first)
     one.response_ids, one.logprobs = said, [-0.25] * len(said)
+    one.old_logprobs, one.entropy = [-0.5] * len(said), [0.75] * len(said)
     one.new_prompt_text, one.response_text = agent.prompt_text, call
     one.messages = [
         {"role": "user", "content": prompt},

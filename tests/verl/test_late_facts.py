@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.row("rewards and advantages"
 
 
 @pytest.fixture(scope="module", params=["classic", "v1"])
-def said(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Any], list[dict[str, Any]]]:
-    """The mode, what the trainer used, and the trajectories that were delivered."""
+def ran(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
+    """The mode, what the trainer used and computed, and the trajectories that were delivered."""
     folder = tmp_path_factory.mktemp(request.param)
     launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", str(folder / "runs")]
     program = [sys.executable, str(HERE / "trainer_program.py"), request.param, str(folder / "out.json")]
@@ -32,7 +32,13 @@ def said(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, l
     (lines,) = Path(folder, "runs").glob("*/trajectories.jsonl")
     told = [json.loads(line) for line in lines.read_text().splitlines()]
     trajectories = [one for one in told if one["attributes"].get("uid")]
-    return request.param, json.loads((folder / "out.json").read_text())["rows"], trajectories
+    return request.param, json.loads((folder / "out.json").read_text()), trajectories
+
+
+@pytest.fixture(scope="module")
+def said(ran: tuple[str, dict[str, Any], list[dict[str, Any]]]) -> tuple[str, list[Any], list[dict[str, Any]]]:
+    """The mode, what the trainer used, and the trajectories."""
+    return ran[0], ran[1]["rows"], ran[2]
 
 
 def test_advantages_are_those_the_trainer_used(said: tuple[str, list[Any], list[dict[str, Any]]]) -> None:
@@ -58,3 +64,46 @@ def test_a_group_that_was_dropped_was_not_trained_on(said: tuple[str, list[Any],
 
 def test_the_trainers_own_reward_is_no_second_reward(said: tuple[str, list[Any], list[dict[str, Any]]]) -> None:
     assert not any("token_level_score" in one["facts"] for one in said[2])
+
+
+def test_the_numbers_of_all_trajectories_make_verls_own_metrics(
+    ran: tuple[str, dict[str, Any], list[dict[str, Any]]],
+) -> None:
+    _, used, trajectories = ran
+    facts = [one["facts"]["token_facts"] for one in trajectories]
+    tokens = sum(one["tokens"] for one in facts)
+    assert tokens == sum(map(len, used["old_log_probs"]))
+
+    def mean(name: str) -> float:
+        return sum(one[name] * one["tokens"] for one in facts) / tokens
+
+    expected = {
+        "training/rollout_probs_diff_mean": mean("probs_diff_mean"),
+        "training/rollout_probs_diff_max": max(one["probs_diff_max"] for one in facts),
+        "actor/entropy": mean("entropy"),
+        "rollout_corr/kl": -mean("log_ratio_mean"),
+        "rollout_corr/k3_kl": mean("k3_mean"),
+    }
+    for name, value in expected.items():
+        assert used["metrics"][name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
+    worst = max(trajectories, key=lambda one: one["facts"]["mismatch_max"])
+    assert worst["facts"]["token_facts"]["mismatch_at"] == 2
+    assert worst["facts"]["mismatch_max"] == pytest.approx(3.0, abs=1e-5)
+    assert {one["rejected"] for one in facts} == {0}
+
+
+def test_each_call_has_the_trainers_value_of_each_token(
+    ran: tuple[str, dict[str, Any], list[dict[str, Any]]],
+) -> None:
+    mode, used, trajectories = ran
+    keys = {"uid-a": [], "uid-b": []}
+    for row, old in zip(used["rows"], used["old_log_probs"], strict=True):
+        keys[row[0]].append((row[3] if mode == "v1" else None, old))
+    for one in trajectories:
+        uid, session = one["attributes"]["uid"], one["attributes"]["session_id" if mode == "v1" else "rollout_n"]
+        (call,) = [span for span in one["spans"] if span["role"] == "llm"]
+        old = call["old_logprobs"]
+        assert len(old) == len(call["entropy"]) == len(call["loss_mask"]) == len(call["response_ids"])
+        fitting = [values for key, values in keys[uid] if key in (None, f"{uid}_{session}_0")]
+        assert any(old == pytest.approx(values, rel=1e-3, abs=1e-3) for values in fitting)
+        assert "advantages" not in call and set(call["loss_mask"]) == {1}

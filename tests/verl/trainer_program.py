@@ -68,15 +68,63 @@ class Store(in_process.Store):
 
     def put(self, keys: list[str], partition_id: str, fields: Any, tags: Any = None) -> Batch:
         """Store columns."""
-        self.used = {key: row.tolist() for key, row in zip(keys, fields["advantages"].unbind(), strict=True)}
+        for name in fields.keys():
+            for key, row in zip(keys, fields[name].unbind(), strict=True):
+                self.fields[key][name] = row
+        if "advantages" in set(fields.keys()):
+            self.used = {key: row.tolist() for key, row in zip(keys, fields["advantages"].unbind(), strict=True)}
         return Batch(partition_id, keys, [{} for _ in keys])
 
 
 STORE = Store()
 
 
+def differing(rollout: Any, odd: bool) -> Any:
+    """Log-probabilities of a policy that differs a little from the engine's, at one token of one row by 3."""
+    import torch
+
+    made = torch.Generator().manual_seed(len(rollout))
+    noise = 0.02 * torch.randn(len(rollout), generator=made)
+    if odd:
+        noise[2] = -3.0
+    return rollout + noise
+
+
+def shifted(prompt: int, response: Any) -> Any:
+    """What a model says of a whole sequence: at each place, about the token after it."""
+    import torch
+
+    return torch.cat([torch.zeros(prompt - 1), response, torch.zeros(1)])
+
+
 class Workers:
     """The worker group whose policy would be updated."""
+
+    def compute_log_prob(self, batch: Any) -> Any:
+        """The trainer's forward pass: log-probabilities and entropy of every token."""
+        import torch
+        from verl.utils.tensordict_utils import get_tensordict
+
+        if isinstance(batch, Batch):  # V1: by key, into the store
+            for number, key in enumerate(batch.keys):
+                row = STORE.fields[key]
+                old = differing(row["rollout_log_probs"], number == 0)
+                row["log_probs"] = shifted(len(row["prompts"]), old)
+                row["entropy"] = shifted(len(row["prompts"]), old.abs() / 2)
+            return batch
+        mask, width = batch["attention_mask"], batch["responses"].shape[1]
+        lengths = [(int(row[:-width].sum()), int(row[-width:].sum())) for row in mask]
+        old = [
+            differing(row[:length], number == 0)
+            for number, (row, (_, length)) in enumerate(zip(batch["rollout_log_probs"], lengths, strict=True))
+        ]
+        rows = [shifted(prompt, one) for one, (prompt, _) in zip(old, lengths, strict=True)]
+        entropies = [shifted(prompt, one.abs() / 2) for one, (prompt, _) in zip(old, lengths, strict=True)]
+        nested = {
+            name: torch.nested.as_nested_tensor(one, layout=torch.jagged)
+            for name, one in (("log_probs", rows), ("entropy", entropies))
+        }
+        return get_tensordict(nested, non_tensor_dict={"metrics": {"mfu": 0.0}})
 
     def update_actor(self, batch: Any) -> Any:
         """Update nothing."""
@@ -98,17 +146,29 @@ async def classic(config: Any, server: Any) -> dict[str, Any]:
     """One batch through the classic trainer's functions."""
     import numpy as np
     from verl.trainer.ppo import ray_trainer
+    from verl.trainer.ppo.core_algos import agg_loss
+    from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
+    from verl.utils.debug.metrics import calculate_debug_metrics
 
     batch = await in_process.rollout(in_process.worker(config, server), PROMPTS, N, STEP)
     batch.non_tensor_batch["uid"] = np.array([prompt["uid"] for prompt in PROMPTS for _ in range(N)], dtype=object)
+    trainer = trainer_of(ray_trainer.RayPPOTrainer, config)
+    computed, _ = trainer._compute_old_log_prob(batch)
+    entropy = computed.batch.pop("entropys")
+    batch = batch.union(computed)
+    metrics = calculate_debug_metrics(batch)
+    metrics["actor/entropy"] = agg_loss(entropy, batch.batch["response_mask"], "token-mean").item()
     batch.batch["token_level_scores"] = batch.batch["rm_scores"]
     batch.batch["token_level_rewards"] = batch.batch["rm_scores"]
+    batch, added = compute_rollout_correction_and_add_to_batch(batch, config.algorithm.rollout_correction)
     batch = ray_trainer.compute_advantage(batch, adv_estimator="grpo", num_repeat=N, config=config.algorithm)
-    trainer_of(ray_trainer.RayPPOTrainer, config)._update_actor(batch)
+    trainer._update_actor(batch)
     mask = batch.batch["response_mask"].bool()
     used = [row[kept][0].item() for row, kept in zip(batch.batch["advantages"], mask, strict=True)]
     scores = batch.batch["token_level_scores"].sum(-1).tolist()
-    return {"rows": list(zip(batch.non_tensor_batch["uid"], scores, used, strict=True))}
+    old = [row[kept].tolist() for row, kept in zip(batch.batch["old_log_probs"], mask, strict=True)]
+    rows = list(zip(batch.non_tensor_batch["uid"], scores, used, strict=True))
+    return {"rows": rows, "metrics": {**metrics, **added}, "old_log_probs": old}
 
 
 async def v1(config: Any, server: Any) -> dict[str, Any]:
@@ -118,13 +178,14 @@ async def v1(config: Any, server: Any) -> dict[str, Any]:
 
     await in_process.rollout_v1(in_process.worker_v1(config, server), PROMPTS, STEP)
     keys = sorted(STORE.fields)
-    for key in keys:  # the trainer's own pass over the batch, here by a policy that has not changed
-        STORE.fields[key]["old_log_probs"] = STORE.fields[key]["rollout_log_probs"]
     trainer = trainer_of(PPOTrainer, config)
     pad = f"pad{'0' * 32}_0_0"
-    STORE.fields[pad] = STORE.fields[keys[0]]
+    STORE.fields[pad] = STORE.fields[keys[0]].clone()
+    STORE.fields[pad]["response_mask"] = STORE.fields[pad]["response_mask"] * 0
     batch = Batch("train", [*keys, pad], [{} for _ in keys] + [{"is_padding": True}])
-    trainer._compute_advantage(batch, metrics={})
+    metrics: dict[str, Any] = {}
+    trainer._compute_old_log_prob(batch, metrics=metrics)
+    trainer._compute_advantage(batch, metrics=metrics)
     used = dict(STORE.used)
     trained = [key for key in batch.keys if not key.startswith("uid-b")]
     trainer._update_actor(Batch("train", trained, [{"is_padding": key == pad} for key in trained]), metrics={})
@@ -135,7 +196,9 @@ async def v1(config: Any, server: Any) -> dict[str, Any]:
     buffer._evict_terminal_groups(STEP, "train", reasons)
     assert sorted(buffer.partitions["train"]) == [key for key in keys if key.startswith("uid-a")]
     scores = {key: STORE.fields[key]["rm_scores"].sum().item() for key in keys}
-    return {"rows": [[key.split("_")[0], scores[key], used[key][0], key] for key in keys]}
+    old = [STORE.fields[key]["old_log_probs"].tolist() for key in keys]
+    rows = [[key.split("_")[0], scores[key], used[key][0], key] for key in keys]
+    return {"rows": rows, "metrics": metrics, "old_log_probs": old}
 
 
 async def main(folder: Path) -> None:

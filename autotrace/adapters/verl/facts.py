@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from autotrace import patch
+from autotrace.adapters.verl import token_facts
 from autotrace.record import faults, statements
 
 SKIPPED = "drop:fact on a device"
@@ -39,6 +40,7 @@ Observer = Callable[[Any, Given], None]
 
 def install() -> None:
     """Register the hooks on the modules below. Called once, right after ``verl`` was imported."""
+    patch.when_imported("verl.utils.debug.metrics", _watch_metrics)
     patch.when_imported("verl.trainer.ppo.ray_trainer", _watch_classic)
     patch.when_imported("verl.trainer.ppo.v1.utils", _watch_advantages)
     patch.when_imported("verl.trainer.ppo.v1.trainer_base", _watch_trainer)
@@ -49,8 +51,10 @@ def install() -> None:
 
 
 def _watch_classic(module: ModuleType) -> None:
+    trainer = getattr(module, "RayPPOTrainer", None)
     observe(module, "compute_advantage", after=classic_advantages)
-    observe(getattr(module, "RayPPOTrainer", None), "_update_actor", after=classic_trained)
+    observe(trainer, "_update_actor", after=classic_trained)
+    observe(trainer, "_compute_old_log_prob", after=token_facts.classic_computed)
 
 
 def _watch_advantages(module: ModuleType) -> None:
@@ -58,14 +62,21 @@ def _watch_advantages(module: ModuleType) -> None:
 
 
 def _watch_trainer(module: ModuleType) -> None:
-    observe(getattr(module, "PPOTrainer", None), "_update_actor", after=trained)
+    trainer = getattr(module, "PPOTrainer", None)
+    observe(trainer, "_update_actor", after=trained)
+    observe(trainer, "_compute_old_log_prob", after=token_facts.computed)
 
 
 def _watch_program(trainer: type) -> None:
     """0.8.0's ``python -m verl.trainer.main_ppo_sync``: Ray takes the trainer's class by value out of ``__main__``, and
     with it what stands here in its place."""
     observe(trainer, "_update_actor", after=trained)
+    observe(trainer, "_compute_old_log_prob", after=token_facts.computed)
     observe(sys.modules[trainer.__module__], "compute_advantage_for_multi_trajectories", after=advantages)
+
+
+def _watch_metrics(module: ModuleType) -> None:
+    observe(module, "calculate_debug_metrics", before=token_facts.compared)
 
 
 def _watch_buffer(module: ModuleType) -> None:
@@ -109,6 +120,7 @@ def advantages(result: Any, given: Given) -> None:
     for key, value in zip(keys, values or (), strict=False):
         if key is not None:
             statements.fact("advantage", value, key)
+    token_facts.record(result.batch, keys, [str(key) for key in given["batch_keys"]], given.get("config"))
 
 
 def trained(result: Any, given: Given) -> None:
@@ -180,6 +192,7 @@ def classic_advantages(result: Any, given: Given) -> None:
     for key in keys:  # the trainer's reward, for rollouts that no reward loop scored before
         if "score" in key:
             statements.fact("token_level_score", key["score"], key)
+    token_facts.record(result.batch, keys, [key["uid"] for key in keys], given.get("config"))
 
 
 def classic_trained(result: Any, given: Given) -> None:

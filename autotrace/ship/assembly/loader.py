@@ -15,7 +15,9 @@ from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
 from autotrace.ship.assembly.assembler import Assembly, Origin, Target
 from autotrace.ship.assembly.recent import Assembled, Recent
+from autotrace.ship.assembly.token_columns import add_columns
 from autotrace.ship.store.state import State
+from autotrace.spool import token_facts
 from autotrace.spool.reader import SegmentFile, opened, records_at
 from autotrace.spool.records import Close, Header, Open
 from autotrace.trajectory.jsonable import jsonable, text
@@ -192,6 +194,7 @@ class Loader:
         if late:
             trajectory.notes.append(f"{late} late calls: they began after the trajectory had ended")
         trajectory.facts = facts_of(self._state, trajectory.trace_id)
+        add_columns(trajectory, self._state, self._run_folder)
 
 
 def facts_of(state: State, trace_id: str) -> dict[str, Any]:
@@ -208,6 +211,9 @@ def facts_of(state: State, trace_id: str) -> dict[str, Any]:
         rest = {name: value for name, value in reward.items() if name != "score"}
         if rest and "reward_extra_info" not in facts:
             facts["reward_extra_info"] = rest
+    computed = facts.get(token_facts.TOKEN_FACTS)
+    if isinstance(computed, dict):
+        facts |= {name: computed[name] for name in token_facts.SHOWN if name in computed}
     score = number(facts.get("token_level_score"))
     if score is not None:  # the trainer's reward as float32: kept only if it differs from the reward
         reward_before = number(facts.setdefault("reward", score))

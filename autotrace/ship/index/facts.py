@@ -9,7 +9,8 @@ import msgspec
 
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
-from autotrace.spool.records import Fact
+from autotrace.spool import token_facts
+from autotrace.spool.records import Fact, TokenFacts
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.numbers import number
 
@@ -38,8 +39,10 @@ class FactBook:
         self._state = state
         self._unknown = 0
 
-    def add(self, segment: int, offset: int, fact: Fact, at_ns: int) -> str | None:
+    def add(self, segment: int, offset: int, fact: Fact | TokenFacts, at_ns: int) -> str | None:
         """Store a fact; return the trace it belongs to, if that was read already."""
+        if isinstance(fact, TokenFacts):
+            fact = Fact(b"", fact.key, token_facts.TOKEN_FACTS, _summary(fact), fact.at)
         key = fact.key or {}
         uid, output = _word(key.get("uid")), _word(key.get("output"))
         session = _word(key.get("session_id", key.get("rollout_n")))
@@ -142,6 +145,11 @@ class FactBook:
     def waiting(self) -> int:
         """Number of facts whose trajectory was not read yet."""
         return self._state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
+
+
+def _summary(facts: TokenFacts) -> dict[str, Any]:
+    """The summary, and how many columns there are besides: those stay in the segment."""
+    return {**token_facts.summary(facts.value.get(token_facts.SUMMARY)), "columns": len(facts.value) - 1}
 
 
 def _distance(reward: float | None, score: float | None) -> float:

@@ -26,7 +26,7 @@ from autotrace.ship.index.traces import Traces
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, segments
-from autotrace.spool.records import OF, REQUEST, Bind, Close, Counters, Define, Fact, Header, Open, Report
+from autotrace.spool.records import OF, REQUEST, Bind, Close, Counters, Define, Fact, Header, Open, Report, TokenFacts
 from autotrace.trajectory.jsonable import jsonable, text
 
 ROUND_BYTES = 64 << 20
@@ -164,7 +164,7 @@ class Indexer:
                 self._segments.define(segment, record)
             elif isinstance(record, Fact) and record.name == REQUEST:
                 self._requested(record, offsets)
-            elif isinstance(record, Fact):
+            elif isinstance(record, (Fact, TokenFacts)):
                 owner = self._facts.add(segment.id, located.offset, record, record.at + shift)
                 if owner is not None and (trace := self._traces.touch(owner)) is not None:
                     trace.fact()

@@ -5,7 +5,8 @@ and ``spans``. A span: ``span_id``, ``parent_id``, ``name``, ``role``, ``key``, 
 ``end_ns``, ``status``, ``inputs``, ``output``, ``attributes``, and where there is one ``error`` (type, message, stack).
 A call that yielded items also ``items`` (how many) and ``first_item_ns``; LLM calls also ``messages``,
 ``new_prompt_text``, ``response_text``, ``new_prompt_ids``, ``response_ids``, ``logprobs`` (lists), ``prompt_tokens``,
-``response_tokens`` (how many), ``prompt_base`` and ``prompt_keep`` as in ``trajectory.model.Span``; the agent's call
+``response_tokens`` (how many), for some trajectories what the trainer computed (``trajectory.model.TRAINERS``),
+``prompt_base`` and ``prompt_keep`` as in ``trajectory.model.Span``; the agent's call
 also ``prompt_text``, ``response_text``, ``response_mask`` and ``response_parts``.
 """
 
@@ -19,7 +20,7 @@ import msgspec
 from autotrace.insight.profile import codes, decode
 from autotrace.sinks import payload
 from autotrace.trajectory.jsonable import jsonable
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import TRAINERS, Span, Trajectory
 
 _encode = msgspec.json.Encoder().encode
 
@@ -49,7 +50,7 @@ def line_of(trajectory: Trajectory) -> dict[str, Any]:
 
 _SOMETIMES = (
     "error", "new_prompt_ids", "prompt_base", "prompt_keep", "response_ids", "prompt_tokens", "response_tokens",
-    "logprobs", "response_mask", "new_prompt_text", "response_text", "response_parts", "messages",
+    "logprobs", *TRAINERS, "response_mask", "new_prompt_text", "response_text", "response_parts", "messages",
 )  # fmt: skip
 """Left out where there is nothing in them."""
 
@@ -72,8 +73,10 @@ def _span(span: Span) -> dict[str, Any]:
         "attributes": span.attributes,
     }
     line.update({name: value for name in _SOMETIMES if (value := getattr(span, name))})
-    if span.logprobs and not math.isfinite(sum(span.logprobs)):
-        line["logprobs"] = jsonable(span.logprobs)
+    for name in ("logprobs", *TRAINERS):
+        values = line.get(name)
+        if values and not math.isfinite(sum(values)):
+            line[name] = jsonable(values)
     line.update(payload.measured(span))
     if span.first_item_ns:
         line["first_item_ns"] = span.first_item_ns

@@ -32,9 +32,9 @@ LARGE = ("turns", "spans")
 MANY = 32
 """Small files of one table and step that are merged while the step goes on."""
 FULL_BYTES = 64 << 20
-FULL_ROWS = {"trajectories": 2_048, "facts": 32_768}
+FULL_ROWS = {"trajectories": 2_048, "facts": 32_768, "tokens": 2_048}
 """A file that has as much is not merged any more. Fewer rows where a late fact rewrites the file."""
-FEW = {"trajectories": 2, "facts": 2, "turns": 4, "spans": 4}
+FEW = {"trajectories": 2, "facts": 2, "tokens": 2, "turns": 4, "spans": 4}
 """Small files that are merged once a step is behind; of large tables a few more may stay: merging costs as much as
 writing."""
 BEHIND = 2

@@ -1,0 +1,137 @@
+"""veRL: what the trainer computed for each token, beside what the engine said of it.
+
+The trainer compares the two itself (``calculate_debug_metrics``), before it rejects tokens: they are measured there,
+with the entropy, and recorded once the advantages are known, which is where each row has its name. Where it does not
+compare (older releases, no log-probabilities of the engine) they are measured then. Only tensors that are on the CPU
+are looked at.
+
+Read in the wheels of veRL 0.6.1 to 0.9.1. What is not as expected is left alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotrace import patch
+from autotrace.adapters.verl.token_numbers import Measured, add_advantages, add_later, measure
+from autotrace.record import faults, statements
+from autotrace.record.fields import Path
+from autotrace.spool.token_facts import SUMMARY, pack_summary
+
+SKIPPED = "drop:token facts on a device"
+LATE = "drop:token facts out of time"
+"""Counters: rows whose log-probabilities were on an accelerator, and for which there was no time left."""
+SHARE = 0.01
+"""Of the time since the last step, that may be spent on this one ..."""
+AT_FIRST, LEAST, MOST = 0.5, 0.05, 5.0
+"""... in seconds: of the first step, and the bounds of any other."""
+
+Given = Mapping[str, Any]
+
+
+@dataclass
+class _Batch:
+    """The batch that is on its way from the trainer's forward pass to its advantages."""
+
+    entropy: Any = None
+    measured: Measured | None = None
+    rows: list[str] | None = None
+    """What its rows are called: keys (V1), or groups."""
+
+
+_batch = _Batch()
+_last_at: float | None = None
+
+
+def classic_computed(result: Any, given: Given) -> None:
+    """``RayPPOTrainer._compute_old_log_prob`` returned: the one place where the entropy is."""
+    global _batch
+    data = result[0] if isinstance(result, tuple) else result
+    _batch = _Batch(entropy=data.batch["entropys"] if "entropys" in set(data.batch.keys()) else None)
+
+
+def compared(_: Any, given: Given) -> None:
+    """``calculate_debug_metrics``: both log-probabilities, with the mask as the agent made it."""
+    global _batch
+    data = given["data"]
+    names = set(data.batch.keys())
+    if not {"old_log_probs", "rollout_log_probs", "response_mask"} <= names:
+        return
+    entropy = data.batch["entropy"] if "entropy" in names else _batch.entropy
+    uids = data.non_tensor_batch.get("uid")
+    measured = _measured(data.batch["old_log_probs"], data.batch["rollout_log_probs"], _mask(data.batch), entropy)
+    _batch = _Batch(measured=measured, rows=None if uids is None else [str(uid) for uid in uids])
+
+
+def computed(result: Any, given: Given) -> None:
+    """``PPOTrainer._compute_old_log_prob`` returned (V1), inside of which the two were compared."""
+    if _batch.measured is not None:
+        _batch.rows = [str(key) for key in given["batch"].keys]
+
+
+def record(batch: Any, keys: Sequence[Mapping[str, Any] | None], rows: list[str], config: Any) -> None:
+    """The advantages are known: record what there is of each row. ``keys``: whose it is, None for padding; ``rows``: as
+    ``_Batch.rows``."""
+    global _batch
+    pending, _batch = _batch, _Batch()
+    names = set(batch.keys())
+    if "old_log_probs" not in names or patch.settings().token_facts == "off":
+        return
+    old, mask = batch["old_log_probs"], _mask(batch)
+    measured = pending.measured if pending.rows == rows else None
+    if measured is None:
+        rollout = batch["rollout_log_probs"] if "rollout_log_probs" in names and not _bypassed(config) else None
+        measured = _measured(old, rollout, mask, pending.entropy)
+    if measured is None:
+        return
+    later = {name: batch[name] for name in ("ref_log_prob", "rollout_is_weights") if name in names}
+    later = {name: values for name, values in later.items() if _alike(values, mask) and _here(values)}
+    add_later(measured, old, mask, later.get("ref_log_prob"), later.get("rollout_is_weights"))
+    if "advantages" in names and _alike(batch["advantages"], mask) and _here(batch["advantages"]):
+        add_advantages(measured, batch["advantages"], mask)
+    for row, numbers in measured.rows.items():
+        key = keys[row]
+        if key is not None:
+            statements.token_facts({SUMMARY: pack_summary(numbers), **measured.columns.get(row, {})}, key)
+
+
+def _measured(old: Any, rollout: Any, mask: Any, entropy: Any) -> Measured | None:
+    """None, and counted, for tensors that are not on the CPU."""
+    global _last_at
+    settings = patch.settings()
+    if settings.token_facts == "off" or not _alike(old, mask):
+        return None
+    if not (_here(old) and _here(mask) and (rollout is None or _here(rollout))):
+        faults.count(SKIPPED, len(old))
+        return None
+    rollout = rollout if _alike(rollout, mask) else None
+    entropy = entropy if _alike(entropy, mask) and _here(entropy) else None
+    now = time.monotonic()
+    seconds = AT_FIRST if _last_at is None else min(MOST, max(LEAST, SHARE * (now - _last_at)))
+    columns = settings.content == "full"
+    every = columns and settings.token_facts == "all"
+    measured = measure(old, rollout, mask, entropy, seconds=seconds, every=every, some=columns)
+    _last_at = now
+    if measured.left:
+        faults.count(LATE, measured.left)
+    return measured
+
+
+def _mask(batch: Any) -> Any:
+    return batch["response_mask"][:, -batch["old_log_probs"].shape[1] :]
+
+
+def _alike(values: Any, mask: Any) -> bool:
+    return values is not None and tuple(getattr(values, "shape", ())) == tuple(mask.shape) and len(mask.shape) == 2
+
+
+def _here(tensor: Any) -> bool:
+    return str(getattr(tensor, "device", "")) == "cpu" and not getattr(tensor, "is_nested", False)
+
+
+def _bypassed(config: Any) -> bool:
+    """``rollout_correction.bypass_mode``: the trainer takes the engine's log-probabilities for its own."""
+    return Path("config.rollout_correction.bypass_mode").read({"config": config}) is True

@@ -1,0 +1,74 @@
+"""What a trainer computed for the tokens of a response, packed: the summary of each, and columns of some.
+
+Log-probabilities are natural logarithms. *Rollout*: as the engine reported them when it sampled; *old*: as the trainer
+computed them before its update, with the same weights as far as it knows.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TOKEN_FACTS = "token_facts"
+"""Name of the fact that holds the summary of a trajectory."""
+SHOWN = ("mismatch_mean", "mismatch_max", "entropy")
+"""Numbers of the summary that are facts of their own, too: what people filter by."""
+SUMMARY = "summary"
+"""Key of the packed numbers of ``NUMBERS``; the other keys are ``COLUMNS``."""
+NUMBERS = (
+    "tokens", "mismatch_mean", "mismatch_max", "mismatch_at", "log_ratio_mean", "k3_mean", "probs_diff_mean",
+    "probs_diff_max", "old_log_prob_mean", "rollout_log_prob_mean", "entropy", "ref_kl_mean", "is_weight_mean",
+    "is_weight_max", "rejected", "not_finite",
+)  # fmt: skip
+"""Over the tokens that the model generated and the trainer may learn from (its response mask before rejection):
+
+- ``tokens``: how many; ``rejected``: how many of them rejection sampling took out of the loss; ``not_finite``: how many
+  have a log-probability that is no finite number
+- ``mismatch_mean``, ``mismatch_max``: mean and maximum of abs(old - rollout) log-probability; ``mismatch_at``: index in
+  the response of the token with the maximum
+- ``log_ratio_mean``: mean of old - rollout (veRL's ``rollout_corr/kl`` is its negative over all tokens of a step);
+  ``k3_mean``: of exp(old - rollout) - (old - rollout) - 1
+- ``probs_diff_mean``, ``probs_diff_max``: of the probabilities, as in ``training/rollout_probs_diff_*``
+- ``old_log_prob_mean``, ``rollout_log_prob_mean``: perplexity is exp of the negative
+- ``entropy``: mean; ``ref_kl_mean``: mean of old - reference
+- ``is_weight_mean``, ``is_weight_max``: importance weights as the trainer goes on with them
+"""
+WHOLE = frozenset({"tokens", "mismatch_at", "rejected", "not_finite"})
+"""Those that are counts."""
+COLUMNS = ("old_log_probs", "rollout_log_probs", "entropy", "ref_log_prob", "rollout_is_weights", "advantages")
+"""One float16 a token of the response, tools included; veRL's names."""
+MASK = "loss_mask"
+"""A column of bytes: 1 where the trainer takes the loss."""
+
+_SUMMARY = struct.Struct(f"<{len(NUMBERS)}f")
+
+
+def pack_summary(values: Sequence[float]) -> bytes:
+    """The numbers in the order of ``NUMBERS``; NaN: not known."""
+    return _SUMMARY.pack(*values)
+
+
+def summary(packed: Any) -> dict[str, Any]:
+    """What ``pack_summary`` made, by name, without what is not known; empty for anything else."""
+    if not isinstance(packed, bytes) or len(packed) < _SUMMARY.size:
+        return {}
+    values = zip(NUMBERS, _SUMMARY.unpack_from(packed), strict=True)
+    return {
+        name: int(value) if name in WHOLE else float(f"{value:.7g}") for name, value in values if math.isfinite(value)
+    }
+
+
+def columns(value: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The columns among ``value`` (``TokenFacts.value``), as lists."""
+    read: dict[str, list[Any]] = {}
+    for name in COLUMNS:
+        packed = value.get(name)
+        if isinstance(packed, bytes) and packed:
+            count = len(packed) // 2
+            read[name] = list(struct.unpack(f"<{count}e", packed[: 2 * count]))
+    mask = value.get(MASK)
+    if isinstance(mask, bytes) and mask:
+        read[MASK] = list(mask)
+    return read
