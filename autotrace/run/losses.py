@@ -14,7 +14,11 @@ _WORDS = {
     "too_large": ("record", "records", "cut: larger than a record may be"),
     "fact on a device": ("fact", "facts", "not recorded: their values are on a device"),
     "token facts on a device": ("trajectory", "trajectories", "without token facts: the values are on a device"),
-    "token facts out of time": ("trajectory", "trajectories", "without token facts: they are given 1 % of a step's time"),
+    "token facts out of time": (
+        "trajectory",
+        "trajectories",
+        "without token facts: they are given 1 % of a step's time",
+    ),
     "rows": ("row", "rows", "not recorded: a batch had more than are recorded of one call"),
     "unmatched rows": ("row", "rows", "of a batch not recorded: it goes on with no row of the batch around it"),
     "stuck": ("record", "records", "not written: more waited to be written than a process may hold"),

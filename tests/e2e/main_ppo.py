@@ -131,6 +131,13 @@ class MainPPO:
         assert experiment is not None, f"no MLflow experiment {PROJECT}"
         return list(mlflow.search_traces(locations=[experiment.experiment_id], return_type="list"))
 
+    def recorded(self) -> list[Any]:
+        """The trajectories in the run folder."""
+        import autotrace
+
+        (folder,) = (self.folder / "runs").glob("*/run.json")
+        return [one for one in autotrace.open(folder.parent).trajectories() if one.root.role == "trajectory"]
+
     def search(self, **query: Any) -> list[Any]:
         """``mlflow.search_traces`` in the run's experiment."""
         import mlflow

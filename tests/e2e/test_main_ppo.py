@@ -180,6 +180,42 @@ def test_advantages_are_what_grpo_makes_of_the_rewards(runs: dict[str, MainPPO],
 
 
 @pytest.mark.parametrize("name", TRACED)
+def test_token_facts_make_the_metrics_that_verl_logs(runs: dict[str, MainPPO], name: str) -> None:
+    mlflow.set_tracking_uri(runs[name].tracking_uri)
+    (run,) = mlflow.search_runs(search_all_experiments=True, output_format="list")
+    logged = run.data.metrics
+    rollouts = runs[name].recorded()
+    facts = [one.facts["token_facts"] for one in rollouts]
+    tokens = sum(one["tokens"] for one in facts)
+
+    def mean(what: str) -> float:
+        return sum(one[what] * one["tokens"] for one in facts) / tokens
+
+    expected = {
+        "training/rollout_probs_diff_mean": mean("probs_diff_mean"),
+        "training/rollout_probs_diff_max": max(one["probs_diff_max"] for one in facts),
+        "actor/entropy": mean("entropy"),
+        "rollout_corr/kl": -mean("log_ratio_mean"),
+        "rollout_corr/k3_kl": mean("k3_mean"),
+        "rollout_corr/training_log_ppl": -statistics.mean(one["old_log_prob_mean"] for one in facts),
+        "rollout_corr/rollout_log_ppl": -statistics.mean(one["rollout_log_prob_mean"] for one in facts),
+    }
+    for metric, value in expected.items():
+        assert logged[metric] == pytest.approx(value, rel=1e-6, abs=1e-6), metric
+    assert {one.facts["mismatch_max"] < 0.01 for one in rollouts} == {True}, "engine and trainer are both float32"
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_each_token_of_the_model_has_the_trainers_log_probability(runs: dict[str, MainPPO], name: str) -> None:
+    for one in runs[name].recorded():
+        lengths = [len(call.response_ids or ()) for call in one.llm_spans]
+        assert [len(call.old_logprobs or ()) for call in one.llm_spans] == lengths
+        assert [len(call.entropy or ()) for call in one.llm_spans] == lengths
+        near = [pytest.approx(call.trained_logprobs, abs=0.01) for call in one.llm_spans]
+        assert [call.old_logprobs for call in one.llm_spans] == near
+
+
+@pytest.mark.parametrize("name", TRACED)
 def test_each_rollout_of_a_group_is_there_once(runs: dict[str, MainPPO], name: str) -> None:
     tags = [trace.info.tags for trace in trajectories(runs[name])]
     groups: dict[str, list[str]] = {}

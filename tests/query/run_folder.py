@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import os
+import struct
 from array import array
 from pathlib import Path
 from typing import Any
 
+from autotrace.spool.token_facts import NUMBERS, SUMMARY, pack_summary
 from tests.ship.spools import FINAL, PROMPT, TOOL, Process, attributes, new_run
 
 ANSWER = [10, 11, 12]
+
+
+def computed() -> dict[str, bytes]:
+    """What the trainer computed for a response's tokens: the last differs by 1.5."""
+    numbers = {"tokens": 7, "mismatch_mean": 0.25, "mismatch_max": 1.5, "mismatch_at": 8, "entropy": 0.5}
+    columns = {"old_log_probs": [-0.5] * 8 + [-2.0], "rollout_log_probs": [-0.5] * 9}
+    packed = {name: struct.pack("<9e", *values) for name, values in columns.items()}
+    return {SUMMARY: pack_summary([numbers.get(name, math.nan) for name in NUMBERS]), **packed}
 
 
 def rollout(process: Process, *, reward: float | None, finish: str = "stop", fails: bool = False, **who: Any) -> bytes:
@@ -34,6 +45,8 @@ def rollout(process: Process, *, reward: float | None, finish: str = "stop", fai
         process.fact("reward", reward, trace)
         process.fact("reward_extra_info", {"acc": reward > 0.5, "format": float(reward > 0.5)}, trace)
         process.fact("advantage", reward - 0.5, trace)
+    if (who["uid"][0], who["rollout"]) == ("u", 0):
+        process.token_facts(computed(), {"uid": who["uid"], "session_id": "0"})
     if not fails:
         process.fact("trained_in_step", who["step"] + 1, trace)
     process.close(trace, root)

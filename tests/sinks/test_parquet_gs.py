@@ -49,7 +49,14 @@ def test_a_run_goes_to_google_cloud_storage_and_is_read_from_there(
     assert ship(folder, once=True).state == "done"
     client, _ = fsspec.core.url_to_fs(bucket, skip_instance_cache=True, use_listings_cache=False)
     paths = client.find("rollouts/of/mine")
-    assert sorted({path.split("/")[3] for path in paths}) == ["_runs", "facts", "spans", "tokens", "trajectories", "turns"]
+    assert sorted({path.split("/")[3] for path in paths}) == [
+        "_runs",
+        "facts",
+        "spans",
+        "tokens",
+        "trajectories",
+        "turns",
+    ]
     assert not any("change" in path for path in paths), "nothing was left half done"
     answer = autotrace.open(folder).sql("SELECT step, avg(reward) AS mean FROM trajectories GROUP BY ALL ORDER BY ALL")
     assert answer.to_pylist() == [{"step": 1, "mean": 0.375}, {"step": 2, "mean": 0.375}]

@@ -26,5 +26,5 @@ def test_what_is_no_summary_has_no_numbers() -> None:
 def test_columns_come_back_as_lists() -> None:
     value = {name: struct.pack("<3e", -0.5, 0.0, -2.0) for name in COLUMNS} | {MASK: b"\1\0\1", "summary": b"x"}
     read = token_facts.columns(value)
-    assert read == {**dict.fromkeys(COLUMNS, [-0.5, 0.0, -2.0]), MASK: [1, 0, 1]}
+    assert read == {**{name: [-0.5, 0.0, -2.0] for name in COLUMNS}, MASK: [1, 0, 1]}
     assert token_facts.columns({"old_log_probs": b"\0\0\0", "entropy": 5, "other": b"\0\0"}) == {"old_log_probs": [0.0]}

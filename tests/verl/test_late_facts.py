@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -12,12 +13,15 @@ from typing import Any
 import pytest
 from programs import HERE, LIMIT, ROOT
 
+from autotrace.ship.run_reader import RunReader
+from autotrace.sinks.jsonl.line import encoded
+
 pytestmark = [pytest.mark.timeout(600), pytest.mark.row("rewards and advantages")]
 
 
 @pytest.fixture(scope="module", params=["classic", "v1"])
 def ran(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
-    """The mode, what the trainer used and computed, and the trajectories that were delivered."""
+    """The mode, what the trainer used and computed, and the trajectories."""
     folder = tmp_path_factory.mktemp(request.param)
     launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", str(folder / "runs")]
     program = [sys.executable, str(HERE / "trainer_program.py"), request.param, str(folder / "out.json")]
@@ -27,11 +31,11 @@ def ran(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, di
         env={**environ, "PYTHONPATH": str(ROOT)}, cwd=folder, timeout=LIMIT, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    (status,) = Path(folder, "runs").glob("*/status.json")
-    assert not [reason for reason in json.loads(status.read_text())["drops"] if reason.startswith("fault:")]
-    (lines,) = Path(folder, "runs").glob("*/trajectories.jsonl")
-    told = [json.loads(line) for line in lines.read_text().splitlines()]
-    trajectories = [one for one in told if one["attributes"].get("uid")]
+    (run,) = Path(folder, "runs").iterdir()
+    with contextlib.closing(RunReader.open(run)) as reader:  # also what the shipper of a busy machine has left
+        assert not [reason for reason in reader.status().drops if reason.startswith("fault:")]
+        loaded = [reader.load(row.trace_id, texts=False) for row in reader.rows()]
+    trajectories = [json.loads(encoded(one)) for one in loaded if one.attributes.get("uid")]
     return request.param, json.loads((folder / "out.json").read_text()), trajectories
 
 

@@ -68,7 +68,7 @@ class Store(in_process.Store):
 
     def put(self, keys: list[str], partition_id: str, fields: Any, tags: Any = None) -> Batch:
         """Store columns."""
-        for name in fields.keys():
+        for name in list(fields.keys()):
             for key, row in zip(keys, fields[name].unbind(), strict=True):
                 self.fields[key][name] = row
         if "advantages" in set(fields.keys()):
