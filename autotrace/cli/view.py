@@ -16,6 +16,8 @@ from autotrace.cli import filters, progress, runs, terminal
 from autotrace.config.installation import DISTRIBUTION
 from autotrace.export.format import ExportError
 from autotrace.export.staging import Staging
+from autotrace.query.errors import QueryError
+from autotrace.query.stored.reader import StoredReader, one, places
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.where import condition, equals
@@ -43,23 +45,47 @@ def view(
 ) -> None:  # fmt: skip
     """Read the rollouts of a run, or of all runs of a folder, in the browser. Nothing is written into run folders.
 
+    RUN may also be a file that autotrace export --format jsonl wrote, or the folder of Parquet files of a run.
+
     --step, --where and so on choose what --export and --perfetto write; without them it is the whole run.
     """
     if page is not None or timeline is not None:
-        _write(runs.locate(run), selection, trace, page, timeline)
+        with contextlib.closing(_reader(run)) as reader:
+            _write(reader, selection, trace, page, timeline)
         return
     if selection:
         raise click.UsageError("--step, --where, ... are for --export and --perfetto; on the page there is a filter")
-    folder = Path(run) if run is not None and os.path.isdir(run) else runs.locate(run)
-    runs.locate(str(folder))  # says what is wrong with it
     address = ""
     if trace is not None:
-        with contextlib.closing(RunReader.peek(runs.locate(str(folder)))) as reader:
+        with contextlib.closing(_reader(run)) as reader:
             try:
-                address = f"#/run/{reader.run_folder.name}/trace/{reader.resolve(trace)}"
+                name = reader.info.run_id if isinstance(reader, StoredReader) else reader.run_folder.name
+                address = f"#/run/{name}/trace/{reader.resolve(trace)}"
             except KeyError as error:
                 raise terminal.fail(error.args[0]) from None
+    if run is not None and _stored(run):
+        folder = Path(run)
+    else:
+        folder = Path(run) if run is not None and os.path.isdir(run) else runs.locate(run)
+        runs.locate(str(folder))  # says what is wrong with it
     _serve(folder, host, port, address, no_browser)
+
+
+def _stored(run: str) -> bool:
+    """It names lines of JSON or Parquet files."""
+    try:
+        return bool(places(Path(run)))
+    except QueryError as error:
+        raise terminal.fail(error) from None
+
+
+def _reader(run: str | None) -> RunReader:
+    """What the words on the command line name, to read."""
+    try:
+        reader = None if run is None else one(Path(run))
+    except (QueryError, ModuleNotFoundError) as error:
+        raise terminal.fail(error) from None
+    return reader or RunReader.peek(runs.locate(run))
 
 
 def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: bool) -> None:
@@ -107,17 +133,16 @@ def _socket(host: str, port: int | None) -> socket.socket:
 
 
 def _write(
-    folder: Path, selection: filters.Selection, trace: str | None, page: Path | None, timeline: Path | None
+    reader: RunReader, selection: filters.Selection, trace: str | None, page: Path | None, timeline: Path | None
 ) -> None:
     """Write the files that were asked for."""
     from autotrace.view import one_file, perfetto
 
-    with contextlib.closing(RunReader.peek(folder)) as reader:
-        rows = _chosen(reader, selection, trace)
-        if page is not None:
-            _whole(page, (part.encode() for part in one_file.written(reader, rows)))
-        if timeline is not None:
-            _whole(timeline, [perfetto.encoded(_loaded(reader, rows))])
+    rows = _chosen(reader, selection, trace)
+    if page is not None:
+        _whole(page, (part.encode() for part in one_file.written(reader, rows)))
+    if timeline is not None:
+        _whole(timeline, [perfetto.encoded(_loaded(reader, rows))])
     for path in (page, timeline):
         if path is not None:
             what = terminal.counted(len(rows), "trajectory", "trajectories")

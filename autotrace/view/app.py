@@ -17,6 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import autotrace
+from autotrace.query.errors import QueryError
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
@@ -25,6 +26,7 @@ from autotrace.view.assets import STATIC, text
 from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
 
 T = TypeVar("T")
+UNREADABLE = (OSError, msgspec.MsgspecError, QueryError, ModuleNotFoundError)
 
 
 def application(folder: Path) -> Starlette:
@@ -49,7 +51,7 @@ def application(folder: Path) -> Starlette:
             raise HTTPException(410, f"{error.args[0]} (--spool-limit removes what was delivered)") from None
         except KeyError as error:
             raise HTTPException(404, str(error.args[0])) from None
-        except (OSError, msgspec.MsgspecError) as error:
+        except UNREADABLE as error:
             raise HTTPException(503, f"the run cannot be read now: {error}") from None
 
     def of_trajectory(request: Request, question: Callable[[RunReader, Trajectory], T]) -> T:
@@ -62,12 +64,15 @@ def application(folder: Path) -> Starlette:
     def state(request: Request) -> Response:
         try:
             return as_json(run_of(request).state())
-        except (OSError, msgspec.MsgspecError) as error:
+        except UNREADABLE as error:
             raise HTTPException(503, f"the run cannot be read now: {error}") from None
 
     def all_columns(request: Request) -> Response:
         part = "more" if request.query_params.get("part") == "more" else "main"
-        version, body = run_of(request).columns(part)
+        try:
+            version, body = run_of(request).columns(part)
+        except UNREADABLE as error:
+            raise HTTPException(503, f"the run cannot be read now: {error}") from None
         return Response(body, media_type="application/octet-stream", headers={"x-version": str(version)})
 
     def trajectory(request: Request) -> Response:

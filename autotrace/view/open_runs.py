@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from autotrace.query.stored.place import Place
+from autotrace.query.stored.reader import STATE, StoredReader, places
 from autotrace.run import layout
 from autotrace.run.drain import shipper_alive
 from autotrace.run.info import RunInfo
@@ -58,11 +60,11 @@ class OpenRun:
         with self._lock:
             reader = self._current()
             status, info, version = reader.status(), reader.info, self._version
-        alive = shipper_alive(str(self.folder))
-        said = _told(status, bool(alive))
+        alive = self._is_served()
+        said = _told(status, alive)
         return {
             "run": self.name, "created": info.created, "command": " ".join(info.command), "version": version,
-            "state": said, "live": bool(alive) or status.living > 0, "trajectories": status.trajectories,
+            "state": said, "live": alive or status.living > 0, "trajectories": status.trajectories,
             "open": status.open, "losses": losses(status.drops), "warnings": pace.warnings(status),
             "notes": [*status.notes, *_oddities(status)], "error": status.error,
         }  # fmt: skip
@@ -72,19 +74,26 @@ class OpenRun:
         seen = self._fingerprint()
         if self._reader is None or seen != self._seen:
             before = self._reader
-            self._reader = RunReader.peek(self.folder, before)
+            self._reader = self._opened(before)
             if before is not None:
                 before.close()
             self._seen, self._columns = seen, {}
             self._version += 1
         return self._reader
 
+    def _opened(self, before: RunReader | None) -> RunReader:
+        return RunReader.peek(self.folder, before)
+
+    def _is_served(self) -> bool:
+        """A shipper is at work."""
+        return shipper_alive(str(self.folder)) is True
+
     def _fingerprint(self) -> tuple[Any, ...]:
         """Changes when something was added. Where a shipper is at work, its state counts: what it has not read is not
         shown."""
         state = self.folder / layout.STATE_DB
         stats: list[Any] = [_changed(state), _changed(Path(f"{state}-wal"))]
-        if not shipper_alive(str(self.folder)):
+        if not self._is_served():
             stats += [(file.name, file.size) for file in segments(self.folder)]
         return tuple(stats)
 
@@ -94,6 +103,24 @@ class OpenRun:
             if self._reader is not None:
                 self._reader.close()
             self._reader = None
+
+
+class StoredRun(OpenRun):
+    """A run of which there are lines of JSON or Parquet files."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place.path)
+        self.name = place.run_id
+        self._place = place
+
+    def _opened(self, before: RunReader | None) -> RunReader:
+        return StoredReader(self._place)
+
+    def _is_served(self) -> bool:
+        return False
+
+    def _fingerprint(self) -> tuple[Any, ...]:
+        return tuple((file, _changed(file)) for file in self._place.files())
 
 
 def _changed(path: Path) -> tuple[int, int] | None:
@@ -122,17 +149,22 @@ def _oddities(status: Status) -> list[str]:
 
 
 class OpenRuns:
-    """The run in ``folder``, or all runs of a folder of runs."""
+    """The run in ``folder``, all runs of a folder of runs, or those that are stored there as lines or tables. Raises
+    ``QueryError`` for a file of something else."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._stored = {place.run_id: place for place in places(folder)}
         self._alone = (folder / layout.RUN_JSON).exists()
         self._runs: dict[str, OpenRun] = {}
         self._lock = threading.Lock()
 
     def listed(self) -> list[dict[str, Any]]:
         """The runs, newest first, from what each one's shipper wrote last: nothing is read for it."""
-        found = []
+        found: list[dict[str, Any]] = [
+            {"run": name, "created": "", "command": str(place.path), "state": STATE, "trajectories": None}
+            for name, place in self._stored.items()
+        ]
         for folder in self._folders():
             try:
                 info = RunInfo.read(folder)
@@ -151,6 +183,9 @@ class OpenRuns:
         """The run called ``name``. Raises ``NoSuchRun``."""
         with self._lock:
             if name not in self._runs:
+                if (place := self._stored.get(name)) is not None:
+                    self._runs[name] = StoredRun(place)
+                    return self._runs[name]
                 folder = next((folder for folder in self._folders() if folder.name == name), None)
                 if folder is None:
                     raise NoSuchRun(f"there is no run {name} here; the start page lists the runs")

@@ -55,6 +55,22 @@ def test_a_folder_of_runs_and_one_trajectory(run: Path, runs: Path, call: Call) 
         assert link.endswith(f"#/run/{run.name}/trace/{trace}")
 
 
+def test_a_finished_export(run: Path, tmp_path: Path, call: Call) -> None:
+    lines, page = tmp_path / "finished.jsonl", tmp_path / "page.html"
+    assert call("export", "--format", "jsonl", "--out", str(lines)).exit_code == 0
+    with serving(lines, "--port", "0") as link, httpx.Client(follow_redirects=True, trust_env=False) as browser:
+        browser.get(link)
+        (listed,) = browser.get(link.partition("?")[0] + "api/runs").json()["runs"]
+        assert listed["run"] == run.name
+    assert (
+        call("view", str(lines), "--step", "1", "--export", str(page)).exit_code == 0 and page.stat().st_size > 50_000
+    )
+    lines.write_text('{"messages": []}\n')
+    refused = call("view", str(lines))
+    assert refused.exit_code == 1 and "finished.jsonl, line 1: this is no trajectory" in refused.output
+    assert len(refused.output.splitlines()) == 1
+
+
 def test_a_port_that_is_taken(run: Path, call: Call) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

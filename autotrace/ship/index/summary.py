@@ -38,7 +38,7 @@ class Summary(msgspec.Struct):
     def of(cls, look: Look, settings: Settings) -> Summary:
         """Of an assembled trajectory; ``settings``: of its run."""
         row = Row(look.trajectory.trace_id)
-        _summarise(row, look.trajectory)
+        summarise(row, look.trajectory)
         row.profile = encode(examine(look.trajectory, settings))
         return cls({column: getattr(row, column) for column in COLUMNS}, look.digests)
 
@@ -113,7 +113,8 @@ def begin(row: Row, name: str, role: str, start_ns: int, attributes: dict[str, A
     row.group_key = row.group
 
 
-def _summarise(row: Row, trajectory: Trajectory) -> None:
+def summarise(row: Row, trajectory: Trajectory) -> None:
+    """Fill the line about a trajectory, but for its profile."""
     root, calls = trajectory.root, trajectory.llm_spans
     for column, value in identity(trajectory.attributes).items():
         setattr(row, column, value)

@@ -1,0 +1,1 @@
+"""Trajectories that stand in files without their run folder: the lines and the tables that autotrace writes."""
