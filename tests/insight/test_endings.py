@@ -178,3 +178,13 @@ def test_recorded_values_may_have_any_shape() -> None:
     )
     profile = examine(trajectory(agent, odd, tool, reward, reward_extra_info=[1]), Settings(max_model_len=3))
     assert profile.stamp
+
+
+def test_a_rollout_that_was_given_up_or_whose_process_died() -> None:
+    root = span("trajectory", None, status="TIMEOUT", error=("TimeoutError", "", ""))
+    turn = llm(root.span_id, 0, [1, 2], [3, 2])
+    assert marks(trajectory(turn, root=root)) == [("AT-TIMEOUT", 1, None)]
+    died = span("trajectory", None, status="INTERRUPTED", end_ns=None)
+    tool = span("tool", died.span_id, 2, status="INTERRUPTED", end_ns=None, name="search")
+    (mark,) = examine(trajectory(llm(died.span_id, 0, [1, 2], [3, 2]), tool, root=died), Settings()).marks
+    assert (mark.code, mark.note) == ("AT-INTERRUPTED", "in search")

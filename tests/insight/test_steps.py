@@ -137,3 +137,65 @@ def test_most_costly_first_and_since_when() -> None:
     assert (second.code, second.since_step, second.trajectories, second.steps) == ("AT-TRUNCATED", 1, 10, 2)
     assert first.cost > second.cost
     assert len(first.places) == 3
+
+
+def test_a_trajectory_trained_on_twice() -> None:
+    def group(*steps: object) -> list[Record]:
+        return [record(n, reward=n % 2, facts=dict([("trained_in_steps" if isinstance(given, list) else
+                "trained_in_step", given)])) for n, given in enumerate(steps)]  # fmt: skip
+
+    twice = "AT-TRAINED-TWICE"
+    assert codes(group(1, 1, 1, 1), rollout_n=4) == set()
+    assert codes(group(1, [1, 2], 1, 1), rollout_n=4) == {twice}
+    assert codes(group(1, [1, 1], 1, 1), rollout_n=4) == {twice}
+    assert codes(group([1, 1], None), rollout_n=2) == set(), "of two that say the same, which one is not known"
+    (finding,) = diagnose([step(group(1, [3, 1, 3], 1, 1), rollout_n=4)])
+    assert (finding.trajectories, finding.places[0].note) == (1, "3 times, in steps 1, 3")
+
+
+def test_places_for_rollouts_that_are_empty() -> None:
+    usual = [record(n, reward=n % 2, end_ns=5 * SECOND) for n in range(30)]
+    slow = [record(n, reward=n % 2, end_ns=40 * SECOND, times={"tool_s": 35.0}) for n in range(30, 36)]
+    (finding,) = diagnose([step([*usual, *slow])])
+    assert (finding.code, finding.notes) == ("AT-STEP-IDLE", {"tools": 1})
+    assert finding.seconds == pytest.approx(40 - (30 * 5 + 6 * 40) / 36, abs=1e-3)
+    assert "73% of 36 places" in finding.places[0].note
+    few_at_once = [record(n, reward=n % 2, start_ns=n * SECOND, end_ns=(n + 1) * SECOND) for n in range(40)]
+    assert codes(few_at_once) == set()
+    assert codes([record(n, reward=n % 2, end_ns=(5 if n else 18) * SECOND) for n in range(30)]) <= {"AT-STRAGGLER"}
+
+
+def test_answers_that_are_paid_for_their_form() -> None:
+    def rows(short: int, paid: float = 0.2, truth: float = 0.0) -> list[Record]:
+        made = []
+        for n in range(40):
+            is_short = n < short
+            parts = {"format": 1.0, "acc": truth if is_short else float(n % 2)}
+            reward = paid if is_short else 0.2 + n % 2 if n % 5 else 0.0
+            turns = [Turn(100, 12 if is_short else 200 + n, "stop", 2)]
+            made.append(record(n, f"1/u{n // 4}", reward=reward, turns=turns, facts={"reward_extra_info": parts}))
+        return made
+
+    gamed = "AT-FORMAT-GAMED"
+    assert gamed not in codes(rows(0))
+    assert gamed not in codes(rows(2)), "two of forty"
+    assert gamed not in codes(rows(6, paid=0.0)), "they are not paid"
+    assert gamed not in codes(rows(6, truth=1.0)), "short and right"
+    (finding,) = (one for one in diagnose([step(rows(6))]) if one.code == gamed)
+    assert finding.trajectories == 6 and "6 of 40 rows (7% to 29%)" in finding.places[0].note
+
+
+def test_rows_of_a_trained_step_that_were_left_out() -> None:
+    trained = [record(n, reward=n % 2, facts={"trained_in_step": 1}) for n in range(4)]
+    left = record(9, "1/v", reward=0.5, facts={})
+    assert codes([*trained, left], trainer_mode="sync") == {"AT-NOT-TRAINED"}
+    assert codes([*trained, left]) == set(), "it may be trained on later"
+    assert codes([*trained, record(9, "1/v", facts={"dropped": "filtered"})], trainer_mode="sync") == set()
+
+
+def test_requests_that_are_preempted() -> None:
+    whole = [record(n, reward=n % 2) for n in range(40)]
+    often = [record(n, reward=n % 2, turns=[Turn(4, 10, "stop", 2, preempted=2)]) for n in range(50, 54)]
+    assert codes([*whole, *often[:1]]) == set()
+    (finding,) = diagnose([step([*whole, *often])])
+    assert (finding.code, finding.places[0].turn, finding.places[0].note) == ("AT-PREEMPTED", 1, "2 times")

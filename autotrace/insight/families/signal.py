@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from autotrace.insight.finding import Code
 from autotrace.insight.records import Group, History, Hit, Record, Step
+from autotrace.trajectory.numbers import integer
 
 CAUSE_SHARE = 0.2
 """Of the groups of a step: flat ones for one bad cause."""
@@ -89,6 +90,15 @@ CODES = (
         "Look at `ppo_mini_batch_size` and at what filters the batch.",
         "Groups that were filtered on purpose (then the reason is known); asynchronous training, where they are used "
         "later.",
+        0.5,
+    ),
+    Code(
+        "AT-TRAINED-TWICE", "trajectories were trained on more than once",
+        "The trajectory was in the batches of several steps, or several times in one, so it counts more than others "
+        "and the later updates are off-policy.",
+        "A batch that is filled up or padded with rows it has already, or a buffer that is not emptied.",
+        "Look at what pads or fills the batch, and at what removes rows from the buffer.",
+        "Replay buffers and several epochs over one batch, on purpose.",
         0.5,
     ),
 )  # fmt: skip
@@ -187,5 +197,30 @@ def untrained(step: Step, history: History) -> Iterator[Hit]:
             yield Hit("AT-NOT-TRAINED", record)
 
 
-OF_GROUP = (alike, advantages)
+def trained_twice(group: Group, step: Step) -> Iterator[Hit]:
+    """Rows that were in several batches, or more often in one than the group has rollouts (the trainer names rows that
+    say the same by what they say, so which of them it was is not known)."""
+    times = {record.trace_id: _times_trained(record) for record in group.records}
+    most = step.settings.rollout_n or max((len(other.records) for other in step.groups), default=0)
+    is_whole = len(group.records) >= most
+    often = is_whole and sum(len(steps) for steps in times.values()) > len(group.records)
+    for record in group.records:
+        steps = times[record.trace_id]
+        if len(set(steps)) > 1 or (often and len(steps) > 1):
+            note = f"{len(steps)} times, in step{'s' if len(set(steps)) > 1 else ''} {_listed(steps)}"
+            yield Hit("AT-TRAINED-TWICE", record, note=note)
+
+
+def _times_trained(record: Record) -> list[int]:
+    given = record.facts.get("trained_in_steps")
+    steps = given if isinstance(given, list) else [record.facts.get("trained_in_step")]
+    return [step for step in map(integer, steps) if step is not None]
+
+
+def _listed(steps: list[int]) -> str:
+    distinct = sorted(set(steps))
+    return ", ".join(map(str, distinct[:5])) + (", ..." if len(distinct) > 5 else "")
+
+
+OF_GROUP = (alike, advantages, trained_twice)
 OF_STEP = (flat_groups, incomplete, untrained)

@@ -21,6 +21,8 @@ PREFIX = 64
 """Tokens below which a prefix fills no block of the cache."""
 CACHE_SHARE, CACHE_TURNS = 0.025, 3
 PREEMPTED_SHARE = 0.05
+IDLE, IDLE_SECONDS, IDLE_ROWS = 0.6, 20.0, 16
+"""Share of the places for rollouts that must be empty, in a step of so many seconds and trajectories at least."""
 PARTS = {
     "queue_s": "waiting in the engine's queue", "prefill_s": "prefill", "decode_s": "decoding",
     "way_s": "router and network", "llm_s": "LLM calls", "tool_s": "tools", "reward_s": "the reward",
@@ -36,6 +38,16 @@ CODES = (
         "waiting for the last.",
         "Long answers at the usual speed; a step that is short anyway.",
         0.5,
+    ),
+    Code(
+        "AT-STEP-IDLE", "most of the step's places for rollouts are empty most of the time",
+        "As many trajectories as ran at once at best could have run all the time; most of that time nothing ran there, "
+        "because the step waits for its longest ones.",
+        "Lengths with a long tail, few turns that are much slower, or a limit on what runs at once.",
+        "Train without waiting for the last (asynchronous rollouts, over-sampling and cancelling), limit lengths and "
+        "tools, or make the step larger.",
+        "Steps that are short; trajectories that start one after the other because their prompts arrive so.",
+        0.3,
     ),
     Code(
         "AT-CACHE-LOST", "later turns do not find their prefix in the engine's cache",
@@ -82,6 +94,33 @@ def stragglers(step: Step, history: History) -> Iterator[Hit]:
         if lost > LOST_SECONDS and lost > LOST_SHARE * wall:
             kind, note = _cause(record, [other for other, _ in done])
             yield Hit("AT-STRAGGLER", record, None, None, f"{seconds:.1f} s, usually {usual:.2g} s; {note}", kind, lost)
+
+
+def idle(step: Step, history: History) -> Iterator[Hit]:
+    """Time in which the places for rollouts were empty."""
+    if step.number is None or step.number < 0:
+        return
+    known = [
+        (record, record.start_ns, record.end_ns)
+        for record in step.training
+        if record.start_ns is not None and record.end_ns is not None
+    ]
+    wall = step.wall_s
+    if len(known) < IDLE_ROWS or wall < IDLE_SECONDS:
+        return
+    moments = sorted([(start, 1) for _, start, _ in known] + [(end, -1) for _, _, end in known])
+    running = most = 0
+    for _, change in moments:
+        running += change
+        most = max(most, running)
+    empty = 1 - sum(end - start for _, start, end in known) / 1e9 / (most * wall)
+    if empty <= IDLE:
+        return
+    longest = sorted(known, key=lambda one: one[1] - one[2])[: max(1, len(known) // 20)]
+    for record, start, end in longest:
+        kind, _ = _cause(record, [other for other, _, _ in known])
+        note = f"{(end - start) / 1e9:.1f} s of the step's {wall:.1f} s; {empty:.0%} of {most} places were empty"
+        yield Hit("AT-STEP-IDLE", record, note=note, kind=kind, seconds=empty * wall / len(longest))
 
 
 def _cause(record: Record, others: list[Record]) -> tuple[str, str]:
@@ -132,4 +171,4 @@ def preempted(step: Step, history: History) -> Iterator[Hit]:
         yield from hits
 
 
-OF_STEP = (stragglers, cache, preempted)
+OF_STEP = (stragglers, idle, cache, preempted)

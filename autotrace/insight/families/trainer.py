@@ -53,7 +53,9 @@ def group_of_one(group: Group, step: Step) -> Iterator[Hit]:
     """One rollout that ended well among several."""
     n = step.settings.rollout_n or max(len(other.records) for other in step.groups)
     done = [record for record in group.records if record.status in ("OK", "OPEN", "CANCELLED")]
-    if n > 1 and len(done) == 1 and group.records[0].uid is not None and not step.live:
+    failed = len(group.records) > 1
+    most_whole = sum(len(other.records) >= n for other in step.groups) * 2 > len(step.groups)  # else not all recorded
+    if n > 1 and len(done) == 1 and (failed or most_whole) and group.records[0].uid is not None and not step.live:
         yield Hit("AT-GROUP-OF-ONE", done[0], note=f"1 of {n} rollouts")
 
 

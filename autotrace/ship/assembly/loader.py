@@ -197,14 +197,23 @@ class Loader:
         add_columns(trajectory, self._state, self._run_folder)
 
 
+TRAINED = "trained_in_step"
+"""The fact that is kept each time it was reported, as ``trained_in_steps``, if that was more than once."""
+
+
 def facts_of(state: State, trace_id: str) -> dict[str, Any]:
     """The facts of a trace by name; of several with one name the latest counts; ``name.1`` for its second output."""
     facts: dict[str, Any] = {}
+    trained: list[Any] = []
     for row in state.db.execute(
         "SELECT name, value, output FROM facts WHERE trace_id = ? ORDER BY at_ns, segment, offset", (trace_id,)
     ):
         name = row["name"] if row["output"] in (None, "0") else f"{row['name']}.{row['output']}"
         facts[name] = jsonable(msgspec.msgpack.decode(row["value"]))
+        if name == TRAINED:
+            trained.append(facts[name])
+    if len(trained) > 1:
+        facts[f"{TRAINED}s"] = trained
     reward = facts.get("reward")
     if isinstance(reward, dict) and number(reward.get("score")) is not None:  # what veRL's reward functions may return
         facts["reward"] = reward["score"]

@@ -1,0 +1,87 @@
+"""Rewards for the form of an answer: an audit, which counts what is suspicious and cannot tell what was meant."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from statistics import median
+
+from autotrace.insight.finding import Code
+from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.trajectory.numbers import number
+
+ROWS, RIGHT, SHARE, FEWEST = 16, 4, 0.05, 3
+"""Rows with parts of a reward, right ones among them, share and number of suspicious ones: below these nothing is
+said."""
+SHORT = 0.3
+"""Of the usual length of a right answer: what is shorter says nothing but the form."""
+_FORM = re.compile(r"format|tag|structure|xml|json|schema|style|think", re.IGNORECASE)
+_TRUTH = re.compile(r"acc|correct|right|exact|match|pass|solved|success|truth", re.IGNORECASE)
+
+CODES = (
+    Code(
+        "AT-FORMAT-GAMED", "answers that may only game the reward's format (an audit)",
+        "Short and wrong answers are paid for their form: the part of the reward for the format is full, the part for "
+        "the truth is nothing, and they are far shorter than right answers. The policy can learn to say just that.",
+        "The part of the reward for the form is worth more than trying, or is paid without looking at the content.",
+        "Read three of them; pay for the form only where the content is right, or little.",
+        "Wrong answers that are short by nature; the first steps, where the form is learned first. The note has the "
+        "range in which the share lies with 95 %.",
+        0.5,
+    ),
+)  # fmt: skip
+
+
+def gamed(step: Step, history: History) -> Iterator[Hit]:
+    """Rows that are paid for their form alone."""
+    rows = [(record, *parts) for record in step.training if (parts := _parts(record)) is not None]
+    best = max((form for _, form, _ in rows), default=0.0)
+    right = [_tokens(record) for record, _, truth in rows if truth > 0]
+    if len(rows) < ROWS or best <= 0 or len(right) < RIGHT:
+        return
+    usual, lowest = median(right), min((record.score or 0.0) for record, _, _ in rows)
+    suspicious = [
+        record
+        for record, form, truth in rows
+        if form >= best and truth <= 0 and _tokens(record) <= SHORT * usual and (record.score or 0.0) > lowest
+    ]
+    if len(suspicious) < max(FEWEST, SHARE * len(rows)):
+        return
+    low, high = _range(len(suspicious), len(rows))
+    for record in suspicious:
+        note = (
+            f"{_tokens(record)} tokens, right answers have {usual:.0f}; {len(suspicious)} of {len(rows)} rows "
+            f"({low:.0%} to {high:.0%})"
+        )
+        yield Hit("AT-FORMAT-GAMED", record, len(record.profile.turns) or None, note=note)
+
+
+def _parts(record: Record) -> tuple[float, float] | None:
+    """What was paid for the form and for the truth; None: the reward has no such parts."""
+    extra = record.facts.get("reward_extra_info")
+    if not isinstance(extra, dict) or record.score is None or not math.isfinite(record.score):
+        return None
+    form = [value for name, part in extra.items() if _FORM.search(str(name)) and (value := _finite(part)) is not None]
+    truth = [value for name, part in extra.items() if _TRUTH.search(str(name)) and (value := _finite(part)) is not None]
+    return (max(form), max(truth)) if form and truth else None
+
+
+def _finite(part: object) -> float | None:
+    value = float(part) if isinstance(part, bool) else number(part)
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _tokens(record: Record) -> int:
+    return sum(turn.response or 0 for turn in record.profile.turns)
+
+
+def _range(count: int, of: int) -> tuple[float, float]:
+    """Wilson's interval of a share, 95 %."""
+    z, share = 1.96, count / of
+    middle = (share + z * z / (2 * of)) / (1 + z * z / of)
+    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / (1 + z * z / of)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+OF_STEP = (gamed,)
