@@ -48,7 +48,18 @@ class Backlog:
     """What waits in this process. Counters are changed without a lock: an addition without a call in it is one step as
     long as there is a global interpreter lock."""
 
-    __slots__ = ("_encoded", "_settled", "_watch_above", "append", "charged", "consumer", "limit", "queue", "watchful")
+    __slots__ = (
+        "_encoded",
+        "_never_came",
+        "_settled",
+        "_watch_above",
+        "append",
+        "charged",
+        "consumer",
+        "limit",
+        "queue",
+        "watchful",
+    )
 
     def __init__(self) -> None:
         self.queue: deque[object] = deque()
@@ -65,6 +76,8 @@ class Backlog:
         self.charged = 0
         """Bytes of all events so far. Callers add to it where not even ``charge`` may be called (``closing.close``)."""
         self._settled = 0
+        self._never_came = 0
+        """Bytes that were charged and not settled when ``settle`` found the queue empty the last time."""
         self._encoded = 0
 
     def connect(self, consumer: Consumer | None, limit: int) -> None:
@@ -158,6 +171,17 @@ class Backlog:
     def encoded(self, size: int) -> None:
         """``size`` bytes of records are ready and not in the file yet."""
         self._encoded = size
+
+    def settle(self, last: bool = False) -> None:
+        """Forget the weight of events that an exception of the host's ended between their charge and the queue: on
+        Python 3.10 one may come between any two instructions. Asked about once a second: what was charged and did not
+        come both times is such. ``last``: nobody charges any more."""
+        if self.queue:
+            return
+        before, self._never_came = self._never_came, self.charged - self._settled
+        lost = self._never_came if last else max(0, min(before, self._never_came))
+        self._settled += lost
+        self._never_came -= lost
 
     def clear(self) -> None:
         """Forget everything that waits."""

@@ -225,6 +225,7 @@ class Flusher:
             finished_streams.settle(idle_ns=0)
             if _lost(self._drain(pause=False, deadline=deadline)):
                 backlog.clear()
+            backlog.settle(last=True)
             _lost(self._writer.finish(self._count))
         finally:
             self._closing = False
@@ -298,6 +299,7 @@ class Flusher:
     def _count_now_and_then(self) -> None:
         if time.monotonic() - self._counted_at <= COUNTERS_EVERY:
             return
+        backlog.settle()
         self._writer.look()
         if self.unwritten or self._counts() != self._last_counts:
             self._count()

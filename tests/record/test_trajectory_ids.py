@@ -33,7 +33,7 @@ class Server:
 
     async def handle(self, session_id: str) -> str:
         loop = asyncio.get_running_loop()
-        return str(await loop.create_task(self.asking(session_id), context=contextvars.Context()))
+        return str(await contextvars.Context().run(loop.create_task, self.asking(session_id)))
 
 
 def program(recorder: Recorder, server: Server) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from autotrace.record.fields import ABSENT
+from autotrace.record.formulas import value_of
 from autotrace.record.snapshot import Limits, snapshot
 
 
@@ -33,3 +35,13 @@ def test_a_tensor_is_described_without_its_modes() -> None:
         assert snapshot(elsewhere, Limits())["device"] == "meta"
         assert mode.ran == []
         assert tensor.sum() == 0 and mode.ran
+
+
+def test_paths_read_tensors_in_memory() -> None:
+    values = {"i": 1, "result": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "elsewhere": torch.empty(2, device="meta")}
+    assert value_of("result[i][0]").read(values) == 3.0
+    assert value_of("result[i].tolist").read(values)() == [3.0, 4.0]
+    assert value_of("result[9]").read(values) is None
+    assert value_of("sum(result[i]) / sum(result[0])").read(values) == 7 / 3
+    assert value_of("sum(elsewhere)").read(values) is ABSENT
+    assert value_of("elsewhere[i]").read(values) is None, "not in memory"
