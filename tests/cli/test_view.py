@@ -62,12 +62,12 @@ def test_a_finished_export(run: Path, tmp_path: Path, call: Call) -> None:
         browser.get(link)
         (listed,) = browser.get(link.partition("?")[0] + "api/runs").json()["runs"]
         assert listed["run"] == run.name
-    assert (
-        call("view", str(lines), "--step", "1", "--export", str(page)).exit_code == 0 and page.stat().st_size > 50_000
-    )
+    written = call("view", str(lines), "--train", "--export", str(page))
+    assert written.exit_code == 0, written.output
+    assert page.stat().st_size > 50_000
     lines.write_text('{"messages": []}\n')
     refused = call("view", str(lines))
-    assert refused.exit_code == 1 and "finished.jsonl, line 1: this is no trajectory" in refused.output
+    assert refused.exit_code == 2 and "finished.jsonl, line 1: this is no trajectory" in refused.output
     assert len(refused.output.splitlines()) == 1
 
 

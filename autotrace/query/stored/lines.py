@@ -19,16 +19,16 @@ SUFFIX = ".jsonl"
 _MADE = frozenset({"prompt_ids", "prompt_text", "error", "title"})
 """Fields of ``Span`` whose type on the line is another."""
 
+_KINDS = get_type_hints(Span)
+_FLOATS = [name for name, kind in _KINDS.items() if kind == list[float] | None]
+
 
 def _types() -> list[tuple[str, Any, Any]]:
     """The fields of a span on a line: name, type, default."""
     fields: list[tuple[str, Any, Any]] = []
-    kinds = get_type_hints(Span)
     for field in dataclasses.fields(Span):
         if field.name not in _MADE:
-            kind: Any = kinds[field.name]
-            if kind == list[float] | None:
-                kind = list[float | str | None] | None  # "nan"
+            kind: Any = list[float | str | None] | None if field.name in _FLOATS else _KINDS[field.name]  # "nan"
             required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
             fields.append((field.name, kind, msgspec.NODEFAULT if required else _default(field)))
     return [*fields, ("prompt_text", str | None, None), ("error", list[str | None] | None, None)]
@@ -149,8 +149,8 @@ def _trajectory(line: bytes) -> Trajectory | None:
 
 def _span(given: Any) -> Span:
     values = msgspec.structs.asdict(given)
-    for name, value in values.items():
-        if isinstance(value, list) and any(type(item) is str for item in value) and name != "error":
-            values[name] = [float(item) if isinstance(item, str) else item for item in value]
+    for name in _FLOATS:
+        if values[name] and any(type(item) is str for item in values[name]):
+            values[name] = [float(item) if isinstance(item, str) else item for item in values[name]]
     values["error"] = as_error(values["error"])
     return Span(**values)
