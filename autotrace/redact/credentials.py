@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import string
 
-from autotrace.redact.named_values import without_named_values
-from autotrace.redact.rules import PLACES, PRIVATE_KEY_BEGINS, SCHEME, SHORTEST, SLACK_HOOK, TOKENS
+from autotrace.redact.named_values import fragments, name_starts, without_named_values
+from autotrace.redact.rules import PLACES, PRIVATE_KEY_BEGINS, SCHEME, SHORTEST, SIGNS, SLACK_HOOK, TOKENS
 
 REDACTED = "<redacted>"
 
@@ -29,7 +29,10 @@ _KEY_CUT_OFF = re.compile(r"[A-Za-z0-9+/=\s\\:,-]{16,}")
 _LONGEST_KEY = 20_000
 _SLACK_HOOK = re.compile(SLACK_HOOK.pattern)
 _SCHEME = re.compile(SCHEME.pattern)
-_PLACES = [(place.sign, place.needles, re.compile(place.pattern)) for place in PLACES]
+_PLACES = [(place, re.compile(place.pattern)) for place in PLACES]
+_WORD_BEGINS = re.compile(r"\b(?=\w)")
+_FOLDED = ("\u017f", "\u212a")
+"""What a pattern that ignores case takes for an ``s`` and a ``k``."""
 
 _USERINFO = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://(?P<user>[^/\s:@\"'<>?#]{0,1024})"
@@ -44,22 +47,65 @@ def without_credentials(text: str, mask: str = REDACTED, any_value: bool = False
     and prose have in that place stays: types, calls, ``token=token``, ``<your password>``.
     """
     plain = _plain(text)
+    lower = plain.lower()
+    names = fragments(plain, lower)
     if len(plain) >= SHORTEST and (runs := plain.encode().translate(_RUNS)).find(_RUN) >= 0:
         text = _without_tokens(text, runs, mask)
         plain = _plain(text)
-    if "PRIVATE KEY" in plain:
+    if "key" in names and "PRIVATE KEY" in plain:
         text = _without_private_keys(text, mask)
         plain = _plain(text)
     if "@" in plain and "://" in plain:
         text = without_userinfo(text, mask)
         plain = _plain(text)
-    text = without_named_values(text, plain, mask, any_value)
-    if "earer " in plain or "Basic " in plain or "BEARER " in plain:
+    if names:
+        text = without_named_values(text, plain, names, mask, any_value)
+    if "bearer" in lower or "Basic " in plain:
         text = _SCHEME.sub(lambda match: match["scheme"] + mask, text)
-    for sign, needles, pattern in _PLACES:
-        if sign in plain and any(needle in plain for needle in needles):
-            text = pattern.sub(lambda match: match["head"] + mask, text)
+    for place, pattern in _PLACES:
+        if place.sign in plain and any(
+            needle in plain for name in (*names, "") for needle in place.needles.get(name, ())
+        ):
+            if place.reach is None or _has_folded(text):
+                text = pattern.sub(lambda match: match["head"] + mask, text)
+            else:
+                having = [name for name in names if name in place.needles]
+                text = _without_passwords(text, pattern, name_starts(_plain(text).lower(), having), place.reach, mask)
     return text
+
+
+def _without_passwords(text: str, pattern: re.Pattern[str], starts: list[int], reach: int, mask: str) -> str:
+    """``pattern`` is looked for at words up to ``reach`` before each of ``starts``."""
+    pieces: list[str] = []
+    written = 0
+    for start in starts:
+        for word in _WORD_BEGINS.finditer(text, max(written, start - reach), start + 1):
+            match = pattern.match(text, word.start())
+            if match is not None:
+                pieces += (text[written : match.end("head")], mask)
+                written = match.end()
+                break
+    return "".join((*pieces, text[written:])) if written else text
+
+
+def _has_folded(text: str) -> bool:
+    return not text.isascii() and any(letter in text for letter in _FOLDED)
+
+
+def is_ordinary(text: str) -> bool:
+    """Whether no rule can find anything in ``text``, because nothing stands in it that all credentials have or stand
+    behind. What is looked for has at most ``SHORTEST`` characters, so a text is ordinary if its parts are and what is
+    as near as that to where they meet."""
+    plain = _plain(text)
+    if _has_folded(text) or plain.encode().translate(_RUNS).find(_RUN) >= 0:
+        return False
+    lower = plain.lower()
+    for character, signs in SIGNS.items():
+        if character in lower:
+            for sign in signs:  # ``any`` would take twice as long
+                if sign in lower:
+                    return False
+    return not fragments(plain, lower)
 
 
 def _plain(text: str) -> str:

@@ -16,6 +16,7 @@ LONG = 400
 """Characters from which a string is looked at."""
 _HEAD = 65_536
 """Characters of base64 in which a JPEG's size is looked for."""
+_ENCODED = ";base64,"
 _URI = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?[^,]{0,100};base64,(?P<data>[A-Za-z0-9+/=_\-]{200,})")
 _BARE = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
 """How base64 of PNG, JPEG, GIF and WebP begins."""
@@ -24,11 +25,16 @@ _WORD = re.compile(r"[A-Za-z0-9+/=\s]+")
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
+def may_be_image(text: str) -> bool:
+    """Whether something in ``text``, or its beginning, looks like the beginning of an image."""
+    return text.startswith(_BARE) or _ENCODED in text
+
+
 def without_images(text: str) -> str:
     """``text`` with inline images replaced by what they are."""
     if len(text) < LONG:
         return text
-    if ";base64," in text:
+    if _ENCODED in text:
         end, more = cut(text)
         shown = _URI.sub(
             lambda match: _shown(match["data"], match["kind"], more if match.end() == end else 0), text[:end]

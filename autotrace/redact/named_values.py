@@ -7,6 +7,7 @@ source code and prose have in that place stays.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from autotrace.redact import secret_names
@@ -18,7 +19,7 @@ _CONTEXT = 280
 """Characters before and behind a fragment that decide, where there are no quotes, that it is no secret's name: what a
 looping model repeats is looked at once."""
 _CONTEXTS, _MANY = 1_000, 200
-_FRAGMENTS = ("pass", "pw", "secret", "token", "key", "auth", "cookie", "credential", "jwt")
+FRAGMENTS = ("pass", "secret", "token", "key", "auth", "cookie", "credential", "jwt", "pw")
 """Every name that ``secret_names.kind`` takes for a secret contains one of these."""
 _WORD = re.compile(r"[\w.\-]{0,64}")
 _ASSIGNED = re.compile(r"\s{1,9}(?:[:=]|\|\||\?\?|\*?string\s{0,9}=|\[\]byte\s{0,9}=)")
@@ -80,12 +81,34 @@ _MEMBER_BEFORE = re.compile(
 secret_kind = lru_cache(maxsize=10_000)(secret_names.kind)
 
 
-def without_named_values(text: str, plain: str, mask: str, any_value: bool) -> str:
+def fragments(plain: str, lower: str) -> list[str]:
+    """Those of ``FRAGMENTS`` of which a secret's name in ``plain`` may be made; ``lower`` is the same in small
+    letters."""
+    having = [fragment for fragment in FRAGMENTS if fragment in lower]
+    if having and having[-1] == "pw" and not _has_pw(plain, lower):
+        del having[-1]
+    return having
+
+
+def _has_pw(plain: str, lower: str) -> bool:
+    """Whether ``pw`` or ``pwd`` is, or ends, a name; within other words, as in *upwards*, it is none."""
+    at = lower.find("pw")
+    while at >= 0:
+        before, following = plain[at - 1 : at], lower[at + 2 : at + 3]
+        begins = not before.isalnum() or (plain[at] == "P" and not before.isupper())
+        if begins and (following == "d" or not following.isalnum()):
+            return True
+        at = lower.find("pw", at + 2)
+    return False
+
+
+def without_named_values(text: str, plain: str, having: Sequence[str], mask: str, any_value: bool) -> str:
     """``text`` (``plain``: in ASCII, a character for a character) with what stands under names of secrets replaced by
-    ``mask``. ``any_value``: see ``credentials.without_credentials``."""
+    ``mask``. ``having``: its ``fragments``. ``any_value``: see
+    ``credentials.without_credentials``."""
     # one of these stands at each name that has a value; ``any`` would take five times as long
     if ":" in plain or "=" in plain or '"' in plain or "'" in plain or "-" in plain or "</" in plain:
-        starts = _name_starts(plain.lower())
+        starts = name_starts(plain.lower(), having)
         return _without(text, starts, mask, any_value) if starts else text
     return text
 
@@ -136,15 +159,14 @@ def _decides(context: str) -> bool:
 _FOLLOWS = frozenset((":", "=", '"', "'", "\\", " ", "\t", "\n", ">"))
 
 
-def _name_starts(lower: str) -> list[int]:
-    """Where fragments of names stand, in order."""
+def name_starts(lower: str, having: Sequence[str]) -> list[int]:
+    """Where the fragments ``having`` stand, in order."""
     starts = []
-    for fragment in _FRAGMENTS:
-        if fragment in lower:
-            at = lower.find(fragment)
-            while at >= 0:
-                starts.append(at)
-                at = lower.find(fragment, at + len(fragment))
+    for fragment in having:
+        at = lower.find(fragment)
+        while at >= 0:
+            starts.append(at)
+            at = lower.find(fragment, at + len(fragment))
     starts.sort()
     return starts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from itertools import count
 from typing import Any
 
@@ -13,8 +13,9 @@ from autotrace.config.plan import Settings
 from autotrace.config.scalars import MAX_INTEGER, integer, readable, shortened
 from autotrace.redact import secret_names
 from autotrace.redact.credentials import REDACTED as REDACTED
-from autotrace.redact.credentials import without_credentials
-from autotrace.redact.images import LONG, described, without_images
+from autotrace.redact.credentials import is_ordinary, without_credentials
+from autotrace.redact.images import LONG, described, may_be_image, without_images
+from autotrace.redact.rules import SHORTEST
 
 MAX_NAMES = 10_000
 NUMBERS = frozenset({int, float})
@@ -74,6 +75,20 @@ class Redactor:
                 cleaned = self._words[value] = self._cleaned(value)
             return cleaned
         return self._cleaned(value)
+
+    def is_ordinary(self, text: str) -> bool:
+        """Whether ``text`` gives back what it gets, found out in a fraction of its time; False where that is not
+        sure."""
+        return not self._patterns and self._is_shown(text) and not may_be_image(text) and is_ordinary(text)
+
+    def is_ordinary_whole(self, text: str, borders: Iterable[int]) -> bool:
+        """``is_ordinary`` of a text whose parts are; they meet at ``borders``."""
+        near = "\n".join([text[max(0, border - SHORTEST) : border + SHORTEST] for border in borders])
+        return self._is_shown(text) and not may_be_image(text[:SHORTEST]) and self.is_ordinary(near)
+
+    def _is_shown(self, text: str) -> bool:
+        """As it is: it is not too long, and can be encoded."""
+        return len(text) <= self._max_string and (text.isascii() or readable(text) == text)
 
     def _cleaned(self, value: str) -> str:
         if len(value) > LONG:

@@ -7,6 +7,7 @@ needs no further look (``redact.credentials``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 SHORTEST = 18
@@ -24,12 +25,18 @@ class Rule:
 @dataclass(frozen=True)
 class Place:
     """Where a credential stands that has no shape of its own. ``pattern`` matches what leads to it as ``head``, and
-    the credential; each text with a match contains ``sign`` (a character: found in no time) and one of ``needles``."""
+    the credential; each text with a match contains ``sign`` (a character: found in no time) and one of ``needles``.
+
+    ``needles`` stand under the fragment of a name (``named_values.FRAGMENTS``) that such a text has in small letters,
+    too, as most texts have none; under ``""`` those of which one is in ``SIGNS``."""
 
     name: str
     sign: str
-    needles: tuple[str, ...]
+    needles: Mapping[str, tuple[str, ...]]
     pattern: str
+    reach: int | None = None
+    """A match begins at a word, at most so many characters before a fragment that ``needles`` names; None: anywhere.
+    A pattern takes a hundred times as long as to find such fragments."""
 
 
 TOKENS = (
@@ -89,13 +96,13 @@ PLACES = (
     Place(
         "curl -u user:password",
         "-",
-        ("-u ", "-user"),
+        {"": ("-u ", "-user")},
         r"(?<!\S)(?P<head>(?:-u|--user|--proxy-user)[ =][\"']?[^\s:\"']+:)[^\s\"']+",
     ),
     Place(
         "mysql -ppassword, sshpass -p password",
         "-",
-        (" -p",),
+        {"": (" -p",)},
         r"(?<![\w-])(?P<head>(?:mysql|mariadb|mycli)[\w-]{0,20}(?:[ \t]{1,9}(?!-p)[^\s;|&]{1,255}){0,16}[ \t]{1,9}-p"
         r"|sshpass(?:[ \t]{1,9}-[a-zA-Z]){0,3}[ \t]{1,9}-p[ \t]{0,9})"
         r"(?:\"[^\"\n]+\"|'[^'\n]+'|(?![$<{-]|assword\b)[^\s\"';|&]+)",
@@ -103,7 +110,7 @@ PLACES = (
     Place(
         "netrc",
         "p",
-        ("password ",),
+        {"pass": ("password ",)},
         r"(?<!\S)(?P<head>(?:machine\s{1,9}\S{1,255}(?:\s{1,9}(?:login|account)\s{1,9}\S{1,255}){0,2}"
         r"|default(?:\s{1,9}(?:login|account)\s{1,9}\S{1,255}){1,2})\s{1,9}password\s{1,9})"
         r"(?!(?:is|was|are|for|in|to|and|or|of|on|the|must|should|will|has|can|from|with)\b)[^\s<]\S*",
@@ -111,27 +118,19 @@ PLACES = (
     Place(
         "password in SQL",
         "'",
-        ("PASSWORD ", "password ", "IDENTIFIED ", "identified "),
+        {"pass": ("PASSWORD ", "password "), "": ("IDENTIFIED ", "identified ")},
         r"(?P<head>\b(?i:identified\s{1,9}by|(?:with|encrypted|(?:role|user)\s{1,9}\S{1,64})\s{1,9}password)\s{1,9}')[^'\n]+",
     ),
     Place(
         "password in a sentence",
         " ",
-        (
-            "assword",
-            "asscode",
-            "assphrase",
-            "PASSWORD",
-            "pwd ",
-            "ey is ",
-            "ey for ",
-            "oken for ",
-            "ecret for ",
-            "oken is ",
-            "ecret is ",
-            "ey was ",
-            "ecret was ",
-        ),
+        {
+            "pass": ("assword", "asscode", "assphrase", "PASSWORD"),
+            "pw": ("pwd ",),
+            "key": ("ey is ", "ey for ", "ey was "),
+            "token": ("oken for ", "oken is "),
+            "secret": ("ecret for ", "ecret is ", "ecret was "),
+        },
         r"(?P<head>\b(?i:"
         r"(?:pass(?:word|code|phrase|wd)|pwd|(?:api|secret|access|private)[ _-]?key|secret"
         r"|(?:api|access|auth|bearer|secret)[ _-]token)"
@@ -141,12 +140,18 @@ PLACES = (
         r"|\d+[-\w]{0,3}(?:char|bit|byte|digit|letter))"
         rf"(?={_WORD}{{0,64}}\d)(?={_WORD}{{0,64}}[A-Za-z]){_WORD}{{6,128}}(?<![.:!?])"
         r"(?=[\"'`.:!?,;)]{0,3}(?:\s|\Z))",
+        reach=8,
     ),
     Place(
         "key or signature in a URL",
         "=",
-        ("key=", "sig=", "ignature="),
+        {"key": ("key=",), "": ("sig=", "ignature=")},
         r"(?P<head>(?:[?&]|&amp;)(?:key|sig|(?i:signature|x-[a-z]{2,6}-signature))=)"
         r"(?:(?=[\w.~%+/=-]{0,64}\d)[\w.~%+/=-]{6,}|[\w.~%+/=-]{20,})",
     ),
 )
+
+SIGNS = {"b": ("bearer", "basic "), "d": ("identified ",), "-": ("-u", " -p"), "=": ("sig=", "ignature="), "@": ("@",)}
+"""One of these, or a fragment of a secret's name, stands in small letters in each text that holds a credential without
+a run of ``SHORTEST``: in front of hosts, behind schemes, in ``PLACES``. None is longer than that. Each stands under a
+character of its own, which is found in no time."""

@@ -181,5 +181,5 @@ def test_a_repetition_takes_linear_time(unit: str, before: str) -> None:
 
 def test_what_is_repeated_is_looked_at_once() -> None:
     """Not each of the names in it."""
-    distinct = "".join(f"pw{number % 1_000_000}:" for number in range(8 * SIZE // 9))
-    assert _seconds("pw:" * (8 * SIZE // 3)) <= _seconds(distinct)
+    distinct = "".join(f"jwt{number % 1_000_000}:" for number in range(8 * SIZE // 10))
+    assert _seconds("jwt:" * (8 * SIZE // 4)) <= _seconds(distinct)

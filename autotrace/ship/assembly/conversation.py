@@ -54,6 +54,8 @@ class Conversation:
         self._withdrawn: list[tuple[Span, str]] = []
         """Token ids that spell what was redacted."""
         self._redacted: set[str] = set()
+        self._ordinary: set[str] = set()
+        """Texts in which there is nothing to redact, and nothing that together with others there could be."""
 
     def fill(self) -> None:
         """Fill them. Raises what the tokenizer raises; what was filled until then is redacted."""
@@ -127,6 +129,11 @@ class Conversation:
     def _redact(self, span: Span, name: str, ids: str) -> bool:
         """Redact a text now that tokens are text; ids that spell what was redacted go with it."""
         decoded = getattr(span, name)
+        if decoded in self._ordinary:
+            return False
+        if self._redactor.is_ordinary(decoded):
+            self._ordinary.add(decoded)
+            return False
         cleaned = self._redactor.text(decoded)
         if cleaned == decoded:
             return False
@@ -168,8 +175,15 @@ class Conversation:
         then ``last`` goes on, over others, where ``first`` ended."""
         if last is None or last.pieces is not first.pieces or not getattr(self._decode, "joins", False):
             return None
-        text = "".join(last.pieces[first.prompt : last.end])
-        return None if REPLACED in text else text  # a character may be split between two parts
+        pieces = last.pieces[first.prompt : last.end]
+        text = "".join(pieces)
+        if REPLACED in text:  # a character may be split between two parts
+            return None
+        if self._ordinary.issuperset(pieces):  # so they need not be looked through once more
+            *borders, _ = itertools.accumulate(map(len, pieces))
+            if self._redactor.is_ordinary_whole(text, borders):
+                self._ordinary.add(text)
+        return text
 
     def _mark(self, span: Span, redacted: bool) -> None:
         if redacted:

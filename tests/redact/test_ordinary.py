@@ -1,0 +1,91 @@
+"""Texts are passed over quickly only where all rules together would find nothing, and searched only where they would
+find something."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotrace.config.plan import Settings
+from autotrace.redact import credentials, named_values
+from autotrace.redact.credentials import REDACTED, is_ordinary, without_credentials
+from autotrace.redact.redactor import Redactor
+from tests.redact.test_rules import EXAMPLES
+
+WORDS = [
+    "pw", "pwd", "upwards", "db_pw: abc123xy", "dbPwd=abc123xy", "PW=abc123", "pwd is abc123xy", "the", "hello",
+    "API key", "private_key", "token", "access token", "password", "passphrase", "secret", "is", "was", "will be", "=",
+    "for the server", "use password", "identified by '", "IDENTIFIED BY '", "with password '", ":", '"', "'", "`", "`",
+    "https://u:hunter2@h/", "a@b.c", "curl -u bob:hunter2", "--user a:hunter2", "mysql -u root -phunter2", "sshpass -p",
+    "machine h login b password hunter2", "Bearer", "bearer", "basic", "Basic", "?key=a1B2c3D4", "&sig=a1B2c3D4e5F6",
+    "x?x-goog-signature=a1B2c3D4", "S3cr3tW0rd!", "abcdef123456", "\u017fecret", "\u212aey", "你好", "<password>x",
+    "Authorization: Basic", "<|im_start|>user", "-----BEGIN PRIVATE KEY-----", "MIIEabcdefgh0123456789==", "\n",
+    "hooks.slack.com/services/T00/B00/a1B2c3D4e5F6g7H8i9", "iVBORw0KGgo", ";base64,", "\\", ",", "cookie", "\ud800",
+]  # fmt: skip
+TEXTS = st.lists(
+    st.sampled_from(WORDS) | st.sampled_from([example for found, _ in EXAMPLES.values() for example in found]),
+    max_size=20,
+).map(" ".join)
+
+
+def by_all_rules(text: str) -> str:
+    """``without_credentials`` without its short cuts."""
+    runs = credentials._plain(text).encode().translate(credentials._RUNS)
+    text = credentials._without_tokens(text, runs, REDACTED)
+    text = credentials._without_private_keys(text, REDACTED)
+    text = credentials.without_userinfo(text, REDACTED)
+    lower = credentials._plain(text).lower()
+    starts = named_values.name_starts(lower, named_values.FRAGMENTS)
+    text = named_values._without(text, starts, REDACTED, False)
+    text = credentials._SCHEME.sub(lambda match: match["scheme"] + REDACTED, text)
+    for place, pattern in credentials._PLACES:
+        if any(needle in text for needles in place.needles.values() for needle in needles):
+            text = pattern.sub(lambda match: match["head"] + REDACTED, text)
+    return text
+
+
+@settings(max_examples=1500, deadline=None)
+@given(TEXTS)
+def test_short_cuts_change_nothing(text: str) -> None:
+    expected = by_all_rules(text)
+    assert without_credentials(text) == expected
+    if is_ordinary(text):
+        assert expected == text
+
+
+@settings(max_examples=1500, deadline=None)
+@given(TEXTS, st.lists(st.integers(0, 200), max_size=6))
+def test_what_is_put_together_of_ordinary_parts_is_looked_at_where_they_meet(text: str, cuts: list[int]) -> None:
+    borders = sorted(min(cut, len(text)) for cut in cuts)
+    parts = [text[begin:end] for begin, end in itertools.pairwise([0, *borders, len(text)])]
+    redactor = Redactor(Settings())
+    if all(map(redactor.is_ordinary, parts)) and redactor.is_ordinary_whole(text, borders):
+        assert redactor.is_ordinary(text)
+        assert redactor.text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"redact_patterns": ("hello",)}, "say hello"),
+        ({"max_string": 3}, "hello"),
+        ({}, "data:image/png;base64,AAAA"),
+        ({}, "iVBORw0KGgo"),
+        ({}, "\ud800"),
+    ],
+)
+def test_a_text_that_may_change_for_another_reason_is_not_ordinary(changed: dict[str, object], text: str) -> None:
+    redactor = Redactor(dataclasses.replace(Settings(), **changed))  # type: ignore[arg-type]
+    assert not redactor.is_ordinary(text)
+    assert is_ordinary(text)
+
+
+def test_usual_text_is_ordinary() -> None:
+    """Else nothing is saved."""
+    text = "The cat - which I saw upwards of 3 times - sat = lay on the mat, don't you think? <|im_end|>\n" * 20
+    assert is_ordinary(text)
+    assert not is_ordinary(f"{text}my key")
