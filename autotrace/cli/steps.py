@@ -122,6 +122,8 @@ def columns(lines: Sequence[StepLine]) -> list[Column]:
         cells("time", _time, False),
         cells("cached", lambda each: number(each.cached, ".0%")),
         cells("stale", lambda each: number(each.staleness, ".2g")),
+        cells("mismatch p50", lambda each: number(each.mismatch_p50, ".2g")),
+        cells("mismatch p99", lambda each: number(each.mismatch_p99, ".2g")),
         cells("findings", lambda each: _counts(each.findings), False),
     ]  # fmt: skip
     return [column for column in made if any(column.cells)]

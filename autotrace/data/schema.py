@@ -155,6 +155,7 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("token_facts", "json", "more of what the trainer computed: [token facts](#token-facts)",
            _fact("token_facts", json)),
     Column("trained_in_step", "int64", "the step whose update used it", _fact("trained_in_step", integer)),
+    Column("trained_in_steps", "json", "all of them, where there are several", _fact("trained_in_steps", json)),
     Column("dropped", "string", "why the trainer left it out", _fact("dropped", word)),
     Column("num_turns", "int64", "turns as the agent loop counts them (veRL: messages)", _fact("num_turns", integer)),
     Column("llm_calls", "int64", "rows in `turns`", lambda one: len(one.turns)),

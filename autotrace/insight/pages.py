@@ -8,7 +8,8 @@ from autotrace.insight.finding import FAMILY_OF, Code
 FAMILIES = {
     "tokens": "Tokens", "signal": "Learning signal", "rewards": "Rewards", "format": "Rewards for the form",
     "ending": "How it ended",
-    "engine": "Engine against trainer", "tools": "Tools", "time": "Time", "trainer": "The trainer's own",
+    "engine": "Engine against trainer", "mismatch": "Log-probabilities against the engine's",
+    "tools": "Tools", "time": "Time", "trainer": "The trainer's own",
     "text": "Text",
 }  # fmt: skip
 

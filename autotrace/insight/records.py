@@ -163,6 +163,8 @@ class History:
 
     versions: dict[int, frozenset[int]] = field(default_factory=dict)
     """Step -> versions of the weights that answered in it."""
+    mismatch: dict[int, float] = field(default_factory=dict)
+    """Step -> by how much the trainer's probabilities differed from the engine's in it."""
 
     def answered(self, step: int, versions: frozenset[int], last: int) -> list[tuple[int, frozenset[int]]]:
         """``versions`` answered in ``step``; of the ``last`` steps up to it, which ones did."""
@@ -171,3 +173,11 @@ class History:
             del self.versions[min(self.versions)]
         before = sorted(number for number in self.versions if number <= step)
         return [(number, self.versions[number]) for number in before[-last:]]
+
+    def differed(self, step: int, mismatch: float, last: int) -> list[float]:
+        """The trainer and the engine differed by ``mismatch`` in ``step``; of at most ``last`` steps before it, by how
+        much."""
+        self.mismatch[step] = mismatch
+        while len(self.mismatch) > KEPT_STEPS:
+            del self.mismatch[min(self.mismatch)]
+        return [self.mismatch[number] for number in sorted(self.mismatch) if number < step][-last:]

@@ -14,7 +14,19 @@ from importlib.metadata import entry_points
 from types import ModuleType
 
 from autotrace.insight.evidence import Evidence
-from autotrace.insight.families import ending, engine, format, rewards, signal, text, time, tokens, tools, trainer
+from autotrace.insight.families import (
+    ending,
+    engine,
+    format,
+    mismatch,
+    rewards,
+    signal,
+    text,
+    time,
+    tokens,
+    tools,
+    trainer,
+)
 from autotrace.insight.finding import FAMILY_OF, Code
 from autotrace.insight.profile import VERSION, Mark
 from autotrace.insight.records import Group, History, Hit, Step
@@ -22,7 +34,9 @@ from autotrace.trajectory.model import Trajectory
 
 GROUP = "autotrace.findings"
 """Entry points of other packages."""
-FAMILIES: tuple[ModuleType, ...] = (tokens, signal, rewards, format, ending, engine, tools, time, trainer, text)
+FAMILIES: tuple[ModuleType, ...] = (
+    tokens, signal, rewards, format, ending, engine, mismatch, tools, time, trainer, text,
+)  # fmt: skip
 OfTrajectory = Callable[[Evidence], Iterable[Mark]]
 OfGroup = Callable[[Group, Step], Iterable[Hit]]
 OfStep = Callable[[Step, History], Iterable[Hit]]

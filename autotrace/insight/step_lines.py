@@ -53,6 +53,9 @@ class StepLine:
     """Share of the prompt tokens of later turns that the engine found in its cache."""
     staleness: float | None
     """Steps that the weights were behind, mean."""
+    mismatch_p50: float | None = None
+    """Mean difference a token of the trainer's and the engine's log-probabilities, over the trajectories."""
+    mismatch_p99: float | None = None
     findings: dict[str, int] = field(default_factory=dict)
     """Code -> trajectories."""
 
@@ -73,6 +76,7 @@ def line(
     judged = [group for group in groups if len(group.rewards) > 1]
     causes = Counter(cause(group, step) for group in judged if group.is_flat)
     done = [record for record in records if record.profile.turns]
+    mismatch = sorted(value for record in records if (value := number(record.facts.get("mismatch_mean"))) is not None)
     return StepLine(
         step=step.number,
         validate=validate,
@@ -99,6 +103,8 @@ def line(
         time=_time(records),
         cached=_cached(records),
         staleness=_mean([behind for record in records if (behind := _behind(record, step)) is not None]),
+        mismatch_p50=_at(mismatch, 0.5),
+        mismatch_p99=_at(mismatch, 0.99),
         findings=dict(findings),
     )
 

@@ -103,10 +103,15 @@ def hung(trajectory: Trajectory, now_ns: int) -> Mark:
 # -- Parquet ----------------------------------------------------------------------------------------------------------
 
 _TIMES = ("queue_s", "prefill_s", "decode_s", "way_s", "llm_s", "tool_s", "reward_s", "other_s")
-_FACTS = ("advantage", "trained_in_step", "dropped", "min_global_steps", "max_global_steps")
+_FACTS = (
+    "advantage", "trained_in_step", "dropped", "min_global_steps", "max_global_steps", "mismatch_mean", "mismatch_max",
+    "entropy",
+)  # fmt: skip
+_JSON = ("reward_extra_info", "token_facts", "trained_in_steps")
+"""Facts that have parts."""
 COLUMNS = (
     "trace_id", "group_id", "step", "status", "profile", "validate", "uid", "data_source", "reward", "start_ns",
-    "end_ns", "attempt", "rollout_n", "error", "reward_extra_info", *_FACTS, *_TIMES,
+    "end_ns", "attempt", "rollout_n", "error", *_JSON, *_FACTS, *_TIMES,
 )  # fmt: skip
 
 
@@ -121,10 +126,11 @@ def parquet_steps(folder: Path, settings: Settings, step: int | None = None) -> 
     whole = ds.dataset([str(path) for path in files], format="parquet")
     if "profile" not in whole.schema.names:
         raise QueryError(f"{folder} was written before findings were recorded; diagnose the run folder instead")
+    present = [name for name in COLUMNS if name in whole.schema.names]  # token facts came later than the others
     numbers = [step] if step is not None else _numbers(whole)
     for number in numbers:
         wanted = ds.field("step").is_null() if number is None else ds.field("step") == number
-        rows = whole.to_table(columns=list(COLUMNS), filter=wanted).to_pylist()
+        rows = whole.to_table(columns=present, filter=wanted).to_pylist()
         if rows:
             yield Step(number, [_of_columns(row) for row in rows], settings)
 
@@ -135,9 +141,8 @@ def _numbers(whole: Any) -> list[int | None]:
 
 
 def _of_columns(row: Mapping[str, Any]) -> Record:
-    facts = {name: value for name in _FACTS if (value := row[name]) is not None}
-    if row["reward_extra_info"]:
-        facts["reward_extra_info"] = msgspec.json.decode(row["reward_extra_info"])
+    facts = {name: value for name in _FACTS if (value := row.get(name)) is not None}
+    facts |= {name: msgspec.json.decode(text) for name in _JSON if (text := row.get(name))}
     return Record(
         row["trace_id"], row["group_id"], row["step"], row["status"], profile.decode(row["profile"]) or Profile(),
         bool(row["validate"]), row["uid"], row["data_source"], row["reward"], facts,

@@ -76,6 +76,7 @@ _VALUES: dict[str, Callable[[Summary], Any]] = {
     "entropy": _fact("entropy", number),
     "token_facts": _fact("token_facts", json),
     "trained_in_step": _fact("trained_in_step", integer),
+    "trained_in_steps": _fact("trained_in_steps", json),
     "dropped": _fact("dropped", word),
     "num_turns": _fact("num_turns", integer),
     "llm_calls": attrgetter("row.turns"),

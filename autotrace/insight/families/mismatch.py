@@ -1,0 +1,188 @@
+"""The trainer's log-probabilities against the engine's: of a step, of single trajectories, along the response."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from autotrace.insight.families.engine import versions
+from autotrace.insight.finding import Code
+from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.trajectory.numbers import integer, number
+
+DIFF, K3 = 0.03, 0.05
+"""Of a step: mean difference of probabilities, and the estimate of the divergence, from which the two disagree."""
+ROSE, ROSE_FROM, ROSE_STEPS, USUAL = 3.0, 0.01, 3, 20
+"""... or so many times the median of the steps before, if there are some; at most so many of them count."""
+OUTLIER, OUTLIER_FROM, OUTLIER_TOKENS = 8.0, 0.05, 8
+"""Of a trajectory: so many times the median of its step, at least so much a token, over at least so many."""
+GROWS, GROWS_FROM, GROWS_FEW = 4.0, 0.02, 8
+"""Of a response: the end against the beginning, at least so much a token, in at least so many trajectories."""
+ONE_SIDED = 0.5
+"""Share of the mismatch that has one sign, from which it is said which."""
+
+CODES = (
+    Code(
+        "AT-MISMATCH", "engine and trainer disagree on the probabilities of the same tokens",
+        "Over the step, the probabilities that the trainer computes differ from those with which the engine sampled: "
+        "the policy that is trained is not the one that acted, and importance ratios are wrong from the first update.",
+        "Weights that did not reach the engine, another precision (fp8 or bf16 against float32), MoE routing, or "
+        "sampling that the trainer does not know of (temperature, `top_p`, `logprobs_mode`).",
+        "Where all of it has one sign, compare `rollout.temperature` with what the calls ask for; else compare "
+        "precision, and the engine's weights after an update. `algorithm.rollout_correction` weighs or rejects such "
+        "tokens.",
+        "Asynchronous training, where older weights answered on purpose: such trajectories do not count. bf16 on both "
+        "sides: 0.002 to 0.01 on average, with single tokens up to 1.",
+        0.8,
+    ),
+    Code(
+        "AT-MISMATCH-TRAJECTORY", "the trainer sees other probabilities in a few trajectories",
+        "The trajectory differs from the engine many times as much as its step does: what the trainer reads is not "
+        "what the engine read or sampled.",
+        "Its prompt or an earlier turn was tokenised anew or cut, its log-probabilities belong to other tokens, or it "
+        "was sampled with other parameters.",
+        "Look at the token named, and at AT-RETOKENIZED and AT-SAMPLING-DIFFERS of the same trajectory.",
+        "Single tokens of low probability: only means over a trajectory count.",
+        0.8,
+    ),
+    Code(
+        "AT-MISMATCH-GROWS", "engine and trainer disagree more and more along a response",
+        "The difference at the end of responses is several times that at their beginning.",
+        "The trainer's context is not the engine's: earlier turns were changed, a cache survived a weight update, or "
+        "positions are scaled otherwise (RoPE, sliding window).",
+        "Compare the prompt of the last turn with the turn before and its answer; reset the prefix cache after weight "
+        "updates.",
+        "Reasoning that ends in answers of certain tokens: there it shrinks.",
+        0.6,
+    ),
+    Code(
+        "AT-LOGPROB-INVALID", "a log-probability is no finite number",
+        "The engine's or the trainer's log-probability of a token is NaN or infinite, and with it the loss.",
+        "An overflow in the forward pass, or a token that sampling had excluded.",
+        "Look at the token; compare precision; sample without `top_k`, `top_p` and bad words.",
+        "Nothing.",
+        1.0,
+    ),
+)  # fmt: skip
+
+
+class _Row(NamedTuple):
+    """A trajectory with what is known of its tokens."""
+
+    record: Record
+    tokens: int
+    mean: float
+    diff: float
+    k3: float
+    log_ratio: float
+
+
+def differs(step: Step, history: History) -> Iterator[Hit]:
+    """The step as a whole, else single trajectories of it."""
+    rows = [row for record in step.training if not _is_stale(record, step) and (row := _row(record)) is not None]
+    tokens = sum(row.tokens for row in rows)
+    if not tokens:
+        return
+    diff, k3, signed, size = (
+        sum(value * row.tokens for value, row in zip(values, rows, strict=True)) / tokens
+        for values in zip(*((row.diff, row.k3, row.log_ratio, row.mean) for row in rows), strict=True)
+    )
+    before = history.differed(-1 if step.number is None else step.number, diff, USUAL)
+    usual = median(before) if len(before) >= ROSE_STEPS else None
+    rose = usual is not None and diff > max(ROSE_FROM, ROSE * usual)
+    if diff > DIFF or k3 > K3 or rose:
+        kind = _direction(signed, size)
+        worst = sorted(rows, key=lambda row: -row.diff)
+        for row in [row for row in worst if row.diff >= diff / 2] or worst[:1]:
+            yield _hit("AT-MISMATCH", row, kind)
+        return
+    middle = median(row.mean for row in rows)
+    for row in rows:
+        if row.tokens >= OUTLIER_TOKENS and row.mean > max(OUTLIER_FROM, OUTLIER * middle):
+            yield _hit("AT-MISMATCH-TRAJECTORY", row, _direction(row.log_ratio, row.mean))
+
+
+def _row(record: Record) -> _Row | None:
+    facts = record.facts.get("token_facts")
+    if not isinstance(facts, dict):
+        return None
+    names = ("mismatch_mean", "probs_diff_mean", "k3_mean", "log_ratio_mean")
+    values = [number(facts.get(name)) for name in names]
+    tokens = integer(facts.get("tokens")) or 0
+    mean, diff, k3, log_ratio = values
+    if tokens <= 0 or mean is None or diff is None or k3 is None or log_ratio is None:
+        return None
+    return _Row(record, tokens, mean, diff, k3, log_ratio)
+
+
+def _is_stale(record: Record, step: Step) -> bool:
+    """Older weights answered, or several: then the two differ on purpose. One who waits for rollouts has no such."""
+    known = versions(record)
+    if step.is_sync or not known:
+        return False
+    at = record.trained_in_step or step.number
+    return len(known) > 1 or (at is not None and at >= 0 and at - 1 > known[-1])
+
+
+def _direction(signed: float, size: float) -> str:
+    if abs(signed) < ONE_SIDED * size:
+        return "both ways"
+    return "the engine is surer" if signed < 0 else "the trainer is surer"
+
+
+def _hit(code: str, row: _Row, kind: str) -> Hit:
+    facts = row.record.facts["token_facts"]
+    turn, token = place(row.record, integer(facts.get("mismatch_at")))
+    largest = number(facts.get("mismatch_max")) or 0.0
+    return Hit(code, row.record, turn, token, f"{row.mean:.3g} a token, at most {largest:.3g} ({kind})", kind)
+
+
+def place(record: Record, at: int | None) -> tuple[int | None, int | None]:
+    """The turn of a token of the response, and its index in the turn's answer; None where the turns do not tell."""
+    turns = record.profile.turns
+    if at is None or not turns or turns[0].prompt is None:
+        return None, None
+    for count, turn in enumerate(turns, 1):
+        start = (turn.prompt or 0) - turns[0].prompt
+        if 0 <= start <= at < start + (turn.response or 0):
+            return count, at - start
+    return None, None
+
+
+def grows(step: Step, history: History) -> Iterator[Hit]:
+    """Those whose tokens were recorded: the last quarter of a response, or its last turn, against the first."""
+    records = [record for record in step.training if not _is_stale(record, step)]
+    by_turn = [
+        (record, ends) for record in records if (ends := _ends([turn.mismatch for turn in record.profile.turns]))
+    ]
+    by_length = [(record, ends) for record in records if (ends := _ends(record.profile.drift))]
+    for rows, words, kind in ((by_turn, ("first turn", "last"), "by turn"), (by_length, ("first quarter", "last"), "")):
+        first = sum(ends[0] for _, ends in rows) / max(1, len(rows))
+        last = sum(ends[1] for _, ends in rows) / max(1, len(rows))
+        if len(rows) < GROWS_FEW or last < max(GROWS_FROM, GROWS * first):
+            continue
+        for record, ends in rows:
+            if ends[1] >= max(GROWS_FROM, GROWS * ends[0]):
+                turn = len(record.profile.turns) if record.profile.turns else None
+                note = f"{ends[0]:.3g} a token in the {words[0]}, {ends[1]:.3g} in the {words[1]}"
+                yield Hit("AT-MISMATCH-GROWS", record, turn, None, note, kind or "by length")
+        return
+
+
+def _ends(values: Sequence[float | None]) -> tuple[float, float] | None:
+    """The first and the last; None where there are not two."""
+    known = [value for value in values if value is not None]
+    return (known[0], known[-1]) if len(known) > 1 else None
+
+
+def invalid(step: Step, history: History) -> Iterator[Hit]:
+    """Tokens whose log-probability is no number."""
+    for record in step.training:
+        facts = record.facts.get("token_facts")
+        count = integer(facts.get("not_finite")) if isinstance(facts, dict) else None
+        if count:
+            yield Hit("AT-LOGPROB-INVALID", record, note=f"{count} tokens")
+
+
+OF_STEP = (differs, grows, invalid)

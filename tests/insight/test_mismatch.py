@@ -1,0 +1,126 @@
+"""The trainer's log-probabilities against the engine's: what is found, where, and what resembles it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.diagnose import diagnose as diagnose_all
+from autotrace.insight.examine import examine
+from autotrace.insight.finding import Finding
+from autotrace.insight.records import Record, Step
+from autotrace.insight.settings import Settings
+from tests.insight.made import Turn, llm, record, span, step, trajectory
+
+TWO = [Turn(100, 10, "stop", 2), Turn(120, 20, "stop", 2)]
+
+
+OURS = ("AT-MISMATCH", "AT-LOGPROB-INVALID")
+
+
+def diagnose(steps: list[Step]) -> list[Finding]:
+    """What is found of it: these records show other things, too."""
+    return [finding for finding in diagnose_all(steps) if finding.code.startswith(OURS)]
+
+
+def facts(mean: float, *, diff: float | None = None, sign: float = 0.1, **more: Any) -> dict[str, Any]:
+    """As a trainer's batch has them."""
+    numbers = {"tokens": 30, "mismatch_mean": mean, "mismatch_max": 10 * mean, "mismatch_at": 25, "not_finite": 0}
+    numbers |= {"probs_diff_mean": mean / 2 if diff is None else diff, "k3_mean": mean * mean}
+    return {"mismatch_mean": mean, "token_facts": {**numbers, "log_ratio_mean": sign * mean, **more}}
+
+
+def rows(count: int, mean: float, first: int = 0, **more: Any) -> list[Record]:
+    settings = {name: more.pop(name) for name in ("turns", "drift") if name in more}
+    return [
+        record(first + n, f"1/u{n // 4}", facts=facts(mean, **more), reward=n % 4, **settings) for n in range(count)
+    ]
+
+
+def codes(records: list[Record], number: int = 1, **settings: Any) -> set[str]:
+    return {finding.code for finding in diagnose([step(records, number, **settings)])}
+
+
+def test_engines_and_trainers_differ_a_little_and_by_single_tokens() -> None:
+    assert codes([*rows(16, 0.008), *rows(1, 0.04, 50, mismatch_max=3.0)]) == set()
+
+
+@pytest.mark.parametrize(
+    ("sign", "kind"), [(-1.0, "the engine is surer"), (0.9, "the trainer is surer"), (0.2, "both ways")]
+)
+def test_a_step_in_which_they_disagree_says_which_is_surer(sign: float, kind: str) -> None:
+    (found,) = diagnose([step(rows(16, 0.12, turns=TWO, sign=sign))])
+    assert (found.code, found.trajectories, found.notes) == ("AT-MISMATCH", 16, {kind: 16})
+    assert (found.places[0].turn, found.places[0].token) == (2, 5)
+
+
+def test_a_trajectory_that_differs_many_times_as_much_as_its_step() -> None:
+    (found,) = diagnose([step([*rows(33, 0.004), *rows(1, 0.3, 50, turns=TWO)])])
+    assert (found.code, found.trajectories) == ("AT-MISMATCH-TRAJECTORY", 1)
+    assert (found.places[0].trace_id, found.places[0].turn) == (f"{50:032x}", 2)
+    assert codes([*rows(33, 0.004), *rows(1, 0.3, 50, tokens=3)]) == set(), "three tokens are no trajectory"
+
+
+def test_older_weights_differ_on_purpose_where_nobody_waits_for_rollouts() -> None:
+    older = [Turn(100, 30, "stop", 2, weights=2)]
+    stale = rows(16, 0.2, turns=older)
+    for one in stale:
+        one.step, one.facts = 5, {**one.facts, "trained_in_step": 5}
+    found = {finding.code for finding in diagnose([step(stale, 5, trainer_mode="separate_async")])}
+    assert "AT-MISMATCH" not in found
+    assert "AT-MISMATCH" in codes(stale, 5, trainer_mode="sync")
+
+
+def test_it_rises_against_the_runs_own_steps() -> None:
+    quiet = [step(rows(8, 0.008), number) for number in range(1, 6)]
+    assert diagnose(quiet) == []
+    (found,) = diagnose([*quiet, step(rows(8, 0.04), 6)])
+    assert (found.code, found.since_step) == ("AT-MISMATCH", 6)
+
+
+def test_a_step_that_is_looked_at_twice_is_not_its_own_history() -> None:
+    diagnosis = Diagnosis()
+    for number in (1, 2, 3, 4, 4, 4, 4):
+        diagnosis.add(step(rows(8, 0.04 if number == 4 else 0.008), number))
+    assert [finding.since_step for finding in diagnosis.findings()] == [4]
+
+
+def test_it_grows_along_the_response() -> None:
+    grown = [0.004, 0.01, 0.02, 0.05]
+    (found,) = diagnose([step(rows(8, 0.02, drift=grown))])
+    assert (found.code, found.notes) == ("AT-MISMATCH-GROWS", {"by length": 8})
+    for drift in (grown[::-1], [0.02] * 4, [0.001, 0.002, 0.004, 0.008]):
+        assert codes(rows(8, 0.02, drift=drift)) == set()
+    assert codes(rows(4, 0.02, drift=grown)) == set(), "too few to tell"
+
+
+def test_it_grows_from_turn_to_turn() -> None:
+    turns = [Turn(100, 10, "stop", 2, mismatch=0.004), Turn(120, 20, "stop", 2, mismatch=0.08)]
+    (found,) = diagnose([step(rows(8, 0.05, turns=turns, diff=0.01))])
+    assert (found.code, found.notes, found.places[0].turn) == ("AT-MISMATCH-GROWS", {"by turn": 8}, 2)
+
+
+def test_a_log_probability_that_is_no_number() -> None:
+    bad = rows(1, 0.004, 50, not_finite=2)
+    (found,) = diagnose([step([*rows(8, 0.004), *bad])])
+    assert (found.code, found.places[0].note) == ("AT-LOGPROB-INVALID", "2 tokens")
+
+
+def test_facts_of_other_kinds_are_no_mismatch() -> None:
+    for odd in ("text", [1], {"tokens": "many"}, {"tokens": 5, "mismatch_mean": "nan"}, {"not_finite": "x"}, {}):
+        assert codes([record(0, facts={"token_facts": odd, "trained_in_steps": odd})]) == set()
+
+
+def test_a_profile_has_the_mismatch_of_each_turn_and_of_each_quarter() -> None:
+    agent = span("agent", None)
+    first, second = llm(agent.span_id, 1, [1] * 4, range(40)), llm(agent.span_id, 2, [1] * 50, range(60))
+    first.old_logprobs, first.trained_logprobs = [-1.0] * 40, [-1.0] * 40
+    second.old_logprobs, second.logprobs = [-1.0] * 60, [-1.5] * 59 + [math.nan]
+    made = examine(trajectory(agent, first, second), Settings())
+    assert [turn.mismatch for turn in made.turns] == [0.0, 0.5]
+    assert made.drift == [0.0, 0.18, 0.5, 0.5]
+    first.trained_logprobs, first.logprobs = None, None
+    assert examine(trajectory(agent, first), Settings()).turns[0].mismatch is None
