@@ -24,8 +24,8 @@ from autotrace.spool.records import Close, Open
 from .conftest import Recorder
 
 ROUNDS = 25
-BETWEEN = 2 if sys.version_info < (3, 11) else 0
-"""Of them, those that may come between two instructions of ours where no ``try`` can stand: between the return of
+BETWEEN = 5 if sys.version_info < (3, 11) else 0
+"""Of them, those that may at most come between two instructions of ours where no ``try`` can stand: between the return of
 ``begin`` and the assignment of what it returned Python 3.10 looks for signals, later ones do not. Without autotrace
 (lost on 3.10 within a second, never on later ones)::
 

@@ -401,7 +401,8 @@ def test_a_timeout_while_a_value_is_encoded_reaches_the_host(recorder: Recorder)
         gc.enable()
     assert arrived == fired
     opened = {record.span for record in recorder.records(Open)}
-    assert opened <= {record.span for record in recorder.records(Close)}
+    left = opened - {record.span for record in recorder.records(Close)}
+    assert len(left) <= (0 if sys.version_info >= (3, 11) else fired // 20), "see BETWEEN of test_origin.py"
 
 
 def test_a_list_that_another_thread_changes_is_recorded_or_declined(recorder: Recorder) -> None:
