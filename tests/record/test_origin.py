@@ -25,7 +25,7 @@ from .conftest import Recorder
 
 ROUNDS = 25
 BETWEEN = 5 if sys.version_info < (3, 11) else 0
-"""Of them, those that may at most come between two instructions of ours where no ``try`` can stand: between the return of
+"""Of them, at most so many may come between two instructions of ours where no ``try`` can stand: between the return of
 ``begin`` and the assignment of what it returned Python 3.10 looks for signals, later ones do not. Without autotrace
 (lost on 3.10 within a second, never on later ones)::
 
