@@ -127,6 +127,16 @@ class Step:
                 by_key.setdefault(record.group, []).append(record)
         return [Group(key, records, self.settings) for key, records in by_key.items()]
 
+    @cached_property
+    def rollouts(self) -> int:
+        """Of a group, as configured or as the largest has."""
+        return self.settings.rollout_n or max((len(group.records) for group in self.groups), default=0)
+
+    @cached_property
+    def has_whole_groups(self) -> bool:
+        """Most of its groups have all their rollouts; else not all were recorded."""
+        return sum(len(group.records) >= self.rollouts for group in self.groups) * 2 > len(self.groups)
+
     @property
     def is_sync(self) -> bool:
         """The trainer is known to wait for this step's rollouts; one that does not counts no steps."""

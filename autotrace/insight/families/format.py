@@ -35,6 +35,8 @@ CODES = (
 
 def gamed(step: Step, history: History) -> Iterator[Hit]:
     """Rows that are paid for their form alone."""
+    if not any(_FORM.search(str(name)) for name in _names(step.training)):
+        return
     rows = [(record, *parts) for record in step.training if (parts := _parts(record)) is not None]
     best = max((form for _, form, _ in rows), default=0.0)
     right = [_tokens(record) for record, _, truth in rows if truth > 0]
@@ -55,6 +57,12 @@ def gamed(step: Step, history: History) -> Iterator[Hit]:
             f"({low:.0%} to {high:.0%})"
         )
         yield Hit("AT-FORMAT-GAMED", record, len(record.profile.turns) or None, note=note)
+
+
+def _names(records: list[Record]) -> set[object]:
+    """Of the parts of their rewards."""
+    parts = (record.facts.get("reward_extra_info") for record in records)
+    return {name for part in parts if isinstance(part, dict) for name in part}
 
 
 def _parts(record: Record) -> tuple[float, float] | None:

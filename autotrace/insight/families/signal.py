@@ -152,11 +152,10 @@ def incomplete(step: Step, history: History) -> Iterator[Hit]:
     if not groups or step.live:
         return
     done = {group.key: _finished(group) for group in groups}
-    n = step.settings.rollout_n or max(len(group.records) for group in groups)
-    most_whole = sum(len(group.records) >= n for group in groups) * 2 > len(groups)  # else they were not all recorded
+    n = step.rollouts
     for group in groups:
         failed, missing = len(group.records) - len(done[group.key]), n - len(group.records)
-        if failed or (missing > 0 and most_whole):
+        if failed or (missing > 0 and step.has_whole_groups):
             note = f"{len(done[group.key])} of {max(n, len(group.records))} rollouts"
             yield from (Hit("AT-GROUP-INCOMPLETE", record, note=note) for record in done[group.key] or group.records)
 
@@ -200,9 +199,10 @@ def untrained(step: Step, history: History) -> Iterator[Hit]:
 def trained_twice(group: Group, step: Step) -> Iterator[Hit]:
     """Rows that were in several batches, or more often in one than the group has rollouts (the trainer names rows that
     say the same by what they say, so which of them it was is not known)."""
+    if not any("trained_in_steps" in record.facts for record in group.records):
+        return
     times = {record.trace_id: _times_trained(record) for record in group.records}
-    most = step.settings.rollout_n or max((len(other.records) for other in step.groups), default=0)
-    is_whole = len(group.records) >= most
+    is_whole = len(group.records) >= step.rollouts
     often = is_whole and sum(len(steps) for steps in times.values()) > len(group.records)
     for record in group.records:
         steps = times[record.trace_id]

@@ -51,11 +51,11 @@ def prompt_trained(evidence: Evidence) -> Iterator[Mark]:
 
 def group_of_one(group: Group, step: Step) -> Iterator[Hit]:
     """One rollout that ended well among several."""
-    n = step.settings.rollout_n or max(len(other.records) for other in step.groups)
+    n, has_failed = step.rollouts, len(group.records) > 1
+    if n < 2 or step.live or group.records[0].uid is None or not (has_failed or step.has_whole_groups):
+        return
     done = [record for record in group.records if record.status in ("OK", "OPEN", "CANCELLED")]
-    failed = len(group.records) > 1
-    most_whole = sum(len(other.records) >= n for other in step.groups) * 2 > len(step.groups)  # else not all recorded
-    if n > 1 and len(done) == 1 and (failed or most_whole) and group.records[0].uid is not None and not step.live:
+    if len(done) == 1:
         yield Hit("AT-GROUP-OF-ONE", done[0], note=f"1 of {n} rollouts")
 
 
