@@ -16,7 +16,6 @@ from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.finding import Finding, Place
 from autotrace.insight.records import Step
-from autotrace.insight.settings import Settings
 from autotrace.insight.words import lines, where
 from autotrace.query import findings
 from autotrace.query.errors import QueryError
@@ -43,7 +42,7 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], parquet: P
     out = terminal.console()
     if parquet is not None:
         try:
-            diagnosis, places = _diagnosed(findings.parquet_steps(parquet, Settings(), step), codes)
+            diagnosis, places = _diagnosed(findings.parquet_steps(parquet, step), codes)
         except (QueryError, ModuleNotFoundError) as error:
             raise terminal.fail(error) from None
     else:

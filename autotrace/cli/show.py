@@ -173,5 +173,5 @@ def as_dict(trajectory: Trajectory) -> dict[str, Any]:
     profile = decode(trajectory.profile)
     found = [] if profile is None else [structs.asdict(mark) for mark in (*profile.marks, *profile.found)]
     value = {**asdict(trajectory), "status": trajectory.status, "turns": trajectory.turns, "findings": found}
-    del value["profile"]
+    del value["profile"], value["settings"]
     return value

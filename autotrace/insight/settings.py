@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
+
+import msgspec
 
 from autotrace.trajectory.numbers import integer
 
@@ -37,7 +39,8 @@ class Settings:
         known: dict[str, Any] = {}
         for name, value in binds:
             if name == "config":
-                known |= {field.name: _as(field.type, value.get(field.name)) for field in fields(cls)}
+                given = {field.name: _as(field.type, value.get(field.name)) for field in fields(cls)}
+                known |= {key: setting for key, setting in given.items() if setting is not None}
             if name == "tokenizer":
                 ends = value.get("end_tokens")
                 known["ends"] = known.get("ends", frozenset()) | frozenset(
@@ -46,6 +49,20 @@ class Settings:
         ends = known.pop("ends", frozenset())
         known["end_tokens"] = ends
         return cls(**known)
+
+    def encode(self) -> str:
+        """As text, without what is not known."""
+        known = {name: value for name, value in asdict(self).items() if value not in (None, frozenset())}
+        return msgspec.json.encode(known).decode()
+
+    @classmethod
+    def decode(cls, text: str | None) -> Settings:
+        """What ``encode`` made; nothing is known where it is something else."""
+        try:
+            known = msgspec.json.decode(text or "{}", type=dict[str, Any])
+        except msgspec.MsgspecError:
+            known = {}
+        return cls.of([("config", known), ("tokenizer", {"end_tokens": known.get("end_tokens")})])
 
     @property
     def is_sync(self) -> bool:

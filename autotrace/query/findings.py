@@ -111,11 +111,11 @@ _JSON = ("reward_extra_info", "token_facts", "trained_in_steps")
 """Facts that have parts."""
 COLUMNS = (
     "trace_id", "group_id", "step", "status", "profile", "validate", "uid", "data_source", "reward", "start_ns",
-    "end_ns", "attempt", "rollout_n", "error", *_JSON, *_FACTS, *_TIMES,
+    "end_ns", "attempt", "rollout_n", "error", "settings", *_JSON, *_FACTS, *_TIMES,
 )  # fmt: skip
 
 
-def parquet_steps(folder: Path, settings: Settings, step: int | None = None) -> Iterator[Step]:
+def parquet_steps(folder: Path, step: int | None = None) -> Iterator[Step]:
     """The steps of the Parquet files below ``folder`` (the folder ``trajectories``, or of one run in it). What was
     written by an older release has no profiles. Raises ``QueryError``."""
     import pyarrow.dataset as ds
@@ -126,13 +126,104 @@ def parquet_steps(folder: Path, settings: Settings, step: int | None = None) -> 
     whole = ds.dataset([str(path) for path in files], format="parquet")
     if "profile" not in whole.schema.names:
         raise QueryError(f"{folder} was written before findings were recorded; diagnose the run folder instead")
-    present = [name for name in COLUMNS if name in whole.schema.names]  # token facts came later than the others
+    present = [name for name in COLUMNS if name in whole.schema.names]  # some came later than others
     numbers = [step] if step is not None else _numbers(whole)
+    for number in numbers:
+        if number not in ids:
+            continue
+        rows = reader.rows_of(ids[number])
+        records = list(_records(rows, reader, settings, watch))
+        if living and any(row.status == OPEN for row in rows):
+            records = _with_hung(records, rows, reader)
+        if texts:
+            _with_texts(records, reader, settings, max(FEW_TEXTS, MAX_TEXTS // len(numbers)))
+        live = living and (number == numbers[-1] or any(row.status == OPEN for row in rows))
+        yield Step(number, records, settings, live)
+
+
+def _records(rows: list[Row], reader: RunReader, settings: Settings, watch: Watch) -> Iterator[Record]:
+    stamp, late = registry.stamp(), []
+    for row in rows:
+        known = profile.decode(row.profile)
+        if row.complete and (known is None or known.stamp != stamp):
+            late.append(row)
+        else:
+            yield record(row, known or Profile())
+    for row in watch(late):
+        made = Profile()
+        with contextlib.suppress(Gone):
+            made = examine(reader.load(row.trace_id, texts=False), settings)
+        yield record(row, made)
+
+
+def _with_hung(records: list[Record], rows: list[Row], reader: RunReader) -> list[Record]:
+    """With marks on those that hang."""
+    now = time.time_ns()
+    slowest = max((record.seconds or 0.0 for record in records), default=0.0)
+    limit = max(HUNG_SECONDS, HUNG_TIMES * slowest)
+    for one in records[:MAX_OPEN]:
+        if one.status != OPEN or one.start_ns is None or (now - one.start_ns) / 1e9 < limit:
+            continue
+        with contextlib.suppress(Gone, KeyError):
+            one.profile = Profile(marks=[hung(reader.load(one.trace_id, texts=False), now)])
+    return records
+
+
+def _with_texts(records: list[Record], reader: RunReader, settings: Settings, most: int) -> None:
+    """Compare what rewards judged with what rollouts said, in at most ``most`` of them."""
+    judged = [record for record in records if record.profile.judged and not record.has("AT-REWARD-MISMATCHED")]
+    for one in judged[:: max(1, -(-len(judged) // most))]:
+        with contextlib.suppress(Gone, KeyError):
+            marks = list(misread(Evidence(reader.load(one.trace_id), settings)))
+            if marks:
+                one.profile = msgspec.structs.replace(one.profile, marks=[*one.profile.marks, *marks])
+
+
+def hung(trajectory: Trajectory, now_ns: int) -> Mark:
+    """In which call an open trajectory is, and since when."""
+    inside = [span for span in trajectory.spans if span.status == OPEN][-1:] or [trajectory.root]
+    seconds = (now_ns - inside[0].start_ns) / 1e9
+    return Mark("AT-HUNG", trajectory.turns or None, None, f"in {inside[0].shown_name} for {seconds:.0f} s",
+                inside[0].shown_name)  # fmt: skip
+
+
+# -- Parquet ----------------------------------------------------------------------------------------------------------
+
+_TIMES = ("queue_s", "prefill_s", "decode_s", "way_s", "llm_s", "tool_s", "reward_s", "other_s")
+_FACTS = (
+    "advantage", "trained_in_step", "dropped", "min_global_steps", "max_global_steps", "mismatch_mean", "mismatch_max",
+    "entropy",
+)  # fmt: skip
+_JSON = ("reward_extra_info", "token_facts", "trained_in_steps")
+"""Facts that have parts."""
+COLUMNS = (
+    "trace_id", "group_id", "step", "status", "profile", "validate", "uid", "data_source", "reward", "start_ns",
+    "end_ns", "attempt", "rollout_n", "error", "settings", *_JSON, *_FACTS, *_TIMES,
+)  # fmt: skip
+
+
+def parquet_steps(folder: Path, step: int | None = None) -> Iterator[Step]:
+    """The steps of the Parquet files below ``folder`` (the folder ``trajectories``, or of one run in it). What was
+    written by an older release has no profiles. Raises ``QueryError``."""
+    import pyarrow.dataset as ds
+
+    files = sorted(folder.glob("**/*.parquet"))
+    if not files:
+        raise QueryError(f"{folder} holds no Parquet files of trajectories")
+    whole = ds.dataset([str(path) for path in files], format="parquet")
+    if "profile" not in whole.schema.names:
+        raise QueryError(f"{folder} was written before findings were recorded; diagnose the run folder instead")
+    present = [name for name in COLUMNS if name in whole.schema.names]  # some came later than others
+    numbers = [step] if step is not None else _numbers(whole)
+    columns = [
+        name for name in COLUMNS if name != "settings" or name in whole.schema.names
+    ]  # an older release has none
     for number in numbers:
         wanted = ds.field("step").is_null() if number is None else ds.field("step") == number
         rows = whole.to_table(columns=present, filter=wanted).to_pylist()
         if rows:
-            yield Step(number, [_of_columns(row) for row in rows], settings)
+            known = next((row["settings"] for row in rows if row.get("settings")), None)
+            yield Step(number, [_of_columns(row) for row in rows], Settings.decode(known))
 
 
 def _numbers(whole: Any) -> list[int | None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from autotrace.data.rollout import Rollout
 from autotrace.data.schema import TABLES, Table
+from autotrace.insight.settings import Settings
 from autotrace.query import summaries
 from autotrace.query.errors import QueryError, missing, unknown
 from autotrace.run.info import RunInfo
@@ -113,7 +114,8 @@ def _made(
     rows = reader.rows(step=step)
     short = summaries.columns(table, names)
     if short is not None:
-        asked = summaries.rows(table, [summaries.Summary(reader.info.run_id, row) for row in rows])
+        settings = Settings.of(reader.binds()).encode()
+        asked = summaries.rows(table, [summaries.Summary(reader.info.run_id, row, settings) for row in rows])
         return arrow.from_rows(short, asked)
     texts = any(column.text for column in arrow.chosen(table, names))
     parts = [arrow.schema(table, names).empty_table()]

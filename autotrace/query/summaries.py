@@ -19,8 +19,10 @@ from autotrace.trajectory.numbers import integer, number
 class Summary:
     """One trajectory, as far as the state has it."""
 
-    def __init__(self, run_id: str, row: Row) -> None:
+    def __init__(self, run_id: str, row: Row, settings: str) -> None:
+        """``settings``: of its run, encoded."""
         self.run_id = run_id
+        self.settings = None if settings == "{}" else settings
         self.row = row
         self.trace_id, self.step, self.uid = row.trace_id, row.step, row.uid
         self.rollout_n, self.validate = row.rollout_n, row.validate
@@ -80,6 +82,7 @@ _VALUES: dict[str, Callable[[Summary], Any]] = {
     "dropped": _fact("dropped", word),
     "num_turns": _fact("num_turns", integer),
     "llm_calls": attrgetter("row.turns"),
+    "settings": attrgetter("settings"),
     "findings": lambda summary: codes(decode(summary.row.profile)),
     "profile": lambda summary: None if summary.row.profile == "{}" else summary.row.profile,
     "duration_s": _duration,

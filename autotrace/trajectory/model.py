@@ -130,6 +130,8 @@ class Trajectory:
     """What was dropped, cut or torn in this trajectory, in words for the user."""
     profile: str = "{}"
     """What findings know of it, encoded (``insight.profile``); ``{}``: it was not examined."""
+    settings: str = "{}"
+    """What is known of the run's configuration, as far as findings need it, encoded (``insight.settings``)."""
     tokenizer: str | None = None
     """Where the tokenizer was loaded from that made the texts; None: there are none."""
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.query import findings
+from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
 from tests.cli.conftest import Call
 from tests.query.run_folder import recorded, rollout
-from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run
+from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 
 
 @pytest.fixture
@@ -92,6 +94,22 @@ def test_the_same_from_parquet(call: Call, runs: Path, tmp_path: Path) -> None:
     assert {"AT-TRUNCATED", "AT-TOOL-TIMEOUT"} <= {finding["code"] for finding in of_files}
     done = call("diagnose", "--parquet", tmp_path / "autotrace-runs" / "20261121-064413-3f9c1b")
     assert (done.exit_code, done.output.count("\n")) == (2, 1)
+
+
+def test_parquet_knows_the_runs_configuration(runs: Path) -> None:
+    folder = new_run(runs, "20261121-064413-3f9c1c", backends=["parquet"])
+    process = Process(folder)
+    process.bind("config", response_length=512, rollout_n=4, trainer_mode="sync", project_name="p")
+    process.bind("config", project_name="p", experiment_name="e")  # says nothing of the others
+    process.bind("tokenizer", end_tokens=[7, 9])
+    for number in range(2):
+        trajectory(process, rollout=number, reward=float(number))
+    process.exit()
+    assert ship(folder, once=True).state == "done"
+    (step,) = findings.parquet_steps(runs / "parquet" / "trajectories")
+    (same,) = findings.steps(RunReader.open(folder))
+    assert step.settings == same.settings
+    assert (same.settings.response_length, same.settings.rollout_n, same.settings.end_tokens) == (512, 4, {7, 9})
 
 
 def test_what_was_not_examined_is_examined_when_it_is_asked_for(call: Call, run: Path) -> None:

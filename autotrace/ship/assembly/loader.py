@@ -54,7 +54,7 @@ class Loader:
         self._run_folder = run_folder
         self._info = info
         self._recent = Recent(ahead)
-        self._settings: tuple[int, Settings] | None = None
+        self._settings: tuple[int, Settings, str] | None = None
         """Of how many statements about the run, and what they say."""
         self._origins: dict[int, tuple[str, int, Origin]] = {}
         """Segment -> its name, its number in the process's series, what its records need."""
@@ -88,7 +88,8 @@ class Loader:
         """What is known of the run's configuration by now."""
         bound = self._state.count("SELECT max(id) FROM binds")
         if self._settings is None or self._settings[0] != bound:
-            self._settings = bound, Settings.of(binds_of(self._state))
+            settings = Settings.of(binds_of(self._state))
+            self._settings = bound, settings, settings.encode()
         return self._settings[1]
 
     def room(self) -> int | None:
@@ -194,6 +195,8 @@ class Loader:
         if late:
             trajectory.notes.append(f"{late} late calls: they began after the trajectory had ended")
         trajectory.facts = facts_of(self._state, trajectory.trace_id)
+        self.settings()
+        trajectory.settings = "{}" if self._settings is None else self._settings[2]
         add_columns(trajectory, self._state, self._run_folder)
 
 
