@@ -1,10 +1,10 @@
 """What a list may write for a value: a path, or paths with numbers: ``result.advantages[i - n]``.
 
     expression  =  sum ["if" condition "else" expression]
-    condition   =  ["not"] sum
+    condition   =  ["not"] sum ["==" sum]
     sum         =  product {("+" | "-") product}
     product     =  factor {("*" | "/" | "//" | "%") factor}
-    factor      =  "-" factor | number | "(" expression ")" | "sum" "(" expression ")" | path
+    factor      =  "-" factor | number | 'text' | "(" expression ")" | "sum" "(" expression ")" | path
     path        =  word {"." step | "[" expression "]"},   step = word | number | "*" (all items)
 
 ``parse`` makes a tree of tuples of it, which ``record.formulas`` evaluates and ``spec.paths`` checks. No calls
@@ -18,14 +18,15 @@ from collections.abc import Iterator
 from typing import Any
 
 Tree = tuple[Any, ...]
-"""``("path", root, steps)`` with steps that are texts or trees, ``("number", n)``, ``("-", a)``, ``("not", a)``,
-``("sum", a)``, ``("if", condition, a, b)``, or an operator with its two sides."""
+"""``("path", root, steps)`` with steps that are texts or trees, ``("number", n)``, ``("text", t)``, ``("-", a)``,
+``("not", a)``, ``("sum", a)``, ``("if", condition, a, b)``, or an operator with its two sides."""
 
 MAX_LENGTH = 500
 """Characters."""
 MAX_DEPTH = 20
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+)|(?P<word>[^\W\d]\w*)|(?P<step>\.(?:-?\w+|\*))|(?P<mark>//|[-+*/%()\[\]])|(?P<end>$))"
+    r"\s*(?:(?P<number>\d+)|(?P<word>[^\W\d]\w*)|(?P<step>\.(?:-?\w+|\*))|(?P<mark>//|==|[-+*/%()\[\]])"
+    r"|(?P<text>'[^']*')|(?P<end>$))"
 )
 _KEYWORDS = frozenset({"if", "else", "not"})
 _MARKS = re.compile(r"[\s\[\]()*]")
@@ -112,7 +113,10 @@ class _Parser:
         return tree
 
     def _condition(self) -> Tree:
-        return ("not", self._sum()) if self._take("not") else self._sum()
+        if self._take("not"):
+            return ("not", self._condition())
+        tree = self._sum()
+        return ("==", tree, self._sum()) if self._take("==") else tree
 
     def _sum(self) -> Tree:
         tree = self._product()
@@ -140,6 +144,10 @@ class _Parser:
             return tree
         if self.kind == "number":
             tree = ("number", int(self._word))
+            self._next()
+            return tree
+        if self.kind == "text":
+            tree = ("text", self._word[1:-1])
             self._next()
             return tree
         if self.kind != "word" or self._word in _KEYWORDS:

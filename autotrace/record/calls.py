@@ -133,7 +133,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         except Exception as error:
             faults.failed(f"copy:{key}", error)
             copies, keywords = (), NOT_COPIED
-        call = (RetainingCall if probe.keeps or follower is not None else OpenCall)(
+        call = (RetainingCall if probe.keeps or probe.leads or follower is not None else OpenCall)(
             span,
             trace,
             parent,
@@ -152,6 +152,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             call.keywords = {**(call.keywords or {}), **probe.picked(arguments)}
         if probe.keeps:
             _retain(call, probe, arguments)
+        if probe.leads and type(call) is RetainingCall:
+            groups.begin(call, attributes, probe.group)
         weight = probe.limits.take_weight() if probe.limits.weight else 0
         if weight > LARGE and backlog.watchful and backlog.crowded():
             call.args = without_large(copies)
@@ -233,8 +235,6 @@ def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[st
 def _retain(call: Any, probe: Probe, arguments: Any) -> None:
     """What a call holds of the host's until it ends."""
     call.arguments = arguments
-    if probe.group:
-        groups.begin(call)
     if probe.batch:
         chosen = sampling.choose(probe.batch, arguments, probe.sampling)
         if chosen is not None:

@@ -107,6 +107,8 @@ class RetainingCall(OpenCall, eq=False, gc=True):
     """The rows of a batch."""
     rollouts: Iterator[int] | None = None
     """Numbers for the trajectories that open inside of it (``record.groups``)."""
+    passed_on: dict[str, Any] | None = None
+    """Attributes that these have, too; its own are gone once they are written."""
     timeline: Timeline | None = None
     """What the adapter of an engine learns about this request while it runs."""
 

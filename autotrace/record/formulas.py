@@ -69,7 +69,7 @@ def compiled(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path,
 
 def _compiled(tree: Tree) -> Read:
     kind = tree[0]
-    if kind == "number":
+    if kind in ("number", "text"):
         return lambda _, number=tree[1]: number  # type: ignore[misc]
     if kind == "path":
         return _path(tree[1], [step if isinstance(step, str) else _compiled(step) for step in tree[2]])
@@ -84,12 +84,17 @@ def _compiled(tree: Tree) -> Read:
     if len(inner) == 1:
         return lambda values: _computed(operator.sub, 0, inner[0](values))
     left, right = inner
+    if kind == "==":
+        return lambda values: _equal(left(values), right(values))
     compute = _OPERATORS[kind]
     return lambda values: _computed(compute, left(values), right(values))
 
 
 _ASKED = frozenset({bool, int, float, str, list, tuple, dict, type(None)})
 """Builtin types, which say whether they are true or empty without any code of the host's."""
+
+
+_COMPARED = frozenset({bool, int, float, str, type(None)})
 
 
 def _choice(chosen: Any, yes: Read, no: Read, values: Mapping[str, Any]) -> Any:
@@ -101,6 +106,10 @@ def _choice(chosen: Any, yes: Read, no: Read, values: Mapping[str, Any]) -> Any:
 
 def _opposite(value: Any) -> Any:
     return not value if type(value) in _ASKED else ABSENT
+
+
+def _equal(left: Any, right: Any) -> Any:
+    return left == right if {type(left), type(right)} <= _COMPARED else ABSENT
 
 
 def _computed(compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:

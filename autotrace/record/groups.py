@@ -12,9 +12,12 @@ OF_THE_PROMPT: tuple[str, ...] = ("uid", "sample_index", "data_source")
 MAX_HOPS = 1_000
 
 
-def begin(call: RetainingCall) -> None:
-    """The trajectories that open inside of ``call`` are the rollouts of one prompt."""
-    call.rollouts = count()
+def begin(call: RetainingCall, attributes: dict[str, Any] | None, group: bool) -> None:
+    """Trajectories will open inside of ``call``, with ``group`` the rollouts of one prompt."""
+    if attributes is not None:
+        call.passed_on = {name: attributes[name] for name in OF_THE_STEP + OF_THE_PROMPT if name in attributes}
+    if group:
+        call.rollouts = count()
 
 
 def completed(attributes: dict[str, Any] | None, around: OpenCall | None) -> dict[str, Any] | None:
@@ -28,10 +31,10 @@ def completed(attributes: dict[str, Any] | None, around: OpenCall | None) -> dic
         probe = around.probe
         if probe is not None and probe.role == "trajectory":
             names = OF_THE_STEP
-        elif probe is not None:
-            said = (around.attributes or {}) if probe.role == "trainer" else {}
+        elif type(around) is RetainingCall:
+            said = around.passed_on or {}
             found = {name: said[name] for name in names if name in said} | found
-            if type(around) is RetainingCall and around.rollouts is not None and names is not OF_THE_STEP:
+            if around.rollouts is not None and names is not OF_THE_STEP:
                 found = {"uid": f"{around.id & (1 << 64) - 1:016x}", "rollout_n": next(around.rollouts)} | found
                 names = OF_THE_STEP
         around = around.above

@@ -83,6 +83,7 @@ class Probe:
         "late",
         "late_id",
         "late_prompt",
+        "leads",
         "limits",
         "logprobs",
         "mask",
@@ -123,6 +124,8 @@ class Probe:
         self.of_key = formulas.compiled(target.of_key)
         self.group = target.group
         """Trajectories inside of a call of it are numbered."""
+        self.leads = target.role == "trainer" or target.group
+        """What a call of it says is said of the trajectories inside of it."""
         self.late_id = any(_is_late(path) for path in self.id)
         self.key = target.key
         self.label = target.label
@@ -178,7 +181,7 @@ class Probe:
         self.batch = dict(formulas.compiled(target.batch))
         self.sampling = settings.sampling
         roots = {root for path in later for root in path.roots}
-        self.keeps = bool(self.batch or target.rows or target.group) or not roots <= {"result", "item"}
+        self.keeps = bool(self.batch or target.rows) or not roots <= {"result", "item"}
         """Something of the host's is needed until the call ends."""
         self.knows = bool(self.keeps or self.attributes or self.prompt or self.members or self.id or self.of)
         """Some path needs the arguments at all."""

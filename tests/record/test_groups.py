@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import calls
+from autotrace.record import calls, flusher
 from autotrace.spool.records import Fact, Open
 
 from .conftest import Recorder
@@ -20,6 +20,7 @@ def program(recorder: Recorder, **of_rollout: Any) -> Any:
         return prompt
 
     async def group(prompt: str) -> list[str]:
+        flusher.flush()  # what is written is no longer held
         return await asyncio.gather(*(rollout(prompt) for _ in range(2)))
 
     async def generate(step: int, prompts: list[str]) -> None:

@@ -1,0 +1,144 @@
+"""Two steps of slime's own rollout and an evaluation, against a server that stands in for SGLang's router."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import tempfile
+import threading
+from argparse import Namespace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from slime.rollout import sglang_rollout
+from slime.utils import http_utils
+from slime.utils.types import Sample
+
+from tests.agent_frameworks import scripted
+
+ROLLOUTS = 3
+TOKENIZER = scripted.tokenizer()
+
+
+class Router(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    numbers = itertools.count()
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "input_ids" not in asked:
+            return self.reply({})
+        text = TOKENIZER.decode(asked["input_ids"])
+        right = next(self.numbers) % 2 == 0 if "result" in text else True
+        said = scripted.answer(text, right) + scripted.MARKS[-1]
+        ids = TOKENIZER.encode(said, add_special_tokens=False)
+        logprobs = [[scripted.LOGPROB, token, None] for token in ids]
+        about = {"output_token_logprobs": logprobs, "finish_reason": {"type": "stop"}, "weight_version": "3",
+                 "prompt_tokens": len(asked["input_ids"]), "completion_tokens": len(ids)}  # fmt: skip
+        return self.reply({"text": said, "meta_info": about})
+
+    def do_GET(self) -> None:
+        self.reply({"workers": [], "urls": []})
+
+    def reply(self, answer: Any) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+async def generate(args: Namespace, sample: Sample, sampling_params: dict[str, Any]) -> Sample:
+    """A user's: the model asks for a sum, is told it, and answers."""
+    url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
+    sample.tokens = TOKENIZER.encode(sample.prompt, add_special_tokens=False)
+    sample.loss_mask, sample.rollout_log_probs = [], []
+    for _ in range(2):
+        asked = {"input_ids": list(sample.tokens), "sampling_params": sampling_params, "return_logprob": True}
+        output = await http_utils.post(url, asked)
+        said = [item[1] for item in output["meta_info"]["output_token_logprobs"]]
+        take(sample, said, output["text"], 1)
+        numbers = scripted.called(output["text"])
+        if numbers is not None:
+            text = f"<|user|>result: {sum(numbers)}<|end|><|assistant|>"
+            take(sample, TOKENIZER.encode(text, add_special_tokens=False), text, 0)
+    sample.status = Sample.Status.COMPLETED
+    return sample
+
+
+def take(sample: Sample, tokens: list[int], text: str, by_the_model: int) -> None:
+    sample.tokens = sample.tokens + tokens
+    sample.response += text
+    sample.response_length += len(tokens)
+    sample.loss_mask += [by_the_model] * len(tokens)
+    sample.rollout_log_probs += [scripted.LOGPROB * by_the_model] * len(tokens)
+
+
+async def score(args: Namespace, sample: Any, **kwargs: Any) -> Any:
+    """A user's reward function; with ``--group-rm`` it is given the group."""
+    if isinstance(sample, list):
+        return [await score(args, one) for one in sample]
+    return {"score": float(f"It is {sample.label}." in sample.response), "length": len(sample.response)}
+
+
+class Data:
+    """As slime's data source: groups of samples that are numbered through."""
+
+    def __init__(self) -> None:
+        self.groups, self.samples = itertools.count(), itertools.count()
+
+    def get_samples(self, count: int) -> list[list[Sample]]:
+        return [self.group() for _ in range(count)]
+
+    def group(self) -> list[Sample]:
+        number = next(self.groups)
+        prompt = f"<|user|>What is 2 plus {number}?<|end|><|assistant|>"
+        return [
+            Sample(group_index=number, index=next(self.samples), prompt=prompt, label=str(2 + number), metadata={})
+            for _ in range(ROLLOUTS)
+        ]
+
+    def add_samples(self, samples: Any) -> None:
+        pass
+
+
+def main() -> None:
+    """Two steps, the second with rewards of whole groups; prints the samples that are trained on."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Router)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    folder = tempfile.mkdtemp()
+    TOKENIZER.save_pretrained(folder)
+    here = f"{__name__}." if __name__ != "__main__" else "tests.agent_frameworks.slime.program."
+    args = Namespace(
+        hf_checkpoint=folder, sglang_router_ip="127.0.0.1", sglang_router_port=server.server_address[1],
+        sglang_server_concurrency=8, rollout_num_engines=1, rollout_num_gpus=1, rollout_num_gpus_per_engine=1,
+        rollout_temperature=1.0, rollout_top_p=1.0, rollout_top_k=-1, rollout_max_response_len=64, rollout_stop=None,
+        rollout_stop_token_ids=None, rollout_skip_special_tokens=False, sglang_dp_size=1, partial_rollout=False,
+        mask_offpolicy_in_partial_rollout=False, ci_test=False, group_rm=False, rollout_global_dataset=True,
+        custom_generate_function_path=here + "generate", custom_rm_path=here + "score", reward_key="score",
+        dynamic_sampling_filter_path=None, rollout_batch_size=2, over_sampling_batch_size=2,
+        n_samples_per_prompt=ROLLOUTS, rollout_sample_filter_path=None, rollout_all_samples_process_path=None,
+        use_distributed_post=False, use_rollout_routing_replay=False,
+    )  # fmt: skip
+    http_utils.init_http_client(args)
+    data = Data()
+    for step in range(2):
+        args.group_rm = step == 1
+        for group in sglang_rollout.generate_rollout(args, step, data).samples:
+            for sample in group:
+                told = {"step": step, "group": sample.group_index, "n": sample.index % ROLLOUTS,
+                        "tokens": sample.tokens, "mask": sample.loss_mask,
+                        "reward": sample.reward["score"]}  # fmt: skip
+                print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Two steps of slime's rollout, without a line of a list: what every sample shows. The engines are a stand-in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotrace.trajectory.model import Trajectory
+from tests.agent_frameworks.tracing import run_program, trajectories_of
+
+Told = list[tuple[dict[str, Any], Trajectory]]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """What is trained on, and what was recorded of it."""
+    folder: Path = tmp_path_factory.mktemp("slime")
+    run, printed = run_program("slime", folder)
+    rollouts = {
+        (one.attributes["uid"], one.attributes["rollout_n"]): one
+        for one in trajectories_of(run)
+        if one.root.role == "trajectory"
+    }
+    rows = [json.loads(line) for line in printed if line.startswith("{")]
+    assert len(rows) == len(rollouts) == 2 * 2 * 3
+    return [(row, rollouts[row["group"], row["n"]]) for row in rows]
+
+
+def test_every_sample_is_of_its_step_and_has_its_reward(told: Told) -> None:
+    for row, rollout in told:
+        assert rollout.attributes["step"] == row["step"]
+        assert rollout.attributes["validate"] is False
+        assert rollout.attributes["stop_reason"] == "completed"
+        assert rollout.facts["reward"] == row["reward"], "also where the group was scored as a whole"
+    assert {row["reward"] for row, _ in told if row["step"] == 1} == {0.0, 1.0}
+
+
+def test_turns_and_tokens_are_what_is_trained_on(told: Told) -> None:
+    for row, rollout in told:
+        first, last = rollout.llm_spans
+        assert [*last.prompt_ids, *last.response_ids] == row["tokens"]
+        prompt = len(first.prompt_ids)
+        mask = [0] * len(row["mask"])
+        for turn in (first, last):
+            start = len(turn.prompt_ids) - prompt
+            mask[start : start + len(turn.response_ids)] = [1] * len(turn.response_ids)
+        assert mask == row["mask"]
+        assert {turn.attributes["weight_version"] for turn in (first, last)} == {"3"}
+
+
+def test_the_users_reward_function(told: Told) -> None:
+    for row, rollout in told:
+        scores = [span.output for span in rollout.spans if span.role == "reward"]
+        assert [score["score"] for score in scores] == ([row["reward"]] if row["step"] == 0 else [])
