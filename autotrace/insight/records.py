@@ -104,6 +104,11 @@ class Step:
     settings: Settings
     live: bool = False
     """The run goes on."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """As the trainer logged them."""
+    computed: Mapping[str, float] = field(default_factory=dict)
+    """The same names, as they follow from the log-probabilities of its trajectories; ``left``: of how many they were
+    not looked at."""
 
     @cached_property
     def training(self) -> list[Record]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.trajectory.numbers import integer
+from autotrace.trajectory.numbers import integer, number
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,10 @@ class Settings:
     """``sync`` where rollouts end before the weights change."""
     max_off_policy_threshold: int | None = None
     """Steps that weights may be old."""
+    temperature: float | None = None
+    """With which rollouts are sampled, and which the trainer assumes."""
+    bypass_mode: bool | None = None
+    """The trainer takes the engine's log-probabilities for its own."""
     end_tokens: frozenset[int] = frozenset()
     """Tokens that end a response."""
 
@@ -71,7 +75,11 @@ class Settings:
 
 
 def _as(kind: Any, value: Any) -> Any:
+    if "bool" in str(kind):
+        return value if isinstance(value, bool) else None
+    if "float" in str(kind):
+        return number(value)
     if "int" in str(kind):
-        number = integer(value)
-        return number if number is not None and number > 0 else None
+        whole = integer(value)
+        return whole if whole is not None and whole > 0 else None
     return value if isinstance(value, str) else None

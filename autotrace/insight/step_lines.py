@@ -56,6 +56,8 @@ class StepLine:
     mismatch_p50: float | None = None
     """Mean difference a token of the trainer's and the engine's log-probabilities, over the trajectories."""
     mismatch_p99: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    """As the trainer logged them for the step."""
     findings: dict[str, int] = field(default_factory=dict)
     """Code -> trajectories."""
 
@@ -105,6 +107,7 @@ def line(
         staleness=_mean([behind for record in records if (behind := _behind(record, step)) is not None]),
         mismatch_p50=_at(mismatch, 0.5),
         mismatch_p99=_at(mismatch, 0.99),
+        metrics={} if validate else dict(step.metrics),
         findings=dict(findings),
     )
 

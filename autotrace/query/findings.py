@@ -41,6 +41,7 @@ def steps(reader: RunReader, step: int | None = None, watch: Watch = iter, *, te
     ids = reader.ids_by_step(ROLES)
     numbers = sorted(ids, key=lambda number: (number is None, number or 0)) if step is None else [step]
     living = reader.living
+    said = reader.step_facts()
     for number in numbers:
         if number not in ids:
             continue
@@ -51,7 +52,8 @@ def steps(reader: RunReader, step: int | None = None, watch: Watch = iter, *, te
         if texts:
             _with_texts(records, reader, settings, max(FEW_TEXTS, MAX_TEXTS // len(numbers)))
         live = living and (number == numbers[-1] or any(row.status == OPEN for row in rows))
-        yield Step(number, records, settings, live)
+        of_step = {} if number is None else said.get(number, {})
+        yield Step(number, records, settings, live, of_step.get("metrics", {}), of_step.get("token_facts", {}))
 
 
 def _records(rows: list[Row], reader: RunReader, settings: Settings, watch: Watch) -> Iterator[Record]:

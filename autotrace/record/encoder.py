@@ -18,10 +18,22 @@ from autotrace.record.snapshot import Limits
 from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import TokenLog, WrittenPrompt
 from autotrace.redact.redactor import Redactor
-from autotrace.spool.records import MEASURED, Bind, Close, Define, Fact, Open, Record, Report, TokenFacts, Tokens
+from autotrace.spool.records import (
+    MEASURED,
+    Bind,
+    Close,
+    Define,
+    Fact,
+    Open,
+    Record,
+    Report,
+    StepFacts,
+    TokenFacts,
+    Tokens,
+)
 from autotrace.trajectory.jsonable import jsonable
 
-Event = OpenCall | Ended | Arrived | Fact | TokenFacts | Bind | Report
+Event = OpenCall | Ended | Arrived | Fact | TokenFacts | StepFacts | Bind | Report
 """What callers put into the queue. An ``OpenCall`` is queued when it opens."""
 
 
@@ -46,6 +58,7 @@ class RecordEncoder:
             Arrived: self._arrived,
             Fact: self._fact,
             TokenFacts: add,
+            StepFacts: add,
             Bind: self._bind,
             Report: add,
         }

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotrace.record import context
 from autotrace.record.backlog import backlog
-from autotrace.spool.records import REQUEST, Bind, Fact, TokenFacts
+from autotrace.spool.records import REQUEST, Bind, Fact, StepFacts, TokenFacts
 
 
 def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
@@ -25,6 +25,11 @@ def token_facts(value: Mapping[str, bytes], key: Mapping[str, Any]) -> None:
     """Record what the trainer computed for the tokens of the response that ``key`` names, packed as
     ``spool.token_facts`` says."""
     backlog.put(TokenFacts(dict(key), dict(value), time.monotonic_ns()))
+
+
+def step_facts(step: int, name: str, value: Mapping[str, float]) -> None:
+    """Record numbers about a step of training (``spool.records.StepFacts``)."""
+    backlog.put(StepFacts(step, name, dict(value), time.monotonic_ns()))
 
 
 def requests(request_id: str) -> None:

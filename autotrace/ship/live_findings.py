@@ -23,6 +23,7 @@ from autotrace.insight.words import metrics, page, worst
 from autotrace.ship.delivery.carrier import Binds
 from autotrace.ship.delivery.outbox import LOCAL, Outbox
 from autotrace.ship.delivery.reporting import Report
+from autotrace.ship.index import step_facts
 from autotrace.ship.index.lines import record
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
@@ -114,7 +115,9 @@ class LiveFindings:
             self.notes += [f"{note}: autotrace diagnose"] if len(self.notes) < MAX_NOTES else []
             return
         rows = sorted(self._state.rows(condition, (number, *ROLES)), key=lambda row: (row.start_ns or 0, row.trace_id))
-        step = Step(number, [record(row, profile.decode(row.profile) or Profile()) for row in rows], settings, live)
+        records = [record(row, profile.decode(row.profile) or Profile()) for row in rows]
+        said = {} if number is None else step_facts.read(self._state, number).get(number, {})
+        step = Step(number, records, settings, live, said.get("metrics", {}), said.get("token_facts", {}))
         hits = self._diagnosis.add(step)
         found = self._diagnosis.of_step(number)
         with self._state:

@@ -21,6 +21,7 @@ from autotrace.run.status import Status
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader, binds_of
 from autotrace.ship.delivery.outbox import Outbox
+from autotrace.ship.index import step_facts
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.report import status_of
 from autotrace.ship.store.migrations import NewerDatabase
@@ -185,6 +186,10 @@ class RunReader:
     def backends(self) -> dict[str, dict[str, str]]:
         """Backend -> what it stored about itself: ``place`` (where the traces are), ``open_with`` (a command)."""
         return {name: self._state.metas(f"backend:{name}:") for name in self.info.backends}
+
+    def step_facts(self) -> dict[int, dict[str, dict[str, float]]]:
+        """Step -> name -> numbers: ``metrics`` as the trainer logged them, ``token_facts``."""
+        return step_facts.read(self._state)
 
     def binds(self) -> list[tuple[str, dict[str, Any]]]:
         """Everything reported about the run, in order: ``config``, ``dataset``, ``mlflow``, ``tokenizer``, ..."""

@@ -170,6 +170,16 @@ class TokenFacts(_Record, frozen=True, tag="K"):
     at: Moment
 
 
+class StepFacts(_Record, frozen=True, tag="M"):
+    """Numbers about a step of training by their names: ``metrics`` as the trainer logs them, ``token_facts`` as they
+    follow from the log-probabilities that were recorded. Those of one ``name`` add to each other."""
+
+    step: Annotated[int, Meta(ge=-1, le=1 << 48)]
+    name: str
+    value: dict[str, float]
+    at: Moment
+
+
 class Bind(_Record, frozen=True, tag="B"):
     """Something learnt about the run after its launch: ``mlflow`` (run id, tracking URI, experiment),
     ``wandb`` (entity, project, run id), ``tokenizer`` (path, revision, trust_remote_code), ``config``."""
@@ -205,4 +215,4 @@ class Seal(_Record, frozen=True, tag="S"):
     at: Moment
 
 
-Record = Header | Define | Open | Close | Fact | TokenFacts | Bind | Report | Counters | Seal
+Record = Header | Define | Open | Close | Fact | TokenFacts | StepFacts | Bind | Report | Counters | Seal

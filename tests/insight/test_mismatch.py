@@ -13,7 +13,7 @@ from autotrace.insight.examine import examine
 from autotrace.insight.finding import Finding
 from autotrace.insight.records import Record, Step
 from autotrace.insight.settings import Settings
-from tests.insight.made import Turn, llm, record, span, step, trajectory
+from tests.insight.made import Mark, Turn, llm, record, span, step, trajectory
 
 TWO = [Turn(100, 10, "stop", 2), Turn(120, 20, "stop", 2)]
 
@@ -124,3 +124,34 @@ def test_a_profile_has_the_mismatch_of_each_turn_and_of_each_quarter() -> None:
     assert made.drift == [0.0, 0.18, 0.5, 0.5]
     first.trained_logprobs, first.logprobs = None, None
     assert examine(trajectory(agent, first), Settings()).turns[0].mismatch is None
+
+
+def test_the_logged_clip_ratio_is_compared_with_what_was_cut() -> None:
+    cut = [record(n, marks=[Mark("AT-TRUNCATED-CONTEXT", 1)]) for n in range(4)]
+    whole = [record(n) for n in range(4, 8)]
+    for logged, expected in ((0.0, True), (0.5, False), (0.45, False), (1.0, True)):
+        one = step([*cut, *whole])
+        one.metrics = {"response_length/clip_ratio": logged}
+        assert ("AT-CLIP-RATIO" in {finding.code for finding in diagnose_all([one])}) is expected
+    assert "AT-CLIP-RATIO" not in {finding.code for finding in diagnose_all([step([*cut, *whole])])}
+
+
+def test_means_over_rows_that_only_fill_the_batch() -> None:
+    name = "rollout_corr/training_log_ppl"
+    for computed, expected in (
+        ({name: 0.9}, True),
+        ({name: 0.8001}, False),
+        ({name: 0.9, "left": 5}, False),
+        ({}, False),
+    ):
+        one = step(rows(8, 0.004))
+        one.metrics, one.computed = {name: 0.8}, computed
+        assert ("AT-METRICS-PADDED" in {finding.code for finding in diagnose_all([one])}) is expected
+
+
+def test_the_temperature_is_the_one_that_the_trainer_assumes() -> None:
+    agent = span("agent", None)
+    call = llm(agent.span_id, 1, [1] * 4, range(40), inputs={"sampling_params": {"temperature": 0.7}})
+    for assumed, expected in ((1.0, {"AT-SAMPLING-DIFFERS"}), (0.7, set()), (None, set())):
+        made = examine(trajectory(agent, call), Settings(temperature=assumed))
+        assert {mark.code for mark in made.marks if mark.code.startswith("AT-SAMPLING")} == expected

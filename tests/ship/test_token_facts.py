@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ import pytest
 
 from autotrace.run import layout
 from autotrace.ship.assembly.tokens import digest_of
+from autotrace.ship.index import step_facts
 from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import ship
+from autotrace.ship.store.state import State
 from autotrace.ship.store.where import condition
+from autotrace.spool.records import StepFacts
 from autotrace.spool.token_facts import MASK, NUMBERS, SUMMARY, pack_summary
 from autotrace.trajectory.model import Trajectory
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
@@ -152,3 +156,22 @@ def test_trajectories_are_found_by_their_mismatch(run: Path) -> None:
     found = reader.select(condition("mismatch_max > 1 and mismatch_mean < 1"))
     assert [row.trace_id for row in found] == [made[2].hex()]
     reader.close()
+
+
+def test_numbers_of_a_step_add_to_each_other(run: Path) -> None:
+    process = Process(run)
+    trajectory(process, uid="u")
+    process.write(StepFacts(0, "metrics", {"val-core/acc": 0.25}, process.tick()))
+    process.write(StepFacts(1, "metrics", {"critic/score/mean": 0.5, "actor/entropy": float("nan")}, process.tick()))
+    process.write(StepFacts(1, "metrics", {"val-core/acc": 0.75, "critic/score/mean": 0.6}, process.tick()))
+    process.write(StepFacts(1, "token_facts", {"left": 3}, process.tick()))
+    process.write(StepFacts(11, "metrics", {"a": 1}, process.tick()))
+    process.exit()
+    assert ship(run, once=True).state == "done"
+    with contextlib.closing(RunReader.open(run)) as reader:
+        known = reader.step_facts()
+    assert known[1] == {"metrics": {"critic/score/mean": 0.6, "val-core/acc": 0.75}, "token_facts": {"left": 3}}
+    assert known[0] == {"metrics": {"val-core/acc": 0.25}} and known.keys() == {0, 1, 11}
+    with State.of_run(run) as state:
+        assert step_facts.read(state, 1) == {1: known[1]}
+    state.close()

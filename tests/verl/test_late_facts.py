@@ -34,9 +34,10 @@ def ran(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, di
     (run,) = Path(folder, "runs").iterdir()
     with contextlib.closing(RunReader.open(run)) as reader:  # also what the shipper of a busy machine has left
         assert not [reason for reason in reader.status().drops if reason.startswith("fault:")]
+        facts = reader.step_facts()
         loaded = [reader.load(row.trace_id, texts=False) for row in reader.rows()]
     trajectories = [json.loads(encoded(one)) for one in loaded if one.attributes.get("uid")]
-    return request.param, json.loads((folder / "out.json").read_text()), trajectories
+    return request.param, {**json.loads((folder / "out.json").read_text()), "step_facts": facts}, trajectories
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +112,21 @@ def test_each_call_has_the_trainers_value_of_each_token(
         fitting = [values for key, values in keys[uid] if key in (None, f"{uid}_{session}_0")]
         assert any(old == pytest.approx(values, rel=1e-3, abs=1e-3) for values in fitting)
         assert "advantages" not in call and set(call["loss_mask"]) == {1}
+
+
+def test_the_step_has_the_metrics_as_they_were_logged_and_as_they_follow_from_its_rows(
+    ran: tuple[str, dict[str, Any], list[dict[str, Any]]],
+) -> None:
+    mode, used, _ = ran
+    facts = used["step_facts"]
+    assert facts.keys() == {3} and facts[3]["metrics"] == used["metrics"]
+    computed = facts[3]["token_facts"]
+    assert computed.pop("left") == 0
+    assert set(used["metrics"]) - set(computed) <= {"training/rollout_probs_diff_valid", "actor/mfu", "perf/mfu/actor"}
+    token_means = ("training/", "actor/", "rollout_corr/kl", "rollout_corr/k3", "rollout_corr/chi2_token")
+    for name, value in computed.items():
+        if mode == "classic" or name.startswith(token_means):
+            assert used["metrics"][name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
+    if mode == "v1":  # the row that fills the batch counts in veRL's means over rows
+        name = "rollout_corr/training_log_ppl"
+        assert used["metrics"][name] == pytest.approx(computed[name] * 8 / 9, rel=1e-6)

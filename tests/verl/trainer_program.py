@@ -201,6 +201,13 @@ async def v1(config: Any, server: Any) -> dict[str, Any]:
     return {"rows": rows, "metrics": metrics, "old_log_probs": old}
 
 
+def log(metrics: dict[str, Any]) -> None:
+    """Log the step as the trainers do."""
+    from verl.utils.tracking import Tracking
+
+    Tracking(project_name="p", experiment_name="e", default_backend=[], config={}).log(data=metrics, step=STEP)
+
+
 async def main(folder: Path) -> None:
     """Run the mode and write down what the trainer used."""
     if MODE == "v1":
@@ -217,6 +224,7 @@ async def main(folder: Path) -> None:
     )
     server = in_process.ScriptedServer(tokenizer, script)
     result = await {"classic": classic, "v1": v1}[MODE](config, server)
+    log(result["metrics"])
     Path(OUT).write_text(json.dumps(result))
 
 

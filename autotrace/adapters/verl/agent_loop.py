@@ -22,7 +22,7 @@ from typing import Any
 from autotrace import patch
 from autotrace.adapters import concurrent_futures
 from autotrace.adapters.trainer_runs import publish_runs
-from autotrace.adapters.verl import facts, requests, trace
+from autotrace.adapters.verl import facts, requests, step_metrics, trace
 from autotrace.config import environment as env
 from autotrace.record import faults, statements
 from autotrace.record.fields import ABSENT, Path
@@ -59,6 +59,17 @@ CONFIG = {
     "max_model_len": f"{_ROLLOUT}.max_model_len",
     "max_assistant_turns": f"{_ROLLOUT}.multi_turn.max_assistant_turns",
     "max_user_turns": f"{_ROLLOUT}.multi_turn.max_user_turns",
+    "temperature": f"{_ROLLOUT}.temperature",
+    "top_p": f"{_ROLLOUT}.top_p",
+    "top_k": f"{_ROLLOUT}.top_k",
+    "calculate_log_probs": f"{_ROLLOUT}.calculate_log_probs",
+    "logprobs_mode": f"{_ROLLOUT}.logprobs_mode",
+    "rollout_dtype": f"{_ROLLOUT}.dtype",
+    "bypass_mode": "config.algorithm.rollout_correction.bypass_mode",
+    "rollout_is": "config.algorithm.rollout_correction.rollout_is",
+    "rollout_rs": "config.algorithm.rollout_correction.rollout_rs",
+    "loss_agg_mode": "config.actor_rollout_ref.actor.loss_agg_mode",
+    "norm_adv_by_std_in_grpo": "config.algorithm.norm_adv_by_std_in_grpo",
     "trainer_mode": "config.trainer.v1.trainer_mode",
     "max_off_policy_threshold": "config.trainer.v1.sampler.max_off_policy_threshold",
 }
@@ -97,6 +108,7 @@ def _watch_tracking(module: ModuleType) -> None:
             faults.failed("verl:tracking", error)
 
     tracking.__init__ = __init__
+    facts.observe(tracking, "log", after=step_metrics.logged)
 
 
 # -- configuration, tokenizer, veRL's own trace -----------------------------------------------------------------------

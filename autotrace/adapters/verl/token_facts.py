@@ -43,6 +43,8 @@ class _Batch:
 
 
 _batch = _Batch()
+_totals: dict[str, float] = {}
+"""Of the batches since the trainer logged a step; of several, the last."""
 _last_at: float | None = None
 
 
@@ -98,9 +100,16 @@ def record(batch: Any, keys: Sequence[Mapping[str, Any] | None], rows: list[str]
             statements.token_facts({SUMMARY: pack_summary(numbers), **measured.columns.get(row, {})}, key)
 
 
+def take_totals() -> dict[str, float]:
+    """veRL's metrics as they follow from what was looked at since the last time, and of how many rows it was not."""
+    global _totals
+    totals, _totals = _totals, {}
+    return totals
+
+
 def _measured(old: Any, rollout: Any, mask: Any, entropy: Any) -> Measured | None:
     """None, and counted, for tensors that are not on the CPU."""
-    global _last_at
+    global _last_at, _totals
     settings = patch.settings()
     if settings.token_facts == "off" or not _alike(old, mask):
         return None
@@ -115,6 +124,7 @@ def _measured(old: Any, rollout: Any, mask: Any, entropy: Any) -> Measured | Non
     every = columns and settings.token_facts == "all"
     measured = measure(old, rollout, mask, entropy, seconds=seconds, every=every, some=columns)
     _last_at = now
+    _totals = {**measured.totals.metrics(), "left": measured.left}
     if measured.left:
         faults.count(LATE, measured.left)
     return measured

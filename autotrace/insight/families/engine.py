@@ -73,6 +73,9 @@ def sampling(evidence: Evidence) -> Iterator[Mark]:
     if evidence.trajectory.attributes.get("validate") is True:
         return
     given = evidence.root.inputs.get("sampling_params")
+    assumed = evidence.settings.temperature
+    if assumed is not None:  # the trainer divides by what is configured, whatever the rollout was given
+        given = {**(given if isinstance(given, dict) else {}), "temperature": assumed}
     if isinstance(given, dict):
         for call in evidence.turns:
             other = _differs(given, call.sampling)

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from autotrace.insight.evidence import Evidence, find, packed, piece, tokens
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import Group, Hit, Step
+from autotrace.insight.records import Group, History, Hit, Step
+
+APART = 0.1
+"""Between the logged share of cut answers and the true one."""
+PADDED = 0.01
+"""Of a mean over rows, by which it differs from that over rows with tokens."""
 
 CODES = (
     Code(
@@ -28,6 +33,26 @@ CODES = (
         "Drop groups of one; look at the failed rollouts.",
         "`rollout.n` of 1.",
         1.0,
+    ),
+    Code(
+        "AT-CLIP-RATIO", "the logged clip_ratio is not the share of truncated answers",
+        "`response_length/clip_ratio` says something else than how many answers were cut at a limit: whoever watches "
+        "the curve does not see the truncation, or sees one that is not there.",
+        "veRL counts the rows that are as long as the batch is wide. With its classic trainer that is "
+        "`data.max_response_length`, and answers cut earlier, by `rollout.max_model_len`, do not count; with the V1 "
+        "trainer it is the longest row, so one row always counts.",
+        "Watch `truncated` of `autotrace steps` instead; set `rollout.max_model_len` to prompt and response together.",
+        "Differences of a few percent, as with answers that end by themselves at the limit.",
+        0.1,
+    ),
+    Code(
+        "AT-METRICS-PADDED", "rows that only fill the batch are in the trainer's metrics",
+        "`rollout_corr/*` and other means over rows are computed with rows that the trainer added to fill the batch; "
+        "each counts as a row of perplexity 1.",
+        "The number of rollouts is not a multiple of what the workers divide it into.",
+        "Choose `train_batch_size * rollout.n` as a multiple of the workers and micro-batches.",
+        "Nothing.",
+        0.05,
     ),
 )  # fmt: skip
 
@@ -59,5 +84,29 @@ def group_of_one(group: Group, step: Step) -> Iterator[Hit]:
         yield Hit("AT-GROUP-OF-ONE", done[0], note=f"1 of {n} rollouts")
 
 
+def clip_ratio(step: Step, history: History) -> Iterator[Hit]:
+    """What is logged against what was cut."""
+    logged = step.metrics.get("response_length/clip_ratio")
+    ended = [record for record in step.training if record.profile.turns]
+    if logged is None or not ended or step.live:
+        return
+    cut = [record for record in ended if record.truncated]
+    share = len(cut) / len(ended)
+    if abs(share - logged) > APART:
+        note = f"logged {logged:.3g}, truncated {share:.3g}"
+        yield from (Hit("AT-CLIP-RATIO", record, note=note) for record in cut or ended[:1])
+
+
+def padded(step: Step, history: History) -> Iterator[Hit]:
+    """The mean over rows as logged against that over rows with tokens."""
+    name = "rollout_corr/training_log_ppl"
+    logged, own = step.metrics.get(name), step.computed.get(name)
+    if logged is None or own is None or step.computed.get("left") or not step.training:
+        return
+    if abs(logged - own) > PADDED * abs(own):
+        yield Hit("AT-METRICS-PADDED", step.training[0], note=f"{name}: logged {logged:.4g}, without them {own:.4g}")
+
+
 OF_TRAJECTORY = (prompt_trained,)
 OF_GROUP = (group_of_one,)
+OF_STEP = (clip_ratio, padded)

@@ -16,6 +16,7 @@ import msgspec
 
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.loader import Loader, anchor, binds_of, facts_of
+from autotrace.ship.index import step_facts
 from autotrace.ship.index.facts import FactBook
 from autotrace.ship.index.joins import Joins, wanted
 from autotrace.ship.index.open_traces import GRACE, MAX_LATE_CALLS, OpenTrace
@@ -26,7 +27,20 @@ from autotrace.ship.index.traces import Traces
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, segments
-from autotrace.spool.records import OF, REQUEST, Bind, Close, Counters, Define, Fact, Header, Open, Report, TokenFacts
+from autotrace.spool.records import (
+    OF,
+    REQUEST,
+    Bind,
+    Close,
+    Counters,
+    Define,
+    Fact,
+    Header,
+    Open,
+    Report,
+    StepFacts,
+    TokenFacts,
+)
 from autotrace.trajectory.jsonable import jsonable, text
 
 ROUND_BYTES = 64 << 20
@@ -168,6 +182,8 @@ class Indexer:
                 owner = self._facts.add(segment.id, located.offset, record, record.at + shift)
                 if owner is not None and (trace := self._traces.touch(owner)) is not None:
                     trace.fact()
+            elif isinstance(record, StepFacts):
+                step_facts.store(self._state, record)
             elif isinstance(record, Bind):
                 self._bind(record)
             elif isinstance(record, Report):
