@@ -13,6 +13,7 @@ from rich.tree import Tree
 from autotrace.cli import filters, marks, runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.cli.time_breakdown import sentence
+from autotrace.insight.token_values import by_token, mean_mismatch
 from autotrace.ship.run_reader import RunReader
 from autotrace.ship.store.where import condition
 from autotrace.trajectory.durations import times
@@ -145,7 +146,13 @@ def _tokens(span: Span) -> str:
         parts.append(f"{span.prompt_tokens:,} in")
     if span.response_tokens is not None:
         parts.append(f"{span.response_tokens:,} out")
-    return f"{' + '.join(parts)} tokens" if parts else ""
+    counts = f"{' + '.join(parts)} tokens" if parts else ""
+    distances = by_token(span)
+    if not distances:
+        return counts
+    mean = mean_mismatch(*(distance for _, distance in distances)) or 0.0
+    at, most = max(distances, key=lambda one: one[1])
+    return f"{counts}  mismatch {mean:.2g} a token, at most {most:.2g} at token {at}".strip()
 
 
 def _texts(span: Span) -> list[tuple[str, Any, str]]:

@@ -13,15 +13,23 @@ LONG = 64
 """Tokens from which a response has quarters."""
 
 
-def differences(span: Span) -> list[float]:
-    """Of each token of the model in a call's response, abs(trainer - engine); empty where they are not known."""
+def by_token(span: Span) -> list[tuple[int, float]]:
+    """Index in a call's response and abs(trainer - engine) of each token of the model; empty where they are not
+    known."""
     old, engine = span.old_logprobs, span.trained_logprobs or span.logprobs
     if not old or not engine:
         return []
-    pairs = zip(old, engine, strict=False)
-    if span.role != "llm" and span.response_mask:  # a whole response, tools included
-        pairs = (pair for pair, mine in zip(pairs, span.response_mask, strict=False) if mine)  # type: ignore[assignment]
-    return [distance for one, other in pairs if math.isfinite(distance := abs(one - other))]
+    mask = span.response_mask if span.role != "llm" else None  # a whole response, tools included
+    return [
+        (at, distance)
+        for at, (one, other) in enumerate(zip(old, engine, strict=False))
+        if (not mask or mask[at : at + 1] == [1]) and math.isfinite(distance := abs(one - other))
+    ]
+
+
+def differences(span: Span) -> list[float]:
+    """The same without the indexes."""
+    return [distance for _, distance in by_token(span)]
 
 
 def mean_mismatch(*distances: float) -> float | None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from autotrace.spool.records import Define
 from tests.cli.conftest import Call
-from tests.ship.spools import ANSWER, PROMPT, Process, attributes, new_run
+from tests.query.run_folder import computed
+from tests.ship.spools import ANSWER, PROMPT, Process, attributes, new_run, trajectory
 
 
 def first(call: Call) -> str:
@@ -27,6 +28,16 @@ def test_the_tree_has_turns_tokens_times_and_the_reward(call: Call, run: Path) -
     (turn,) = [line for line in lines if "turn 2" in line]
     assert f"{len(PROMPT) + len(ANSWER) + 2} in + 4 out tokens" in turn
     assert " ms" in turn
+
+
+def test_a_turn_has_the_mismatch_of_its_tokens(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    trace = trajectory(process, uid="u9")
+    process.token_facts(computed(), {"uid": "u9", "session_id": "0"})
+    process.exit()
+    found = call("show", trace.hex()).output
+    assert re.search(r"turn 1 .*mismatch 0 a token", found)
+    assert re.search(r"turn 2 .*mismatch 0.38 a token, at most 1.5 at token 3", found)
 
 
 def test_json_holds_everything(call: Call, run: Path) -> None:
