@@ -31,7 +31,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 TEXTS = {page.name: page.read_text() for page in [*PAGES, *FRONT]}
-PLACEHOLDERS = ("NAME", "LIBRARY", "ROOM")
+PLACEHOLDERS = ("findings-step", "NAME", "LIBRARY", "ROOM")
 """In paths of files that a reader is to write."""
 
 
