@@ -31,16 +31,17 @@ GROUP, STEP = 8, 64
 
 
 class Rollout:
-    """One trajectory: what the model read and said."""
+    """One trajectory: what the model read and said. The system prompt is that of all, the question that of its
+    group, or findings would rightly have much to say."""
 
     def __init__(self, seed: int, turns: int, prompt: int, response: int, tool: int) -> None:
-        words = random.Random(seed)
+        words, group, run = random.Random(seed), random.Random(-1 - seed // GROUP), random.Random("run")
 
-        def said(role: int, length: int) -> list[int]:
-            return [BEGIN, role, NEWLINE, *words.choices(range(WORDS), k=max(1, length - 5)), END, NEWLINE]
+        def said(role: int, length: int, by: random.Random = words) -> list[int]:
+            return [BEGIN, role, NEWLINE, *by.choices(range(WORDS), k=max(1, length - 5)), END, NEWLINE]
 
         invited = [BEGIN, ASSISTANT, NEWLINE]
-        ids = [*said(SYSTEM, prompt // 2), *said(USER, prompt - prompt // 2 - len(invited)), *invited]
+        ids = [*said(SYSTEM, prompt // 2, run), *said(USER, prompt - prompt // 2 - len(invited), group), *invited]
         self.prompts: list[list[int]] = []
         self.answers: list[TokenOutput] = []
         for _ in range(max(1, turns)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -161,7 +162,11 @@ class Evidence:
 
     def turn_at(self, at_ns: int) -> int:
         """The last turn that had begun; 0: none."""
-        return sum(call.span.start_ns <= at_ns for call in self.turns)
+        return bisect.bisect_right(self._starts, at_ns)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return sorted(call.span.start_ns for call in self.turns)
 
     def _above(self, span: Span, role: str) -> Span | None:
         above, hops = self.by_id.get(span.parent_id or ""), 0

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator
 from operator import eq
 
-from autotrace.insight.evidence import Evidence, LLMCall
+from autotrace.insight.evidence import Evidence, LLMCall, piece
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 
@@ -49,8 +49,9 @@ def loops(evidence: Evidence) -> Iterator[Mark]:
         ids = call.span.response_ids
         if ids is None or len(ids) < SHORTEST or (_ended(evidence, call) and len(ids) < LONG):
             continue
-        ended = _ended(evidence, call)
-        period = _period(ids[-WINDOW - 1 : -1], EXACT) if ended else _period(ids[-WINDOW:], COVERED)
+        data, ended = call.ids or b"", _ended(evidence, call)
+        end = len(ids) - 1 if ended else len(ids)
+        period = _period(piece(data, max(0, end - WINDOW), end), EXACT if ended else COVERED)
         if period:
             begin = _begin(ids, period)
             yield Mark(
@@ -64,9 +65,8 @@ def _ended(evidence: Evidence, call: LLMCall) -> bool:
     return bool(ids and ids[-1] in evidence.settings.end_tokens)
 
 
-def _period(window: list[int], covered: float) -> int:
-    """The length of the piece that the window repeats; 0: none."""
-    data = array("i", window).tobytes()
+def _period(data: bytes, covered: float) -> int:
+    """The length of the piece that ``data``, four bytes a token, repeats; 0: none."""
     tail = data[-32:]
     at = data.rfind(tail, 0, len(data) - 4)
     while at >= 0 and at % 4:
@@ -74,6 +74,7 @@ def _period(window: list[int], covered: float) -> int:
     period = (len(data) - 32 - at) // 4 if at >= 0 else 0
     if not 0 < period <= PERIOD:
         return 0
+    window = array("i", data)
     same = sum(map(eq, window, window[period:]))
     return period if same >= covered * (len(window) - period) else 0
 

@@ -70,6 +70,8 @@ def prompt_messages(text: str, before: str = "", fallback: str = "user") -> list
         text = _REPEATED.sub(lambda match: f"{match[1]}x{len(match[0]) // len(match[1])}", text)
     for markup in MARKUPS:
         parts = list(markup.begin.finditer(text)) if markup.opening in text else []
+        if not parts and markup.opening not in before:
+            continue
         speaker = _speaker(markup, before)
         if not parts and speaker is None:
             continue
