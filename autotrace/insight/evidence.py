@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +21,13 @@ CUT = frozenset({"length", "max_tokens", "max_length"})
 AS_ASKED = "max_tokens asked"
 """Finish reason of a response that is as long as the agent itself asked for in this call."""
 ABORTED = frozenset({"abort", "aborted", "cancelled"})
-MARKERS = ("<tool_call>", "<function=", "<|tool_call_begin|>", "<|tool_call|>", "[TOOL_CALLS]")
+MARKERS = (
+    "<tool_call>", "<function=", "<|tool_call_begin|>", "<|tool_call|>", "[TOOL_CALLS]", "<|python_tag|>",
+    "<\uff5ctool\u2581call\u2581begin\uff5c>",
+)  # fmt: skip
 """By which formats of tool calls begin; of one text the first that occurs counts."""
+BARE = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"name"\s*:\s*"[\w.-]+"\s*,\s*"(?:arguments|parameters)"\s*:')
+"""A last answer that is a tool call without any mark, as Llama's format has it."""
 _WIDTH = 4
 
 
@@ -156,6 +162,8 @@ class Evidence:
         texts = [output[0] for output in parsers if isinstance(output, list) and output and isinstance(output[0], str)]
         text = judged if isinstance(judged, str) else "\n".join(texts)
         marker = next((marker for marker in MARKERS if marker in text), None)
+        if marker is None and texts and not parsed and BARE.match(texts[-1]):
+            return texts[-1].strip()[:120]
         if marker is None or text.count(marker) <= parsed:
             return None
         return f"{marker}{text.rpartition(marker)[2][:120]}"

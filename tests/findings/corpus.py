@@ -16,6 +16,19 @@ from tests.findings.replies import (
 )
 from tests.findings.scenarios import Scenario, answer, call, double
 
+UNUSUAL = {
+    "Chinese": "\u4e24\u500d\u5c31\u662f\u4e58\u4ee5\u4e8c\uff0c\u6211\u4eec\u5148\u770b\u8fd9\u4e2a\u6570\u5b57\u3002",
+    "Arabic and Hindi": "\u0627\u0644\u0636\u0639\u0641 \u0647\u0648 \u0645\u0631\u062a\u0627\u0646. "
+                        "\u0926\u094b \u0917\u0941\u0928\u093e \U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "code that repeats": "".join(f"    assert double({n}) == {2 * n}\n" for n in range(60)),
+    "JSON": '{"name": "Ada", "steps": [' + ", ".join(f'{{"step": {n}, "value": {n * n}}}' for n in range(40)) + "]}",
+    "numbers": ", ".join(str(n * n % 97) for n in range(300)),
+    "a table in Markdown": "| a | b |\n|---|---|\n" + "| 1 | 0 |\n" * 70,
+    "XML and the word error": "<answer><error>none</error></answer> Error: none. Traceback (most recent call): no.",
+    "a refrain": "And the river runs on to the sea.\n" * 8,
+}  # fmt: skip
+"""Answers of kinds that resemble loops, garble and calls."""
+
 
 def clean() -> list[Scenario]:
     """Those without one, which resemble them."""
@@ -71,6 +84,21 @@ def clean() -> list[Scenario]:
         Scenario(
             "short answers alike",
             reply=lambda r, t: {"text": f"#### {2 * r.question + r.sibling // 2}"},
+            agent="single_turn_agent",
+        ),
+        *(
+            Scenario(
+                name,
+                reply=lambda r, t, words=words: {"text": f"{r.number}. {words} {answer(r)['text']}"},
+                agent="single_turn_agent",
+                overrides=("actor_rollout_ref.rollout.response_length=2048",),
+            )
+            for name, words in UNUSUAL.items()
+        ),
+        Scenario("a word and no more", reply=lambda r, t: {"text": str(r.number % 3)}, agent="single_turn_agent"),
+        Scenario(
+            "long and short",
+            reply=lambda r, t: {"text": answer(r)["text"] * (1 + 7 * (r.number % 9 == 0))},
             agent="single_turn_agent",
         ),
         Scenario("thinking kept", reply=lambda r, t: {"text": "<think>so</think>" + double(r, t)["text"]}),

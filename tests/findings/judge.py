@@ -140,7 +140,7 @@ def _verdict(mode: str, scenario: Scenario, played: Any, hits: Iterable[Hit], na
 
 OF_OTHERS = frozenset({"AT-GROUP-INCOMPLETE"})
 """Found at the siblings of the rollouts that were planted."""
-WAITED = frozenset({"AT-STRAGGLER", "AT-TOOL-SLOW"})
+WAITED = frozenset({"AT-STRAGGLER", "AT-TOOL-SLOW", "AT-STEP-IDLE"})
 """A busy machine has them."""
 ONE_PER_GROUP = frozenset({"AT-NO-SIGNAL", "AT-CACHE-LOST", "AT-WEIGHTS-STUCK"})
 

@@ -28,6 +28,7 @@ from tests.findings.replies import (
 from tests.findings.scenarios import Scenario, answer, call, double
 
 FAINT = 0.03
+PADDING = " because twice a number is that number added to itself, which I have done with care and checked again."
 SHORT = ("actor_rollout_ref.rollout.response_length=300",)
 _TRUNCATION = frozenset({"AT-REPETITION", "AT-NO-SIGNAL-TRUNCATED", "AT-NO-SIGNAL"})
 
@@ -138,6 +139,15 @@ def planted() -> list[Scenario]:
         agent="single_turn_agent",
         misjudged=True,
         shares=(FAINT, 0.5),
+    )
+    # Liuziyu77/Visual-RFT#176: empty tags are paid
+    add(
+        "paid for the form",
+        "AT-FORMAT-GAMED",
+        reply=either(lambda r, t: {"text": "@form"}, lambda r, t: {"text": answer(r)["text"] + PADDING}),
+        agent="single_turn_agent",
+        shares=(0.1, 0.3),
+        also=frozenset({"AT-NO-SIGNAL"}),
     )
     # endings: verl#7823
     add(
@@ -274,6 +284,23 @@ def planted() -> list[Scenario]:
         turn=1,
         also=frozenset({"AT-NO-SIGNAL"}),
     )
+    # calls in another format than the parser's: NousResearch/hermes-agent#107125 (bare JSON), #15453 (DeepSeek's)
+    for name, words in (
+        ("Llama", '{"name": "double", "parameters": {"number": 2}}'),
+        ("Mistral", '[TOOL_CALLS] [{"name": "double", "arguments": {"number": 2}}]'),
+        (
+            "DeepSeek",
+            "<\uff5ctool\u2581calls\u2581begin\uff5c><\uff5ctool\u2581call\u2581begin\uff5c>function double {}",
+        ),
+    ):
+        add(
+            f"{name}'s format",
+            "AT-CALL-NOT-PARSED",
+            turn=1,
+            reply=either(lambda r, t, words=words: {"text": words}),
+            shares=(FAINT,),
+            also=frozenset({"AT-NO-SIGNAL"}),
+        )
     add("the same call again", "AT-CALL-REPEATED", reply=either(again), turn=3)
     # time: verl#3114, verifiers#1680
     add(
@@ -298,7 +325,7 @@ def planted() -> list[Scenario]:
     add(
         "garble",
         "AT-GARBLED",
-        reply=either(lambda r, t: {"ids": [200 - r.number % 7, 150, 130] * 20}, single),
+        reply=either(lambda r, t: {"ids": [200 - r.number % 7, 150 + r.number % 5, 130] * 20}, single),
         turn=1,
         agent="single_turn_agent",
         also=frozenset({"AT-NO-EOS", "AT-REPETITION", "AT-NO-SIGNAL"}),

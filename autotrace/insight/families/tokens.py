@@ -21,6 +21,8 @@ RUN = 4
 COMMON_END, USUAL_END = 0.05, 0.5
 """A last token of so many turns ends them on purpose: where end tokens are not known, and where they are (a stop
 string)."""
+ENOUGH = 16
+"""Turns from which it can be told which tokens end them, where nobody says so."""
 
 CODES = (
     Code(
@@ -271,6 +273,8 @@ def no_end(step: Step, history: History) -> Iterator[Hit]:
     ends = set(step.settings.end_tokens)
     lasts = Counter(turn.last for record in step.records for turn in record.profile.turns if turn.last is not None)
     total = sum(lasts.values())
+    if not ends and total < ENOUGH:
+        return
     usual = USUAL_END if ends else COMMON_END
     ends |= {token for token, count in lasts.items() if count >= max(2, usual * total)}
     for record in step.records:
