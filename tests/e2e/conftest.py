@@ -22,7 +22,8 @@ def pytest_report_header() -> str | None:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
-    """``traced``, ``plain`` (no autotrace), ``base_tool`` (a BaseTool from YAML) and ``legacy`` (the V0 trainer)."""
+    """``traced``, ``plain`` (no autotrace), ``base_tool`` (a BaseTool from YAML), ``legacy`` (the V0 trainer), and ``warm``,
+    whose model is not sure of what it says."""
     from main_ppo import BASE_TOOL, FUNCTION_TOOL, MainPPO
 
     def run(name: str, *overrides: str, traced: bool = True) -> MainPPO:
@@ -33,9 +34,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]
         "plain": run("plain", FUNCTION_TOOL, traced=False),
         "base_tool": run("base_tool", BASE_TOOL),
         "legacy": run("legacy", FUNCTION_TOOL, "trainer.use_v1=False"),
+        "warm": run("warm", FUNCTION_TOOL, "actor_rollout_ref.rollout.temperature=2.0"),
     }
     try:
-        for pair in (("traced", "plain"), ("base_tool", "legacy")):
+        for pair in (("traced", "plain"), ("base_tool", "legacy"), ("warm",)):
             for name in pair:
                 made[name].start()
             for name in pair:

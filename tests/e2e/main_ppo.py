@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -137,6 +138,14 @@ class MainPPO:
 
         (folder,) = (self.folder / "runs").glob("*/run.json")
         return [one for one in autotrace.open(folder.parent).trajectories() if one.root.role == "trajectory"]
+
+    def step_facts(self) -> dict[int, dict[str, dict[str, float]]]:
+        """Step -> what the trainer logged of it, and what follows from its rows."""
+        from autotrace.ship.run_reader import RunReader
+
+        (folder,) = (self.folder / "runs").glob("*/run.json")
+        with contextlib.closing(RunReader.open(folder.parent)) as reader:
+            return reader.step_facts()
 
     def search(self, **query: Any) -> list[Any]:
         """``mlflow.search_traces`` in the run's experiment."""

@@ -179,7 +179,7 @@ def test_advantages_are_what_grpo_makes_of_the_rewards(runs: dict[str, MainPPO],
             assert advantage == pytest.approx((reward - statistics.mean(rewards)) / (spread + 1e-6), abs=near)
 
 
-@pytest.mark.parametrize("name", TRACED)
+@pytest.mark.parametrize("name", [*TRACED, "warm"])
 def test_token_facts_make_the_metrics_that_verl_logs(runs: dict[str, MainPPO], name: str) -> None:
     mlflow.set_tracking_uri(runs[name].tracking_uri)
     (run,) = mlflow.search_runs(search_all_experiments=True, output_format="list")
@@ -205,7 +205,23 @@ def test_token_facts_make_the_metrics_that_verl_logs(runs: dict[str, MainPPO], n
     assert {one.facts["mismatch_max"] < 0.01 for one in rollouts} == {True}, "engine and trainer are both float32"
 
 
-@pytest.mark.parametrize("name", TRACED)
+def test_the_steps_metrics_are_those_that_verl_logs_and_those_that_follow_from_the_rows(
+    runs: dict[str, MainPPO],
+) -> None:
+    (facts,) = runs["warm"].step_facts().values()
+    mlflow.set_tracking_uri(runs["warm"].tracking_uri)
+    (run,) = mlflow.search_runs(search_all_experiments=True, output_format="list")
+    logged, computed = run.data.metrics, facts["token_facts"]
+    assert facts["metrics"] == {name: logged[name] for name in facts["metrics"]}
+    assert {"actor/entropy", "response_length/mean", "critic/score/mean", "timing_s/step"} <= facts["metrics"].keys()
+    assert computed.pop("left") == 0 and computed["actor/entropy"] > 0.01, "the model is sure of what it says"
+    for name, value in computed.items():
+        assert logged[name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
+    lengths = [sum(call.response_tokens or 0 for call in one.llm_spans) for one in runs["warm"].recorded()]
+    assert logged["response_length/mean"] >= statistics.mean(lengths), "and what tools said"
+
+
+@pytest.mark.parametrize("name", [*TRACED, "warm"])
 def test_each_token_of_the_model_has_the_trainers_log_probability(runs: dict[str, MainPPO], name: str) -> None:
     for one in runs[name].recorded():
         lengths = [len(call.response_ids or ()) for call in one.llm_spans]

@@ -26,7 +26,7 @@ LATE = "drop:token facts out of time"
 """Counters: rows whose log-probabilities were on an accelerator, and for which there was no time left."""
 SHARE = 0.01
 """Of the time since the last step, that may be spent on this one ..."""
-AT_FIRST, LEAST, MOST = 0.5, 0.05, 5.0
+AT_FIRST, LEAST, MOST = 2.0, 0.05, 5.0
 """... in seconds: of the first step, and the bounds of any other."""
 
 Given = Mapping[str, Any]

@@ -252,7 +252,8 @@ def _compare(table: dict[str, Any], totals: Totals, old: Any, rollout: Any, take
     table["mismatch_at"] = largest.indices
     sums = log_ratio.sum(dim=1)
     table["log_ratio_mean"], table["rollout_log_prob_mean"] = sums / n, rollout.sum(dim=1) / n
-    k3 = (log_ratio.expm1() - log_ratio).sum(dim=1)
+    ratio = log_ratio.expm1()
+    k3 = (ratio - log_ratio).sum(dim=1)
     table["k3_mean"] = k3 / n
     probs, engine = old.exp(), rollout.exp()  # 1 and 1 beside the mask
     diff = (probs - engine).abs()
@@ -264,7 +265,8 @@ def _compare(table: dict[str, Any], totals: Totals, old: Any, rollout: Any, take
     totals.diff_max = max(totals.diff_max, float(table["probs_diff_max"].max()))
     totals.log_ratio_sum += float(sums.double().sum())
     totals.k3_sum += float(k3.double().sum())
-    totals.chi2_sum += float((log_ratio.clamp_(-SAFE, SAFE).mul_(2).exp_() * taken).sum(dim=1).double().sum())
+    squared = ratio.add_(1).clamp_(max=math.exp(SAFE)).square_()
+    totals.chi2_sum += float((squared * taken).sum(dim=1).double().sum())
     means = [float((one * taken).sum(dim=1).double().sum()) / count for one in (probs, engine)]
     x, y = ((one - mean) * taken for one, mean in zip((probs, engine), means, strict=True))
     squares = [float((a * b).sum(dim=1).double().sum()) for a, b in ((x, x), (y, y), (x, y))]
