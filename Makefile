@@ -124,7 +124,7 @@ agents: environment ## agents on each framework's real release, an environment e
 verl-releases: environment ## the agent loop of every veRL since 0.5
 	$(VENV)/bin/python -m tests.packs.unpacked --cache $(PACKS_CACHE) verl
 	VERL_RELEASES=$(abspath $(PACKS_CACHE))/unpacked $(VENV)/bin/python -m pytest $(PYTEST) \
-	    tests/verl/test_releases.py tests/verl/test_extension_points.py
+	    tests/verl/test_releases.py tests/verl/test_extension_points.py tests/verl/test_token_facts.py
 
 test-backends backends: environment ## what MLflow and W&B's own server show of real veRL runs, a row a promise
 	tests/weave_server/setup.sh $(WEAVE_SERVER) $(WEAVE_CLIENT)

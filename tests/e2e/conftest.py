@@ -22,8 +22,8 @@ def pytest_report_header() -> str | None:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
-    """``traced``, ``plain`` (no autotrace), ``base_tool`` (a BaseTool from YAML), ``legacy`` (the V0 trainer), and ``warm``,
-    whose model is not sure of what it says."""
+    """``traced``, ``plain`` (no autotrace), ``base_tool`` (a BaseTool from YAML), ``legacy`` (the V0 trainer), and
+    ``warm``, whose model is not sure of what it says."""
     from main_ppo import BASE_TOOL, FUNCTION_TOOL, MainPPO
 
     def run(name: str, *overrides: str, traced: bool = True) -> MainPPO:
