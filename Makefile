@@ -46,7 +46,7 @@ environment: ## the development environment in .venv (1.5 GB: veRL, Ray, MLflow,
 	@./tools/venv.sh $(VENV)
 
 ##@ Every change
-check: environment ## linter, formatting, types, import contract
+check: environment check-js ## linter, formatting, types, import contract
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -67,16 +67,17 @@ test-shipping:
 test-rest:
 	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) $(addprefix --ignore=,$(HOOKS) $(SHIPPING)) tests
 
-view: environment check-js ## the page of `autotrace view`, driven in Chromium (on PATH, or Playwright's own)
+view: environment ## the page of `autotrace view`, driven in Chromium (on PATH, or Playwright's own)
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/browser
 
 # of the newest run of the demo; README shows three of them
 screenshots: environment ## each page of `autotrace view`, light and dark, into docs/screenshots (after make demo)
 	$(VENV)/bin/python -m tests.browser.screenshots
 
-# TypeScript's checker over the comments of the page's modules; needs node, installs into a cache of npm's
-check-js: ## types of the page's JavaScript
-	npx --yes --package typescript@5 tsc --project autotrace/view/jsconfig.json
+# TypeScript's checker over the comments of the page's modules, out of a wheel: no node
+check-js: environment ## types of the page's JavaScript
+	DENO_NO_UPDATE_CHECK=1 NO_COLOR=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'deno>=2.5,<3' \
+	    deno check --quiet --no-lock --config autotrace/view/deno.json autotrace/view/static/main.js
 
 docs: environment ## the pages, into site/; fails on a dead link or an outdated reference
 	$(VENV)/bin/python -m autotrace.spec.schema --markdown | diff docs/spec-reference.md -

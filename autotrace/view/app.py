@@ -21,7 +21,7 @@ from autotrace.query.errors import QueryError
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.view import detail, group, perfetto, search, tokens
+from autotrace.view import detail, group, perfetto, search, steps, tokens
 from autotrace.view.assets import STATIC, text
 from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
 
@@ -105,6 +105,19 @@ def application(folder: Path) -> Starlette:
             raise HTTPException(400, "name the trajectories: ids=A,B,...")
         return as_json(asked(request, lambda reader: group.beside([reader.load(id) for id in ids], base)))
 
+    def findings(request: Request) -> Response:
+        run = run_of(request)
+        try:
+            return as_json(run.findings())
+        except UNREADABLE as error:
+            raise HTTPException(503, f"the run cannot be read now: {error}") from None
+
+    def one_step(request: Request) -> Response:
+        number = request.path_params["step"]
+        if not number.removeprefix("-").isdecimal():
+            raise HTTPException(404, f"a step is a number, not {number}")
+        return as_json(asked(request, lambda reader: steps.lanes(reader, int(number))))
+
     def full_text(request: Request) -> Response:
         words = request.query_params.get("q", "")
         if not words:
@@ -130,6 +143,8 @@ def application(folder: Path) -> Starlette:
             Route("/api/runs/{run}/columns", all_columns),
             Route("/api/runs/{run}/search", full_text),
             Route("/api/runs/{run}/group", rollouts),
+            Route("/api/runs/{run}/findings", findings),
+            Route("/api/runs/{run}/steps/{step}", one_step),
             Route("/api/runs/{run}/traces/{trace}", trajectory),
             Route("/api/runs/{run}/traces/{trace}/tokens", token_arrays),
             Route("/api/runs/{run}/traces/{trace}/calls/{span}", one_call),

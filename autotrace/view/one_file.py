@@ -19,7 +19,8 @@ from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.ship.store.row import Row
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.view import columns, detail, group, tokens
+from autotrace.trajectory.numbers import integer
+from autotrace.view import columns, detail, group, steps, tokens
 from autotrace.view.assets import bundle, text
 
 CALL_LIMIT = 2000
@@ -60,18 +61,25 @@ def _data(reader: RunReader, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
     yield "state", _json({**state, "error": None})
     yield "main", _encoded(columns.main(reader, chosen))
     yield "more", _encoded(columns.more(reader, chosen))
+    yield "findings", _json(steps.findings(reader, {row.step for row in rows if row.step is not None}))
     by_group: dict[str, list[str]] = defaultdict(list)
+    by_step: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_group[row.group].append(row.trace_id)
     for ids in by_group.values():
         loaded = [one for id in ids if (one := _loaded(reader, id)) is not None]
         for one in loaded:
             yield f"trace {one.trace_id}", _json(detail.detail(one))
-            yield f"tokens {one.trace_id}", _encoded(tokens.packed(one, reader.decode))
+            yield f"tokens {one.trace_id}", _encoded(tokens.packed(one, reader.decode, short=True))
             yield f"calls {one.trace_id}", _json({span.span_id: detail.call(span, CALL_LIMIT) for span in one.spans})
+            step = integer(one.attributes.get("step"))
+            if step is not None and not one.attributes.get("validate"):
+                by_step[step].append(steps.rollout(one))
         if len(loaded) > 1:
             body = _json(group.beside(loaded, every=len(loaded) <= GROUP_LIMIT))
             yield f"group {min(one.trace_id for one in loaded)}", body
+    for number, rollouts in by_step.items():
+        yield f"step {number}", _json(steps.of_rollouts(rollouts))
 
 
 def _loaded(reader: RunReader, trace_id: str) -> Trajectory | None:

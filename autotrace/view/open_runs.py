@@ -20,7 +20,7 @@ from autotrace.run.status import Status
 from autotrace.ship import pace
 from autotrace.ship.run_reader import RunReader
 from autotrace.spool.reader import segments
-from autotrace.view import columns
+from autotrace.view import columns, steps
 
 T = TypeVar("T")
 
@@ -40,6 +40,8 @@ class OpenRun:
         self._seen: Any = None
         self._version = 0
         self._columns: dict[str, bytes] = {}
+        self._diagnosing = threading.Lock()
+        self._findings: tuple[int, dict[str, Any]] | None = None
 
     def read(self, question: Callable[[RunReader], T]) -> T:
         """The answer of ``question`` to the run as it is now. Raises what it raises, and what ``RunInfo.read`` does."""
@@ -54,6 +56,18 @@ class OpenRun:
             if part not in self._columns:
                 self._columns[part] = columns.main(reader) if part == "main" else columns.more(reader)
             return self._version, self._columns[part]
+
+    def findings(self) -> dict[str, Any]:
+        """What is wrong with its steps (``steps.findings``). Takes its time for a large run, so with a reader of its
+        own: the run can be asked other things meanwhile."""
+        with self._diagnosing:
+            with self._lock:
+                self._current()
+                version = self._version
+            if self._findings is None or self._findings[0] != version:
+                with contextlib.closing(self._opened(None)) as reader:
+                    self._findings = version, steps.findings(reader)
+            return self._findings[1]
 
     def state(self) -> dict[str, Any]:
         """What a person is told about the run first: state, losses, what is odd about it."""

@@ -18,7 +18,7 @@ from autotrace.trajectory.jsonable import jsonable
 
 MISSING = float("nan")
 """Stands for None among numbers."""
-_TYPES = {"d": "f64", "f": "f32", "i": "i32", "I": "u32", "B": "u8"}
+_TYPES = {"d": "f64", "f": "f32", "i": "i32", "I": "u32", "H": "u16", "B": "u8"}
 """Type code of ``array`` -> what the header calls it."""
 
 

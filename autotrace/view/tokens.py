@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any
 
 from autotrace.data.rollout import Rollout
@@ -21,17 +20,22 @@ PROMPT, MODEL, CONTEXT = 0, 1, 2
 """Whose tokens: the first prompt's, the model's, those that tools, users and templates added later."""
 UNKNOWN = 255
 """In ``mask``: whether the trainer learns from this token is not known."""
+_NO_NUMBER = 0x7F800000
+"""Bits that are all set in NaN and infinities."""
 REPLACED = "\ufffd"
 LONGEST = 12
 """Tokens of which one character may be made, at most."""
 
 
-def packed(trajectory: Trajectory, decode: Decode) -> bytes:
-    """All tokens: arrays ``id``, ``mask``, ``logprob``, ``end`` (where each one's text ends, in UTF-16 units), of one
-    length, and the bytes of ``text``; ``parts`` says turn, span, kind, first token and number of each part."""
+def packed(trajectory: Trajectory, decode: Decode, *, short: bool = False) -> bytes:
+    """All tokens: arrays ``id``, ``mask``, ``logprob``, ``units`` (how long each one's text is, in UTF-16), of one
+    length, and the bytes of ``text``; ``parts`` says turn, span, kind, first token and number of each part. Where the
+    trainer's numbers were recorded, also ``mismatch``, ``entropy`` and ``advantages``. ``short``: with three digits,
+    which compress to half."""
     rollout = Rollout(trajectory)
     masks = rollout.masks or {}
     ids, mask, logprobs = array("i"), array("B"), array("f")
+    trainers = {name: array("f") for name, of in _TRAINERS.items() if any(of(call.span) for call in rollout.spans)}
     parts: list[dict[str, Any]] = []
     pieces: list[str] = []
     texts = Pieces(decode)
@@ -46,7 +50,9 @@ def packed(trajectory: Trajectory, decode: Decode) -> bytes:
         pieces.extend(texts.of(tokens))
         given = span.logprobs if kind == MODEL else None
         logprobs.extend(_filled(given, len(tokens), MISSING))
-        own = (masks.get(span.span_id) or span.response_mask or ()) if kind == MODEL else ()
+        for name, values in trainers.items():
+            values.extend(_filled(_TRAINERS[name](span) if kind == MODEL else None, len(tokens), MISSING))
+        own = (span.loss_mask or masks.get(span.span_id) or span.response_mask or ()) if kind == MODEL else ()
         blank = 0 if kind != MODEL else UNKNOWN
         mask.extend(_filled([1 if value else 0 for value in own], len(tokens), blank))
 
@@ -59,10 +65,36 @@ def packed(trajectory: Trajectory, decode: Decode) -> bytes:
     if whole is not None and not parts:
         add(MODEL, 0, whole, whole.response_ids)
     text = "".join(pieces)
-    ends = array("I", accumulate(map(_units, pieces)))
-    arrays: dict[str, array[Any]] = {"id": ids, "mask": mask, "logprob": logprobs, "end": ends}
+    units = array("H", (min(_units(piece), 65535) for piece in pieces))
+    numbers = {"logprob": logprobs, **trainers}
+    if short:
+        numbers = {name: _rounded(values) for name, values in numbers.items()}
+    arrays: dict[str, array[Any]] = {"id": ids, "mask": mask, "units": units, **numbers}
     arrays["text"] = array("B", text.encode("utf-8", "replace"))
     return pack({"parts": parts, "advantage": trajectory.facts.get("advantage")}, arrays)
+
+
+def _rounded(values: array[float]) -> array[float]:
+    """With the first 11 bits of each one's digits."""
+    bits = array("I", values.tobytes())
+    rounded = array("I", (each if each & _NO_NUMBER == _NO_NUMBER else each + 0x1000 & 0xFFFFE000 for each in bits))
+    return array("f", rounded.tobytes())
+
+
+def _mismatch(span: Span) -> list[float] | None:
+    """The trainer's log-probability minus the sampler's."""
+    sampled = span.logprobs if span.trained_logprobs is None else span.trained_logprobs
+    if span.old_logprobs is None or sampled is None:
+        return None
+    pairs = zip(span.old_logprobs, sampled, strict=False)
+    return [MISSING if old is None or new is None else old - new for old, new in pairs]
+
+
+_TRAINERS: dict[str, Callable[[Span], list[float] | None]] = {
+    "mismatch": _mismatch,
+    "entropy": lambda span: span.entropy,
+    "advantages": lambda span: span.advantages,
+}
 
 
 def _filled(values: Sequence[Any] | None, count: int, blank: Any) -> list[Any]:

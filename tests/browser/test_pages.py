@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from autotrace.ship.run_reader import RunReader
 from tests.browser.conftest import Visit
+from tests.query.run_folder import recorded
 from tests.ship.spools import Process, attributes, new_run, trajectory
 
 Open = Callable[..., Visit]
@@ -115,7 +117,6 @@ def test_tokens_have_colours_values_and_places(demo: Path, visit: Open) -> None:
     trace = first_of(tab.page, "sort=reward")
     page = tab.go(f"#/run/{demo.name}/trace/{trace}?view=tokens", ".block span")
     expect(page.locator('[data-way="logprob"]')).to_have_attribute("aria-pressed", "true")
-    page.click(".least summary")
     page.locator(".chip").first.click()
     expect(page.locator(".pointed")).to_contain_text("log-probability")
     assert "token=" in page.url
@@ -123,7 +124,7 @@ def test_tokens_have_colours_values_and_places(demo: Path, visit: Open) -> None:
     page.focus(".tokens")
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".pointed")).not_to_have_text(said, use_inner_text=True)
-    for way in page.locator(".way").all():
+    for way in page.locator(".way:not([disabled])").all():
         way.click()
         expect(way).to_have_attribute("aria-pressed", "true")
     assert page.locator(".block span.k1").count() > 0
@@ -148,6 +149,15 @@ def test_steps_have_curves_and_lanes(demo: Path, visit: Open) -> None:
     assert page.locator(".curve").count() >= 5
     page.locator(".curve .u-over").first.click(position={"x": 5, "y": 40})
     expect(page.locator(".lanes h2")).to_contain_text("Step 1: 12 rollouts")
+    expect(page.locator(".lanes .last")).to_contain_text("took")
+    page.locator(".lanes-canvas").hover(position={"x": 200, "y": 20 + 14 + 5})
+    expect(page.locator(".lanes .pointed")).to_contain_text("sample")
+    expect(page.locator(".found b")).to_have_text("▲ findings of step 1")
+    page.locator(".found .chip").first.click()
+    page.wait_for_selector(ROWS)
+    expect(page.locator(".count")).to_contain_text("of 27 trajectories")
+    page.go_back()
+    page.wait_for_selector(".curve canvas")
     box = page.locator(".curve .u-over").first.bounding_box()
     assert box
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
@@ -156,6 +166,22 @@ def test_steps_have_curves_and_lanes(demo: Path, visit: Open) -> None:
     page.mouse.up()
     page.wait_for_selector(ROWS)
     assert "step+%3E%3D+2" in page.url
+
+
+def test_tokens_by_what_the_trainer_computed(tmp_path: Path, visit: Open) -> None:
+    folder = recorded(tmp_path)
+    reader = RunReader.peek(folder)
+    having = {row.trace_id: "mismatch_mean" in row.facts for row in reader.rows(role="trajectory")}
+    tab = visit(folder)
+    with_them = next(trace for trace, has in having.items() if has)
+    page = tab.go(f"#/run/{folder.name}/trace/{with_them}?view=tokens&colour=mismatch", ".block span")
+    expect(page.locator('[data-way="mismatch"]')).to_have_attribute("aria-pressed", "true")
+    assert page.locator(".block span[class^=d]").count() > 0
+    without = next(trace for trace, has in having.items() if not has)
+    page = tab.go(f"#/run/{folder.name}/trace/{without}?view=tokens", f".heading code:text('{without[:12]}')")
+    page.wait_for_selector(".block span")
+    expect(page.locator('[data-way="mismatch"]')).to_be_disabled()
+    assert "not recorded" in (page.locator('[data-way="entropy"]').get_attribute("title") or "")
 
 
 def test_light_and_dark(demo: Path, visit: Open) -> None:

@@ -16,7 +16,7 @@ from autotrace.ship.shipper import ship
 from autotrace.view.app import application
 from tests.query.run_folder import recorded
 
-CODES = {"f64": "d", "f32": "f", "i32": "i", "u32": "I", "u8": "B"}
+CODES = {"f64": "d", "f32": "f", "i32": "i", "u32": "I", "u16": "H", "u8": "B"}
 
 
 def unpacked(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -114,7 +114,7 @@ def test_its_tokens_are_arrays(client: TestClient) -> None:
     assert [value == value for value in arrays["logprob"]] == [False] * 4 + [True] * 3 + [False] * 6
     assert header["advantage"] == 0.5
     # no tokenizer: the numbers stand for the texts
-    assert bytes(arrays["text"]).decode()[: arrays["end"][1]] == "⟨1⟩⟨2⟩"
+    assert bytes(arrays["text"]).decode()[: sum(arrays["units"][:2])] == "⟨1⟩⟨2⟩"
 
 
 def test_a_group_says_where_its_rollouts_part(tmp_path: Path) -> None:

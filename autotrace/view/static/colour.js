@@ -52,8 +52,8 @@ export const WAYS = {
   },
   advantage: {
     label: "advantage", why: "which way training pushes it",
-    has: (tokens) => tokens.advantage !== null,
-    classes: (tokens) => diverging((at) => (tokens.kind[at] === 1 && tokens.mask[at] !== 0 ? Number(tokens.advantage) / 2 : NaN)),
+    has: (tokens) => tokens.advantage !== null || some(tokens.extra.advantages),
+    classes: (tokens) => diverging((at) => (tokens.kind[at] === 1 && tokens.mask[at] !== 0 ? (tokens.extra.advantages?.[at] ?? Number(tokens.advantage)) / 2 : NaN)),
     legend: () => [["d0", "-2: less likely"], ["d2", ""], ["d4", "0"], ["d6", ""], ["d8", "+2: more likely"]],
   },
   mismatch: {

@@ -1,6 +1,6 @@
 // Where the data comes from: the server, or this file itself where it was exported.
 
-const ARRAYS = /** @type {Record<string, any>} */ ({ f64: Float64Array, f32: Float32Array, i32: Int32Array, u32: Uint32Array, u8: Uint8Array });
+const ARRAYS = /** @type {Record<string, any>} */ ({ f64: Float64Array, f32: Float32Array, i32: Int32Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array });
 
 /** @typedef {{header: any, arrays: Record<string, any>}} Packed */
 
@@ -44,6 +44,11 @@ export class Server {
   async runs() { return (await this.ask("/api/runs")).json(); }
   /** @param {string} run @returns {Promise<any>} */
   async state(run) { return (await this.ask(this.path(run))).json(); }
+
+  /** @param {string} run @returns {Promise<any>} */
+  async findings(run) { return (await this.ask(this.path(run, "findings"))).json(); }
+  /** @param {string} run @param {number} step @returns {Promise<any>} */
+  async lanes(run, step) { return (await this.ask(this.path(run, "steps", String(step)))).json(); }
 
   /** @param {string} run @param {"main" | "more"} part @returns {Promise<Packed & {version: string}>} */
   async columns(run, part) {
@@ -96,6 +101,9 @@ export class Embedded extends Server {
   async json(name) { return JSON.parse(new TextDecoder().decode(await this.bytes(name))); }
   async runs() { return this.json("runs"); }
   async state() { return this.json("state"); }
+  async findings() { return this.json("findings"); }
+  /** @param {string} _ @param {number} step */
+  async lanes(_, step) { return this.json(`step ${step}`); }
   /** @param {string} _ @param {"main" | "more"} part */
   async columns(_, part) { return { ...unpack(await this.bytes(part)), version: "1" }; }
   /** @param {string} _ @param {string} trace */

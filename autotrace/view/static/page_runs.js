@@ -16,7 +16,7 @@ export async function showRuns(page) {
     h("td", { class: "command" }, run.command)));
   fill(page, h("section", { class: "runs" }, h("h1", {}, "Runs"),
     runs.length
-      ? h("table", {}, h("thead", {}, h("tr", {}, ["run", "started", "state", "trajectories", "", "command"].map((name) => h("th", {}, name)))), h("tbody", {}, rows))
+      ? h("table", {}, h("thead", {}, h("tr", {}, ["run", "started", "state", "trajectories", "steps", "command"].map((name) => h("th", {}, name)))), h("tbody", {}, rows))
       : h("p", { class: "empty" }, "This folder holds no run that can be read. autotrace-run makes one."),
     version ? h("p", { class: "dim" }, `autotrace ${version}`) : null));
   return { title: "runs", again: () => showRuns(page) };

@@ -1,17 +1,17 @@
 // A run over its training steps: curves, and of one step where its rollouts waited.
 import { address, go, link, note } from "./address.js";
 import { source } from "./data.js";
-import { Surface, fill, h, ink, visible } from "./dom.js";
-import { counted, number, seconds, ticks } from "./format.js";
+import { fill, h, ink } from "./dom.js";
+import { counted, number, seconds } from "./format.js";
+import { showLanes } from "./lanes.js";
 import { completeRowsOf } from "./rows.js";
 
 /** Title, column, how the values of a step become one number, whether it is seconds. @type {[string, string, string, boolean][]} */
 const CURVES = [
   ["reward", "reward", "spread", false], ["without OK", "status", "failed", false], ["tokens written", "response_tokens", "spread", false], ["turns", "turns", "spread", false],
   ["duration", "duration", "spread", true], ["tools", "tool_s", "spread", true], ["waiting for the engine", "queue_s", "spread", true], ["decode", "decode_s", "spread", true],
-  ["advantage", "facts.advantage", "spread", false], ["trained later, in steps", "staleness", "spread", false], ["trajectories", "step", "count", false],
+  ["advantage", "facts.advantage", "spread", false], ["mismatch, mean of a token", "facts.mismatch_mean", "spread", false], ["entropy", "facts.entropy", "spread", false], ["trained later, in steps", "staleness", "spread", false], ["trajectories", "step", "count", false],
 ];
-const STACK = [["queue_s", "--phase-queue", "queue"], ["prefill_s", "--phase-prefill", "prefill"], ["decode_s", "--phase-decode", "decode"], ["way_s", "--role-engine", "way"], ["llm_s", "--role-llm", "llm"], ["tool_s", "--role-tool", "tools"], ["reward_s", "--role-reward", "reward"], ["other_s", "--role-other", "other"]];
 
 /** @param {any} page @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showSteps(page, run) {
@@ -21,9 +21,10 @@ export async function showSteps(page, run) {
   const curves = new Curves(run, rows, beside, other);
   const choice = h("select", { "aria-label": "another run over this one", onchange: () => go(["run", run, "steps"], { with: choice.value }) },
     ["", ...runs.map((/** @type {any} */ each) => each.run).filter((/** @type {string} */ name) => name !== run)].map((value) => h("option", { value, selected: value === other }, value || "no other run")));
-  fill(page, h("section", { class: "steps-page" }, h("div", { class: "bar" }, h("h1", {}, "Steps"), source.exported ? null : choice, curves.said), curves.element, curves.lanes));
+  fill(page, h("section", { class: "steps-page" }, h("div", { class: "bar" }, h("h1", {}, "Steps"), source.exported ? null : choice, curves.said), curves.found, curves.element, curves.lanes));
   curves.draw();
   curves.step(query.get("step"));
+  curves.look();
   return { title: "steps", keys: { j: () => curves.move(1), k: () => curves.move(-1) }, again: async () => { curves.rows = await completeRowsOf(run); curves.draw(); }, close: () => curves.close(), restyle: () => curves.draw() };
 }
 
@@ -34,6 +35,9 @@ class Curves {
     this.rows = rows;
     this.beside = beside;
     this.other = other;
+    /** What diagnose finds: step -> code -> how many trajectories; what the codes mean. @type {{steps: Record<string, Record<string, number>>, titles: Record<string, string>}} */
+    this.findings = { steps: {}, titles: {} };
+    this.found = h("div", { class: "found bar", role: "status" });
     /** Rows of each step. @type {Map<number, number[]>} */
     this.steps = new Map();
     /** @type {number | undefined} */
@@ -60,6 +64,42 @@ class Curves {
   }
 
   close() { this.charts.forEach((chart) => chart.destroy()); this.charts = []; }
+
+  /** Ask what is wrong with the steps, which may take the server a while, and mark it on the curves. */
+  look() {
+    fill(this.found, h("span", { class: "dim" }, "Looking for findings…"));
+    source.findings(this.run).then((found) => {
+      this.findings = found;
+      this.charts.forEach((chart) => chart.redraw());
+      this.tellFindings(this.chosen);
+    }, (error) => fill(this.found, h("span", { class: "problem" }, error.message)));
+  }
+
+  /** The findings of a step, or of all, as links to their trajectories. @param {number | undefined} step */
+  tellFindings(step) {
+    /** @type {Map<string, number>} */
+    const counts = new Map();
+    for (const [number, codes] of Object.entries(this.findings.steps)) if (step === undefined || Number(number) === step) for (const [code, count] of Object.entries(codes)) counts.set(code, (counts.get(code) ?? 0) + count);
+    const chips = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([code, count]) => h("a", { class: "chip button", title: this.findings.titles[code], href: link(["run", this.run, "table"], { where: `finding = '${code}'${step === undefined ? "" : ` and step = ${step}`}` }) }, `${code} ×${count}`));
+    fill(this.found, h("b", {}, `▲ ${step === undefined ? "findings" : `findings of step ${step}`}`), chips.length ? chips : h("span", { class: "dim" }, "none"));
+  }
+
+  /** Marks of findings along the top of a curve. @param {any} chart */
+  marks(chart) {
+    const { ctx, bbox } = chart;
+    ctx.save();
+    ctx.fillStyle = ink("--bad");
+    for (const step of Object.keys(this.findings.steps)) {
+      const [x, size] = [chart.valToPos(Number(step), "x", true), 4 * devicePixelRatio];
+      if (!this.steps.has(Number(step)) || x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x + size, bbox.top + 2 * size);
+      ctx.lineTo(x - size, bbox.top + 2 * size);
+      ctx.fill();
+    }
+    ctx.restore();
+  }
 
   draw() {
     this.close();
@@ -93,6 +133,7 @@ class Curves {
       axes: [{ ...axis, size: 26, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((value) => (Number.isInteger(value) ? value : "")) }, { ...axis, size: 58, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((value) => (isTime ? seconds(value) : number(value, 3))) }],
       cursor: { sync: { key: "steps" }, drag: { x: true, y: false, setScale: false } },
       hooks: {
+        draw: [(/** @type {any} */ chart) => this.marks(chart)],
         setSelect: [(/** @type {any} */ chart) => this.selected(chart)],
         setCursor: [(/** @type {any} */ chart) => this.tell(chart, box, own, isTime)],
         ready: [(/** @type {any} */ chart) => chart.over.addEventListener("click", () => this.step(xs[chart.cursor.idx ?? 0]))],
@@ -130,7 +171,8 @@ class Curves {
     if (!rows) return;
     this.chosen = Number(step);
     note({ step });
-    showLanes(this.lanes, this.run, this.rows, this.chosen, rows);
+    this.tellFindings(this.chosen);
+    showLanes(this.lanes, this.run, this.chosen).catch((error) => fill(this.lanes, h("p", { class: "problem" }, error.message)));
   }
 }
 
@@ -158,55 +200,4 @@ function figures(rows, steps, column, how) {
 function late(rows) {
   const trained = rows.numbers["facts.trained_in_step"];
   return trained ? trained.map((step, row) => step - rows.numbers.step[row]) : undefined;
-}
-
-const [LANE, LANE_TOP] = [14, 20];
-
-/** All rollouts of a step as lanes; what they spent their time on, and how many ran at once. @param {any} box @param {string} run @param {import("./rows.js").Rows} rows @param {number} step @param {number[]} members */
-function showLanes(box, run, rows, step, members) {
-  const [start, duration] = [rows.numbers.start, rows.numbers.duration];
-  const chosen = members.filter((row) => !Number.isNaN(start[row])).sort((a, b) => start[a] - start[b]);
-  const zero = Math.min(...chosen.map((row) => start[row]));
-  const length = (/** @type {number} */ row) => (Number.isNaN(duration[row]) ? 0 : duration[row]);
-  const total = Math.max(1e-3, ...chosen.map((row) => start[row] + length(row) - zero));
-  const given = STACK.filter(([name]) => rows.numbers[name]);
-  const sums = given.map(([name]) => chosen.reduce((sum, row) => sum + (rows.numbers[name][row] || 0), 0));
-  const all = sums.reduce((a, b) => a + b, 0) || 1;
-  const last = chosen.reduce((a, b) => (start[a] + length(a) > start[b] + length(b) ? a : b), chosen[0]);
-  const slow = link(["run", run, "trace", rows.id(last)], { view: "timeline" });
-  const canvas = h("canvas", { class: "lanes-canvas", role: "img", "aria-label": `rollouts of step ${step} over time`, style: { height: `${Math.min(chosen.length * LANE + LANE_TOP + 6, 16000)}px` } });
-  const tip = h("div", { class: "pointed", role: "status" }, "Each lane is a rollout; its colours are how its time was spent, not in what order. A click opens it.");
-  fill(box, h("div", { class: "bar" }, h("h2", {}, `Step ${step}: ${counted(chosen.length, "rollout")}, ${seconds(total)}`), h("span", { class: "dim" }, "the last to end is ", h("a", { href: slow }, rows.id(last).slice(0, 8)), `, ${seconds(length(last))}`),
-    h("a", { class: "button quiet", href: link(["run", run, "table"], { where: `step = ${step}` }) }, "list them")),
-    h("div", { class: "legend" }, given.map(([, colour, word], place) => h("span", { class: "key" }, h("i", { style: { background: `var(${colour})` } }), `${word} ${Math.round((100 * sums[place]) / all)} %`))), tip, canvas);
-  const surface = new Surface(canvas, ({ context, width, height }) => {
-    const colours = given.map(([, name]) => ink(name));
-    const x = (/** @type {number} */ time) => 4 + (time / total) * (width - 8);
-    context.font = "11px system-ui, sans-serif";
-    for (const time of ticks(0, total, 8)) {
-      context.fillStyle = ink("--dim");
-      context.fillText(seconds(time), Math.min(width - 40, x(time) + 2), 10);
-      context.fillStyle = ink("--line");
-      context.fillRect(x(time), 12, 1, height);
-    }
-    chosen.forEach((row, place) => {
-      const [y, left, right] = [LANE_TOP + place * LANE, x(start[row] - zero), x(start[row] - zero + (length(row) || total))];
-      context.fillStyle = ink("--line");
-      context.fillRect(left, y, Math.max(1, right - left), LANE - 3);
-      const spent = given.map(([name]) => rows.numbers[name][row] || 0);
-      const sum = spent.reduce((a, b) => a + b, 0) || 1;
-      let at = left;
-      spent.forEach((part, number_) => { const wide = ((right - left) * part) / sum; context.fillStyle = colours[number_]; context.fillRect(at, y, wide, LANE - 3); at += wide; });
-      if (rows.value("status", row) !== "OK") { context.strokeStyle = ink("--bad"); context.lineWidth = 2; context.strokeRect(left, y, Math.max(2, right - left), LANE - 3); }
-    });
-  });
-  const under = (/** @type {MouseEvent} */ event) => chosen[Math.floor((event.offsetY - LANE_TOP) / LANE)];
-  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => { const row = under(event); if (row !== undefined) go(["run", run, "trace", rows.id(row)]); });
-  canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ event) => {
-    const row = under(event);
-    if (row === undefined) return;
-    const spent = given.filter(([name]) => rows.numbers[name][row] > 0).map(([name, , word]) => `${word} ${seconds(rows.numbers[name][row])}`);
-    tip.textContent = visible([rows.id(row).slice(0, 8), `sample ${rows.value("sample_index", row) ?? ""} n ${rows.value("rollout_n", row) ?? ""}`, `reward ${number(rows.value("reward", row))}`, seconds(duration[row]) || "open", ...spent].join("  ·  "));
-  });
-  surface.draw();
 }

@@ -11,12 +11,12 @@ import { WhereError, compile } from "./where.js";
 /** Name of a column, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
   ["trace_id", "trace", "8em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "5em", (value) => value ?? ""],
-  ["rollout_n", "n", "3em", number], ["status", "status", "7em", (value) => value ?? ""], ["reward", "reward", "5.5em", number],
+  ["rollout_n", "n", "3em", number], ["status", "status", "7em", (value) => value ?? ""], ["reward", "reward", "5.5em", number], ["group_reward", "of group", "5.5em", number],
   ["advantage", "advantage", "6em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
   ["prompt_tokens", "prompt", "5em", number], ["response_tokens", "tokens", "5em", number], ["duration", "duration", "6.5em", seconds],
-  ["validate", "", "2.5em", (value) => (value ? "val" : "")], ["error", "error", "minmax(8em, 1fr)", (value) => value ?? ""],
+  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["error", "error", "minmax(8em, 1fr)", (value) => value ?? ""],
 ];
-const RIGHT = new Set(["step", "sample_index", "rollout_n", "reward", "advantage", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration"]);
+const RIGHT = new Set(["step", "sample_index", "rollout_n", "reward", "group_reward", "advantage", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration"]);
 const GRID = SHOWN.map(([, , width]) => width).join(" ");
 const HEIGHT = 26;
 
@@ -62,7 +62,7 @@ class Table {
     this.scatter = new Scatter((brush) => { note({ brush: brush ? [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") : null }); this.apply(); });
     this.axes = Object.fromEntries([["x", "step"], ["y", "reward"], ["c", ""]].map(([name]) => [name, h("select", { "aria-label": `${name} of the scatter`, onchange: () => { note({ [name]: this.axes[name].value, brush: null }); this.apply(); } })]));
     this.head = h("div", { class: "row head", role: "row", style: { gridTemplateColumns: GRID } }, SHOWN.map(([name, label]) => h("button", {
-      class: `cell ${RIGHT.has(name) ? "n" : ""}`, role: "columnheader", "data-column": name, onclick: () => this.sortBy(name) }, label)));
+      class: `cell ${RIGHT.has(name) ? "n" : ""}`, role: "columnheader", title: name, "data-column": name, onclick: () => this.sortBy(name) }, label)));
     this.scroller = new Scroller(HEIGHT, () => this.emptyRow(), (element, position) => this.fillRow(element, position));
     this.scroller.element.setAttribute("role", "rowgroup");
     this.scroller.element.setAttribute("aria-label", "trajectories");
@@ -70,7 +70,7 @@ class Table {
     const { query } = address();
     this.filter.value = query.get("where") ?? "";
     this.words.value = query.get("q") ?? "";
-    this.element = h("section", { class: "table-page" },
+    this.element = h("section", { class: "table-page" }, h("h1", { class: "unseen" }, "Trajectories"),
       h("div", { class: "bar" }, this.filter, this.names, source.exported ? null : this.words, this.count, this.problem),
       h("details", { class: "scatter-box", open: query.get("plot") !== "no", ontoggle: (/** @type {any} */ event) => note({ plot: event.target.open ? null : "no" }) },
         h("summary", {}, "scatter"), h("div", { class: "axes dim" }, this.axes.y, " over ", this.axes.x, " coloured by ", this.axes.c, " drag to select"), this.scatter.element),
@@ -89,7 +89,7 @@ class Table {
       fill(select, options.map((value) => h("option", { value }, value || "nothing")));
       select.value = chosen[/** @type {"x"} */ (name)];
     }
-    fill(this.names, [...Object.keys(this.rows.numbers), ...Object.keys(this.rows.texts)].map((value) => h("option", { value })));
+    fill(this.names, [...Object.keys(this.rows.numbers), ...Object.keys(this.rows.texts)].filter((name) => !name.startsWith("group")).map((value) => h("option", { value })));
   }
 
   /** Filter, sort and show what the address says. */

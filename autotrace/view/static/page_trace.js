@@ -45,7 +45,7 @@ class TrajectoryPage {
     this.sought = h("input", { type: "search", class: "words", placeholder: "search here", "aria-label": "search in this trajectory", value: address().query.get("q"),
       oninput: () => { note({ q: this.sought.value }); if (this.view === "conversation") this.conversation(); } });
     this.head = this.heading();
-    this.element = h("section", { class: "trace-page" }, this.head, h("div", { class: "bar tabs", role: "tablist" }, this.tabs, this.sought),
+    this.element = h("section", { class: "trace-page" }, this.head, h("div", { class: "bar tabs" }, h("div", { role: "tablist" }, this.tabs), this.sought),
       h("div", { class: "columns" }, this.body, this.aside));
     this.known();
   }
@@ -59,9 +59,15 @@ class TrajectoryPage {
       h("span", { class: "badge", "data-status": detail.status }, detail.status === "OPEN" ? "being written" : detail.status),
       detail.facts.reward === undefined ? null : h("span", { class: "big" }, h("b", {}, "reward"), ` ${number(detail.facts.reward)}`),
       detail.facts.advantage === undefined ? null : h("span", {}, h("b", {}, "advantage"), ` ${number(detail.facts.advantage)}`),
-      h("span", {}, h("b", {}, "took"), ` ${seconds(detail.duration) || "open"}`), this.timesBar(),
+      h("span", {}, h("b", {}, "took"), ` ${seconds(detail.duration) || "open"}`), this.timesBar(), h("span", { class: "dim spent" }, this.spent()),
       h("a", { class: "button", href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "its group"),
       source.exported ? null : h("a", { class: "button quiet", href: `${source.path(this.run, "traces", detail.trace_id, "perfetto")}`, download: "" }, "Perfetto"));
+  }
+
+  /** What most of the time went on. */
+  spent() {
+    const { times } = this.detail;
+    return TIMES.filter(([name]) => name !== "other_s" && times[name] > 0).sort(([a], [b]) => times[b] - times[a]).slice(0, 2).map(([name, , word]) => `${word} ${seconds(times[name])}`).join(", ");
   }
 
   timesBar() {

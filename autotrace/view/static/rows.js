@@ -26,6 +26,7 @@ export class Rows {
     this.ranks = new Map();
     this.complete = false;
     this.add(main);
+    this.numbers.group_reward = means(this.texts.group.codes, this.numbers.reward);
   }
 
   /** @param {import("./data.js").Packed} part */
@@ -73,7 +74,7 @@ export class Rows {
     return Object.keys(this.numbers).filter((name) => {
       const values = this.numbers[name];
       const first = values.find((value) => !Number.isNaN(value));
-      return first !== undefined && values.some((value) => !Number.isNaN(value) && value !== first);
+      return values.some((value) => !Number.isNaN(value) && value !== first);
     });
   }
 
@@ -134,6 +135,13 @@ function sorted(keys, descending) {
     [order, next] = [next, order];
   }
   return order;
+}
+
+/** Of each row the mean of its group. @param {Int32Array} groups @param {Float64Array} values */
+function means(groups, values) {
+  const [sums, counts] = [new Float64Array(groups.length), new Float64Array(groups.length)];
+  groups.forEach((group, row) => { if (!Number.isNaN(values[row])) { sums[group] += values[row]; counts[group] += 1; } });
+  return values.map((_, row) => sums[groups[row]] / counts[groups[row]]);
 }
 
 /** Numbers in texts count as numbers. @typedef {{word: string, number: number}} Word @param {Word} one @param {Word} other */

@@ -4,7 +4,7 @@ import { number, ticks } from "./format.js";
 
 const [LEFT, BOTTOM, PAD] = [56, 22, 8];
 /** A scale that colour-blind people can tell, dark to bright (after cividis). */
-const SCALE = [[0, 34, 78], [53, 69, 108], [102, 105, 112], [148, 142, 119], [200, 184, 102], [254, 232, 56]];
+const SCALE = [[30, 70, 140], [70, 90, 130], [110, 112, 120], [150, 144, 112], [196, 176, 88], [232, 204, 48]];
 
 /** @typedef {{x: [number, number], y: [number, number]} | null} Brush */
 
@@ -14,11 +14,9 @@ export class Scatter {
     this.selected = selected;
     /** @type {Brush} */
     this.brush = null;
-    /** @type {Float64Array | null} */
-    this.xs = null;
+    this.xs = /** @type {Float64Array | null} */ (null);
     this.ys = new Float64Array(0);
-    /** @type {Float64Array | null} */
-    this.third = null;
+    this.third = /** @type {Float64Array | null} */ (null);
     this.rows = new Uint32Array(0);
     this.names = ["", "", ""];
     /** @type {[number, number]} */

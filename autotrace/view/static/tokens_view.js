@@ -30,10 +30,10 @@ export class TokensView {
     this.parts = packed.header.parts;
     this.tokens = tokenArrays(packed);
     this.text = new TextDecoder().decode(packed.arrays.text);
-    this.ends = packed.arrays.end;
+    let end = 0;
+    this.ends = Uint32Array.from(packed.arrays.units, (units) => (end += units));
     this.on = on;
-    this.ways = Object.keys(WAYS).filter((name) => WAYS[name].has(this.tokens));
-    this.way = this.ways.includes(way) ? way : this.ways.includes("logprob") ? "logprob" : "role";
+    this.way = [way, "logprob"].find((name) => WAYS[name]?.has(this.tokens)) ?? "role";
     this.current = -1;
     /** Class of a token. @type {(at: number) => string} */
     this.classOf = () => "";
@@ -50,9 +50,10 @@ export class TokensView {
   }
 
   bar() {
-    this.buttons = this.ways.map((name) => h("button", {
-      class: "way", title: WAYS[name].why, "data-way": name, onclick: () => { this.colour(name); this.on.chosen(name); },
-    }, WAYS[name].label));
+    this.buttons = Object.entries(WAYS).map(([name, way]) => h("button", {
+      class: "way", title: way.has(this.tokens) ? way.why : `${way.why}: not recorded of this trajectory`, "data-way": name, disabled: !way.has(this.tokens),
+      onclick: () => { this.colour(name); this.on.chosen(name); },
+    }, way.label));
     return h("div", { class: "bar sticky" }, h("span", { class: "dim" }, "colour by "), h("span", { role: "group", class: "choices" }, this.buttons), this.legend, this.unlikely());
   }
 
@@ -61,7 +62,7 @@ export class TokensView {
     if (!WAYS.logprob.has(this.tokens)) return null;
     const rows = this.least(8).map((at) => h("button", { class: "chip", title: `turn ${this.tokens.turn[at]}`, onclick: () => this.go(at) },
       `${visible(JSON.stringify(this.piece(at)))} ${number(this.tokens.logprob[at], 3)}`));
-    return h("details", { class: "least" }, h("summary", {}, "least likely"), h("div", { class: "chips" }, rows));
+    return h("details", { class: "least", open: true }, h("summary", {}, "least likely"), h("div", { class: "chips" }, rows));
   }
 
   /** The `count` tokens with the lowest log-probability, lowest first. @param {number} count */
@@ -167,7 +168,7 @@ export class TokensView {
     const { ids, logprob, mask, turn, kind, version, extra } = this.tokens;
     const said = [["token", at], ["id", ids[at]], ["turn", turn[at]], ["written by", WRITERS[kind[at]]]];
     if (!Number.isNaN(logprob[at])) said.push(["log-probability", number(logprob[at], 5)], ["probability", number(Math.exp(logprob[at]), 3)]);
-    for (const name of ["mismatch", "entropy"]) if (extra[name] && !Number.isNaN(extra[name][at])) said.push([name, number(extra[name][at])]);
+    for (const name of ["mismatch", "entropy", "advantages"]) if (extra[name] && !Number.isNaN(extra[name][at])) said.push([name, number(extra[name][at])]);
     if (mask[at] !== 255) said.push(["mask", mask[at]]);
     if (!Number.isNaN(version[at])) said.push(["weights", version[at]]);
     fill(this.pointed, h("code", {}, JSON.stringify(this.piece(at))), said.map(([name, value]) => h("span", {}, h("b", {}, name), ` ${value}`)));

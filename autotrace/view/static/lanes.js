@@ -1,0 +1,95 @@
+// When each rollout of a step did what, by worker; and what each replica of an engine did for them.
+import { go, link } from "./address.js";
+import { source } from "./data.js";
+import { Surface, fill, h, ink, visible } from "./dom.js";
+import { counted, number, seconds, ticks } from "./format.js";
+
+const [LANE, TOP, LONGEST] = [14, 20, 16000];
+/** Kind -> colour, words. @type {Record<string, [string, string]>} */
+const KIND = {
+  queue: ["--phase-queue", "waiting for an engine"], prefill: ["--phase-prefill", "prefill"], decode: ["--phase-decode", "decode"], llm: ["--role-llm", "model"],
+  tool: ["--role-tool", "tools"], reward: ["--role-reward", "reward"], open: ["--bad", "still open"],
+};
+
+/** @typedef {{text: string, lanes: any[][]}} Block lanes: `{start, end, parts, one}` each, which do not overlap */
+
+/** What is one after the other shares a lane. @param {string} text @param {any[]} bars @returns {Block} */
+function block(text, bars) {
+  /** @type {any[][]} */
+  const lanes = [];
+  for (const bar of bars.sort((a, b) => a.start - b.start)) {
+    const free = lanes.find((lane) => lane[lane.length - 1].end <= bar.start);
+    free ? free.push(bar) : lanes.push([bar]);
+  }
+  return { text, lanes };
+}
+
+/** @param {any[]} items @param {(item: any) => string} of */
+const grouped = (items, of) => items.reduce((groups, item) => groups.set(of(item), [...(groups.get(of(item)) ?? []), item]), new Map());
+
+/** @param {any} box @param {string} run @param {number} step */
+export async function showLanes(box, run, step) {
+  fill(box, h("p", { class: "waiting" }, `Reading the rollouts of step ${step}…`));
+  const { kinds, rollouts, left_out: left } = await source.lanes(run, step);
+  const total = Math.max(1e-3, ...rollouts.map((/** @type {any} */ one) => one.start + (one.duration ?? 0)));
+  const bars = rollouts.map((/** @type {any} */ one) => ({ one, start: one.start, end: one.start + (one.duration ?? total - one.start), parts: one.parts }));
+  const requests = rollouts.flatMap((/** @type {any} */ one) => one.requests.map((/** @type {any} */ [replica, parts]) => {
+    const [, begin, length] = parts[parts.length - 1];
+    return { one, replica, start: one.start + parts[0][1], end: one.start + begin + length, parts };
+  }));
+  const blocks = [...grouped(bars, (bar) => bar.one.worker)].map(([name, each]) => block(`worker ${name}: ${counted(each.length, "rollout")}`, each))
+    .concat([...grouped(requests, (request) => request.replica)].map(([name, each]) => block(`replica ${name}: ${counted(each.length, "request")}`, each)));
+  const sums = kinds.map((/** @type {string} */ _, /** @type {number} */ kind) => rollouts.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + spent(one, kind), 0));
+  const all = bars.reduce((/** @type {number} */ sum, /** @type {any} */ bar) => sum + bar.end - bar.start, 0) || 1;
+  const last = bars.reduce((/** @type {any} */ a, /** @type {any} */ b) => (a && a.end >= b.end ? a : b), null);
+  const rows = blocks.flatMap(({ text, lanes }) => [text, ...lanes]);
+  const canvas = h("canvas", { class: "lanes-canvas", role: "img", "aria-label": `rollouts of step ${step} over time, by worker and replica`, style: { height: `${Math.min(rows.length * LANE + TOP + 6, LONGEST)}px` } });
+  const tip = h("div", { class: "pointed", role: "status" }, "A bar is a rollout, or a request of one; pointing at it says what it waited for, a click opens it.");
+  fill(box, h("div", { class: "bar" }, h("h2", {}, `Step ${step}: ${counted(rollouts.length, "rollout")}, ${seconds(total)}`),
+    last ? h("span", { class: "last" }, "the last to end, ", h("a", { href: link(["run", run, "trace", last.one.id], { view: "timeline" }) }, last.one.id.slice(0, 8)), `, took ${seconds(last.end - last.start)}: ${told(last.one, kinds)}`) : null,
+    left ? h("span", { class: "dim" }, `${left.toLocaleString("en")} shorter ones are not drawn`) : null, h("a", { class: "button quiet", href: link(["run", run, "table"], { where: `step = ${step}` }) }, "list them")),
+  h("div", { class: "legend" }, kinds.map((/** @type {string} */ kind, /** @type {number} */ place) => (sums[place] ? h("span", { class: "key" }, h("i", { style: { background: `var(${KIND[kind][0]})` } }), `${KIND[kind][1]} ${Math.round((100 * sums[place]) / all)} %`) : null))), tip, canvas);
+  const surface = new Surface(canvas, ({ context, width, height }) => {
+    const colours = kinds.map((/** @type {string} */ kind) => ink(KIND[kind][0]));
+    const [dim, line, bad] = [ink("--dim"), ink("--line"), ink("--bad")];
+    const x = (/** @type {number} */ time) => 4 + (time / total) * (width - 8);
+    context.font = "11px system-ui, sans-serif";
+    for (const time of ticks(0, total, 8)) {
+      context.fillStyle = dim;
+      context.fillText(seconds(time), Math.min(width - 40, x(time) + 2), 10);
+      context.fillStyle = line;
+      context.fillRect(x(time), 12, 1, height);
+    }
+    rows.forEach((row, place) => {
+      const y = TOP + place * LANE;
+      context.fillStyle = dim;
+      if (typeof row === "string") { context.fillText(visible(row), 6, y + LANE - 3); return; }
+      for (const { one, start, end, parts } of row) {
+        context.fillStyle = line;
+        context.fillRect(x(start), y, Math.max(1, x(end) - x(start) - 1), LANE - 3);
+        for (const [kind, begin, length] of parts) { context.fillStyle = colours[kind]; context.fillRect(x(one.start + begin), y, Math.max(0.5, x(length) - x(0)), LANE - 3); }
+        if (one.status !== "OK") { context.strokeStyle = bad; context.lineWidth = 2; context.strokeRect(x(start), y, Math.max(2, x(end) - x(start) - 1), LANE - 3); }
+      }
+    });
+  });
+  const under = (/** @type {MouseEvent} */ event) => {
+    const row = rows[Math.floor((event.offsetY - TOP) / LANE)];
+    const time = ((event.offsetX - 4) / (surface.width - 8)) * total;
+    return Array.isArray(row) ? row.find(({ start, end }) => time >= start && time <= end + total / 300)?.one : undefined;
+  };
+  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => { const one = under(event); if (one) go(["run", run, "trace", one.id], { view: "timeline" }); });
+  canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ event) => {
+    const one = under(event);
+    if (one) tip.textContent = visible([one.id.slice(0, 8), `sample ${one.sample ?? ""} n ${one.n ?? ""}`, `reward ${number(one.reward)}`, seconds(one.duration) || "open", told(one, kinds), one.worker].join("  ·  "));
+  });
+  surface.draw();
+}
+
+/** Seconds that a rollout was at something. @param {any} one @param {number} kind */
+const spent = (one, kind) => one.parts.reduce((/** @type {number} */ sum, /** @type {any} */ part) => sum + (part[0] === kind ? part[2] : 0), 0);
+
+/** On what its time went, most first. @param {any} one @param {string[]} kinds */
+function told(one, kinds) {
+  return kinds.map((kind, place) => /** @type {[string, number]} */ ([KIND[kind][1], spent(one, place)])).filter(([, time]) => time > 0).sort((a, b) => b[1] - a[1])
+    .map(([word, time]) => `${word} ${seconds(time)}`).join(", ") || "no call of a model or a tool was traced";
+}

@@ -1,0 +1,127 @@
+"""What the page shows of training steps beside their curves: findings, and when each rollout of a step did what."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from autotrace.insight import registry
+from autotrace.insight.diagnose import Diagnosis
+from autotrace.query import findings as query
+from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.model import Span, Trajectory
+
+MOST = 512
+"""Rollouts of a step that are read for its lanes."""
+KINDS = ("queue", "prefill", "decode", "llm", "tool", "reward", "open")
+"""What a rollout can be at: waiting for an engine, ..., a call of a model of which no engine said anything, ..."""
+_TIMED = {"llm": "llm", "tool": "tool", "env": "tool", "reward": "reward"}
+_PHASES = (("queue", ("dispatch_s", "queue_s")), ("prefill", ("prefill_s",)), ("decode", ("decode_s",)))
+
+Part = tuple[int, float, float]
+"""Which of ``KINDS``, start, duration; seconds."""
+
+
+def findings(reader: RunReader, numbers: Collection[int] | None = None) -> dict[str, Any]:
+    """Of each step (or of those in ``numbers``) what ``autotrace diagnose`` finds in it: step -> code -> how many
+    trajectories; and what the codes mean."""
+    diagnosis, steps = Diagnosis(), {}
+    for step in query.steps(reader):
+        concerned: dict[str, set[str]] = {}
+        for hit in diagnosis.add(step):
+            concerned.setdefault(hit.code, set()).add(hit.record.trace_id)
+        if step.number is not None and concerned and (numbers is None or step.number in numbers):
+            steps[str(step.number)] = {code: len(ids) for code, ids in concerned.items()}
+    used = {code for of_step in steps.values() for code in of_step}
+    return {"steps": steps, "titles": {name: code.title for name, code in registry.codes().items() if name in used}}
+
+
+def lanes(reader: RunReader, step: int) -> dict[str, Any]:
+    """The rollouts of a training step: see ``of_rollouts``. Of more than ``MOST`` those that took longest."""
+    rows = [row for row in reader.rows(step=step) if row.role in ("", "trajectory") and not row.validate]
+    rows.sort(key=lambda row: -(row.duration_ns or 1 << 62))
+    found = []
+    for row in rows[:MOST]:
+        try:
+            found.append(rollout(reader.load(row.trace_id, texts=False)))
+        except (Gone, KeyError):
+            continue
+    return of_rollouts(found, len(rows) - MOST)
+
+
+def of_rollouts(rollouts: Iterable[dict[str, Any]], left_out: int = 0) -> dict[str, Any]:
+    """What ``rollout`` made, by start, with times that count from the first one's."""
+    listed = sorted(rollouts, key=lambda one: one["start"])
+    zero = listed[0]["start"] if listed else 0.0
+    for one in listed:
+        one["start"] = round(one["start"] - zero, 6)
+    plain: dict[str, Any] = jsonable({"kinds": KINDS, "rollouts": listed, "left_out": max(0, left_out)})
+    return plain
+
+
+def rollout(one: Trajectory) -> dict[str, Any]:
+    """``worker`` and ``replicas`` are processes; ``parts`` what it was at, and ``requests`` what engines did for it,
+    each with its replica. Times of these count from the rollout's start."""
+    root = one.root
+    by_id = {span.span_id: span for span in one.spans}
+    parts: list[Part] = []
+    requests: list[tuple[str, list[Part]]] = []
+    for span in one.spans:
+        phases = _phases(span, root)
+        if phases and span.role == "engine":
+            requests.append((f"{span.host}:{span.pid}", phases))
+        kind = _TIMED.get(span.role)
+        if kind is None or _within(span, by_id):
+            continue
+        if kind == "llm":
+            parts += phases or _engines(span, one.spans, by_id, root) or [_whole(span, root, kind)]
+        else:
+            parts.append(_whole(span, root, kind))
+    return {
+        "id": one.trace_id, "n": one.attributes.get("rollout_n"), "sample": one.attributes.get("sample_index"),
+        "status": one.status, "worker": f"{root.host}:{root.pid}", "start": root.start_ns / 1e9,
+        "duration": None if root.duration_ns is None else root.duration_ns / 1e9, "parts": parts, "requests": requests,
+        "reward": one.facts.get("reward"),
+    }  # fmt: skip
+
+
+def _whole(span: Span, root: Span, kind: str) -> Part:
+    begin = (span.start_ns - root.start_ns) / 1e9
+    if span.duration_ns is None:
+        return KINDS.index("open"), round(begin, 6), 0.0
+    return KINDS.index(kind), round(begin, 6), round(span.duration_ns / 1e9, 6)
+
+
+def _engines(span: Span, spans: Sequence[Span], by_id: dict[str, Span], root: Span) -> list[Part]:
+    """The phases of the engine's requests below a call."""
+    return [
+        part
+        for below in spans
+        if below.role == "engine" and any(above is span for above in _above(below, by_id))
+        for part in _phases(below, root)
+    ]
+
+
+def _phases(span: Span, root: Span) -> list[Part]:
+    """The engine's own times, one after the other from the start of the request on."""
+    at, found = (span.start_ns - root.start_ns) / 1e9, []
+    for kind, names in _PHASES:
+        values = [span.attributes.get(name) for name in names]
+        length = sum(value for value in values if isinstance(value, (int, float)))
+        if length > 0:
+            found.append((KINDS.index(kind), round(at, 6), round(length, 6)))
+            at += length
+    return found
+
+
+def _within(span: Span, by_id: dict[str, Span]) -> bool:
+    """It is part of another call that has a time of its own."""
+    return any(above.role in _TIMED for above in _above(span, by_id))
+
+
+def _above(span: Span, by_id: dict[str, Span]) -> Iterable[Span]:
+    above, hops = by_id.get(span.parent_id or ""), 0
+    while above is not None and hops < 1000:
+        yield above
+        above, hops = by_id.get(above.parent_id or ""), hops + 1
