@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rollouts import group, info, trajectory
 
+from autotrace.insight.profile import Mark, Profile, encode
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.weave.calls import call_uuid, trace_uuid
 from autotrace.sinks.weave.http import ClientError, Connection
@@ -64,6 +65,30 @@ def test_a_group_is_found_by_every_attribute_and_by_reward(wandb: str, read_back
     assert best["func_name"] == "AgentLoopWorker._run_agent_loop"
     assert best["summary"]["usage"]["policy"]["total_tokens"] == 232
     assert best["summary"]["weave"]["status"] == "success"
+
+
+@pytest.mark.row("filters")
+def test_findings_are_found_as_a_score_and_as_attributes(wandb: str, read_back: ReadBack) -> None:
+    sink = WeaveSink(info(project="dev/findings"))
+    one, other = group()
+    one.profile = encode(Profile("1", marks=[Mark("AT-TURN-LIMIT", 2), Mark("AT-RETOKENIZED", 2, 117)]))
+    sink.deliver([one, other])
+    other.profile = encode(Profile("1", found=[Mark("AT-GROUP-INCOMPLETE")]))  # known when the group was complete
+    sink.deliver([other])
+
+    def worst(code: str) -> dict[str, Any]:
+        return where(field("feedback.[wandb.runnable.finding].payload.output", code))
+
+    any_of = {"$contains": {"input": {"$getField": "attributes.findings"}, "substr": {"$literal": "AT-TURN-LIMIT"}}}
+    found = read_back("dev/findings", retokenized=worst("AT-RETOKENIZED"), incomplete=worst("AT-GROUP-INCOMPLETE"),
+                      none=worst("AT-HUNG"), turns=where(any_of))  # fmt: skip
+    ids = {name: [call["id"] for call in calls] for name, calls in found.items()}
+    assert ids == {
+        "retokenized": [trace_uuid(one.trace_id)], "incomplete": [trace_uuid(other.trace_id)], "none": [],
+        "turns": [trace_uuid(one.trace_id)],
+    }  # fmt: skip
+    assert found["turns"][0]["attributes"]["findings"] == ["AT-TURN-LIMIT", "AT-RETOKENIZED"]
+    assert found["incomplete"][0]["feedback"]["wandb.runnable.finding"] == "AT-GROUP-INCOMPLETE"
 
 
 def test_turns_tokens_and_failures_come_back_as_they_were(wandb: str, read_back: ReadBack) -> None:
