@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
@@ -83,6 +83,11 @@ class Diagnosis:
     def trajectories(self) -> int:
         """That were looked at."""
         return sum(found.trajectories for found in self._steps.values())
+
+    @property
+    def numbers(self) -> Collection[int | None]:
+        """Steps that were looked at."""
+        return self._steps.keys()
 
     @property
     def steps(self) -> int:
@@ -165,9 +170,9 @@ def hits(step: Step, history: History) -> Iterator[Hit]:
                 yield Hit(mark.code, record, mark.turn, mark.token, mark.note, mark.kind)
     for group in step.groups:
         for of_group in registry.of_group():
-            yield from of_group(group, step)
+            yield from registry.tried(of_group, group, step)
     for of_step in registry.of_step():
-        yield from of_step(step, history)
+        yield from registry.tried(of_step, step, history)
 
 
 def diagnose(steps: Iterable[Step]) -> list[Finding]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-
 from autotrace.insight import registry
 from autotrace.insight.evidence import Evidence, LLMCall, ToolCall, fingerprint, whole
 from autotrace.insight.families.tokens import shared_prefix
@@ -17,8 +14,6 @@ from autotrace.trajectory.numbers import number
 
 HEAD = 4
 """Tokens by which the beginnings of prompts are compared."""
-_log = logging.getLogger("autotrace")
-_failures: Counter[str] = Counter()
 
 
 def examine(trajectory: Trajectory, settings: Settings) -> Profile:
@@ -27,7 +22,7 @@ def examine(trajectory: Trajectory, settings: Settings) -> Profile:
     try:
         return _profile(Evidence(trajectory, settings))
     except Exception as error:
-        _failed("profile", error)
+        registry.failed("profile", error)
         return Profile(stamp=registry.stamp())
 
 
@@ -85,14 +80,14 @@ def _marks(evidence: Evidence) -> list[Mark]:
         try:
             marks += detector(evidence)
         except Exception as error:
-            _failed(f"{detector.__module__}.{detector.__name__}", error)
+            registry.failed(f"{detector.__module__}.{detector.__name__}", error)
     for other in registry.own():
         if other.find is None:
             continue
         try:
             marks += [mark for mark in other.find(evidence.trajectory) if isinstance(mark, Mark)]
         except Exception as error:  # another package's code
-            _failed(other.name, error)
+            registry.failed(other.name, error)
     return [_bounded(mark) for mark in marks[:MAX_MARKS]]
 
 
@@ -100,9 +95,3 @@ def _bounded(mark: Mark) -> Mark:
     note = text(mark.note)
     short = note if len(note) <= MAX_NOTE else note[: MAX_NOTE - 1] + "…"
     return Mark(mark.code, mark.turn, mark.token, short, text(mark.kind)[:MAX_NOTE])
-
-
-def _failed(name: str, error: Exception) -> None:
-    _failures[name] += 1
-    if _failures[name] == 1:
-        _log.warning("the detector %s failed: %s: %s", name, type(error).__name__, error)

@@ -8,10 +8,13 @@ attribute ``codes`` (a tuple of ``Code``), takes a ``Trajectory`` and yields ``M
 from __future__ import annotations
 
 import functools
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from types import ModuleType
+from typing import Any, TypeVar
 
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.families import (
@@ -32,6 +35,8 @@ from autotrace.insight.profile import VERSION, Mark
 from autotrace.insight.records import Group, History, Hit, Step
 from autotrace.trajectory.model import Trajectory
 
+Found = TypeVar("Found")
+_log = logging.getLogger("autotrace")
 GROUP = "autotrace.findings"
 """Entry points of other packages."""
 FAMILIES: tuple[ModuleType, ...] = (
@@ -97,6 +102,25 @@ def own() -> tuple[OwnDetector, ...]:
         except Exception as error:  # another package's import
             made.append(OwnDetector(point.name, None, (), f"{type(error).__name__}: {error}"))
     return tuple(made)
+
+
+_failures: Counter[str] = Counter()
+
+
+def tried(detector: Callable[..., Iterable[Found]], *given: Any) -> list[Found]:
+    """What ``detector`` finds; nothing if it raises, which is logged once."""
+    try:
+        return list(detector(*given))
+    except Exception as error:  # what was recorded may have any shape
+        failed(f"{detector.__module__}.{detector.__name__}", error)
+        return []
+
+
+def failed(name: str, error: Exception) -> None:
+    """Log that ``name`` raised, once."""
+    _failures[name] += 1
+    if _failures[name] == 1:
+        _log.warning("the detector %s failed: %s: %s", name, type(error).__name__, error)
 
 
 @functools.cache

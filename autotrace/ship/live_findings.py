@@ -7,6 +7,9 @@ once more with it. Costs the shipper ``SHARE`` of its time at most.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -28,6 +31,7 @@ from autotrace.ship.index.lines import record
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 
+_log = logging.getLogger("autotrace.ship")
 QUIET = 5.0
 """Seconds without news of a step after which it is looked at."""
 SHARE = 0.05
@@ -57,8 +61,20 @@ class LiveFindings:
         self._summary: tuple[int, list[str]] | None = None
         self.notes: list[str] = []
         """What was not looked at."""
-        for text in state.metas(_KEY).values():
-            self._diagnosis.put(msgspec.json.decode(text, type=StepFound))
+        self._resume()
+
+    def _resume(self) -> None:
+        """Go on where the last shipper of this run stopped."""
+        for text in self._state.metas(_KEY).values():
+            with contextlib.suppress(msgspec.MsgspecError):  # of another release: the step is looked at again
+                self._diagnosis.put(msgspec.json.decode(text, type=StepFound))
+        known = self._diagnosis.numbers
+        marks = ", ".join("?" * len(ROLES))
+        sql = f"SELECT DISTINCT step FROM traces WHERE complete = 1 AND role IN ({marks})"
+        for (step,) in self._state.db.execute(sql, ROLES):
+            self._latest = max(self._latest, -1 if step is None else step)
+            if step not in known:
+                self._due[step] = time.monotonic()
 
     def completed(self, row: Row) -> None:
         """A trace is complete, or complete anew."""
@@ -95,7 +111,12 @@ class LiveFindings:
         step = min(ready, key=lambda number: (number is None, number or 0))
         del self._due[step]
         begin = time.thread_time()
-        self._look(step, still_open, Settings.of(binds), live=not over)
+        try:
+            self._look(step, still_open, Settings.of(binds), live=not over)
+        except (sqlite3.Error, OSError):
+            raise
+        except Exception:  # a fault here must not hold up delivery
+            _log.exception("step %s could not be looked at", step)
         self._summary = None
         self._not_before = now + (time.thread_time() - begin) / SHARE
         return True

@@ -199,3 +199,14 @@ def test_requests_that_are_preempted() -> None:
     assert codes([*whole, *often[:1]]) == set()
     (finding,) = diagnose([step([*whole, *often])])
     assert (finding.code, finding.places[0].turn, finding.places[0].note) == ("AT-PREEMPTED", 1, "2 times")
+
+
+def test_a_detector_that_raises_costs_itself_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from autotrace.insight import registry
+
+    def broken(*given: object) -> Iterable[Any]:
+        raise RuntimeError("a shape that nobody thought of")
+
+    monkeypatch.setattr(registry, "of_step", lambda: [broken])
+    monkeypatch.setattr(registry, "of_group", lambda: [broken])
+    assert codes([record(0, marks=[Mark("AT-TURN-LIMIT", 1)]), record(1)]) == {"AT-TURN-LIMIT"}
