@@ -36,7 +36,10 @@ def traces(query: str | None = None, run_id: str | None = None) -> dict[str, Tra
 
 
 def rewards(found: dict[str, Trace]) -> dict[str, list[object]]:
-    return {id: [one.feedback.value for one in trace.info.assessments] for id, trace in found.items()}
+    return {
+        id: [one.feedback.value for one in trace.info.assessments if one.name == "reward"]
+        for id, trace in found.items()
+    }
 
 
 def test_a_run_that_logs_to_mlflow_itself_gets_its_trajectories_linked(tmp_path: Path) -> None:
