@@ -14,6 +14,7 @@ _WORDS = {
     "too_large": ("record", "records", "cut: larger than a record may be"),
     "fact on a device": ("fact", "facts", "not recorded: their values are on a device"),
     "token facts on a device": ("trajectory", "trajectories", "without token facts: the values are on a device"),
+    "token columns": ("trajectory", "trajectories", "without the trainer's values of each token: too many at once"),
     "token facts out of time": (
         "trajectory",
         "trajectories",

@@ -18,6 +18,8 @@ OPEN = "OPEN"
 """Still running (only ever shown, never delivered)."""
 
 
+DETAILS = frozenset({"token_facts"})
+"""Facts with many parts, which are no feedback: what matters of them is a fact of its own."""
 TRAINERS = (
     "old_logprobs", "trained_logprobs", "entropy", "ref_logprobs", "is_weights", "advantages", "loss_mask",
 )  # fmt: skip

@@ -150,3 +150,10 @@ def test_without_the_engines_log_probabilities_the_trainers_own_are_known() -> N
     read = summary(pack_summary(made.rows[0]))
     assert read.keys() == {"tokens", "old_log_prob_mean", "not_finite"}
     assert made.totals.metrics().keys() == {"rollout_corr/training_ppl", "rollout_corr/training_log_ppl"}
+
+
+def test_columns_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_numbers, "MOST_BYTES", 1000)
+    made = measured(batch(), every=True)
+    size = sum(len(one) for columns in made.columns.values() for one in columns.values())
+    assert 1000 < size < 1000 + 3 * 2 * WIDTH and len(made.columns) + made.without == len(made.rows) == ROWS

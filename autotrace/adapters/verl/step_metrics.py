@@ -16,10 +16,10 @@ MOST = 2_000
 def logged(result: Any, given: Mapping[str, Any]) -> None:
     """``Tracking.log`` returned."""
     data, step = given.get("data"), given.get("step")
-    if type(data) is not dict or not isinstance(step, int) or isinstance(step, bool) or step < -1:
+    if not isinstance(data, dict) or not isinstance(step, int) or isinstance(step, bool) or step < -1:
         return
     numbers: dict[str, float] = {}
-    for name, value in data.items():
+    for name, value in dict.items(data):
         number = _number(value)
         if number is not None and type(name) is str and len(numbers) < MOST:
             numbers[name] = number

@@ -23,7 +23,9 @@ from autotrace.spool.token_facts import SUMMARY, pack_summary
 
 SKIPPED = "drop:token facts on a device"
 LATE = "drop:token facts out of time"
-"""Counters: rows whose log-probabilities were on an accelerator, and for which there was no time left."""
+LONG = "drop:token columns"
+"""Counters: rows whose log-probabilities were on an accelerator, for which there was no time left, and of which there
+are numbers and no columns, because columns are too long together."""
 SHARE = 0.01
 """Of the time since the last step, that may be spent on this one ..."""
 AT_FIRST, LEAST, MOST = 2.0, 0.05, 5.0
@@ -125,6 +127,8 @@ def _measured(old: Any, rollout: Any, mask: Any, entropy: Any) -> Measured | Non
     measured = measure(old, rollout, mask, entropy, seconds=seconds, every=every, some=columns)
     _last_at = now
     _totals = {**measured.totals.metrics(), "left": measured.left}
+    if measured.without:
+        faults.count(LONG, measured.without)
     if measured.left:
         faults.count(LATE, measured.left)
     return measured

@@ -21,6 +21,8 @@ CELLS = 1 << 18
 """Numbers of one tensor that are looked at together."""
 WORST = RANDOM = 32
 """Rows of which columns are kept: those with the largest difference, and some of the others."""
+MOST_BYTES = 16 << 20
+"""Of columns that are kept of one batch, before what is added later."""
 SAFE = 20.0
 """As veRL, ratios are taken of log-ratios within this bound where they are squared."""
 
@@ -109,6 +111,8 @@ class Measured:
     """Rows for which there was no time."""
     columns: dict[int, dict[str, bytes]] = field(default_factory=dict)
     """Row -> columns, packed as ``spool.token_facts`` has them."""
+    without: int = 0
+    """Rows of which columns were wanted, and not kept because they are too long together."""
     lengths: dict[int, int] = field(default_factory=dict)
     """Row -> tokens of its response up to the last one of the model."""
 
@@ -136,10 +140,15 @@ def measure(
         tensors = [None if one is None else one[rows] for one in (old, rollout, entropy)]
         _chunk(measured, range(count)[rows], mask[rows], *tensors)
     chosen = list(measured.rows) if every else _chosen(measured.rows) if some else []
+    held = 0
     for row in chosen:
+        if held > MOST_BYTES:
+            measured.without += 1
+            continue
         length = measured.lengths[row]
         named = {"old_log_probs": old, "rollout_log_probs": rollout, "entropy": entropy}
         measured.columns[row] = {name: packed(one[row, :length]) for name, one in named.items() if one is not None}
+        held += sum(map(len, measured.columns[row].values()))
     return measured
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from autotrace.insight.profile import codes, decode
 from autotrace.sinks.payload import jsonable
 from autotrace.trajectory.jsonable import text
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import DETAILS, Span, Trajectory
 from autotrace.trajectory.span_text import answer, message_text, output_text
 
 IDENTITY = (
@@ -80,7 +80,7 @@ def feedback_of(trajectory: Trajectory) -> dict[str, Any]:
         if isinstance(value, (bool, int, float)):
             feedback[_no_nul(text(name)[:LONGEST])] = value
     for name, value in facts:
-        if isinstance(value, dict):
+        if isinstance(value, dict) and name.partition(".")[0] not in DETAILS:
             for part, number in value.items():
                 # Parts of the reward under veRL's own names; a part called like another fact keeps the long name.
                 short = part if name == _REWARD_PARTS and part not in feedback else f"{name}.{part}"

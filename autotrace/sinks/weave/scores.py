@@ -18,7 +18,7 @@ from autotrace.sinks.weave.calls import call_uuid, feedback_uuid, object_name
 from autotrace.sinks.weave.http import ClientError, Connection
 from autotrace.sinks.weave.project import Project
 from autotrace.trajectory.jsonable import text
-from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.model import DETAILS, Trajectory
 
 SCORES = ("reward", "advantage")
 """Facts that are feedback in any case if they are numbers: so that one filter finds them however late they came."""
@@ -34,7 +34,7 @@ def wanted(trajectory: Trajectory, in_call: Mapping[str, Any]) -> dict[str, Any]
     facts: dict[str, Any] = {}
     for name, value in trajectory.facts.items():
         shown = payload.jsonable(value)
-        if shown is None:
+        if shown is None or name.partition(".")[0] in DETAILS:
             continue
         number = isinstance(shown, (int, float))
         if (name in SCORES and number) or name not in in_call or in_call[name] != shown:
