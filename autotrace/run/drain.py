@@ -141,19 +141,21 @@ def lost(outcome: Outcome, own: Mapping[str, int]) -> list[str]:
 
 def summary(run_folder: str, outcome: Outcome, own: Mapping[str, int] = MappingProxyType({})) -> str:
     """For stderr: what was not recorded, then what was delivered where and how to look, or what is left and what
-    finishes it; in a line before it the worst findings, if there are any. ``own``: see ``lost``."""
-    ending = f"autotrace: {''.join(f'{phrase}; ' for phrase in lost(outcome, own))}{_ending(run_folder, outcome)}"
-    return _findings(run_folder, outcome.status) + ending
+    finishes it; the worst findings in a line before it, or behind it where something was lost, which stands first.
+    ``own``: see ``lost``."""
+    losses, found = lost(outcome, own), _findings(run_folder, outcome.status)
+    ending = f"autotrace: {''.join(f'{phrase}; ' for phrase in losses)}{_ending(run_folder, outcome)}"
+    return "\n".join([*([] if losses else found), ending, *(found if losses else [])])
 
 
-def _findings(run_folder: str, status: dict[str, Any]) -> str:
+def _findings(run_folder: str, status: dict[str, Any]) -> list[str]:
     count, worst = int(status.get("findings", 0)), status.get("worst") or []
     if not count or not worst:
-        return ""
+        return []
     folder = min(run_folder, os.path.relpath(run_folder), key=len)
     kinds = "1 finding" if count == 1 else f"{count} findings"
     named = ("the most costly: " if count > len(worst) else "") + ", ".join(map(str, worst))
-    return f"autotrace: {kinds} ({named}); what, where and why: autotrace diagnose {folder}\n"
+    return [f"autotrace: {kinds} ({named}); what, where and why: autotrace diagnose {folder}"]
 
 
 def _ending(run_folder: str, outcome: Outcome) -> str:

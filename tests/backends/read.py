@@ -97,6 +97,7 @@ def _of_weave(call: Mapping[str, Any], spans: int) -> Seen:
     attributes = {name: str(value) for name, value in call["attributes"].items()}
     output = call["output"] or {}
     scores = {name.rpartition(".")[2]: value for name, value in call["feedback"].items()}
+    scores.pop("finding", None)  # is no fact
     facts = {**(output.get("facts") or {}), **scores}  # known when it was sent, and said later
     assert output.get("reward", scores.get("reward")) == scores.get("reward")
     return Seen(call["id"].replace("-", ""), attributes, facts, output, spans, call["wb_run_id"])

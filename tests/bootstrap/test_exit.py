@@ -264,6 +264,9 @@ def test_the_three_most_costly_findings_stand_before_the_last_line() -> None:
     assert last.startswith("autotrace: 9 trajectories -> ")
     one = summary("R", Outcome("done", {"trajectories": 9, "findings": 1, "worst": worst[:1]}))
     assert one.startswith("autotrace: 1 finding (AT-RETOKENIZED 34%); ")
+    status = {"trajectories": 9, "findings": 1, "worst": worst[:1], "drops": {"drop:tokens": 3}}
+    first, last = summary("R", Outcome("done", status)).splitlines()
+    assert first.startswith("autotrace: 3 calls without token lists") and "1 finding" in last
 
 
 def test_what_a_full_disk_refused_is_said(place: Place) -> None:
