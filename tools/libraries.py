@@ -15,7 +15,7 @@ from pathlib import Path
 LISTS = Path(__file__).parents[1] / "patch_specs"
 _SENTENCE = re.compile(r"^# (?P<name>[^:$]+): (?P<what>[^\n]+?)\.?$", re.MULTILINE)
 _RELEASES = re.compile(r"^# releases of (?P<name>\S+): (?P<versions>.+)$", re.MULTILINE)
-_ROLE = re.compile(r"^  role: (\w+)$", re.MULTILINE)
+_ROLE = re.compile(r"^[- ] .*\brole: (\w+)", re.MULTILINE)
 _WORDS = {
     "trajectory": "trajectories", "agent": "agents", "llm": "turns", "tool": "tool calls", "parser": "parsers",
     "env": "environments", "reward": "rewards", "engine": "requests of the engine", "trainer": "the trainer's steps",

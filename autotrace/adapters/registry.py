@@ -23,7 +23,7 @@ ADAPTERS = {
     "sglang": "autotrace.adapters.sglang",
     "openai": "autotrace.adapters.openai",
     "langchain_core": "autotrace.adapters.langchain",
-    "trl": "autotrace.adapters.trl",
+    "trl": "autotrace.adapters.trl.trainer",
     "anthropic": "autotrace.adapters.anthropic",
     "pydantic_ai": "autotrace.adapters.pydantic_ai",
     "httpx": "autotrace.adapters.httpx",

@@ -1,7 +1,6 @@
 """TRL: what its list cannot name or compute.
 
-- The user's tools, methods of environments and reward functions have no name that a list could know: they are what the
-  trainer was given. They are recorded while the trainer uses them, tools in the trajectory of the row that asked.
+- The user's tools, methods of environments and reward functions have no name (``user_functions``).
 - The reward of a row is the weighted sum of what its functions said.
 - Which tokenizer decodes, and which MLflow or W&B run the trainer's own logger has open.
 
@@ -10,19 +9,16 @@ Read in the wheels of TRL 0.26 to 1.16. What is not as expected is left alone.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
-import sys
 import time
-from collections.abc import Callable, Mapping
-from types import ModuleType
+from collections.abc import Mapping
 from typing import Any
 
 from autotrace import patch
 from autotrace.adapters.engine_requests import follow
 from autotrace.adapters.trainer_runs import publish_runs
-from autotrace.record import faults, rows, statements
+from autotrace.adapters.trl import user_functions
+from autotrace.record import statements
 from autotrace.record.backlog import backlog
 from autotrace.record.context import RetainingCall
 from autotrace.record.fields import ABSENT
@@ -32,123 +28,14 @@ from autotrace.spool.records import Fact
 
 BATCH = "trl.trainer.grpo_trainer.GRPOTrainer._generate_and_score_completions"
 SCORES = "trl.experimental.async_grpo.async_rollout_worker._AsyncRolloutLoop._score_group"
-TOOLS = "trl tools"
-REWARDS = "trl reward functions"
-"""Keys of the user's functions in reports."""
-
 _PARTS = value_of("self._logs.rewards.*[i - n * (self.accelerator.num_processes - self.accelerator.process_index)]")
-_ROW = "idx_with_tool"
-"""What the loop over tool calls calls the row's number (0.26, where all rows share one table of tools)."""
 
 
 def install() -> None:
     """Register the hooks on the modules below. Called once, right after ``trl`` was imported."""
     follow(BATCH, _Batch())
     follow(SCORES, _Scores())
-    patch.when_imported("trl.trainer.grpo_trainer", _watch_trainer)
-
-
-def _watch_trainer(module: ModuleType) -> None:
-    around(module.GRPOTrainer, "_tool_call_loop", _with_tools)
-    around(module.GRPOTrainer, "_calculate_rewards", _with_rewards)
-
-
-def around(owner: type, name: str, enter: Callable[[Any], Callable[[], None]]) -> None:
-    """Have ``enter(self)`` called before each call of ``owner.name``, and after it what that returned."""
-    original = vars(owner).get(name)
-    if not inspect.isfunction(original):
-        return
-
-    @functools.wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        leave = None
-        try:
-            leave = enter(self)
-        except Exception as error:
-            faults.failed(f"trl:{name}", error)
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            if leave is not None:
-                leave()
-
-    setattr(owner, name, method)
-
-
-# -- tools ------------------------------------------------------------------------------------------------------------
-
-
-def _with_tools(trainer: Any) -> Callable[[], None]:
-    """Record the tools in the tables of ``trainer`` until the function that is returned is called."""
-    tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    for kind in ("_sync_tool_dict", "_async_tool_dict", "_tool_dict"):
-        of_rows = getattr(trainer, f"{kind}s", None)
-        shared = getattr(trainer, kind, None)
-        found: list[tuple[int | None, Any]] = [*enumerate(of_rows)] if of_rows else [(None, shared)]
-        for number, table in found:
-            if type(table) is dict and table:
-                tables.append((table, dict(table)))
-                for name, tool in tables[-1][1].items():
-                    table[name] = _in_row(number, tool, str(name), inspect.iscoroutinefunction(tool))
-
-    def restore() -> None:
-        for table, before in tables:
-            table.update(before)
-
-    return restore
-
-
-def _in_row(number: int | None, tool: Callable[..., Any], name: str, is_async: bool) -> Callable[..., Any]:
-    traced = _traced(name, str(getattr(tool, "__module__", "")), is_async)
-
-    def called(**arguments: Any) -> Any:
-        row = sys._getframe(1).f_locals.get(_ROW) if number is None else number
-        if is_async:
-            return _awaited(row, traced, tool, arguments)
-        with rows.row(row):
-            return traced(tool, **arguments)
-
-    return called
-
-
-async def _awaited(row: Any, traced: Callable[..., Any], tool: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    with rows.row(row):
-        return await traced(tool, **arguments)
-
-
-@functools.lru_cache(maxsize=1000)
-def _traced(name: str, module: str, is_async: bool) -> Callable[..., Any]:
-    """A recorded function that calls the tool it is given, and is called as the tool is."""
-
-    def call(called_tool: Any, /, **arguments: Any) -> Any:
-        return called_tool(**arguments)
-
-    async def call_async(called_tool: Any, /, **arguments: Any) -> Any:
-        return await called_tool(**arguments)
-
-    function: Any = call_async if is_async else call
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = module
-    wrapped: Callable[..., Any] = patch.wrap_function(function, key=TOOLS, role="tool", exclude=("called_tool",))
-    return wrapped
-
-
-# -- rewards ----------------------------------------------------------------------------------------------------------
-
-
-def _with_rewards(trainer: Any) -> Callable[[], None]:
-    """Record the reward functions of ``trainer``, a call for each row, until the function that is returned is
-    called."""
-    before = trainer.reward_funcs
-    trainer.reward_funcs = [
-        patch.wrap_function(function, key=REWARDS, role="reward", rows=("completions",), include=("result[i]",))
-        for function in before
-    ]
-
-    def restore() -> None:
-        trainer.reward_funcs = before
-
-    return restore
+    patch.when_imported("trl.trainer.grpo_trainer", user_functions.watch)
 
 
 class _Batch(Follower):
