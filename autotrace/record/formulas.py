@@ -23,7 +23,16 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "%": operator.mod,
 }  # fmt: skip
 
+ONCE = "…once"
+"""Key of a dictionary beside the words that paths begin with: what does not depend on the row is read once into it."""
+_OF_A_ROW = frozenset({"row", "i"})
+
 Read = Callable[[Mapping[str, Any]], Any]
+
+
+def of_a_row(path: Path) -> bool:
+    """Whether it may differ from row to row."""
+    return not _OF_A_ROW.isdisjoint(path.roots)
 
 
 class Formula:
@@ -68,6 +77,27 @@ def compiled(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path,
 
 
 def _compiled(tree: Tree) -> Read:
+    read = _made(tree)
+    constant = tree[0] in ("number", "text") or (tree[0] == "path" and not tree[2])
+    return read if constant or not _OF_A_ROW.isdisjoint(roots(tree)) else _once(read)
+
+
+def _once(read: Read) -> Read:
+    """``read``, of all rows of a batch once."""
+
+    def reading(values: Mapping[str, Any]) -> Any:
+        kept = values.get(ONCE)
+        if kept is None:
+            return read(values)
+        value = kept.get(read, kept)
+        if value is kept:
+            value = kept[read] = read(values)
+        return value
+
+    return reading
+
+
+def _made(tree: Tree) -> Read:
     kind = tree[0]
     if kind in ("number", "text"):
         return lambda _, number=tree[1]: number  # type: ignore[misc]
@@ -129,8 +159,30 @@ def _total(value: Any) -> Any:
 
 
 def _path(root: str, steps: Sequence[str | Read]) -> Read:
+    plain = next((number for number, step in enumerate(steps) if not isinstance(step, str) or step == "*"), len(steps))
+    path = Path(".".join([root, *cast("Sequence[str]", steps[:plain])]))
+    if not steps:
+        return lambda values: values.get(root, ABSENT)
+    rest = steps[plain:]
+    if not rest:
+        return path.read
+    base: Read = path.read if root in _OF_A_ROW else _once(path.read)
+    if plain == 0:
+        base = _made(("path", root, ()))
+    if len(rest) == 1 and not isinstance(rest[0], str):
+        return _indexed(base, rest[0])
+    return lambda values: _below(base(values), rest, values)
+
+
+def _indexed(base: Read, index_of: Read) -> Read:
+    """One item, the most common of what is computed."""
+
     def read(values: Mapping[str, Any]) -> Any:
-        return _below(values.get(root, ABSENT), steps, values)
+        value, index = base(values), index_of(values)
+        kind = type(value)
+        if type(index) is int and (kind is list or kind is tuple or kind is deque):
+            return value[index] if -len(value) <= index < len(value) else ABSENT
+        return ABSENT if value is ABSENT else _below(value, (lambda _: index,), values)
 
     return read
 

@@ -17,6 +17,7 @@ from autotrace.record import closing, context, faults, groups, ids, sampling, tr
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current
 from autotrace.record.fields import first
+from autotrace.record.formulas import ONCE, of_a_row
 from autotrace.record.probe import Probe
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import weigh_numbers
@@ -57,7 +58,7 @@ class Rows:
     def __init__(self, probe: Probe, items: Sequence[Any], values: Values, base: Rows | None) -> None:
         self._probe = probe
         self._items = items
-        self._values = values
+        self._values = {**values, "n": len(items), ONCE: {}}
         self.base = base or self
         """The batch that these rows are trajectories of."""
         self.calls: list[OpenCall | None] = []
@@ -74,9 +75,12 @@ class Rows:
     def open_trajectories(self, batch: OpenCall, count: int) -> None:
         """Open a trajectory for each row. ``count``: which call of the target this is."""
         probe, seen = self._probe, []
+        own = tuple(pair for pair in probe.attributes if any(map(of_a_row, pair[1])))
+        common = probe.read(tuple(pair for pair in probe.attributes if pair not in own), self._values)
         for number in range(len(self._items)):
             values = self._of(number)
-            attributes = groups.completed(probe.read(probe.attributes, values), batch.above) or {}
+            attributes = {**(common or {}), **(probe.read(own, values) or {})}
+            attributes = groups.completed(attributes, batch.above) or {}
             uid = attributes.get("uid")
             if type(uid) is int:  # a number counts within the batch
                 attributes["uid"] = f"{count}.{uid}"
@@ -181,7 +185,7 @@ class Rows:
     def end(self, values: Values, at: int) -> None:
         """The batch returned; ``values`` has the arguments and ``result``."""
         probe, result = self._probe, values.get("result")
-        self._values = values
+        self._values = {**values, "n": len(self._items), ONCE: {}}
         for number in range(len(self._items)):
             own = self._of(number)
             if probe.of or probe.of_key:
@@ -192,15 +196,16 @@ class Rows:
             if call is None or row is None:
                 continue
             if probe.prompt and probe.response and self.base is not self:
-                self._remember(row, own)
+                self._remember(row, call.prompt, own)
             if isinstance(call, RetainingCall):
                 call.arguments = own
                 closing.close(call, result, at)
                 call.arguments = None
         self._release()
 
-    def _remember(self, row: int, values: Values) -> None:
-        prompt = copy_tokens(first(self._probe.prompt, values))
+    def _remember(self, row: int, prompt: Any, values: Values) -> None:
+        if type(prompt) is not tuple:  # it is written already
+            prompt = copy_tokens(first(self._probe.prompt, values))
         response = copy_tokens(first(self._probe.response, values))
         if prompt is not None and response is not None:
             self.base._said[row] = _Said(prompt, response)
@@ -217,7 +222,9 @@ class Rows:
         self._items, self._values, self._known = (), {}, {}
 
     def _of(self, number: int) -> Values:
-        return {**self._values, "row": self._items[number], "i": number, "n": len(self._items)}
+        own = self._values.copy()
+        own["row"], own["i"] = self._items[number], number
+        return own
 
 
 def begin(batch: RetainingCall, arguments: Mapping[str, Any]) -> None:
