@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.testclient import TestClient
 
@@ -120,6 +121,35 @@ def test_a_file_of_something_else_is_said_with_its_line(line: bytes, run: Path, 
     out.write_bytes(out.read_bytes() + line + b"\n")
     with pytest.raises(QueryError, match=r"finished\.jsonl, line 9: this is no trajectory"):
         one(out)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (b'{"trace_id":"', b'{"trace_id":"<b>', "is no id of a trajectory"),
+        (b'"start_ns":1', b'"start_ns":9999999999999999999991', "line 1: this is no trajectory|too large"),
+        (b'"start_ns":17', b'"start_ns":99999999999', "too large|line 1"),
+    ],
+)
+def test_values_that_nobody_wrote_are_refused_in_one_sentence(
+    old: bytes, new: bytes, words: str, run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "finished.jsonl"
+    jsonl.write(of_run(run), str(out))
+    out.write_bytes(out.read_bytes().replace(old, new, 1))
+    with pytest.raises(QueryError, match=words):
+        one(out)
+
+
+def test_calls_whose_prompts_begin_with_each_other_end(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "finished.jsonl"
+    jsonl.write(of_run(run), str(out))
+    first = msgspec.json.decode(out.read_bytes().splitlines()[0])
+    turns = [span for span in first["spans"] if span["role"] == "llm"]
+    turns[0]["prompt_base"], turns[1]["prompt_base"] = turns[1]["span_id"], turns[0]["span_id"]
+    out.write_bytes(msgspec.json.encode(first) + b"\n")
+    trajectory = opened(out).load(first["trace_id"])
+    assert all(len(span.prompt_ids or ()) < 100 for span in trajectory.llm_spans)
 
 
 def test_what_went_away_is_said(stored: Path) -> None:

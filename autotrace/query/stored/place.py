@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,12 +10,15 @@ from typing import Any, Protocol
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings
+from autotrace.query.errors import QueryError
 from autotrace.ship.assembly.titles import entitle
 from autotrace.ship.index.summary import summarise
 from autotrace.ship.store.row import Row
 from autotrace.trajectory.deferred import Deferred
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.numbers import integer
+
+_ID = re.compile("[0-9a-f]{32}")
 
 
 class Place(Protocol):
@@ -43,7 +47,9 @@ def row_of(trajectory: Trajectory) -> Row:
 
 
 def finished(row: Row) -> Row:
-    """``row``, as that of a trajectory that was delivered."""
+    """``row``, as that of a trajectory that was delivered. Raises ``QueryError`` where its id is none."""
+    if not _ID.fullmatch(row.trace_id):
+        raise QueryError(f"{row.trace_id[:40]!r} is no id of a trajectory: it has to be 32 lower-case hex digits")
     row.group_key, row.complete = row.group, row.status != "OPEN"
     return row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -36,8 +37,11 @@ class StoredReader(RunReader):
     def __init__(self, place: Place) -> None:
         """Reads the line about each. Raises ``QueryError``, and ``ModuleNotFoundError`` with the remedy."""
         state = State(":memory:")
-        with state:
-            state.put_rows(place.rows())
+        try:
+            with state:
+                state.put_rows(place.rows())
+        except (OverflowError, sqlite3.Error) as error:  # numbers that no clock and no counter has
+            raise QueryError(f"{place.path} cannot be read: a value is too large ({error})") from None
         self._place = place
         self._count, start = state.db.execute("SELECT count(*), min(start_ns) FROM traces").fetchone()
         created = datetime.fromtimestamp((start or 0) / 1e9, timezone.utc).isoformat()
