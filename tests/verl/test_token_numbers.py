@@ -55,6 +55,20 @@ def test_totals_are_verls_metrics(cells: int, monkeypatch: pytest.MonkeyPatch) -
         assert made[name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
 
 
+def test_of_values_in_bfloat16_the_probabilities_are_verls() -> None:
+    """The V1 trainer keeps what its forward pass computes in, and sums in it; sums here are exact."""
+    given = {name: torch.nan_to_num(one) for name, one in batch().items()}
+    given["old_log_probs"] = given["old_log_probs"].bfloat16()
+    made = measured(given).totals.metrics()
+    tensors = TensorDict({**given, "responses": torch.zeros(ROWS, WIDTH)}, batch_size=ROWS)
+    for name, value in calculate_debug_metrics(DataProto(batch=tensors)).items():
+        assert name.endswith("_valid") or made[name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
+    theirs = compute_offpolicy_metrics(given["old_log_probs"], given["rollout_log_probs"], given["response_mask"])
+    for name in ("kl", "k3_kl", "chi2_token", "rollout_log_ppl"):
+        assert made[f"rollout_corr/{name}"] == pytest.approx(theirs[name], rel=1e-5, abs=1e-6), name
+    assert made["rollout_corr/training_log_ppl"] == pytest.approx(theirs["training_log_ppl"], rel=2**-8)
+
+
 def test_each_row_has_its_numbers() -> None:
     given = batch()
     made = measured(given)

@@ -223,20 +223,22 @@ def _chunk(measured: Measured, numbers: Sequence[int], mask: Any, old: Any, roll
     blank, n = ~taken, counts.clamp(min=1).float()
 
     def cut(values: Any) -> Any:
-        return values[:, :width].detach().float().masked_fill(blank, 0.0)
+        return values[:, :width].detach().masked_fill(blank, 0.0)
 
     table: dict[str, Any] = {"tokens": counts}
-    trainer = cut(old)
+    given = cut(old)
+    trainer = given.float()
     totals = measured.totals
     table["old_log_prob_mean"] = trainer.sum(dim=1) / n
     odd = ~trainer.isfinite()
     if rollout is not None:
         engine = cut(rollout)
         odd |= ~engine.isfinite()
-        _compare(table, totals, trainer, engine, taken, n)
+        probs = given.exp().float(), engine.exp().float()  # as exact as veRL takes them: the trainer's may be bfloat16
+        _compare(table, totals, (trainer, engine.float()), probs, taken, n)
     table["not_finite"] = odd.sum(dim=1)
     if entropy is not None:
-        sums = cut(entropy).sum(dim=1)
+        sums = cut(entropy).float().sum(dim=1)
         table["entropy"] = sums / n
         totals.entropy_sum = (totals.entropy_sum or 0.0) + float(sums.double().sum())
     values = {name: column.tolist() for name, column in table.items()}
@@ -252,8 +254,12 @@ def _chunk(measured: Measured, numbers: Sequence[int], mask: Any, old: Any, roll
     totals.tokens += int(counts.sum())
 
 
-def _compare(table: dict[str, Any], totals: Totals, old: Any, rollout: Any, taken: Any, n: Any) -> None:
-    """Both are 0 where ``taken`` is not."""
+def _compare(
+    table: dict[str, Any], totals: Totals, logs: tuple[Any, Any], both: tuple[Any, Any], taken: Any, n: Any
+) -> None:
+    """``logs``: the trainer's and the engine's log-probabilities, 0 where ``taken`` is not; ``both``: what they are the
+    logarithms of."""
+    (old, rollout), (probs, engine) = logs, both
     log_ratio = old - rollout
     distance = log_ratio.abs()
     largest = distance.max(dim=1)
@@ -264,7 +270,6 @@ def _compare(table: dict[str, Any], totals: Totals, old: Any, rollout: Any, take
     ratio = log_ratio.expm1()
     k3 = (ratio - log_ratio).sum(dim=1)
     table["k3_mean"] = k3 / n
-    probs, engine = old.exp(), rollout.exp()  # 1 and 1 beside the mask
     diff = (probs - engine).abs()
     diffs = diff.sum(dim=1)
     table["probs_diff_mean"], table["probs_diff_max"] = diffs / n, diff.amax(dim=1)
