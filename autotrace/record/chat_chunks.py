@@ -2,7 +2,8 @@
 
 The forms are told by what an item stores and not by its class, as compatible servers and clients have classes of their
 own: chat completions (``choices`` with a ``delta`` or ``text``), Responses (events ``response.*``), messages
-(``message_start``, ``content_block_delta``, ...), and LangChain's chunks (``message_chunks``).
+(``message_start``, ``content_block_delta``, ...), and those of LangChain (``message_chunks``) and smolagents
+(``message_deltas``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from autotrace.record import message_chunks
+from autotrace.record import message_chunks, message_deltas
 from autotrace.record.object_fields import member, members
 from autotrace.record.snapshot import Limits, snapshot
 from autotrace.record.tool_call_chunks import ToolCalls
@@ -32,7 +33,10 @@ def of(first: Any, limits: Limits) -> Yielded | None:
         return Response(limits)
     if kind == message_chunks.KIND:
         return message_chunks.MessageChunks(limits)
-    return Message(limits) if kind == "message_start" else None
+    if kind == "message_start":
+        return Message(limits)
+    stored = members(first)
+    return message_deltas.MessageDeltas(limits) if all(name in stored for name in message_deltas.FIELDS) else None
 
 
 class _Choice:

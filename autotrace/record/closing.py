@@ -165,9 +165,13 @@ def fail(call: OpenCall, error: BaseException) -> None:
     event = Ended(call, call.at, None, "ERROR")
     try:
         event.at = at = _monotonic_ns()
-        event.status = status = errors.status_of(error)
-        event.error = errors.described(error)
-        event.attributes = {"outcome": "cancelled"} if status == "CANCELLED" else None
+        outcome = errors.outcome_of(error)
+        if outcome is not None:
+            event.status, event.attributes = "OK", {"outcome": outcome}
+        else:
+            event.status = status = errors.status_of(error)
+            event.error = errors.described(error)
+            event.attributes = {"outcome": "cancelled"} if status == "CANCELLED" else None
         arguments = _release(call)
         if type(call) is RetainingCall and call.rows is not None:
             call.rows.fail(error)

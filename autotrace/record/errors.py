@@ -18,6 +18,16 @@ _traceback = BaseException.__dict__["__traceback__"].__get__
 """Of an exception, whatever properties its class has."""
 
 
+control_flow: list[tuple[type[BaseException], str]] = []
+"""Of adapters: exceptions by which a library leaves a call that did not fail, and what is said of such a call."""
+
+
+def outcome_of(error: BaseException) -> str | None:
+    """What is said of a call that ``error`` ended though it did not fail; None where it failed, or was cancelled."""
+    kind = type(error)
+    return next((outcome for left, outcome in control_flow if issubclass(kind, left)), None)
+
+
 def status_of(error: BaseException) -> str:
     """How a call ended that ``error`` ended."""
     kind = type(error)  # ``isinstance`` may ask the error

@@ -14,6 +14,7 @@ from autotrace.ship.assembly.llm_calls import read_llm_calls
 from autotrace.ship.assembly.recent import Assembled
 from autotrace.ship.assembly.titles import entitle
 from autotrace.ship.assembly.tokens import TokenSequences, digest_of, floats
+from autotrace.ship.assembly.tool_results import read_tool_results
 from autotrace.spool.records import MEASURED, Close, Header, Open, Tokens
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import INTERRUPTED, OPEN, Span
@@ -193,6 +194,7 @@ class Assembly:
         _name_calls(spans)
         _cover_children(spans, interrupted)
         read_llm_calls(spans)
+        read_tool_results(spans)
         entitle(spans)
         return Assembled(spans, list(self._notes), list(self._last), sorted(self._digests), self._lasting)
 

@@ -25,7 +25,7 @@ _MEMBERS = {"SYSTEM": "system", "USER": "user", "ASSISTANT": "assistant", "TOOL"
 """Roles that are members of an enumeration, as smolagents has them."""
 _OF_MESSAGES = ("content", "tool_calls", "tool_call_id", "name")
 """What is said of them; the rest is about the call that made them."""
-_USAGE = ("usage", "usage_metadata")
+_USAGE = ("usage", "usage_metadata", "token_usage")
 _CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
 _READ, _WRITTEN = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
 

@@ -13,7 +13,8 @@ _MAX_DEPTH = 1000
 
 def read_llm_calls(spans: Sequence[Span]) -> None:
     """Fill the chat of the LLM calls. Of those inside of another (a framework's call over its client's), the outermost
-    is the turn, unless only the inner one has tokens; what it does not tell is taken from the last one inside."""
+    is the turn, unless only the inner one has tokens; what it does not tell is taken from the last one inside, and what
+    both tell stands there once."""
     calls = [span for span in spans if span.role == "llm"]
     for span in calls:
         chat.read(span)
@@ -22,15 +23,20 @@ def read_llm_calls(spans: Sequence[Span]) -> None:
         return
     by_id = {span.span_id: span for span in spans}
     _below_their_requests(calls)
+    inside: list[tuple[Span, Span]] = []
     for span in calls:
         outer = _outermost(span, by_id)
         if outer is None:
             continue
         if _has_tokens(span) and not _has_tokens(outer):
             outer.role = "span"
+            _say_once(span, outer)
         else:
             span.role = "engine"
             _inherit(outer, span)
+            inside.append((outer, span))
+    for outer, span in inside:
+        _say_once(outer, span)
 
 
 def _below_their_requests(calls: Sequence[Span]) -> None:
@@ -88,6 +94,21 @@ def _outermost(span: Span, by_id: dict[str, Span]) -> Span | None:
             outer = above
         above, depth = by_id.get(above.parent_id or ""), depth + 1
     return outer
+
+
+def _say_once(turn: Span, other: Span) -> None:
+    """Messages of the turn that another of its calls has too are left out there; it keeps those that are its own."""
+    if turn.messages is None or other.messages is None:
+        return
+    asked, again = _question(turn), _question(other)
+    if asked == again or _words(asked) == _words(again):
+        other.messages = None
+
+
+def _words(question: Sequence[tuple[object, object]]) -> str:
+    """What is said, however it is divided into messages: clients join those of one role, and have other roles."""
+    said = (content if isinstance(content, str) else str(content) for _, content in question if content is not None)
+    return "".join("".join(said).split())
 
 
 def _inherit(outer: Span, inner: Span) -> None:

@@ -13,8 +13,10 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.types import Command, interrupt
 
 
 def sum_of(a: int, b: int) -> int:
@@ -84,6 +86,21 @@ def own_graph(url: str) -> str:
     return str(graph.compile(name="planner").invoke(asked())["messages"][-1].content)
 
 
+def interrupted(url: str) -> str:
+    """A node that waits for a person, and goes on with what that says."""
+
+    def ask(state: State) -> dict[str, Any]:
+        return {"messages": [AIMessage(str(interrupt("Shall I?")))]}
+
+    graph = StateGraph(State)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    waiting = graph.compile(name="asker", checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    waiting.invoke(asked(), config)
+    return str(waiting.invoke(Command(resume="It is 4."), config)["messages"][-1].content)
+
+
 def _chain(url: str) -> Any:
     model = ChatOpenAI(base_url=url, model="tiny", api_key="sk-secret", max_retries=0)
     prompt = ChatPromptTemplate.from_messages([("system", "Be brief."), ("user", "{question}")])
@@ -106,7 +123,7 @@ async def chain_stream_later(url: str) -> str:
     return "".join([part async for part in _chain(url).astream({"question": "2+2?"})])
 
 
-WAYS = (invoke, stream, ainvoke, astream, own_graph, chain, chain_stream, chain_later, chain_stream_later)
+WAYS = (invoke, stream, ainvoke, astream, own_graph, chain, chain_stream, chain_later, chain_stream_later, interrupted)
 
 
 async def main(url: str) -> None:

@@ -14,7 +14,7 @@ from tests.agent_frameworks.server import ARGUMENTS, TEXT
 from tests.agent_frameworks.tracing import run_program, trajectories_of
 
 CHAINS = ("chain", "chain_stream", "chain_later", "chain_stream_later")
-ANSWERS = ("invoke", "stream", "ainvoke", "astream", "own_graph", *CHAINS)
+ANSWERS = ("invoke", "stream", "ainvoke", "astream", "own_graph", *CHAINS, "interrupted")
 SYSTEM, ASKED = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}
 CALLED = {"role": "assistant", "content": "", "tool_calls": [CALL]}
@@ -32,7 +32,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trajectories(run: Path) -> dict[str, Trajectory]:
-    return dict(zip(ANSWERS, trajectories_of(run), strict=True))
+    *others, resumed = trajectories_of(run)
+    return {**dict(zip(ANSWERS, others, strict=True)), "resumed": resumed}
 
 
 def _tree(trajectory: Trajectory, span: Span) -> list[object]:
@@ -60,6 +61,21 @@ def test_turns_have_messages_of_every_role_usage_and_model(trajectories: dict[st
         assert span.attributes["model"] == "tiny-1"
         if way != "stream":  # there, the program's own request does not ask for usage
             assert (span.prompt_tokens, span.response_tokens) == (7, 5)
+
+
+@pytest.mark.parametrize("way", ANSWERS[:4])
+def test_messages_stand_once_and_tools_return_text(trajectories: dict[str, Trajectory], way: str) -> None:
+    spans = trajectories[way].spans
+    assert [span.messages for span in spans if span.role == "engine"] == [None, None]
+    assert [span.output for span in spans if span.role == "tool"] == ["4"]
+
+
+def test_a_node_that_waits_for_a_person_did_not_fail(trajectories: dict[str, Trajectory]) -> None:
+    waiting = trajectories["interrupted"]
+    assert _tree(waiting, waiting.root) == ["asker", ["ask"]] and {span.status for span in waiting.spans} == {"OK"}
+    (node,) = waiting.spans[1:]
+    assert (node.attributes["outcome"], node.error) == ("interrupted", None)
+    assert "outcome" not in trajectories["resumed"].spans[1].attributes
 
 
 def test_graphs_in_graphs_and_models_without_a_client(trajectories: dict[str, Trajectory]) -> None:

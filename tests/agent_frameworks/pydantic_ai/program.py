@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -47,7 +48,23 @@ async def without_a_client(_: str) -> str:
     return (await agent.run("2+2?")).output
 
 
-WAYS = (run, run_stream, without_a_client)
+async def stream_without_a_client(_: str) -> str:
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        if len(messages) == 1:
+            yield {0: DeltaToolCall("add", '{"a": 2, ', tool_call_id="call_1")}
+            yield {0: DeltaToolCall(json_args='"b": 2}')}
+        else:
+            for word in ("It ", "is ", "4."):
+                yield word
+
+    agent: Agent[None, str] = Agent(
+        FunctionModel(stream_function=answer), tools=[add], name="own", instructions="Be brief."
+    )
+    async with agent.run_stream("2+2?") as streamed:
+        return [text async for text in streamed.stream_text()][-1]
+
+
+WAYS = (run, run_stream, without_a_client, stream_without_a_client)
 
 
 async def main(url: str) -> None:

@@ -13,7 +13,7 @@ from autotrace.trajectory.model import Span, Trajectory
 from tests.agent_frameworks.server import TEXT
 from tests.agent_frameworks.tracing import run_program, trajectories_of
 
-WAYS = ("run", "run_stream", "without_a_client")
+WAYS = ("run", "run_stream", "without_a_client", "stream_without_a_client")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def _tree(trajectory: Trajectory, span: Span) -> list[object]:
     return [span.shown_name, *(_tree(trajectory, child) for child in below)]
 
 
-@pytest.mark.parametrize(("way", "name"), [("run", "agent"), ("run_stream", "agent"), ("without_a_client", "own")])
+@pytest.mark.parametrize(("way", "name"), zip(WAYS, ("agent", "agent", "own", "own"), strict=True))
 def test_a_run_is_a_tree_of_turns_and_tools(trajectories: dict[str, Trajectory], way: str, name: str) -> None:
     trajectory = trajectories[way]
     assert _tree(trajectory, trajectory.root) == [name, ["turn 1"], ["add"], ["turn 2"]]
@@ -51,13 +51,14 @@ def test_turns_have_messages_of_every_role_and_usage(trajectories: dict[str, Tra
         "call_1", "add", {"a": 2, "b": 2},
     )  # fmt: skip
     assert second.messages[3]["content"] == "4" and second.messages[-1]["content"] == TEXT
+    assert all(span.messages is None for span in trajectories[way].spans if span.role == "engine"), "said twice"
     assert first.prompt_tokens and first.response_tokens and first.attributes["model"]
 
 
 def test_every_target_was_bound_and_called_and_no_key_was_recorded(run: Path) -> None:
     status = json.loads(CliRunner().invoke(main, ["status", str(run), "--json"], catch_exceptions=False).output)
     targets = [row for row in status["status"]["targets"] if row["key"].startswith("pydantic_ai.")]
-    assert len(targets) == 4
+    assert len(targets) == 5
     for target in targets:
         assert (list(target["states"]), bool(target["calls"])) == (["bound"], True), target
     assert not any(b"sk-secret" in path.read_bytes() for path in run.rglob("*") if path.is_file())

@@ -33,10 +33,18 @@ def tools(url: str) -> str:
     return f"{agent.run('2+2?')}"
 
 
+def streamed(url: str) -> str:
+    model = OpenAIModel("tiny", api_base=url, api_key="sk-secret")
+    agent = ToolCallingAgent(
+        tools=[add], model=model, max_steps=2, verbosity_level=0, name="speaker", stream_outputs=True
+    )
+    return f"{agent.run('2+2?')}"
+
+
 def code(_: str) -> str:
     return str(CodeAgent(tools=[add], model=Coder(), max_steps=2, verbosity_level=0, name="coder").run("2+2?"))
 
 
 if __name__ == "__main__":
-    for way in (tools, code):
+    for way in (tools, streamed, code):
         print(way.__name__, way(sys.argv[1]))

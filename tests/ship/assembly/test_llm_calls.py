@@ -152,3 +152,19 @@ def test_an_answer_without_usage_is_counted_by_the_engine_that_served_it() -> No
         "of several samples nothing is known"
     )
     assert silent.response_tokens == 2
+
+
+@pytest.mark.parametrize(
+    ("again", "once"),
+    [
+        ([HELLO, {"role": "user", "content": "Are you there?"}], True),
+        ([{"role": "user", "content": "Hello\nAre you there?"}], True),
+        ([{"role": "system", "content": "Be brief."}, HELLO, {"role": "user", "content": "Are you there?"}], False),
+    ],
+)
+def test_what_a_framework_and_its_client_are_both_given_stands_once(again: list[Any], once: bool) -> None:
+    asked = [HELLO, {"role": "human", "content": "Are you there?"}]
+    framework, client = call({"messages": asked}, HI), call({"messages": again}, HI, "2", "1")
+    read_llm_calls([framework, client])
+    assert (framework.role, client.role) == ("llm", "engine") and framework.messages == [*asked, HI]
+    assert (client.messages is None) == once
