@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
 from autotrace.ship.store.where import condition
+from autotrace.sinks import registry
 from autotrace.sinks.mlflow.uri import initialise
+from autotrace.sinks.protocol import Refused
 from tests.ship.spools import FINAL, PROMPT, Process, attributes, new_run, trajectory
 
 CONFIG = {"rollout_n": 4, "adv_estimator": "grpo", "trainer_mode": "sync", "response_length": 512}
@@ -142,3 +144,36 @@ def test_the_trainers_mlflow_run_has_numbers_and_a_page_of_each_step(tmp_path: P
     traces = mlflow.search_traces(locations=[experiment], filter_string=query, return_type="list")
     assert len(traces) == 3
     assert all(trace.info.tags["findings"] == "AT-GROUP-INCOMPLETE" for trace in traces)
+
+
+class Refusing:
+    """Takes nothing while ``refuses``."""
+
+    def __init__(self) -> None:
+        self.refuses = True
+        self.taken: list[int] = []
+
+    def bind(self, name: str, value: Mapping[str, Any]) -> None:
+        pass
+
+    def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
+        if self.refuses:
+            raise Refused("not now")
+        self.taken.append(step)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_report_that_was_refused_is_told_by_the_next_shipper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reporter = Refusing()
+    monkeypatch.setattr(type(registry.get("jsonl")), "reporter", lambda *_: reporter)
+    run = new_run(tmp_path)
+    process = Process(run)
+    group(process, 1, "u0")
+    process.exit()
+    assert ship(run, once=True).state == "done", "nothing waits for a report"
+    reporter.refuses = False
+    assert ship(run, once=True).state == "done"
+    assert ship(run, once=True).state == "done"
+    assert reporter.taken == [1]

@@ -68,12 +68,10 @@ class Reporting:
         self._info = info
         self._binds: list[tuple[str, Mapping[str, Any]]] = []
         self._posts = self._made(backends)
-        for name, text in state.metas(_KEY).items():
-            backend, _, _step = name.partition(":")
-            for post in self._posts:
-                if post.name == backend:
-                    report = msgspec.json.decode(text, type=Report)
-                    post.waiting[report.step] = report
+        for post in self._posts:
+            for text in state.metas(f"{_KEY}{post.name}:").values():
+                report = msgspec.json.decode(text, type=Report)
+                post.waiting[report.step] = report
 
     def _made(self, backends: Iterable[str]) -> list[_Post]:
         posts = []
@@ -124,20 +122,17 @@ class Reporting:
     def _came(self, post: _Post, report: Report, error: BaseException | None, over: bool) -> None:
         if error is None:
             post.failures = 0
-        else:
-            post.failures += 1
-            post.not_before = time.monotonic() + (0.5 if over else PAUSE)
-            passing = isinstance(error, Unavailable)
-            if passing and post.failures < (LAST_TRIES if over else TRIES):
-                post.waiting.setdefault(report.step, report)
-                return
-            unforeseen = None if isinstance(error, (Refused, Unavailable)) else error
-            _log.warning(
-                "%s did not take the report on step %d: %s", post.name, report.step, error, exc_info=unforeseen
-            )
-        if report.step not in post.waiting:
-            with self._state:
-                self._state.db.execute("DELETE FROM meta WHERE key = ?", (_key(post, report),))
+            if report.step not in post.waiting:
+                with self._state:
+                    self._state.db.execute("DELETE FROM meta WHERE key = ?", (_key(post, report),))
+            return
+        post.failures += 1
+        post.not_before = time.monotonic() + (0.5 if over else PAUSE)
+        if isinstance(error, Unavailable) and post.failures < (LAST_TRIES if over else TRIES):
+            post.waiting.setdefault(report.step, report)
+            return
+        unforeseen = None if isinstance(error, (Refused, Unavailable)) else error
+        _log.warning("%s did not take the report on step %d: %s", post.name, report.step, error, exc_info=unforeseen)
 
     @property
     def busy(self) -> bool:
