@@ -85,7 +85,8 @@ class Assembly:
     def add(self, origin: Origin, record: Open | Close) -> None:
         """Take one record."""
         at = record.at + origin.shift
-        self._last[origin.process] = max(at, self._last.get(origin.process, 0))
+        if at > self._last.get(origin.process, -1):
+            self._last[origin.process] = at
         if isinstance(record, Open):
             self._open(origin, record, at)
         else:
@@ -164,7 +165,11 @@ class Assembly:
                 self._digests.add(digest_of(ids))
 
     def _tokens(self, origin: Origin, record: Open | Close) -> TokenSequences:
-        return self._sequences.setdefault((origin.process, record.trace), TokenSequences())
+        key = (origin.process, record.trace)
+        sequences = self._sequences.get(key)
+        if sequences is None:
+            sequences = self._sequences[key] = TokenSequences()
+        return sequences
 
     def _note(self, problem: str | None) -> None:
         if problem:

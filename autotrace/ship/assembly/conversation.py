@@ -115,7 +115,7 @@ class Conversation:
         if response is not None:
             pieces.append(response)
             said.end, said.tokens = count + 1, tokens + len(span.response_ids or ())
-        said.tail = matters(matters(before + new) + (response or ""))
+        said.tail = matters(before + new + (response or ""))
         span.new_prompt_text, span.prompt_text = new, Deferred(_redacted_text(self._redactor, said))
         return said
 
