@@ -41,7 +41,7 @@ def steps(reader: RunReader, step: int | None = None, watch: Watch = iter, *, te
     ids = reader.ids_by_step(ROLES)
     numbers = sorted(ids, key=lambda number: (number is None, number or 0)) if step is None else [step]
     living = reader.living
-    said = reader.step_facts()
+    said = reader.step_facts(step)
     for number in numbers:
         if number not in ids:
             continue

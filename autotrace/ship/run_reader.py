@@ -187,9 +187,10 @@ class RunReader:
         """Backend -> what it stored about itself: ``place`` (where the traces are), ``open_with`` (a command)."""
         return {name: self._state.metas(f"backend:{name}:") for name in self.info.backends}
 
-    def step_facts(self) -> dict[int, dict[str, dict[str, float]]]:
-        """Step -> name -> numbers: ``metrics`` as the trainer logged them, ``token_facts``."""
-        return step_facts.read(self._state)
+    def step_facts(self, step: int | None = None) -> dict[int, dict[str, dict[str, float]]]:
+        """Step -> name -> numbers: ``metrics`` as the trainer logged them, ``token_facts``; of ``step`` if it is
+        given."""
+        return step_facts.read(self._state, step)
 
     def binds(self) -> list[tuple[str, dict[str, Any]]]:
         """Everything reported about the run, in order: ``config``, ``dataset``, ``mlflow``, ``tokenizer``, ..."""
