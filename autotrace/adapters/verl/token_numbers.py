@@ -35,8 +35,6 @@ _random = random.Random()
 class Totals:
     """Of all tokens and rows that were looked at; veRL's metrics are made of them."""
 
-    rows: int = 0
-    """With at least one token."""
     tokens: int = 0
     diff_sum: float = 0.0
     diff_squares: float = 0.0
@@ -249,7 +247,6 @@ def _chunk(measured: Measured, numbers: Sequence[int], mask: Any, old: Any, roll
         if tokens:
             measured.rows[row] = [values[name][index] if name in values else math.nan for name in NUMBERS]
             measured.lengths[row] = lengths[index]
-            totals.rows += 1
             totals.sequences.append((values["old_log_prob_mean"][index], rollouts[index], log_ratios[index] * tokens))
     totals.tokens += int(counts.sum())
 
