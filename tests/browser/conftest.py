@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 from autotrace.run import layout
 from autotrace.ship.store.row import Row
@@ -31,6 +31,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 def browser() -> Iterator[Browser]:
     """The distribution's browser, else the one that Playwright installed."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
+    expect.set_options(timeout=60_000)  # the machine may have much else to do
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
@@ -102,7 +103,7 @@ def visit(browser: Browser, serve: Callable[[Path], Server]) -> Iterator[Callabl
     def open_tab(folder: Path, **options: Any) -> Visit:
         server = serve(folder)
         page = browser.new_page(viewport={"width": 1440, "height": 860}, **options)
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(180_000)
         visit = Visit(page, server.base)
         visits.append(visit)
         page.goto(server.link)
