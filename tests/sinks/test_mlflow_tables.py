@@ -14,10 +14,11 @@ from typing import Any
 
 import both_ways
 import pytest
+import sqlalchemy
 from mlflow.entities import Span
 from rollouts import info, trajectory
 
-from autotrace.sinks.mlflow import tables
+from autotrace.sinks.mlflow import copying, tables
 from autotrace.sinks.mlflow.content import Contents, json_text
 from autotrace.sinks.mlflow.sink import MlflowSink
 from autotrace.sinks.mlflow.spans import encode
@@ -183,6 +184,28 @@ def test_an_unknown_schema_is_left_to_mlflow(uri: str) -> None:
         make(uri).deliver([trajectory(sample=1), trajectory(sample=2)])
     assert spans == []
     assert {spans for spans, _ in spans_of(uri).values()} == {PER_TRACE}
+
+
+def test_postgresql_gets_by_copy_what_it_does_not_have(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri, copied = postgres.uri("copied"), []
+
+    def counted(connection: Any, table: Any, rows: Any) -> None:
+        copied.append(table.name)
+        copy_rows(connection, table, rows)
+
+    copy_rows = copying.copy
+    monkeypatch.setattr(copying, "copy", counted)
+    make(uri).deliver([trajectory(sample=1)])
+    assert "spans" in copied
+    copied.clear()
+    make(uri).deliver([trajectory(sample=1)])  # a process that does not know what the one before has sent
+    # another writer stores it between the look and the insert
+    monkeypatch.setattr(tables.TableWriter, "_stored", lambda *_: (set(), set()))
+    make(uri).deliver([trajectory(sample=1)])
+    assert copied == []
+    with sqlalchemy.create_engine(uri).connect() as connection:
+        count = sqlalchemy.text("SELECT count(*), count(DISTINCT span_id) FROM spans")
+        assert tuple(connection.execute(count).one()) == (PER_TRACE, PER_TRACE)
 
 
 def test_one_that_the_database_rejects_costs_itself_only(postgres: Postgres) -> None:

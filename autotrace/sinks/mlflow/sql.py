@@ -42,7 +42,7 @@ class SqlStore:
             store_class: Any = SqlAlchemyStore
             self._store: Any = store_class(uri, artifact_root(path) if path else "mlflow-artifacts:/")
         except OperationalError as error:
-            raise Unavailable(f"the MLflow store cannot be opened: {error.orig}") from error
+            raise Unavailable(f"the MLflow store cannot be opened: {_sentence(error.orig)}") from error
         except ValueError as error:
             raise Refused(str(error)) from error
         except Exception as error:
@@ -159,7 +159,7 @@ class SqlStore:
             self._experiments.clear()
             raise StoreError(_sentence(error), passing=error.error_code == "INTERNAL_ERROR") from error
         except OperationalError as error:
-            raise Unavailable(f"the MLflow store cannot be written: {error.orig}") from error
+            raise Unavailable(f"the MLflow store cannot be written: {_sentence(error.orig)}") from error
         except (SQLAlchemyError, UnicodeError, ValueError, TypeError, RecursionError) as error:
             raise StoreError(_sentence(error)) from error
 
@@ -183,6 +183,7 @@ def _faster(connection: Any, _: Any) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
 
 
-def _sentence(error: BaseException) -> str:
-    """First line of the error, without the statement that SQLAlchemy adds."""
+def _sentence(error: BaseException | None) -> str:
+    """First line of the error, without the statement that SQLAlchemy adds; what the database says below it may quote
+    what was being stored."""
     return (str(error).splitlines() or [type(error).__name__])[0].split("[SQL:")[0][:300]

@@ -1,12 +1,12 @@
 """Many trajectories into MLflow's tables in one transaction: a row is an item of a list, and a table one statement.
 
 MLflow's store class merges row by row through its object mapper (3.7 ms of CPU a span). This writes the same rows
-through the tables of the installed MLflow.
+through the tables of the installed MLflow; those of traces that PostgreSQL does not have yet by COPY.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -14,7 +14,9 @@ from typing import Any
 from sqlalchemy import Connection, Table, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
+from autotrace.sinks.mlflow import copying
 from autotrace.sinks.mlflow.content import Contents
+from autotrace.sinks.mlflow.info import TraceDescription
 from autotrace.sinks.mlflow.rows import IN_DATABASE, SPANS_LOCATION, Row, Rows
 from autotrace.sinks.mlflow.schema import SCHEMAS, Schema
 from autotrace.sinks.mlflow.store import Delivery
@@ -23,6 +25,8 @@ from autotrace.sinks.protocol import Refused
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 _KEPT_IF_ABSENT = frozenset({"request_preview", "response_preview", "session_id"})
 """Columns of ``trace_info`` whose value stays where there is no new one; the token counts are too."""
+Prepared = tuple[Delivery, list[Row]]
+"""A trajectory and the rows of its spans."""
 BUSY = 20_000
 """Milliseconds to wait for another writer, as MLflow does."""
 
@@ -37,6 +41,8 @@ class TableWriter:
         self._rows = Rows(schema, Contents(schema.ascii_only))
         self._models: Any = import_module("mlflow.store.tracking.dbmodels.models")
         self._dialect = store.engine.dialect.name
+        self._copies = self._dialect == "postgresql" and store.engine.dialect.driver in copying.DRIVERS
+        self._lz4: bool | None = None
         self._artifacts: dict[str, Any] = {}
 
     @classmethod
@@ -83,39 +89,70 @@ class TableWriter:
             self._check(connection)
             if not self._active(connection, number):
                 return list(deliveries)
-            elsewhere = self._elsewhere(connection, [delivery.description.trace_id for delivery, _ in rows], number)
-            taken = [(delivery, spans) for delivery, spans in rows if delivery.description.trace_id not in elsewhere]
+            stored, elsewhere = self._stored(connection, [one[0].description.trace_id for one in rows], number)
             left += [delivery for delivery, _ in rows if delivery.description.trace_id in elsewhere]
-            if taken:
-                self._write(connection, experiment_id, taken, run_id)
+            rows = [one for one in rows if one[0].description.trace_id not in elsewhere]
+            new = [one for one in rows if self._copies and one[0].description.trace_id not in stored]
+            known = [one for one in rows if not self._copies or one[0].description.trace_id in stored]
+            inserted = self._insert(connection, [delivery.description for delivery, _ in new], number)
+            # another writer was quicker with these
+            left += [delivery for delivery, _ in new if delivery.description.trace_id not in inserted]
+            new = [one for one in new if one[0].description.trace_id in inserted]
+            self._upsert(
+                connection,
+                self._models.SqlTraceInfo.__table__,
+                [self._rows.info(delivery.description, number) for delivery, _ in known],
+            )
+            self._write(connection, experiment_id, new, run_id, self._copy)
+            self._write(connection, experiment_id, known, run_id, self._upsert)
         return left
 
     def _write(
         self,
         connection: Connection,
         experiment_id: str,
-        taken: Sequence[tuple[Delivery, list[Row]]],
+        taken: Sequence[Prepared],
         run_id: str | None,
+        add: Callable[[Connection, Table, Sequence[Row]], None],
     ) -> None:
+        """Store all but ``trace_info``, whose rows are there, by ``add``."""
         models, rows, number = self._models, self._rows, int(experiment_id)
         traces = [delivery.description for delivery, _ in taken]
-        self._upsert(connection, models.SqlTraceInfo, [rows.info(trace, number) for trace in traces])
         tags = (rows.tags(trace, self._artifact_location(experiment_id, trace.trace_id)) for trace in traces)
-        self._upsert(connection, models.SqlTraceTag, _flat(tags))
-        self._upsert(connection, models.SqlTraceMetadata, _flat(map(rows.metadata, traces)))
+        add(connection, models.SqlTraceTag.__table__, _flat(tags))
+        add(connection, models.SqlTraceMetadata.__table__, _flat(map(rows.metadata, traces)))
         if self._schema.metrics:
-            self._upsert(connection, models.SqlTraceMetrics, _flat(map(rows.metrics, traces)))
-        self._upsert(connection, models.SqlSpan, _flat(spans for _, spans in taken))
-        self._upsert(connection, models.SqlAssessments, _flat(rows.assessments(trace, number) for trace in traces))
-        if run_id:
+            add(connection, models.SqlTraceMetrics.__table__, _flat(map(rows.metrics, traces)))
+        add(connection, models.SqlSpan.__table__, _flat(spans for _, spans in taken))
+        add(connection, models.SqlAssessments.__table__, _flat(rows.assessments(trace, number) for trace in traces))
+        if run_id and traces:
             links = [rows.link(trace, run_id) for trace in traces]
             insert = _INSERT[self._dialect](models.SqlEntityAssociation.__table__)
             connection.execute(insert.on_conflict_do_nothing(), links)
 
-    def _upsert(self, connection: Connection, model: Any, rows: Sequence[Row]) -> None:
+    def _insert(self, connection: Connection, traces: Sequence[TraceDescription], experiment_id: int) -> set[str]:
+        """Insert the rows of ``trace_info`` that are not there; the ids of those."""
+        if not traces:
+            return set()
+        if self._lz4 is None:
+            self._lz4 = copying.can_use_lz4(connection)
+        if self._lz4:
+            copying.use_lz4(connection)
+        table: Table = self._models.SqlTraceInfo.__table__
+        insert = _INSERT[self._dialect](table).on_conflict_do_nothing().returning(table.c.request_id)
+        infos = [self._rows.info(trace, experiment_id) for trace in traces]
+        return set(connection.execute(insert, infos).scalars())
+
+    def _copy(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows of traces that this transaction has inserted: no other writer can have any."""
+        if rows and copying.copies(table, list(rows[0])):
+            copying.copy(connection, table, rows)
+        else:
+            self._upsert(connection, table, rows)
+
+    def _upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         if not rows:
             return
-        table: Table = model.__table__
         insert = _INSERT[self._dialect](table)
         keys = [column.name for column in table.primary_key]
         changes: dict[str, Any] = {}
@@ -146,20 +183,22 @@ class TableWriter:
         ).scalar()
         return stage == "active"
 
-    def _elsewhere(self, connection: Connection, trace_ids: Sequence[str], experiment_id: int) -> set[str]:
-        """Those that are stored already, in another experiment or an archive; locks the others."""
+    def _stored(
+        self, connection: Connection, trace_ids: Sequence[str], experiment_id: int
+    ) -> tuple[set[str], set[str]]:
+        """Those that are stored already, which are locked; of these, those in another experiment or an archive."""
         infos, tags = self._models.SqlTraceInfo.__table__.c, self._models.SqlTraceTag.__table__.c
         stored = select(infos.request_id, infos.experiment_id).where(infos.request_id.in_(trace_ids))
         locked = connection.execute(stored.order_by(infos.request_id).with_for_update()).all()
         if not locked:
-            return set()
+            return set(), set()
         archived = select(tags.request_id).where(
             tags.request_id.in_([trace_id for trace_id, _ in locked]),
             tags.key == SPANS_LOCATION,
             tags.value != IN_DATABASE,
         )
         elsewhere = {trace_id for trace_id, experiment in locked if experiment != experiment_id}
-        return elsewhere | set(connection.execute(archived).scalars())
+        return {trace_id for trace_id, _ in locked}, elsewhere | set(connection.execute(archived).scalars())
 
     def _artifact_location(self, experiment_id: str, trace_id: str) -> str:
         experiment = self._artifacts[experiment_id]
