@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from sqlalchemy import JSON, Connection, Table, text
@@ -43,7 +44,9 @@ def copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
     try:
         with driver.cursor() as cursor:
             if connection.dialect.driver == "psycopg2":
-                cursor.copy_expert(statement, io.StringIO(lines))
+                # here: an error while it reads would look as if the server were gone
+                encodings = import_module("psycopg2.extensions").encodings
+                cursor.copy_expert(statement, io.BytesIO(lines.encode(encodings[driver.encoding])))
             else:
                 with cursor.copy(statement) as into:
                     into.write(lines)
