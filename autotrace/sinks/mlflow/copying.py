@@ -58,13 +58,10 @@ def copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
 
 def _field(value: Any, document: bool) -> str:
     """In PostgreSQL's text format. ``document``: of a column of JSON."""
-    if document:
-        value = json.dumps(value)
-    elif value is None:
+    if value is None and not document:
         return _ABSENT
-    elif not isinstance(value, str):
-        return str(value)
-    return value.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+    field = json.dumps(value) if document else str(value)
+    return field.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def can_use_lz4(connection: Connection) -> bool:
