@@ -149,10 +149,10 @@ def test_a_batch_is_stored_whole_or_not_at_all(uri: str, monkeypatch: pytest.Mon
     sink.deliver([trajectory(sample=900)])
     upsert = tables.TableWriter._upsert
 
-    def failing(self: tables.TableWriter, connection: object, model: object, rows: object) -> None:
-        if getattr(model, "__name__", "") == "SqlAssessments":
+    def failing(self: tables.TableWriter, connection: Any, table: Any, rows: Any) -> None:
+        if table.name == "assessments":
             raise Unavailable("the disk is full")
-        upsert(self, connection, model, rows)  # type: ignore[arg-type]
+        upsert(self, connection, table, rows)
 
     monkeypatch.setattr(tables.TableWriter, "_upsert", failing)
     with pytest.raises(Unavailable):
