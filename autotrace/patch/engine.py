@@ -177,10 +177,12 @@ _reported: set[tuple[str, str, str]] = set()
 
 
 def report(key: str, name: str, state: str, reason: str) -> None:
-    """Say what happened to a target; goes out with the first record, or at exit."""
+    """Say what happened to a target; goes out with the first record, or at exit. That a target is bound of which only
+    calls inside of others are recorded goes out with the first record alone."""
     if (key, name, state) not in _reported:
         _reported.add((key, name, state))
-        backlog.report(key, name, state, reason)
+        probe = calls.probes.get(key)
+        backlog.report(key, name, state, reason, alone=state != "bound" or probe is None or not probe.inside)
 
 
 def start(

@@ -44,6 +44,12 @@ class Weighted(msgspec.Struct, eq=False, gc=False):
     weight: int
 
 
+class WhenRecording(msgspec.Struct, eq=False, gc=False):
+    """Said only by a process that has something else to say: it is no reason for a file."""
+
+    report: Report
+
+
 class Backlog:
     """What waits in this process. Counters are changed without a lock: an addition without a call in it is one step as
     long as there is a global interpreter lock."""
@@ -107,10 +113,11 @@ class Backlog:
             self.charge(weight)
             self.append(Weighted(event, weight))
 
-    def report(self, key: str, name: str, state: str, reason: str) -> None:
+    def report(self, key: str, name: str, state: str, reason: str, alone: bool = True) -> None:
         """Queue what happened to a target; unlike ``put`` this starts no thread: it leaves with the first record, or at
-        exit."""
-        self.append(Report(key, name, state, reason))
+        exit, unless it is nothing to be said ``alone``."""
+        event = Report(key, name, state, reason)
+        self.append(event if alone else WhenRecording(event))
 
     def accepts(self) -> bool:
         """Whether there is room for another event; starts the thread if there is none. Called while ``watchful``."""

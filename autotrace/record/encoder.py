@@ -11,6 +11,7 @@ from typing import Any
 
 from autotrace.config.plan import Settings
 from autotrace.record import faults
+from autotrace.record.backlog import WhenRecording
 from autotrace.record.context import Ended, OpenCall, RetainingCall
 from autotrace.record.conversations import Conversations
 from autotrace.record.pickled import Pickled
@@ -33,14 +34,16 @@ from autotrace.spool.records import (
 )
 from autotrace.trajectory.jsonable import jsonable
 
-Event = OpenCall | Ended | Arrived | Fact | TokenFacts | StepFacts | Bind | Report
+Event = OpenCall | Ended | Arrived | Fact | TokenFacts | StepFacts | Bind | Report | WhenRecording
 """What callers put into the queue. An ``OpenCall`` is queued when it opens."""
 
 
 class RecordEncoder:
     """Makes records of events, which go to ``add`` in the order of the file."""
 
-    def __init__(self, settings: Settings, epoch: int, add: Callable[[Record], None], run_folder: str = "") -> None:
+    def __init__(
+        self, settings: Settings, epoch: int, add: Callable[[Record | WhenRecording], None], run_folder: str = ""
+    ) -> None:
         self.settings = settings
         self.epoch = epoch
         """Token sequences of another epoch cannot be referred to: a forked child's parent wrote them, or they were
@@ -61,6 +64,7 @@ class RecordEncoder:
             StepFacts: add,
             Bind: self._bind,
             Report: add,
+            WhenRecording: add,
         }
 
     def write(self, event: object) -> None:

@@ -182,7 +182,9 @@ class Flusher:
     def child(self) -> Flusher:
         """A flusher for the forked child: own segment, nothing inherited."""
         self._writer.abandon()
-        return Flusher(*self._made_with)
+        child = Flusher(*self._made_with)
+        child._writer.inherit(self._writer)
+        return child
 
     @property
     def unwritten(self) -> bool:

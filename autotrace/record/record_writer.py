@@ -15,7 +15,7 @@ import msgspec
 from autotrace.config.plan import Settings
 from autotrace.config.scalars import integer
 from autotrace.record import faults
-from autotrace.record.backlog import backlog
+from autotrace.record.backlog import WhenRecording, backlog
 from autotrace.spool.limit import SpoolLimit
 from autotrace.spool.records import Close, Define, Open, Record
 from autotrace.spool.segment import frame
@@ -49,6 +49,8 @@ class RecordWriter:
         self._encode = msgspec.msgpack.Encoder(enc_hook=_unknown).encode
         self._frames: list[bytes] = []
         self._size = 0
+        self._held: list[Record] = []
+        """Come with the first record."""
         self._definitions: list[Define] = []
         """The targets so far; each segment begins with those of the segments before."""
         self._defined = 0
@@ -96,8 +98,16 @@ class RecordWriter:
         """Ask the folder for the size of the spool, now and then."""
         self._limit.look()
 
-    def add(self, record: Record) -> None:
-        """Gather ``record`` for the next write."""
+    def add(self, said: Record | WhenRecording) -> None:
+        """Gather a record for the next write."""
+        record = said.report if isinstance(said, WhenRecording) else said
+        if record is not said and not self._written_at and not self._frames:
+            self._held.append(record)
+            return
+        if self._held:
+            held, self._held = self._held, []
+            for report in held:
+                self.add(report)
         if type(record) is Define:
             self._definitions.append(record)
         data = self._framed(record)
@@ -155,6 +165,10 @@ class RecordWriter:
         self._segments.seal("exit")
         self._written_at = 0.0
         return lost
+
+    def inherit(self, other: RecordWriter) -> None:
+        """Say what ``other``, the writer of this process before it was forked, had no reason to say."""
+        self._held = [*other._held]
 
     def abandon(self) -> None:
         """Close the file without a word: what a forked child does with its parent's segment."""

@@ -16,7 +16,7 @@ from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
 from autotrace.run import layout
-from autotrace.spool.records import Bind, Close, Counters, Open, Seal
+from autotrace.spool.records import Bind, Close, Counters, Open, Report, Seal
 from autotrace.spool.writer import SpoolWriter
 from tests.record.conftest import Recorder
 
@@ -305,3 +305,16 @@ def test_a_thread_whose_start_was_interrupted_is_started_by_the_next_event(
     traced()
     assert len(attempts) == 2
     assert over.wait(30)  # of two threads one ends
+
+
+def test_what_is_said_beside_other_things_is_no_reason_for_a_file(recorder: Recorder) -> None:
+    recorder.start()
+    backlog.report("inside", "client:ask", "bound", "", alone=False)
+    flusher.shutdown()
+    assert not list(recorder.folder.rglob("*.seg"))
+
+    recorder.start()
+    recorder.wrap(lambda: 1, key="one")()
+    backlog.report("inside", "client:stream", "bound", "", alone=False)
+    flusher.shutdown()
+    assert [report.name for report in recorder.records(Report)] == ["client:ask", "client:stream"]
