@@ -19,7 +19,7 @@ SHIPPER_READY = """
 import json, os, sys, time
 folder = os.environ["AUTOTRACE_RUN_FOLDER"]
 def shipper():
-    for _ in range(600):
+    for _ in range(2400):
         try:
             return json.load(open(folder + "/status.json"))["pid"]
         except (OSError, ValueError):
