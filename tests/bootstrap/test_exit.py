@@ -149,7 +149,8 @@ def _signalled(place: Place, number: int, code: str, *options: str) -> str:
 
 @pytest.mark.parametrize("options", [(), ("--supervise",)], ids=["exec", "supervise"])
 def test_an_interrupt_ends_the_wait_not_the_exit_code(place: Place, options: tuple[str, ...]) -> None:
-    rest = _signalled(place, signal.SIGINT, "", *options)
+    handler = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in background jobs
+    rest = _signalled(place, signal.SIGINT, handler, *options)
     assert "waiting was interrupted" in rest
     assert "Traceback" not in rest
 

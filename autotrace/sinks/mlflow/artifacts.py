@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from autotrace.run import files
 from autotrace.sinks.mlflow.store import StoreError
 
 
@@ -18,7 +19,7 @@ def put_text(artifact_uri: str, path: str, text: str) -> None:
     try:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, place.name)
-            file.write_text(text)
+            files.replace(file, text.encode(errors="replace"))
             repository: Any = get_artifact_repository(artifact_uri)  # comes without types
             repository.log_artifact(str(file), str(place.parent))
     except Exception as error:  # each kind of store raises what its library does
