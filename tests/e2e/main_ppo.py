@@ -82,14 +82,18 @@ class MainPPO:
         )  # fmt: skip
         return self
 
-    def wait(self) -> MainPPO:
-        """Wait for the end; the last lines of the log are shown when it was not a good one."""
+    def wait(self, tries: int = 2) -> MainPPO:
+        """Wait for the end; the last lines of the log are shown when it was not a good one. Ray gives its own processes
+        30 s to start, whatever the machine does beside: a run for which that was not enough is started again."""
         assert self._process is not None and self._log is not None
         try:
             self.returncode = self._process.wait(LIMIT)
         finally:
             self.seconds = time.monotonic() - self._started
             self.stop()
+        if self.returncode and tries > 1 and "timed out during startup" in self.log:
+            shutil.rmtree(self.folder)
+            return self.start().wait(tries - 1)
         if self.returncode:
             print(f"--- {self.name}: exit code {self.returncode}\n" + "\n".join(self.log.splitlines()[-80:]))
         return self
