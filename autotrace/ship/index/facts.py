@@ -26,6 +26,10 @@ def _word(value: Any) -> str | None:
     return None if value is None else text(str(value))[:1000]
 
 
+UNKNOWN = 1e-9
+"""See ``_distance``; below what ``isclose`` takes for equal."""
+
+
 class FactBook:
     """Facts of one run.
 
@@ -153,10 +157,13 @@ def _summary(facts: TokenFacts) -> dict[str, Any]:
 
 
 def _distance(reward: float | None, score: float | None) -> float:
-    """How far a trajectory's reward is from the trainer's, which went through a float32; 0 where one is missing."""
-    if reward is None or score is None or math.isclose(reward, score, rel_tol=1e-5, abs_tol=1e-6):
+    """How far a trajectory's reward is from the trainer's, which went through a float32. One that is not known yet is
+    behind those that match, and before those that do not."""
+    if score is None:
         return 0.0
-    return abs(reward - score)
+    if reward is None:
+        return UNKNOWN
+    return 0.0 if math.isclose(reward, score, rel_tol=1e-5, abs_tol=1e-6) else abs(reward - score)
 
 
 def _stored(value: Any) -> Any:
