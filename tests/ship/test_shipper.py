@@ -248,6 +248,38 @@ def test_rollouts_that_answered_the_same_are_told_apart_by_their_reward(run: Pat
         assert lines[trace.hex()]["facts"]["advantage"] == pytest.approx(reward - 0.4)
 
 
+@pytest.mark.parametrize("read_first", [0, 1])
+def test_a_fact_is_taken_back_from_a_rollout_that_answered_the_same_as_one_read_later(
+    run: Path, read_first: int
+) -> None:
+    """Facts that came before the second rollout was read belonged to the first, as far as anybody knew."""
+    rewards = [0.1, 0.7]
+    trainer = Process(run, "node-2-bb")
+    key = {"uid": "u", "digest": digest_of(ANSWER + TOOL + FINAL)}
+    made: dict[int, str] = {}
+
+    def deliver(number: int, reward: float | None) -> None:
+        process = Process(run, f"node-{number + 3}-cc")
+        made[number] = trajectory(process, uid="u", rollout=number, reward=reward).hex()
+        process.exit()
+
+    deliver(read_first, None)
+    for score in rewards:
+        trainer.fact("trained_in_step", score, key={**key, "score": score + 1e-9})
+    shipped(run)
+    deliver(1 - read_first, None)
+    late = Process(run, "node-9-dd")
+    for number in (1 - read_first, read_first):
+        late.fact("reward", rewards[number], key={"uid": "u", "session_id": number})
+        shipped(run)
+    for process in (late, trainer):
+        process.exit()
+    lines = shipped(run)
+    assert [lines[made[number]]["facts"] for number in (0, 1)] == [
+        {"reward": reward, "trained_in_step": reward} for reward in rewards
+    ]
+
+
 def test_a_state_from_before_facts_had_scores_goes_on(run: Path) -> None:
     process = Process(run)
     trace = trajectory(process, uid="u", reward=None)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from autotrace.ship.index.same_answers import UNKNOWN, Claim, Rollout, deal, distance
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
@@ -26,10 +27,6 @@ def _word(value: Any) -> str | None:
     return None if value is None else text(str(value))[:1000]
 
 
-UNKNOWN = 1e-9
-"""See ``_distance``; below what ``isclose`` takes for equal."""
-
-
 class FactBook:
     """Facts of one run.
 
@@ -43,8 +40,9 @@ class FactBook:
         self._state = state
         self._unknown = 0
 
-    def add(self, segment: int, offset: int, fact: Fact | TokenFacts, at_ns: int) -> str | None:
-        """Store a fact; return the trace it belongs to, if that was read already."""
+    def add(self, segment: int, offset: int, fact: Fact | TokenFacts, at_ns: int) -> set[str]:
+        """Store a fact; return the traces of which more is known now: that to which it belongs, if it was read already,
+        and those that gave up another's."""
         if isinstance(fact, TokenFacts):
             fact = Fact(b"", fact.key, token_facts.TOKEN_FACTS, _summary(fact), fact.at)
         key = fact.key or {}
@@ -55,11 +53,20 @@ class FactBook:
         score = number(key.get("score"))
         name = text(fact.name)[:250] or "fact"
         named = _word(key.get("of"))
-        if trace_id is None and named is not None:
+        rollouts: list[Rollout] = []
+        if trace_id is not None:
+            digest = None
+        elif named is not None:
             row = self._state.db.execute("SELECT trace_id FROM requests WHERE request = ?", (named,)).fetchone()
             trace_id = None if row is None else row["trace_id"]
-        elif trace_id is None:
-            trace_id = self._search(uid, session, digest, score, name, at_ns)
+        elif digest is None:
+            trace_id = self._search(uid, session, at_ns)
+        elif uid is not None:
+            rollouts = self._answered(uid, digest)
+            if len(rollouts) == 1 and distance(rollouts[0].reward, score) <= UNKNOWN:
+                first = "SELECT 1 FROM facts WHERE trace_id = ? AND name = ? AND digest = ?"
+                if self._state.db.execute(first, (rollouts[0].trace_id, name, digest)).fetchone() is None:
+                    trace_id = rollouts[0].trace_id  # the common case; nothing has to be taken back
         if trace_id is None:
             self._forget(at_ns)
         self._state.db.execute(
@@ -67,7 +74,9 @@ class FactBook:
             (segment, offset, trace_id, uid, session, digest, output, name,
              msgspec.msgpack.encode(_stored(jsonable(fact.value))), at_ns, score, named),
         )  # fmt: skip
-        return trace_id
+        if trace_id is None and uid is not None and digest is not None and rollouts:
+            return self._deal(uid, digest, rollouts)
+        return set() if trace_id is None else {trace_id}
 
     def _forget(self, now_ns: int) -> None:
         """Drop, now and then, facts about trajectories that were not recorded (a trainer reports on all of them)."""
@@ -75,37 +84,54 @@ class FactBook:
         if self._unknown % FORGET_EVERY == 0:
             self._state.db.execute("DELETE FROM facts WHERE trace_id IS NULL AND at_ns < ?", (now_ns - KEPT_NS,))
 
-    def _search(
-        self, uid: str | None, session: str | None, digest: str | None, score: float | None, name: str, at_ns: int
-    ) -> str | None:
-        """The latest trajectory of that key which had begun when the fact was reported.
-
-        Of rollouts that answered the same, word for word, the one with that reward; of several, the one of which this
-        was reported least often: what is reported of each of them is dealt out among them.
-        """
+    def _search(self, uid: str | None, session: str | None, at_ns: int) -> str | None:
+        """The latest trajectory of that key which had begun when the fact was reported."""
         if uid is None:
             return None
-        if digest is not None:
-            sql = "SELECT * FROM digests JOIN traces USING (trace_id) WHERE digest = ? AND uid = ?"
-            values: tuple[Any, ...] = (digest, uid)
-        elif session is not None:
+        if session is not None:
             sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ? AND session = ?"
-            values = (uid, session)
+            values: tuple[Any, ...] = (uid, session)
         else:
             sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ?"
             values = (uid,)
         candidates = self._state.db.execute(sql, values).fetchall()
-        if session is None and digest is None and len(candidates) != 1:
+        if session is None and len(candidates) != 1:
             return None  # the uid alone names a group
         candidates.sort(key=lambda row: row["start_ns"] or 0)
-        if digest is not None and len(candidates) > 1:
-            nearest = min(_distance(row["reward"], score) for row in candidates)
-            candidates = [row for row in candidates if _distance(row["reward"], score) == nearest]
-            reported = {row["trace_id"]: self._count_of(row["trace_id"], name, digest) for row in candidates}
-            candidates = [row for row in candidates if reported[row["trace_id"]] == min(reported.values())]
         begun = [row for row in candidates if (row["start_ns"] or 0) <= at_ns]
         chosen = begun[-1:] or candidates[:1]
         return chosen[0]["trace_id"] if chosen else None
+
+    def _answered(self, uid: str, digest: str, known: Row | None = None) -> list[Rollout]:
+        """The trajectories of ``uid`` that gave this answer. ``known``: what the state does not say of one yet."""
+        rows = self._state.db.execute(
+            "SELECT trace_id, start_ns, reward FROM digests JOIN traces USING (trace_id) WHERE digest = ? AND uid = ?",
+            (digest, uid),
+        )
+        return [
+            Rollout(trace_id, start_ns or 0, known.reward if known and known.trace_id == trace_id else reward)
+            for trace_id, start_ns, reward in rows
+        ]
+
+    def _deal(self, uid: str, digest: str, rollouts: list[Rollout]) -> set[str]:
+        """Deal the facts about this answer out, those that somebody has already included; return the traces that have
+        others than before."""
+        db, own = self._state.db, [rollout.trace_id for rollout in rollouts]
+        fields = "SELECT segment, offset, trace_id, name, output, score, at_ns FROM facts"
+        facts = db.execute(f"{fields} WHERE trace_id IS NULL AND uid = ? AND digest = ?", (uid, digest)).fetchall()
+        for trace_id in own:
+            facts += db.execute(f"{fields} WHERE trace_id = ? AND uid = ? AND digest = ?", (trace_id, uid, digest))
+        facts.sort(key=lambda fact: (fact["at_ns"], fact["segment"], fact["offset"]))
+        claims = [Claim(fact["name"], fact["output"], fact["score"], fact["at_ns"]) for fact in facts]
+        changed: set[str | None] = set()
+        for fact, owner in zip(facts, deal(claims, rollouts), strict=True):
+            if owner != fact["trace_id"]:
+                changed |= {owner, fact["trace_id"]}
+                db.execute(
+                    "UPDATE facts SET trace_id = ? WHERE segment = ? AND offset = ?",
+                    (owner, fact["segment"], fact["offset"]),
+                )
+        return {trace_id for trace_id in changed if trace_id is not None}
 
     def arrived(self, row: Row) -> None:
         """A root began: assign the facts that were read before it and match its key."""
@@ -124,27 +150,14 @@ class FactBook:
         waiting = "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND named = ?"
         return [trace_id] if self._state.db.execute(waiting, (trace_id, name[:1000])).rowcount > 0 else []
 
-    def digested(self, row: Row) -> bool:
-        """The responses of a trace were read: assign the facts that name it by digest; True when there are any."""
-        if row.uid is None:
-            return False
-        waiting = self._state.db.execute(
-            "SELECT * FROM facts WHERE trace_id IS NULL AND uid = ? AND digest IN "
-            "(SELECT digest FROM digests WHERE trace_id = ?)",
-            (row.uid, row.trace_id),
-        ).fetchall()
-        # the best match of each comes last, and stays
-        waiting.sort(key=lambda fact: (_distance(row.reward, fact["score"]), fact["offset"]), reverse=True)
-        own = {(fact["segment"], fact["name"], fact["digest"], fact["output"]): fact["offset"] for fact in waiting}
-        for (segment, *_), offset in own.items():
-            self._state.db.execute(
-                "UPDATE facts SET trace_id = ? WHERE segment = ? AND offset = ?", (row.trace_id, segment, offset)
-            )
-        return bool(own)
-
-    def _count_of(self, trace_id: str, name: str, digest: str) -> int:
-        sql = "SELECT count(*) FROM facts WHERE trace_id = ? AND name = ? AND digest = ?"
-        return self._state.count(sql, (trace_id, name, digest))
+    def digested(self, row: Row, digests: Iterable[str]) -> set[str]:
+        """The responses of a trace were read: assign the facts that name it by digest. Returns the traces that have
+        others than before: another may have had its facts, because it answered the same."""
+        changed: set[str] = set()
+        if row.uid is not None:
+            for digest in digests:
+                changed |= self._deal(row.uid, digest, self._answered(row.uid, digest, row))
+        return changed
 
     def waiting(self) -> int:
         """Number of facts whose trajectory was not read yet."""
@@ -154,16 +167,6 @@ class FactBook:
 def _summary(facts: TokenFacts) -> dict[str, Any]:
     """The summary, and how many columns there are besides: those stay in the segment."""
     return {**token_facts.summary(facts.value.get(token_facts.SUMMARY)), "columns": len(facts.value) - 1}
-
-
-def _distance(reward: float | None, score: float | None) -> float:
-    """How far a trajectory's reward is from the trainer's, which went through a float32. One that is not known yet is
-    behind those that match, and before those that do not."""
-    if score is None:
-        return 0.0
-    if reward is None:
-        return UNKNOWN
-    return 0.0 if math.isclose(reward, score, rel_tol=1e-5, abs_tol=1e-6) else abs(reward - score)
 
 
 def _stored(value: Any) -> Any:

@@ -179,9 +179,7 @@ class Indexer:
             elif isinstance(record, Fact) and record.name == REQUEST:
                 self._requested(record, offsets)
             elif isinstance(record, (Fact, TokenFacts)):
-                owner = self._facts.add(segment.id, located.offset, record, record.at + shift)
-                if owner is not None and (trace := self._traces.touch(owner)) is not None:
-                    trace.fact()
+                self._has_news(self._facts.add(segment.id, located.offset, record, record.at + shift))
             elif isinstance(record, StepFacts):
                 step_facts.store(self._state, record)
             elif isinstance(record, Bind):
@@ -230,7 +228,11 @@ class Indexer:
                 del self._traces.open[orphan]
             else:  # delivered already: it stays a trace of its own
                 self._joins.forget(orphan)
-        for trace_id in self._facts.named(fact):
+        self._has_news(self._facts.named(fact))
+
+    def _has_news(self, trace_ids: Iterable[str]) -> None:
+        """Something became known of these."""
+        for trace_id in trace_ids:
             if (trace := self._traces.touch(trace_id)) is not None:
                 trace.fact()
 
@@ -319,8 +321,10 @@ class Indexer:
             self._state.db.executemany(
                 "INSERT OR IGNORE INTO digests VALUES (?, ?)", ((digest, row.trace_id) for digest in summary.digests)
             )
-            if self._facts.digested(row):
+            changed = self._facts.digested(row, summary.digests)
+            if row.trace_id in changed:
                 add_facts(row, facts_of(self._state, row.trace_id))
+            self._has_news(changed - {row.trace_id})
             for subscriber in self._subscribers:
                 subscriber.completed(row)
         self._traces.completed(trace)

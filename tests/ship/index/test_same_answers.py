@@ -1,0 +1,59 @@
+"""To which of several rollouts a fact belongs that names them by what they answered."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from autotrace.ship.index.same_answers import UNKNOWN, Claim, Rollout, deal, distance
+
+
+@pytest.mark.parametrize(
+    ("reward", "score", "expected"),
+    [(0.1, 0.1 + 1e-9, 0.0), (None, 0.1, UNKNOWN), (0.1, None, 0.0), (None, None, 0.0), (0.5, 0.25, 0.25)],
+)
+def test_a_reward_that_is_not_known_yet_is_between_match_and_mismatch(
+    reward: float | None, score: float | None, expected: float
+) -> None:
+    assert distance(reward, score) == expected
+    assert distance(0.25, 0.25) < UNKNOWN < distance(0.25, 0.25 + 1e-3)
+
+
+def claims(*scores: float | None, name: str = "advantage", at_ns: int = 100) -> list[Claim]:
+    return [Claim(name, None, score, at_ns + number) for number, score in enumerate(scores)]
+
+
+def rollouts(*rewards: float | None) -> list[Rollout]:
+    return [Rollout("abcdef"[number], number, reward) for number, reward in enumerate(rewards)]
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations([0.1, 0.4, 0.7])])
+def test_each_goes_to_the_rollout_with_its_reward(order: tuple[float, ...]) -> None:
+    dealt = deal(claims(*order), rollouts(0.7, 0.1, 0.4))
+    assert dict(zip(order, dealt, strict=True)) == {0.7: "a", 0.1: "b", 0.4: "c"}
+
+
+def test_what_matches_no_reward_waits_for_a_rollout_that_was_not_read_yet() -> None:
+    assert deal(claims(0.1, 0.7), rollouts(0.7)) == [None, "a"]
+
+
+def test_a_score_that_the_trainer_changed_goes_to_the_nearest() -> None:
+    assert deal(claims(0.65, 0.05), rollouts(0.1, 0.7)) == ["b", "a"]
+
+
+def test_without_scores_they_are_dealt_out_evenly() -> None:
+    dealt = deal(claims(None, None, None, None), rollouts(0.1, 0.7))
+    assert sorted(filter(None, dealt)) == ["a", "a", "b", "b"]
+
+
+def test_several_outputs_and_names_are_dealt_out_each_by_itself() -> None:
+    several = [Claim(name, output, 0.5, 1) for name in ("advantage", "trained_in_step") for output in ("0", "1")]
+    assert deal(several, rollouts(0.5)) == ["a"] * 4
+
+
+def test_the_latest_that_had_begun_is_preferred_of_those_alike() -> None:
+    """A prompt that comes again in a later epoch, with the same answer."""
+    early, late = Rollout("early", 10, 1.0), Rollout("late", 200, 1.0)
+    assert deal(claims(1.0, at_ns=100), [late, early]) == ["early"]
+    assert deal(claims(1.0, at_ns=300), [late, early]) == ["late"]
