@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from itertools import islice
+
 from autotrace.insight import registry
 from autotrace.insight.evidence import Evidence, LLMCall, ToolCall, fingerprint, whole
 from autotrace.insight.families.tokens import shared_prefix
@@ -85,10 +88,19 @@ def _marks(evidence: Evidence) -> list[Mark]:
         if other.find is None:
             continue
         try:
-            marks += [mark for mark in other.find(evidence.trajectory) if isinstance(mark, Mark)]
+            for mark in islice(other.find(evidence.trajectory), MAX_MARKS):
+                marks.append(_whole(mark))
         except Exception as error:  # another package's code
             registry.failed(other.name, error)
     return [_bounded(mark) for mark in marks[:MAX_MARKS]]
+
+
+def _whole(mark: Mark) -> Mark:
+    """A mark of another package, with values that can be stored. Raises for what is none."""
+    if not isinstance(mark, Mark) or not all(isinstance(word, str) for word in (mark.code, mark.note, mark.kind)):
+        raise TypeError(f"it found {mark!r:.200}: neither a Mark nor one with texts as code, note and kind")
+    turn, token = (None if place is None else operator.index(place) for place in (mark.turn, mark.token))  # numpy's
+    return Mark(text(mark.code), turn, token, mark.note, mark.kind)
 
 
 def _bounded(mark: Mark) -> Mark:

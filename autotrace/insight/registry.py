@@ -98,10 +98,19 @@ def own() -> tuple[OwnDetector, ...]:
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:
             find = point.load()
-            made.append(OwnDetector(point.name, find, tuple(find.codes)))
+            made.append(OwnDetector(point.name, find, _declared(find.codes)))
         except Exception as error:  # another package's import
             made.append(OwnDetector(point.name, None, (), f"{type(error).__name__}: {error}"))
     return tuple(made)
+
+
+def _declared(given: Iterable[Any]) -> tuple[Code, ...]:
+    """The codes of another package's detector. Raises ``TypeError``."""
+    declared = tuple(given)
+    for code in declared:
+        if not isinstance(code, Code):
+            raise TypeError(f"its codes hold {type(code).__name__}, not autotrace.insight.finding.Code")
+    return declared
 
 
 _failures: Counter[str] = Counter()

@@ -21,6 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from receiver import Receiver, attributes_of
 from rollouts import START, group, info, trajectory
 
+from autotrace.insight.profile import Mark, Profile, encode
 from autotrace.sinks.otlp.sink import OtlpSink
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
@@ -121,6 +122,41 @@ def test_a_late_fact_sends_the_root_alone(receiver: Receiver) -> None:
         1,
     }
     sink.deliver(group())
+    assert len(receiver.requests) == 2
+
+
+def test_findings_are_a_list_to_search_and_events_that_say_where(receiver: Receiver) -> None:
+    sink = OtlpSink(info())
+    one = trajectory(reward=1.0)
+    found = [Mark("AT-TURN-LIMIT"), Mark("AT-RETOKENIZED", 2, 31, "token 31"), Mark("MY-OWN", 9)]
+    one.profile = encode(Profile("1", marks=found))
+    sink.deliver([one])
+    root = receiver.spans[one.trace_id, one.root.span_id]
+    assert attributes_of(root)["autotrace.findings"] == ["AT-TURN-LIMIT", "AT-RETOKENIZED", "MY-OWN"]
+    events = [event for event in root.events if event.name == "autotrace.finding"]
+    assert [attributes_of(event)["autotrace.finding.code"] for event in events] == [
+        "AT-RETOKENIZED", "AT-TURN-LIMIT", "MY-OWN",
+    ]  # fmt: skip
+    turn = one.llm_spans[1]
+    assert events[0].time_unix_nano == turn.end_ns
+    assert attributes_of(events[0]) == {
+        "autotrace.finding.code": "AT-RETOKENIZED", "autotrace.finding.turn": 2, "autotrace.finding.token": 31,
+        "autotrace.finding.span_id": turn.span_id, "autotrace.finding.note": "token 31",
+    }  # fmt: skip
+    assert attributes_of(events[1]) == {"autotrace.finding.code": "AT-TURN-LIMIT"}
+
+
+def test_findings_of_the_group_that_come_later_send_the_root_alone(receiver: Receiver) -> None:
+    sink = OtlpSink(info())
+    one = trajectory(reward=1.0)
+    sink.deliver([one])
+    first = receiver.requests[-1][1]
+    one.profile = encode(Profile("1", found=[Mark("AT-GROUP-INCOMPLETE", note="3 of 8")]))
+    sink.deliver([one])
+    assert receiver.requests[-1][1] < first / 2
+    root = receiver.spans[one.trace_id, one.root.span_id]
+    assert [attributes_of(event).get("autotrace.finding.note") for event in root.events][-1] == "3 of 8"
+    sink.deliver([one])
     assert len(receiver.requests) == 2
 
 

@@ -13,12 +13,14 @@ from typing import Any
 
 import msgspec
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from autotrace import __version__
+from autotrace.insight.profile import codes, decode
 from autotrace.sinks import payload
+from autotrace.sinks.otlp.events import events
 from autotrace.sinks.otlp.messages import arguments_of, input_messages, output_messages
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Span, Trajectory
@@ -54,7 +56,7 @@ def otel_span(trajectory: Trajectory, span: Span, resource: Resource) -> Readabl
         parent=_context(trajectory, span.parent_id) if span.parent_id else None,
         resource=resource,
         attributes=_limited(_attributes(trajectory, span)),
-        events=_events(trajectory, span),
+        events=events(trajectory, span),
         kind=KINDS.get(span.role, SpanKind.INTERNAL),
         status=Status(StatusCode.OK) if error is None else Status(StatusCode.ERROR, error[:1000]),
         start_time=max(0, span.start_ns),
@@ -144,7 +146,7 @@ def _content(trajectory: Trajectory, span: Span) -> dict[str, Any]:
 
 
 def _root(trajectory: Trajectory) -> dict[str, Any]:
-    """What the root span carries for the whole trajectory: text, mask, facts, notes."""
+    """What the root span carries for the whole trajectory: text, mask, facts, findings, notes."""
     whole = payload.whole(trajectory)
     prompt, response = whole.get("prompt_text"), whole.get("response_text")
     attributes: dict[str, Any] = {
@@ -160,6 +162,8 @@ def _root(trajectory: Trajectory) -> dict[str, Any]:
         facts = payload.jsonable(trajectory.facts)
         attributes["autotrace.facts"] = _json(facts)
         attributes["autotrace.reward"] = facts.get("reward")
+    if found := codes(decode(trajectory.profile)):
+        attributes["autotrace.findings"] = [text(code) for code in found]
     if trajectory.notes:
         attributes["autotrace.notes"] = payload.jsonable(trajectory.notes)
     tokens = payload.tokens(trajectory, trajectory.root)
@@ -208,34 +212,6 @@ def provider(trajectory: Trajectory, span: Span) -> str:
             if engine in key.lower():
                 return engine
     return span.key.split(".")[0] or "unknown"
-
-
-def _events(trajectory: Trajectory, span: Span) -> list[Event]:
-    end = max(0, payload.end_of(trajectory, span))
-    events: list[Event] = []
-    if span.error is not None:
-        names = ("exception.type", "exception.message", "exception.stacktrace")
-        exception = {name: text(value) for name, value in zip(names, span.error, strict=True)}
-        events.append(Event("exception", exception, timestamp=end))
-    if span is trajectory.root:
-        for name, value in scores(trajectory.facts).items():
-            score: dict[str, Any] = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": float(value)}
-            if isinstance(value, bool):
-                score["gen_ai.evaluation.score.label"] = "pass" if value else "fail"
-            events.append(Event("gen_ai.evaluation.result", score, timestamp=end))
-    return events
-
-
-def scores(facts: Mapping[str, Any]) -> dict[str, float | bool]:
-    """Facts that are results of an evaluation: ``reward`` and its parts, ``advantage``; numbers or truth values."""
-    results: dict[str, float | bool] = {}
-    for name, value in payload.jsonable(dict(facts)).items():
-        if not name.startswith(("reward", "advantage", "score")):
-            continue
-        for part, number in value.items() if isinstance(value, dict) else [("", value)]:
-            if isinstance(number, (bool, int, float)):
-                results[f"{name}.{part}" if part else name] = number
-    return results
 
 
 def _json(value: Any) -> str | None:
