@@ -172,7 +172,7 @@ class Hooks:
             engine.report(self.key, location, "bound", "")
 
 
-_BOUND = "_autotrace_tokenizer"
+_BOUND, _LIMITED = "_autotrace_tokenizer", "_autotrace_limits"
 
 
 def bind_tokenizer(owner: Any, read: Callable[[Any], Mapping[str, Any] | None]) -> None:
@@ -184,3 +184,15 @@ def bind_tokenizer(owner: Any, read: Callable[[Any], Mapping[str, Any] | None]) 
     value = read(owner)
     if value is not None:
         statements.bind("tokenizer", value)
+
+
+def bind_limit(owner: Any, read: Callable[[Any], Any]) -> None:
+    """Publish once per engine how many tokens a prompt and its answer may have together (``read(owner)``), as the
+    engine resolved it: a trainer's configuration may leave that to the engine. With the first request, when an engine
+    that measures its memory has done so."""
+    if owner is None or getattr(owner, _LIMITED, False):
+        return
+    setattr(owner, _LIMITED, True)
+    length = read(owner)
+    if type(length) is int and length > 0:
+        statements.bind("engine", {"max_model_len": length})

@@ -26,6 +26,7 @@ from autotrace.adapters.engine_requests import (
     Streaming,
     WeightUpdate,
     arrived,
+    bind_limit,
     bind_tokenizer,
     follow,
     id_in_header,
@@ -83,6 +84,7 @@ class Request(Follower):
         call.timeline = Timeline()
         call.timeline.coarse = not getattr(request, "stream", False)
         _pass_on(call, manager, request, arguments.get("request"))
+        bind_limit(manager, _limit)
         if not call.trace.elsewhere:
             bind_tokenizer(manager, _tokenizer)
 
@@ -98,6 +100,7 @@ class MemberOfABatch(Follower):
         call.timeline = Timeline()
         call.timeline.coarse = not getattr(request, "stream", False)
         watch(manager, request.rid, call.timeline)
+        bind_limit(manager, _limit)
         if not call.trace.elsewhere:
             bind_tokenizer(manager, _tokenizer)
 
@@ -137,6 +140,11 @@ def _tokenizer(manager: Any) -> dict[str, Any] | None:
         "revision": getattr(arguments, "revision", None),
         "trust_remote_code": getattr(arguments, "trust_remote_code", None) is True,
     }
+
+
+def _limit(manager: Any) -> Any:
+    model = getattr(manager, "model_config", None)
+    return getattr(model, "context_len", getattr(manager, "context_len", None))
 
 
 # -- outputs of the engine, in the front end --------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from autotrace.cli import runs, terminal
 from autotrace.cli.advice import advice, gated, latest_of, own_targets
 from autotrace.cli.terminal import counted, line
 from autotrace.config.plan import Plan, Settings
+from autotrace.query import hung
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
@@ -48,10 +49,11 @@ COMMAND = 200
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: str | None, everything: bool, as_json: bool) -> None:
-    """Show what happened to every target of a run, how far delivery is, and what to change."""
+    """Show what happened to every target of a run, how far delivery is, what hangs, and what to change."""
     reader = RunReader.open(runs.locate(run))
     current, plan = reader.status(), plan_of(reader)
-    sentences = advice(reader.run_folder, reader.info, current, plan, reader.rows(), latest_of(reader.binds()))
+    sentences = hung.sentences(hung.hanging(reader))
+    sentences += advice(reader.run_folder, reader.info, current, plan, reader.rows(), latest_of(reader.binds()))
     if as_json:
         whole = {"run": msgspec.to_builtins(reader.info), "status": msgspec.to_builtins(current), "advice": sentences}
         sys.stdout.write(terminal.json_line(whole))

@@ -20,7 +20,7 @@ class Settings:
     response_length: int | None = None
     """Tokens a response may have over all turns, tools included."""
     max_model_len: int | None = None
-    """Tokens of prompt and response together, as the engine is configured."""
+    """Tokens of prompt and response together: as the engine resolved it, else as it is configured."""
     max_assistant_turns: int | None = None
     max_user_turns: int | None = None
     rollout_n: int | None = None
@@ -41,6 +41,7 @@ class Settings:
     def of(cls, binds: Iterable[tuple[str, Mapping[str, Any]]]) -> Settings:
         """From what was reported about a run (``RunReader.binds``)."""
         known: dict[str, Any] = {}
+        limits: set[int] = set()
         for name, value in binds:
             if name == "config":
                 given = {field.name: _as(field.type, value.get(field.name)) for field in fields(cls)}
@@ -50,6 +51,10 @@ class Settings:
                 known["ends"] = known.get("ends", frozenset()) | frozenset(
                     end for end in (ends if isinstance(ends, list) else []) if isinstance(end, int)
                 )
+            if name == "engine" and (limit := _as("int", value.get("max_model_len"))) is not None:
+                limits.add(limit)
+        if len(limits) == 1:  # of several engines with several limits it is not known which one answered
+            known["max_model_len"] = limits.pop()
         ends = known.pop("ends", frozenset())
         known["end_tokens"] = ends
         return cls(**known)

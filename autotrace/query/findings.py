@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,40 +14,47 @@ from autotrace.insight import profile, registry
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.examine import examine
 from autotrace.insight.families.rewards import misread
-from autotrace.insight.profile import Mark, Profile
+from autotrace.insight.profile import Profile
 from autotrace.insight.records import Record, Step
 from autotrace.insight.settings import Settings
 from autotrace.query.errors import QueryError
+from autotrace.query.hung import hanging
 from autotrace.ship.index.lines import record
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.ship.store.row import Row
-from autotrace.trajectory.model import OPEN, Trajectory
+from autotrace.trajectory.model import OPEN
 
 Watch = Callable[[Sequence[Row]], Iterable[Row]]
-HUNG_SECONDS, HUNG_TIMES = 120.0, 10.0
-"""A trajectory hangs if it is open for so long, and so many times as long as the slowest that ended."""
 MAX_TEXTS, FEW_TEXTS = 256, 4
 """Trajectories whose texts are compared with what their rewards judged: of a run, and at least of a step."""
-MAX_OPEN = 1000
-"""Open trajectories that are looked into."""
 
 
-def steps(reader: RunReader, step: int | None = None, watch: Watch = iter, *, texts: bool = False) -> Iterator[Step]:
+def steps(
+    reader: RunReader,
+    step: int | None = None,
+    watch: Watch = iter,
+    *,
+    texts: bool = False,
+    now_ns: int | None = None,
+) -> Iterator[Step]:
     """The steps of a run in order, or one of them. Trajectories that were not examined when they were complete (by an
     older release, or before a detector was installed) are examined now, which reads them; ``watch`` iterates
-    over these. ``texts``: of ``MAX_TEXTS`` trajectories the texts are decoded, to see whether rewards judged them."""
+    over these. ``texts``: of ``MAX_TEXTS`` trajectories the texts are decoded, to see whether rewards judged them.
+    ``now_ns``: see ``hanging``."""
     settings = Settings.of(reader.binds())
     ids = reader.ids_by_step(ROLES)
     numbers = sorted(ids, key=lambda number: (number is None, number or 0)) if step is None else [step]
     living = reader.living
+    hung = hanging(reader, now_ns)
     said = reader.step_facts(step)
     for number in numbers:
         if number not in ids:
             continue
         rows = reader.rows_of(ids[number])
         records = list(_records(rows, reader, settings, watch))
-        if living and any(row.status == OPEN for row in rows):
-            records = _with_hung(records, rows, reader)
+        for one in records:
+            if one.trace_id in hung:
+                one.profile = Profile(marks=[hung[one.trace_id]])
         if texts:
             _with_texts(records, reader, settings, max(FEW_TEXTS, MAX_TEXTS // len(numbers)))
         live = living and (number == numbers[-1] or any(row.status == OPEN for row in rows))
@@ -71,19 +77,6 @@ def _records(rows: list[Row], reader: RunReader, settings: Settings, watch: Watc
         yield record(row, made)
 
 
-def _with_hung(records: list[Record], rows: list[Row], reader: RunReader) -> list[Record]:
-    """With marks on those that hang."""
-    now = time.time_ns()
-    slowest = max((record.seconds or 0.0 for record in records), default=0.0)
-    limit = max(HUNG_SECONDS, HUNG_TIMES * slowest)
-    for one in records[:MAX_OPEN]:
-        if one.status != OPEN or one.start_ns is None or (now - one.start_ns) / 1e9 < limit:
-            continue
-        with contextlib.suppress(Gone, KeyError):
-            one.profile = Profile(marks=[hung(reader.load(one.trace_id, texts=False), now)])
-    return records
-
-
 def _with_texts(records: list[Record], reader: RunReader, settings: Settings, most: int) -> None:
     """Compare what rewards judged with what rollouts said, in at most ``most`` of them."""
     judged = [record for record in records if record.profile.judged and not record.has("AT-REWARD-MISMATCHED")]
@@ -92,14 +85,6 @@ def _with_texts(records: list[Record], reader: RunReader, settings: Settings, mo
             marks = list(misread(Evidence(reader.load(one.trace_id), settings)))
             if marks:
                 one.profile = msgspec.structs.replace(one.profile, marks=[*one.profile.marks, *marks])
-
-
-def hung(trajectory: Trajectory, now_ns: int) -> Mark:
-    """In which call an open trajectory is, and since when."""
-    inside = [span for span in trajectory.spans if span.status == OPEN][-1:] or [trajectory.root]
-    seconds = (now_ns - inside[0].start_ns) / 1e9
-    return Mark("AT-HUNG", trajectory.turns or None, None, f"in {inside[0].shown_name} for {seconds:.0f} s",
-                inside[0].shown_name)  # fmt: skip
 
 
 # -- Parquet ----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from autotrace.patch import engine as patching
 from autotrace.record import calls, faults, flusher
 from autotrace.record.backlog import backlog
 from autotrace.record.timeline import Timeline, Timelines
-from autotrace.spool.records import Close, Open
+from autotrace.spool.records import Bind, Close, Open
 from tests.record.conftest import Recorder, recorder  # noqa: F401
 
 
@@ -495,3 +495,21 @@ def test_what_a_release_lacks_is_reported_and_left_alone(monkeypatch: pytest.Mon
     hooks.wrap(module("m"), "New", "step", lambda original: original)
     assert said == [("m:Old.step", "bound"), ("m:Old.schedule", "pending"), ("m:New.step", "pending")]
     assert Old().step() == 2
+
+
+@pytest.mark.parametrize(
+    ("read", "engine"),
+    [
+        (vllm._limit, SimpleNamespace(model_config=SimpleNamespace(max_model_len=700))),
+        (sglang._limit, SimpleNamespace(model_config=SimpleNamespace(context_len=700), context_len=1)),
+        (sglang._limit, SimpleNamespace(context_len=700)),
+    ],
+)
+def test_an_engine_says_once_how_long_prompt_and_answer_may_be(
+    read: Any,
+    engine: Any,
+    recorder: Recorder,  # noqa: F811
+) -> None:
+    for owner in (engine, engine, None, SimpleNamespace(), SimpleNamespace(model_config=SimpleNamespace())):
+        engine_requests.bind_limit(owner, read)
+    assert [(record.name, record.value) for record in recorder.records(Bind)] == [("engine", {"max_model_len": 700})]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -11,6 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from autotrace.insight.settings import Settings
+from autotrace.ship.run_reader import RunReader
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -81,6 +85,11 @@ class Run:
         """The shipper's last word."""
         status: dict[str, Any] = json.loads((self.run_folder / "status.json").read_text())
         return status
+
+    def context_length(self) -> int | None:
+        """Tokens of prompt and response together, as the engine reported them."""
+        with contextlib.closing(RunReader.open(self.run_folder)) as reader:
+            return Settings.of(reader.binds()).max_model_len
 
     def spans(self) -> Iterator[dict[str, Any]]:
         """Of all traces."""

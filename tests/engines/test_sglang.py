@@ -102,3 +102,7 @@ def test_text_is_recorded_with_the_tokens_the_engine_made_of_it(engine: Run) -> 
 def test_the_scheduler_is_counted_although_it_was_killed(engine: Run) -> None:
     targets = {target["key"]: target for target in engine.status()["targets"]}
     assert targets["sglang.srt.managers.scheduler.Scheduler.run_batch"]["calls"] > 50
+
+
+def test_the_engines_context_length_is_known(engine: Run) -> None:
+    assert engine.context_length() == 1024

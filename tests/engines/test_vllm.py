@@ -135,3 +135,7 @@ def test_each_request_of_a_batch_is_a_trace(offline: Run) -> None:
     chat = spans[3]["messages"]
     assert [message["role"] for message in chat] == ["system", "user", "assistant"]
     assert chat[1]["content"] == "What is 2 plus 2?"
+
+
+def test_the_engines_context_length_is_known(asynchronous: Run, offline: Run) -> None:
+    assert [run.context_length() for run in (asynchronous, offline)] == [256, 256]

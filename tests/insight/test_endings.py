@@ -47,6 +47,18 @@ def test_of_a_cut_answer_its_length_is_the_token() -> None:
     assert ending(SENTENCE, {"max_model_len": 130}) == [("AT-TRUNCATED-CONTEXT", 1, 30)]
 
 
+def test_a_cut_answer_says_which_limit_it_reached() -> None:
+    for settings, limit in (
+        ({"max_model_len": 130}, 130),
+        ({"response_length": 30}, 30),
+        ({"max_model_len": 4096, "prompt_length": 80, "response_length": 50}, 130),
+    ):
+        agent = span("agent", None)
+        one = trajectory(agent, llm(agent.span_id, 1, range(100), SENTENCE))
+        (mark,) = examine(one, Settings(**{**LIMITS, **settings})).marks
+        assert mark.note == f"prompt 100 and answer 30 tokens, the limit is {limit}"
+
+
 def test_an_empty_first_answer_whose_prompt_is_returned() -> None:
     agent = span("agent", None)
     agent.response_ids, agent.response_mask = list(range(100)), []

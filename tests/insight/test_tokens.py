@@ -93,6 +93,18 @@ def test_end_tokens_of_the_run_count_and_common_ones_where_they_are_not_known() 
         assert [hit.record.trace_id for hit in hits] == [odd.trace_id]
 
 
+def test_the_length_of_a_context_is_the_one_that_the_engine_resolved() -> None:
+    config = ("config", {"max_model_len": None})
+    for binds, length in (
+        ([config, ("engine", {"max_model_len": 4096})], 4096),
+        ([("engine", {"max_model_len": 4096}), ("config", {"max_model_len": 8192})], 4096),
+        ([config, ("engine", {"max_model_len": 4096}), ("engine", {"max_model_len": 512})], None),
+        ([config, ("engine", {"max_model_len": "much"})], None),
+    ):
+        assert Settings.of(binds).max_model_len == length
+    assert Settings.decode(Settings.of([("engine", {"max_model_len": 4096})]).encode()).max_model_len == 4096
+
+
 def test_settings_come_from_what_a_run_reported() -> None:
     known = Settings.of([("config", {"prompt_length": 5, "max_model_len": None, "trainer_mode": "sync"}),
                          ("tokenizer", {"end_tokens": [2, 3]})])  # fmt: skip

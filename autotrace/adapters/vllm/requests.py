@@ -23,6 +23,7 @@ from autotrace.adapters.engine_requests import (
     InsideATrace,
     WeightUpdate,
     arrived,
+    bind_limit,
     bind_tokenizer,
     follow,
     register,
@@ -79,9 +80,11 @@ class Request(Follower):
     """A request to ``AsyncLLM``."""
 
     def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
+        engine = arguments.get("self")
         call.timeline = Timeline()
+        bind_limit(engine, _limit)
         if not call.trace.elsewhere:
-            bind_tokenizer(arguments.get("self"), _tokenizer)
+            bind_tokenizer(engine, _tokenizer)
 
 
 class OfflineRequest(Request):
@@ -112,6 +115,10 @@ def _tokenizer(engine: Any) -> dict[str, Any] | None:
         "revision": getattr(model, "tokenizer_revision", None),
         "trust_remote_code": getattr(model, "trust_remote_code", None) is True,
     }
+
+
+def _limit(engine: Any) -> Any:
+    return getattr(getattr(engine, "model_config", None), "max_model_len", None)
 
 
 # -- outputs of the engine, in the front end --------------------------------------------------------------------------

@@ -16,7 +16,8 @@ CODES = (
         "AT-TRUNCATED-CONTEXT", "answers are cut at the engine's context length",
         "Prompt and answer together reach the model's length, and the answer is cut there. No metric of the trainer "
         "says so: `response_length/clip_ratio` looks at another limit.",
-        _CUT_WHY.format(key="rollout.max_model_len"),
+        _CUT_WHY.format(key="rollout.max_model_len") + " Left empty, it is the engine's own: the length that the model "
+        "was made for, or what fits into its memory. The place says which it was.",
         "Raise `rollout.max_model_len`, shorten tool results, or end earlier.",
         "An answer that fits exactly and ends with an end token; a limit that the agent asks for itself.",
         0.8,
@@ -108,10 +109,10 @@ def truncated(evidence: Evidence) -> Iterator[Mark]:
     ids = last.span.response_ids
     ended = bool(ids and ids[-1] in ends)
     unknown = not ids or not ends
-    if last.finish in CUT:
-        yield Mark(_limit(evidence, last) or "AT-TRUNCATED", last.number, last.span.response_tokens, _lengths(last))
-    elif not ended and not unknown and (code := _limit(evidence, last)):
-        yield Mark(code, last.number, last.span.response_tokens, _lengths(last))
+    limit = _limit(evidence, last)
+    if last.finish in CUT or (limit and not ended and not unknown):
+        code = limit or "AT-TRUNCATED"
+        yield Mark(code, last.number, last.span.response_tokens, _reached(evidence, last, code))
     elif _cut_by_agent(evidence, last):
         note = f"the agent returned {evidence.agent.response_tokens if evidence.agent else 0} tokens"
         yield Mark("AT-TRUNCATED-RESPONSE", last.number, None, note)
@@ -130,6 +131,18 @@ def _limit(evidence: Evidence, call: LLMCall) -> str | None:
     if settings.prompt_length and settings.response_length and total is not None:
         return "AT-TRUNCATED-CONTEXT" if total >= settings.prompt_length + settings.response_length - 1 else None
     return None
+
+
+def _reached(evidence: Evidence, call: LLMCall, code: str) -> str:
+    """Its lengths, and the limit that they reach where it is known."""
+    settings, limit = evidence.settings, None
+    if code == "AT-TRUNCATED-CONTEXT":
+        limit = settings.max_model_len
+        if limit is None or (call.total or 0) < limit - 1:
+            limit = (settings.prompt_length or 0) + (settings.response_length or 0)
+    elif code == "AT-TRUNCATED-RESPONSE":
+        limit = settings.response_length
+    return _lengths(call) + (f", the limit is {limit:,}" if limit else "")
 
 
 def _lengths(call: LLMCall) -> str:

@@ -67,7 +67,8 @@ CODES = (
     ),
     Code(
         "AT-HUNG", "trajectories hang",
-        "A call has been open for far longer than calls like it take.",
+        "A call has been open for far longer than calls like it take: a minute at least, and ten times as long. "
+        "`autotrace diagnose` and `autotrace status` say so while the run goes on.",
         "A tool or service that never answers and has no limit of time.",
         "Give it a limit; `autotrace show` says in which call it is.",
         "Long evaluations, weight updates, checkpoints.",
