@@ -67,7 +67,7 @@ def to_parquet(run: Path, folder: Path) -> None:
     import pyarrow.parquet as pq
 
     import autotrace
-    from autotrace.query.findings import COLUMNS
+    from autotrace.query.parquet_findings import COLUMNS
 
     folder.mkdir()
     apart = ("min_global_steps", "max_global_steps")  # these are read from segments, which there are none of

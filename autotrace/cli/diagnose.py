@@ -17,7 +17,7 @@ from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.finding import Finding, Place
 from autotrace.insight.records import Step
 from autotrace.insight.words import lines, where
-from autotrace.query import findings
+from autotrace.query import findings, parquet_findings
 from autotrace.query.errors import QueryError
 from autotrace.run.losses import losses
 from autotrace.ship.run_reader import RunReader
@@ -32,7 +32,7 @@ ID_LENGTH = 12
 @click.option("--code", "codes", multiple=True, metavar="AT-...", callback=lambda _, __, given: _known(given),
               help="Only this finding; repeatable. All its places are listed.")  # fmt: skip
 @click.option("--parquet", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
-              help="Read the Parquet files of trajectories below FOLDER instead of a run folder.")  # fmt: skip
+              help="Read the Parquet files of a run below FOLDER instead of a run folder.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a finding.")
 def diagnose(run: str | None, step: int | None, codes: Sequence[str], parquet: Path | None, as_json: bool) -> None:
     """Say what is wrong with a run: how much of it, since when, where, why it can be and what to try.
@@ -42,7 +42,7 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], parquet: P
     out = terminal.console()
     if parquet is not None:
         try:
-            diagnosis, places = _diagnosed(findings.parquet_steps(parquet, step), codes)
+            diagnosis, places = _diagnosed(parquet_findings.steps(parquet, step), codes)
         except (QueryError, ModuleNotFoundError) as error:
             raise terminal.fail(error) from None
     else:

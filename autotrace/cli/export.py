@@ -46,8 +46,9 @@ def export(
         wanted &= Condition("reward >= ?", (min_reward,))
     left_out: Counter[str] = Counter()
     trajectories = _trajectories(reader, wanted, left_out)
+    metrics = {"metrics": reader.step_facts()} if chosen.takes_metrics else {}
     try:
-        written = chosen.write(_distinct(trajectories, left_out) if dedup else trajectories, out)
+        written = chosen.write(_distinct(trajectories, left_out) if dedup else trajectories, out, **metrics)
     except ExportError as error:
         raise terminal.fail(error) from None
     except BrokenPipeError:  # the reader of standard output has seen enough: click ends quietly

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from autotrace.data.columns import Column, Table
 from autotrace.data.rollout import Rollout
-from autotrace.data.schema import TABLES, Column, Table, rows
+from autotrace.data.schema import OF_TRAJECTORIES, rows
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 
@@ -44,9 +45,9 @@ def chosen(table: Table, columns: Sequence[str] | None) -> list[Column]:
 
 
 def tables(trajectories: Iterable[Trajectory]) -> dict[str, pa.Table]:
-    """All tables of ``trajectories``, by name."""
+    """The tables of ``trajectories``, by name."""
     rollouts = [Rollout(trajectory) for trajectory in trajectories]
-    return {name: table_of(table, rollouts) for name, table in TABLES.items()}
+    return {name: table_of(table, rollouts) for name, table in OF_TRAJECTORIES.items()}
 
 
 def table_of(table: Table, rollouts: list[Rollout], columns: Sequence[str] | None = None) -> pa.Table:

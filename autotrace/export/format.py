@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-
-from autotrace.trajectory.model import Trajectory
 
 STDOUT = "-"
 """As ``out``: to standard output, for formats of one file."""
@@ -31,10 +29,12 @@ class Format:
     """One form in which trajectories leave a run."""
 
     name: str
-    write: Callable[[Iterable[Trajectory], str], Written]
+    write: Callable[..., Written]
     """``write(trajectories, out)`` writes all of them below the folder ``out``, or to what ``out`` means to this format
     (a file, ``STDOUT``, a URL). The files are there whole, or as they were before: whatever is raised, by the iterator
     too, leaves nothing half written. The iterator is read once, and no trajectory need be kept. Nothing is written for
     no trajectory. Raises ``ExportError`` and ``OSError``."""
     remote: bool = False
     """``out`` may be a URL (``s3://bucket/folder``)."""
+    takes_metrics: bool = False
+    """``write`` takes a third argument ``metrics``: step -> what the trainer logged of it (``data.metrics.OfStep``)."""

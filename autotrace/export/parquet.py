@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import groupby, islice
 from pathlib import Path
 
 from autotrace.data import arrow
+from autotrace.data.metrics import OfStep
 from autotrace.data.rollout import Rollout, word
-from autotrace.data.schema import TABLES
+from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.export.format import ExportError, Format, Written
 from autotrace.sinks.parquet import location
+from autotrace.sinks.parquet import metrics as of_metrics
 from autotrace.sinks.parquet.owner import check_free
 from autotrace.sinks.parquet.partition import Partition, new_name
 from autotrace.sinks.parquet.store import Store, store
@@ -20,12 +22,14 @@ from autotrace.sinks.protocol import SinkError
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import integer
 
+_NONE: Mapping[int, OfStep] = {}
 AT_ONCE = 50
 """Trajectories in memory."""
 
 
-def write(trajectories: Iterable[Trajectory], out: str) -> Written:
-    """See ``Format.write``. What an earlier export wrote of the same steps of the same run is replaced."""
+def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[int, OfStep] = _NONE) -> Written:
+    """See ``Format.write``. What an earlier export wrote of the same steps of the same run is replaced. ``metrics``:
+    of the run's steps; written of those that have one of ``trajectories``."""
     written = Written()
     at = store(location.root_of(out, Path()))
     parts: dict[str, Path] = {}
@@ -37,7 +41,7 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
                 check_free(at, run_id)
                 checked.add(run_id)
             rollouts = (Rollout(trajectory) for trajectory in of_step)
-            written.trajectories += _write_step(at, run_id, step, rollouts, parts, before)
+            written.trajectories += _write_step(at, run_id, step, rollouts, metrics, parts, before)
         at.commit(parts, [path for path in dict.fromkeys(before) if path not in parts])
     except SinkError as error:
         raise ExportError(str(error)) from error
@@ -53,24 +57,29 @@ def _partition(trajectory: Trajectory) -> tuple[str, int | None]:
 
 
 def _write_step(
-    at: Store, run_id: str, step: int | None, rollouts: Iterator[Rollout], parts: dict[str, Path], before: list[str]
-) -> int:
+    at: Store, run_id: str, step: int | None, rollouts: Iterator[Rollout], metrics: Mapping[int, OfStep],
+    parts: dict[str, Path], before: list[str],
+) -> int:  # fmt: skip
     """Write the parts of one step; how many trajectories it has."""
     count = 0
     with ExitStack() as stack:
         tables: dict[str, TableFile] = {}
         while chunk := list(islice(rollouts, AT_ONCE)):
             if not count:
-                partition = Partition.of(word(chunk[0].attributes.get("project_name")), run_id, step)
+                project = word(chunk[0].attributes.get("project_name"))
+                if step is not None and (of_step := metrics.get(step)):
+                    path = f"{of_metrics.folder(project, run_id, step)}/{of_metrics.NAME}"
+                    of_metrics.write(at, path, run_id, {step: of_step}, parts)
+                partition = Partition.of(project, run_id, step)
                 for name, folder in partition.folders.items():
                     before += at.sizes(folder)
                     path = f"{folder}/{new_name('export')}"
                     parts[path] = at.part(path)
                     tables[name] = stack.enter_context(TableFile(parts[path], name, run_id))
             for name, file in tables.items():
-                file.add(arrow.table_of(TABLES[name], chunk))
+                file.add(arrow.table_of(OF_TRAJECTORIES[name], chunk))
             count += len(chunk)
     return count
 
 
-FORMAT = Format("parquet", write, remote=True)
+FORMAT = Format("parquet", write, remote=True, takes_metrics=True)

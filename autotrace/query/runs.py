@@ -31,7 +31,8 @@ class Tables:
     def table(
         self, name: str = "trajectories", *, step: int | None = None, columns: Sequence[str] | None = None
     ) -> pyarrow.Table:
-        """A table (``trajectories``, ``turns``, ``spans`` or ``facts``; columns: ``docs/data.md``) as Arrow.
+        """A table (``trajectories``, ``turns``, ``spans``, ``facts``, ``tokens`` or ``metrics``; columns:
+        ``docs/data.md``) as Arrow.
 
         From the run's Parquet files where it has some, else from the run folder. Raises ``QueryError``.
         """
@@ -90,7 +91,7 @@ class Tables:
         return Trajectories(entries, texts)
 
     def sql(self, query: str) -> pyarrow.Table:
-        """The answer to a SELECT over the four tables, in DuckDB's SQL. Raises ``QueryError``."""
+        """The answer to a SELECT over the tables, in DuckDB's SQL. Raises ``QueryError``."""
         from autotrace.query.sql import answer
 
         return answer(self._sources, query)

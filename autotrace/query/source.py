@@ -8,8 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from autotrace.data import metrics
+from autotrace.data.columns import Table
+from autotrace.data.metrics import METRICS
 from autotrace.data.rollout import Rollout
-from autotrace.data.schema import TABLES, Table
+from autotrace.data.schema import TABLES
 from autotrace.insight.settings import Settings
 from autotrace.query import summaries
 from autotrace.query.errors import QueryError, missing, unknown
@@ -55,12 +58,13 @@ class Source:
         return rows.select(columns) if columns is not None else rows
 
     def files(self, reader: RunReader, name: str) -> Any:
-        """The table's Parquet files as a ``pyarrow.dataset.Dataset``; None where the run has no such backend.
+        """The table's Parquet files as a ``pyarrow.dataset.Dataset``; None where the run has no such backend, and of
+        ``metrics``, which the run folder has at hand.
 
         Raises ``QueryError`` where they cannot be read.
         """
         told = reader.backends().get("parquet", {})
-        if "place" not in told or "project" not in told:
+        if "place" not in told or "project" not in told or name == METRICS.name:
             return None
         place = store(told["place"])
         folder = f"{name}/{segment(told['project'], 'no-project')}/{segment(self.info.run_id, 'run')}"
@@ -111,6 +115,8 @@ def _made(
     from autotrace.data import arrow
 
     names = [column.name for column in table.columns] if columns is None else list(columns)
+    if table is METRICS:
+        return arrow.from_rows(arrow.chosen(table, names), metrics.rows(reader.info.run_id, reader.step_facts(step)))
     rows = reader.rows(step=step)
     short = summaries.columns(table, names)
     if short is not None:

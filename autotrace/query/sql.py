@@ -24,6 +24,8 @@ CHANGING = ("INSERT", "DELETE", "UPDATE", "MERGE_INTO", "CREATE", "COPY")
 """Words in names of a plan's nodes."""
 GUESSING = {"filter_pushdown", "statistics_propagation", "empty_result_pullup"}
 """Optimizers that would leave out of the plan what an empty table does not need."""
+KEY = "run_id"
+"""A column of every table: what is read where only rows are counted."""
 TRIES = 3
 """While a run goes on, a Parquet file may be replaced between the look at the folder and the reading."""
 
@@ -140,7 +142,7 @@ def _scanned(nodes: list[dict[str, Any]]) -> dict[str, list[str]]:
         if "SCAN" in node["name"] and "Table" in node["extra_info"]:
             columns = node["extra_info"].get("Projections", [])
             name = node["extra_info"]["Table"].rpartition(".")[2]
-            needs.setdefault(name, {"trace_id"}).update([columns] if isinstance(columns, str) else columns)
+            needs.setdefault(name, {KEY}).update([columns] if isinstance(columns, str) else columns)
     return {
         name: [column.name for column in TABLES[name].columns if column.name in columns]
         for name, columns in needs.items()

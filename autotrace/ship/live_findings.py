@@ -85,6 +85,11 @@ class LiveFindings:
     def bound(self, name: str, value: Mapping[str, object]) -> None:
         """See ``index.indexer.Subscriber``: what was reported about the run is given to ``settle``."""
 
+    def recorded(self, step: int) -> None:
+        """Numbers about a step were stored: it is looked at again."""
+        if step in self._diagnosis.numbers:
+            self._due[step] = time.monotonic()
+
     @property
     def waiting(self) -> bool:
         """Some step has not been looked at since something of it was complete."""

@@ -55,7 +55,9 @@ class Shipper:
         self._outbox = Outbox(self._state, self.info)
         self._reporting = Reporting(self._state, self.run_folder, self.info, self.info.backends)
         self._live = LiveFindings(self._state, self._outbox, self._reporting.add)
-        self._indexer = Indexer(self._state, self.run_folder, self.info, (self._outbox, self._live), AHEAD)
+        self._indexer = Indexer(
+            self._state, self.run_folder, self.info, (self._outbox, self._live, self._reporting), AHEAD
+        )
         self._decoder = Decoder(self.run_folder)
         self._retention = Retention(self._state, self.run_folder)
         self._crew = Crew(

@@ -91,5 +91,9 @@ class Reporter(Protocol):
         """Store ``metrics`` (name -> number) and the text ``page`` about a step of training; again, if they changed.
         Where the trainer logs to no run of this backend there is no place for them, and nothing is stored."""
 
+    def logged(self, step: int, numbers: Mapping[str, Mapping[str, float]]) -> None:
+        """Store what was recorded about a step, instead of what was stored of it: ``metrics`` as the trainer logged
+        them, ``token_facts``. Nothing to do where the trainer's own logger has brought them there."""
+
     def close(self) -> None:
         """Release connections; never raises."""

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.query import findings
+from autotrace.query import findings, parquet_findings
 from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
+from autotrace.spool.records import StepFacts
 from tests.cli.conftest import Call
 from tests.query.run_folder import recorded, rollout
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
@@ -106,10 +107,37 @@ def test_parquet_knows_the_runs_configuration(runs: Path) -> None:
         trajectory(process, rollout=number, reward=float(number))
     process.exit()
     assert ship(folder, once=True).state == "done"
-    (step,) = findings.parquet_steps(runs / "parquet" / "trajectories")
+    (step,) = parquet_findings.steps(runs / "parquet" / "trajectories")
     (same,) = findings.steps(RunReader.open(folder))
     assert step.settings == same.settings
     assert (same.settings.response_length, same.settings.rollout_n, same.settings.end_tokens) == (512, 4, {7, 9})
+
+
+def test_parquet_knows_what_the_trainer_logged(call: Call, runs: Path) -> None:
+    folder = recorded(runs, "20261121-064413-3f9c1d", backends=["parquet"])
+    process = Process(folder, "node-1-bb", run_id=folder.name)
+    for step in (1, 2):
+        process.write(StepFacts(step, "metrics", {"response_length/clip_ratio": 0.9}, process.tick()))
+    process.exit()
+    assert ship(folder, once=True).state == "done"
+    for where in ("", "trajectories", f"trajectories/proj/{folder.name}"):
+        lines = call("diagnose", "--parquet", runs / "parquet" / where, "--json", "--code", "AT-CLIP-RATIO").output
+        (finding,) = map(json.loads, lines.splitlines())
+        assert finding["places"][0]["note"] == "logged 0.9, truncated 0.25"
+    (finding,) = map(json.loads, call("diagnose", folder, "--json", "--code", "AT-CLIP-RATIO").output.splitlines())
+    assert finding["places"][0]["note"] == "logged 0.9, truncated 0.25"
+
+
+def test_parquet_files_of_two_runs_are_not_taken_for_one(call: Call, runs: Path) -> None:
+    for name in ("20261121-064413-3f9c1e", "20261121-064413-3f9c1f"):
+        assert ship(recorded(runs, name, backends=["parquet"]), once=True).state == "done"
+    done = call("diagnose", "--parquet", runs / "parquet")
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "holds 2 runs" in done.output and "name one: " in done.output
+    assert call("diagnose", "--parquet", done.output.split("name one: ")[1].strip()).exit_code == 0
+    for wrong in (runs / "parquet" / "turns", runs):
+        done = call("diagnose", "--parquet", wrong)
+        assert (done.exit_code, done.output.count("\n")) == (2, 1), done.output
 
 
 def test_what_was_not_examined_is_examined_when_it_is_asked_for(call: Call, run: Path) -> None:

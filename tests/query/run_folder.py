@@ -9,6 +9,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+from autotrace.spool.records import StepFacts
 from autotrace.spool.token_facts import NUMBERS, SUMMARY, pack_summary
 from tests.ship.spools import FINAL, PROMPT, TOOL, Process, attributes, new_run
 
@@ -57,7 +58,10 @@ def recorded(parent: Path, name: str = "20261121-064412-3f9c1a", **given: Any) -
     """The folder of a finished run: per step one group with variance and one without."""
     folder = new_run(parent, name, **given)
     process = Process(folder, run_id=name)
+    process.bind("config", project_name="proj")
     for step in (1, 2):
+        process.write(StepFacts(step, "metrics", {"actor/entropy": step / 4, "length": 9.0}, process.tick()))
+        process.write(StepFacts(step, "token_facts", {"actor/entropy": step / 4, "left": 0.0}, process.tick()))
         rollout(process, step=step, rollout=0, uid=f"u{step}", reward=1.0)
         rollout(process, step=step, rollout=1, uid=f"u{step}", reward=0.0, finish="length", fails=True)
         for number in (0, 1):

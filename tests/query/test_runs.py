@@ -57,7 +57,11 @@ def test_trajectories_are_read_when_they_are_asked_for(folder: Path, monkeypatch
 def test_tables_of_the_run_folder(folder: Path) -> None:
     runs = autotrace.open(folder)
     counts = {name: runs.table(name).num_rows for name in TABLES}
-    assert counts == {"trajectories": 8, "turns": 16, "spans": 49, "facts": 38, "tokens": 4}
+    assert counts == {"trajectories": 8, "turns": 16, "spans": 49, "facts": 38, "tokens": 4, "metrics": 8}
+    entropy, longest, *followed = runs.table("metrics", step=2).to_pylist()
+    assert list(entropy.values()) == [runs.latest.run_id, 2, "trainer", "actor/entropy", 0.5]
+    assert longest["name"] == "length" and {row["source"] for row in followed} == {"token_facts"}
+    assert runs.sql("SELECT count(*) AS n FROM metrics")["n"].to_pylist() == [8]
     frame = runs.to_polars("turns", step=2, columns=["turn", "prompt_tokens", "cached_tokens", "response_mask"])
     assert frame.sort("turn")["prompt_tokens"].to_list() == [4] * 4 + [9] * 4
     assert runs.to_pandas(columns=["reward"])["reward"].mean() == 0.375

@@ -56,7 +56,9 @@ def test_answers(runs: Runs) -> None:
     assert runs.sql(query).to_pylist() == [{"step": 1, "mean": 0.375, "n": 4}, {"step": 2, "mean": 0.375, "n": 4}]
     total = runs.sql("SELECT sum(response_tokens) AS total FROM turns;").to_pylist()
     assert total == [{"total": 56}] and type(total[0]["total"]) is int
-    assert runs.sql("SHOW TABLES")["name"].to_pylist() == ["facts", "spans", "tokens", "trajectories", "turns"]
+    assert runs.sql("SHOW TABLES")["name"].to_pylist() == [
+        "facts", "metrics", "spans", "tokens", "trajectories", "turns",
+    ]  # fmt: skip
     assert runs.sql("DESCRIBE turns").num_rows > 30
     assert runs.sql("SELECT count(*) AS n FROM spans").to_pylist() == [{"n": 49}]
 
@@ -73,9 +75,9 @@ def test_only_what_is_needed_is_read(runs: Runs, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("query", "needs"),
     [
-        ("SELECT count(*) FROM spans", {"spans": ["trace_id"]}),
-        ("SELECT step FROM trajectories WHERE reward > 3", {"trajectories": ["trace_id", "step", "reward"]}),
-        ("WITH all_of AS (SELECT * FROM turns) SELECT turn FROM all_of", {"turns": ["trace_id", "turn"]}),
+        ("SELECT count(*) FROM spans", {"spans": ["run_id"]}),
+        ("SELECT step FROM trajectories WHERE reward > 3", {"trajectories": ["run_id", "step", "reward"]}),
+        ("WITH all_of AS (SELECT * FROM turns) SELECT turn FROM all_of", {"turns": ["run_id", "turn"]}),
         ("SELECT 1", {}),
     ],
 )

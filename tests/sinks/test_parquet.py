@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from autotrace.data.schema import TABLES
+from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.sinks.parquet import dataset, partition, store
 from autotrace.sinks.parquet.backend import BACKEND
 from autotrace.sinks.parquet.location import VARIABLE, check, segment
@@ -57,7 +57,7 @@ def test_a_delivery_is_one_file_a_table_and_step(made: Made, tmp_path: Path) -> 
     sink = made()
     sink.deliver([*group(3), *group(4)])
     assert [str(path.parent.relative_to(tmp_path / "parquet")) for path in files(tmp_path)] == [
-        f"{table}/rl/20261121-1/step-{step}" for table in sorted(TABLES) for step in (3, 4)
+        f"{table}/rl/20261121-1/step-{step}" for table in sorted(OF_TRAJECTORIES) for step in (3, 4)
     ]
     assert read(tmp_path).height == 4 and read(tmp_path, "turns").height == 8 and read(tmp_path, "spans").height == 20
     assert {oct(path.stat().st_mode & 0o777) for path in files(tmp_path)} == {"0o600"}
@@ -134,7 +134,7 @@ def test_small_files_are_merged_when_there_are_many_and_when_the_step_is_behind(
     for sample in range(6, 10):
         sink.deliver(steps(1, sample=sample))
     sink.deliver(steps(3))
-    assert len([path for path in files(tmp_path) if path.parent.name == "step-1"]) == len(TABLES)
+    assert len([path for path in files(tmp_path) if path.parent.name == "step-1"]) == len(OF_TRAJECTORIES)
     sink.deliver(steps(3, sample=2))
     sink.close()
     assert len(files(tmp_path, "trajectories")) == 2

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from autotrace.data.schema import TABLES
+from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.sinks.parquet import journal
 from autotrace.sinks.parquet.location import VARIABLE
 from autotrace.sinks.parquet.partition import Partition
@@ -69,12 +69,12 @@ def test_a_delivery_that_was_killed_half_way_is_not_there(
 ) -> None:
     one = sink()
     one.deliver(group(1, 1))
-    before = {table: everybody(tmp_path, table).height for table in TABLES}
+    before = {table: everybody(tmp_path, table).height for table in OF_TRAJECTORIES}
     killed(lambda: one.deliver(group(1, 2)), monkeypatch, os, "replace", named)  # the first is the journal's
-    assert {table: ours(tmp_path, table).height for table in TABLES} == before
+    assert {table: ours(tmp_path, table).height for table in OF_TRAJECTORIES} == before
     other = sink()
     other.deliver([trajectory(step=9)])
-    for table in TABLES:
+    for table in OF_TRAJECTORIES:
         assert set(everybody(tmp_path, table)["step"]) <= {1, 9}
         assert everybody(tmp_path, table).filter(step=1).height == before[table]
     other.deliver(group(1, 2))

@@ -15,7 +15,7 @@ import pytest
 import s3fs
 
 import autotrace
-from autotrace.data.schema import TABLES
+from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.export.parquet import write
 from autotrace.ship.shipper import ship
 from autotrace.sinks.parquet.location import VARIABLE
@@ -108,8 +108,8 @@ def test_an_export_to_s3(server: str, use: Use, tmp_path: Path) -> None:
     client.mkdir("exported")
     for _ in range(2):
         written = write(iter([*group(3), *group(4)]), "s3://exported/run")
-        assert (written.trajectories, written.files) == (4, 2 * len(TABLES))
-    assert len(client.find("exported/run")) == 2 * len(TABLES)
+        assert (written.trajectories, written.files) == (4, 2 * len(OF_TRAJECTORIES))
+    assert len(client.find("exported/run")) == 2 * len(OF_TRAJECTORIES)
 
 
 def test_a_bucket_that_is_not_there(server: str, use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
 
+from autotrace.data.metrics import OfStep
 from autotrace.query.errors import QueryError
 from autotrace.query.stored.place import as_error, connected, row_of
 from autotrace.ship.store.row import Row
@@ -72,6 +73,10 @@ class Lines:
                 self._at[one.trace_id] = at
                 rows[one.trace_id] = row_of(one)
         yield from rows.values()
+
+    def step_facts(self) -> Mapping[int, OfStep]:
+        """See ``Place``: lines are about trajectories."""
+        return {}
 
     def load(self, row: Row) -> Trajectory | None:
         """See ``Place``."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from autotrace.data.metrics import OfStep
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings
@@ -32,6 +33,9 @@ class Place(Protocol):
 
     def rows(self) -> Iterator[Row]:
         """A line about each."""
+
+    def step_facts(self) -> Mapping[int, OfStep]:
+        """What the trainer logged about steps, where that is stored."""
 
     def load(self, row: Row) -> Trajectory | None:
         """The whole of one; None where it is gone."""

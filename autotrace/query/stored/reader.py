@@ -14,6 +14,7 @@ from autotrace.query.stored.place import Place
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
+from autotrace.ship.index import step_facts
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.ship.store.state import State
 from autotrace.ship.store.where import equals
@@ -40,6 +41,9 @@ class StoredReader(RunReader):
         try:
             with state:
                 state.put_rows(place.rows())
+                for step, of_step in place.step_facts().items():
+                    for name, numbers in of_step.items():
+                        step_facts.put(state, step, name, numbers)
         except (OverflowError, sqlite3.Error) as error:  # numbers that no clock and no counter has
             raise QueryError(f"{place.path} cannot be read: a value is too large ({error})") from None
         self._place = place

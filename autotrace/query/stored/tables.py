@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from autotrace.data import metrics
+from autotrace.data.metrics import METRICS, OfStep
 from autotrace.data.schema import TABLES
 from autotrace.query.errors import QueryError
 from autotrace.query.source import need_arrow
@@ -50,6 +53,12 @@ class Tables:
         for row in self._read("trajectories", names):
             yield _row(row, facts.get(row["trace_id"], {}))
 
+    def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
+        """See ``Place``; of ``step`` alone, if it is given."""
+        within = "*" if step is None else f"step-{step}"
+        names = sorted(map(str, (self.path / METRICS.name).glob(f"*/{glob.escape(self.run_id)}/{within}/*.parquet")))
+        return metrics.steps(self._rows_of(METRICS.name, None, names))
+
     def load(self, row: Row) -> Trajectory | None:
         """See ``Place``."""
         one = next(iter(self._read("trajectories", None, row)), None)
@@ -58,7 +67,7 @@ class Tables:
             return None
         for each in self._read("turns", None, row):
             _fill(spans[each["span_id"]], each, _NAMES)
-        for each in self._read("tokens", None, row) if "tokens" in TABLES else ():
+        for each in self._read("tokens", None, row):
             _fill(spans[each["span_id"]], each, _OF_TOKENS)
         listed = connected(list(spans.values()))
         if one["response_text"] is not None or one["response_ids"] is not None or one["response_mask"] is not None:
@@ -68,24 +77,29 @@ class Tables:
             one["profile"] or "{}", one["tokenizer"],
         )  # fmt: skip
 
-    def _names(self, table: str, row: Row | None = None) -> list[str]:
-        step = "" if row is None else f"/{NO_STEP if row.step is None else f'step-{row.step}'}"
+    def _names(self, table: str, within: str = "") -> list[str]:
         place = LocalStore(str(self.path))
         try:
-            return journal.visible(place, self.run_id, f"{table}/{self._project}/{self.run_id}{step}")
+            return journal.visible(place, self.run_id, f"{table}/{self._project}/{self.run_id}{within}")
         except SinkError as error:
             raise QueryError(str(error).replace("cannot write to", "cannot read", 1)) from error
 
     def _read(self, table: str, columns: list[str] | None, row: Row | None = None) -> Iterator[dict[str, Any]]:
         """Rows in their order; of the trajectory of ``row`` only."""
+        within = "" if row is None else f"/{NO_STEP if row.step is None else f'step-{row.step}'}"
+        return self._rows_of(table, columns, self._names(table, within), None if row is None else row.trace_id)
+
+    def _rows_of(
+        self, table: str, columns: list[str] | None, names: Sequence[str], trace_id: str | None = None
+    ) -> Iterator[dict[str, Any]]:
         need_arrow()
         import pyarrow as pa
         import pyarrow.dataset as ds
 
         from autotrace.data import arrow
 
-        paths = [str(self.path / name) for name in self._names(table, row)]
-        wanted = None if row is None else ds.field("trace_id") == row.trace_id
+        paths = [str(self.path / name) for name in names]
+        wanted = None if trace_id is None else ds.field("trace_id") == trace_id
         try:
             files = ds.dataset(paths, schema=arrow.schema(TABLES[table]), format="parquet")
             for batch in files.to_batches(columns=columns, filter=wanted):

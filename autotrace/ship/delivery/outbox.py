@@ -70,6 +70,9 @@ class Outbox:
         for backend in registry.linked_by(name, self._backends):  # with the link to the trainer's run
             self.queue.add_delivered_again(backend)
 
+    def recorded(self, step: int) -> None:
+        """See ``index.indexer.Subscriber``: no trajectory changes by it."""
+
     def settle(self, open_groups: Collection[str], over: bool) -> int:
         """Decide on the groups that have ended; how many there were. ``over``: the run has ended."""
         now = time.monotonic()

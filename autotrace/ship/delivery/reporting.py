@@ -1,8 +1,9 @@
-"""Reports about whole steps, beside the trainer's own metrics: to the backends that have a place for them, each from a
-thread of its own."""
+"""What is known of whole steps, to the backends that have a place for it, each from a thread of its own: reports, to
+stand beside the trainer's own metrics, and what was recorded of these."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -13,12 +14,16 @@ from typing import Any
 import msgspec
 
 from autotrace.run.info import RunInfo
+from autotrace.ship.index import step_facts
+from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
 from autotrace.sinks.protocol import Refused, Reporter, Unavailable
 
 _log = logging.getLogger("autotrace.ship")
 _KEY = "report:"
+_STORED = "metrics:"
+"""Backend and step -> digest of the metrics that it has."""
 
 PAUSE = 10.0
 """Seconds until a report that failed is tried again."""
@@ -35,22 +40,42 @@ class Report(msgspec.Struct):
     page: str
 
 
+class Logged(msgspec.Struct):
+    """What was recorded about one step (``index.step_facts``)."""
+
+    step: int
+    numbers: dict[str, dict[str, float]]
+
+    def digest(self) -> str:
+        """Of the numbers."""
+        return hashlib.blake2b(msgspec.json.encode(self.numbers), digest_size=8).hexdigest()
+
+
+Item = Report | Logged
+Waiting = tuple[int, str]
+"""Step and kind of an item: of those that wait, one of each."""
+
+
 class _Post:
-    """One backend's: what waits for it, by step, and what is on its way."""
+    """One backend's: what waits for it, and what is on its way."""
 
     def __init__(self, name: str, reporter: Reporter) -> None:
         self.name = name
         self.reporter = reporter
-        self.waiting: dict[int, Report] = {}
-        self.sending: tuple[Report, Future[None]] | None = None
+        self.waiting: dict[Waiting, Item] = {}
+        self.sending: tuple[Item, Future[None]] | None = None
         self.failures = 0
         self.not_before = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"report-{name}")
 
     def send(self) -> None:
-        """Hand the next report over."""
-        report = self.waiting.pop(min(self.waiting))
-        self.sending = (report, self._thread.submit(self.reporter.report, report.step, report.metrics, report.page))
+        """Hand the next item over."""
+        item = self.waiting.pop(min(self.waiting))
+        if isinstance(item, Report):
+            future = self._thread.submit(self.reporter.report, item.step, item.metrics, item.page)
+        else:
+            future = self._thread.submit(self.reporter.logged, item.step, item.numbers)
+        self.sending = (item, future)
 
     def close(self) -> None:
         """Let go; what is on its way is left alone."""
@@ -60,18 +85,21 @@ class _Post:
 
 
 class Reporting:
-    """Of one run. What was not taken when the shipper ends is reported by the next one of the run."""
+    """Of one run, and a subscriber of its indexer. What was not taken when the shipper ends is sent by the next one of
+    the run."""
 
     def __init__(self, state: State, run_folder: Path, info: RunInfo, backends: Iterable[str]) -> None:
         self._state = state
         self._run_folder = run_folder
         self._info = info
         self._binds: list[tuple[str, Mapping[str, Any]]] = []
+        self._recorded: set[int] = set(step_facts.numbers(state))
+        """Steps of which something was recorded that may not be everywhere yet."""
         self._posts = self._made(backends)
         for post in self._posts:
             for text in state.metas(f"{_KEY}{post.name}:").values():
                 report = msgspec.json.decode(text, type=Report)
-                post.waiting[report.step] = report
+                post.waiting[_place(report)] = report
 
     def _made(self, backends: Iterable[str]) -> list[_Post]:
         posts = []
@@ -89,6 +117,7 @@ class Reporting:
         """Report to ``backends`` from now on."""
         self.close()
         self._posts = self._made(backends)
+        self._recorded |= set(step_facts.numbers(self._state))
         for name, value in self._binds:
             self.bind(name, value, known=True)
 
@@ -102,47 +131,76 @@ class Reporting:
     def add(self, report: Report) -> None:
         """Report this about its step, instead of what waits about it."""
         for post in self._posts:
-            post.waiting[report.step] = report
+            post.waiting[_place(report)] = report
             with self._state:
                 self._state.put_meta(_key(post, report), msgspec.json.encode(report).decode())
 
+    def completed(self, row: Row) -> None:
+        """See ``index.indexer.Subscriber``: trajectories are the couriers'."""
+
+    def bound(self, name: str, value: Mapping[str, object]) -> None:
+        """See ``index.indexer.Subscriber``: the shipper hands it on by ``bind``."""
+
+    def recorded(self, step: int) -> None:
+        """Something about a step was recorded."""
+        self._recorded.add(step)
+
+    def _look(self) -> None:
+        """Have every backend get what was recorded since the last time."""
+        for step in self._recorded if self._posts else ():
+            for numbers in step_facts.read(self._state, step).values():
+                logged = Logged(step, numbers)
+                for post in self._posts:
+                    if self._state.meta(f"{_STORED}{post.name}:{step}") != logged.digest():
+                        post.waiting[_place(logged)] = logged
+        self._recorded.clear()
+
     def deliver(self, over: bool) -> bool:
-        """Store what came of earlier reports and hand over the next ones; True when something moved."""
+        """Store what came of earlier items and hand over the next ones; True when something moved."""
+        if self._recorded:
+            self._look()
         moved = False
         for post in self._posts:
             if post.sending is not None and post.sending[1].done():
-                report, future = post.sending
+                item, future = post.sending
                 post.sending, moved = None, True
-                self._came(post, report, future.exception(), over)
+                self._came(post, item, future.exception(), over)
             if post.sending is None and post.waiting and time.monotonic() >= post.not_before:
                 post.send()
                 moved = True
         return moved
 
-    def _came(self, post: _Post, report: Report, error: BaseException | None, over: bool) -> None:
+    def _came(self, post: _Post, item: Item, error: BaseException | None, over: bool) -> None:
         if error is None:
             post.failures = 0
-            if report.step not in post.waiting:
-                with self._state:
-                    self._state.db.execute("DELETE FROM meta WHERE key = ?", (_key(post, report),))
+            with self._state:
+                if isinstance(item, Logged):
+                    self._state.put_meta(f"{_STORED}{post.name}:{item.step}", item.digest())
+                elif _place(item) not in post.waiting:
+                    self._state.db.execute("DELETE FROM meta WHERE key = ?", (_key(post, item),))
             return
         post.failures += 1
         post.not_before = time.monotonic() + (0.5 if over else PAUSE)
         if isinstance(error, Unavailable) and post.failures < (LAST_TRIES if over else TRIES):
-            post.waiting.setdefault(report.step, report)
+            post.waiting.setdefault(_place(item), item)
             return
         unforeseen = None if isinstance(error, (Refused, Unavailable)) else error
-        _log.warning("%s did not take the report on step %d: %s", post.name, report.step, error, exc_info=unforeseen)
+        what = "report on" if isinstance(item, Report) else "metrics of"
+        _log.warning("%s did not take the %s step %d: %s", post.name, what, item.step, error, exc_info=unforeseen)
 
     @property
     def busy(self) -> bool:
-        """Something is to be reported."""
-        return any(post.waiting or post.sending is not None for post in self._posts)
+        """Something is to be sent."""
+        return bool(self._recorded) or any(post.waiting or post.sending is not None for post in self._posts)
 
     def close(self) -> None:
         """Let go."""
         for post in self._posts:
             post.close()
+
+
+def _place(item: Item) -> Waiting:
+    return item.step, type(item).__name__
 
 
 def _key(post: _Post, report: Report) -> str:

@@ -62,6 +62,9 @@ class Subscriber(Protocol):
     def bound(self, name: str, value: Mapping[str, Any]) -> None:
         """Something was reported about the run after its start."""
 
+    def recorded(self, step: int) -> None:
+        """Numbers about a step of training were stored."""
+
 
 class Indexer:
     """The picture of one run; ``round`` reads on, ``settle`` decides which traces are complete. ``ahead`` as in
@@ -182,6 +185,8 @@ class Indexer:
                 self._has_news(self._facts.add(segment.id, located.offset, record, record.at + shift))
             elif isinstance(record, StepFacts):
                 step_facts.store(self._state, record)
+                for subscriber in self._subscribers:
+                    subscriber.recorded(record.step)
             elif isinstance(record, Bind):
                 self._bind(record)
             elif isinstance(record, Report):

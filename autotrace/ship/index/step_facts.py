@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import msgspec
 
@@ -17,12 +18,23 @@ _decode = msgspec.json.Decoder(dict[str, float]).decode
 
 
 def store(state: State, facts: StepFacts) -> None:
-    """Add what was recorded to what is known of the step. Numbers that are not finite are left out."""
-    key = f"{_KEY}{facts.step}:{text(facts.name)[:100]}"
+    """Add what was recorded to what is known of the step."""
+    put(state, facts.step, facts.name, facts.value)
+
+
+def put(state: State, step: int, called: str, given: Mapping[str, float]) -> None:
+    """Add numbers to what is known of the step. Those that are not finite are left out."""
+    key = f"{_KEY}{step}:{text(called)[:100]}"
     before = state.meta(key)
     known = {} if before is None else _decode(before)
-    known |= {text(name)[:250]: value for name, value in facts.value.items() if math.isfinite(value)}
+    known |= {text(name)[:250]: value for name, value in given.items() if math.isfinite(value)}
     state.put_meta(key, msgspec.json.encode(dict(list(known.items())[:MAX_NUMBERS])).decode())
+
+
+def numbers(state: State) -> list[int]:
+    """The steps of which something was recorded."""
+    keys = state.db.execute("SELECT key FROM meta WHERE key >= ? AND key < ?", (_KEY, _KEY[:-1] + ";")).fetchall()
+    return sorted({int(key[len(_KEY) :].partition(":")[0]) for (key,) in keys})
 
 
 def read(state: State, step: int | None = None) -> dict[int, dict[str, dict[str, float]]]:

@@ -120,6 +120,9 @@ class MlflowSink:
         except StoreError as error:
             raise (Unavailable if error.passing else Refused)(f"MLflow did not store the report: {error}") from error
 
+    def logged(self, step: int, numbers: Mapping[str, Mapping[str, float]]) -> None:
+        """See ``Reporter``: the trainer's own logger does that."""
+
     # -- delivery ------------------------------------------------------------------------------------------------------
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health, extra
 from autotrace.sinks.parquet import location
-from autotrace.sinks.protocol import Sink
+from autotrace.sinks.protocol import Reporter, Sink
 
 
 class ParquetBackend(Backend):
@@ -27,6 +27,12 @@ class ParquetBackend(Backend):
         from autotrace.sinks.parquet.sink import ParquetSink
 
         return ParquetSink(info, run_folder, memory)
+
+    def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter:
+        """See ``Backend``."""
+        from autotrace.sinks.parquet.metrics import MetricsWriter
+
+        return MetricsWriter(info, run_folder, memory)
 
     def check(self, destination: Destination) -> None:
         """See ``Backend``."""

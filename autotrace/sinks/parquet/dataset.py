@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from autotrace.data import arrow
 from autotrace.data.rollout import Rollout
-from autotrace.data.schema import TABLES
+from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.sinks.parquet import journal
 from autotrace.sinks.parquet.partition import File, Partition, batches, located, new_name
 from autotrace.sinks.parquet.store import Store, failed
@@ -137,19 +137,19 @@ class Dataset:
     # -- one change ----------------------------------------------------------------------------------------------------
 
     def _add(self, change: _Change, partition: Partition, rollouts: list[Rollout]) -> None:
-        for name in TABLES:
-            self._put(change, partition, name, arrow.table_of(TABLES[name], rollouts), {})
+        for name in OF_TRAJECTORIES:
+            self._put(change, partition, name, arrow.table_of(OF_TRAJECTORIES[name], rollouts), {})
         change.done.append(lambda: partition.contents.update({one.trace_id: _content(one) for one in rollouts}))
 
     def _replace(self, change: _Change, partition: Partition, rollouts: list[Rollout], ids: frozenset[str]) -> None:
         """Put ``rollouts`` into ``partition``, in the place of whatever it has of ``ids``."""
         same = {one.trace_id for one in rollouts if partition.contents.get(one.trace_id) == _content(one)}
-        for name in TABLES:
+        for name in OF_TRAJECTORIES:
             kept = same if name in LARGE else set()
             gone = ids - kept
             new = [one for one in rollouts if one.trace_id not in kept]
             old = {path: gone for path in partition.holding(name, gone)}
-            self._put(change, partition, name, arrow.table_of(TABLES[name], new) if new else None, old)
+            self._put(change, partition, name, arrow.table_of(OF_TRAJECTORIES[name], new) if new else None, old)
         change.done.append(lambda: partition.contents.update({one.trace_id: _content(one) for one in rollouts}))
 
     def _put(
@@ -209,7 +209,7 @@ class Dataset:
     def _merge_behind(self, newest: int | None) -> None:
         for step in list(self._unmerged):
             over = newest is not None and step is not None and step <= newest - BEHIND
-            self._merge(step, FEW if over else dict.fromkeys(TABLES, MANY))
+            self._merge(step, FEW if over else dict.fromkeys(OF_TRAJECTORIES, MANY))
             if over:
                 del self._unmerged[step]
 
@@ -221,12 +221,12 @@ class Dataset:
 
     def _merge(self, step: int | None, at_least: Mapping[str, int]) -> None:
         """Merge the small files of a step where a table has ``at_least`` so many of them."""
-        if not any(len(self._small(self._partition(step), name)) >= at_least[name] for name in TABLES):
+        if not any(len(self._small(self._partition(step), name)) >= at_least[name] for name in OF_TRAJECTORIES):
             return
         with self._alone():
             partition = self._partition(step)
             partition.load(self._store)
-            for name in TABLES:
+            for name in OF_TRAJECTORIES:
                 paths = self._small(partition, name)
                 if len(paths) >= at_least[name]:
                     self._rewrite(partition, name, {path: frozenset() for path in paths})
@@ -265,11 +265,11 @@ class Dataset:
 
     def _repair(self, partition: Partition) -> None:
         """Take away what a newer file has, too: without a journal, as earlier releases were."""
-        if not any(partition.repeated(name) for name in TABLES):
+        if not any(partition.repeated(name) for name in OF_TRAJECTORIES):
             return
         with self._alone():
             partition.load(self._store)
-            for name in TABLES:
+            for name in OF_TRAJECTORIES:
                 if again := partition.repeated(name):
                     self._rewrite(partition, name, again)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,12 @@ def root_of(given: str | None, run_folder: Path) -> str:
     if not given:
         return str(run_folder.absolute().parent / FOLDER)
     return given.rstrip("/") if is_url(given) else str(local(given))
+
+
+def root_for(run_folder: Path, memory: Mapping[str, str]) -> str:
+    """The root that the environment names, else where the run's files are already, else beside the run."""
+    given = os.environ.get(VARIABLE)
+    return root_of(given, run_folder) if given else memory.get("place") or root_of(None, run_folder)
 
 
 def segment(name: str | None, empty: str) -> str:

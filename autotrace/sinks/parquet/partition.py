@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from autotrace.data.schema import TABLES
+from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.sinks.parquet.location import NO_STEP, SUFFIX, partition
 from autotrace.sinks.parquet.store import Store, failed
 from autotrace.sinks.protocol import Refused, Unavailable
@@ -35,7 +35,7 @@ class Partition:
 
     folders: dict[str, str]
     """Table -> folder."""
-    files: dict[str, dict[str, File]] = field(default_factory=lambda: {table: {} for table in TABLES})
+    files: dict[str, dict[str, File]] = field(default_factory=lambda: {table: {} for table in OF_TRAJECTORIES})
     """Table -> path -> file."""
     contents: dict[str, int] = field(default_factory=dict)
     """Trajectory -> digest of its rows in the large tables, where this process wrote them."""
@@ -43,7 +43,7 @@ class Partition:
     @classmethod
     def of(cls, project: str | None, run_id: str, step: int | None) -> Partition:
         """A partition of which nothing is known yet."""
-        return cls({table: partition(table, project, run_id, step) for table in TABLES})
+        return cls({table: partition(table, project, run_id, step) for table in OF_TRAJECTORIES})
 
     def load(self, store: Store) -> None:
         """Read which files there are now; those that are known already are not opened again. Raises ``SinkError``."""

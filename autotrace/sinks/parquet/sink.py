@@ -36,10 +36,7 @@ class ParquetSink:
         self._info = info
         self._lock = run_folder / layout.PARQUET_LOCK
         self._memory = memory
-        given = os.environ.get(location.VARIABLE)
-        root = (
-            location.root_of(given, run_folder) if given else memory.get("place") or location.root_of(None, run_folder)
-        )
+        root = location.root_for(run_folder, memory)
         self._project: str | None = info.project
         self._store: Store = store(root)
         self._dataset: Dataset | None = None

@@ -45,7 +45,8 @@ class TableFile:
         self._waiting.append(self._conformed(table))
         self._bytes += table.nbytes
         self.rows += table.num_rows
-        self.ids.update(pc.unique(table[KEY]).to_pylist())
+        if KEY in table.column_names:
+            self.ids.update(pc.unique(table[KEY]).to_pylist())
         if self._bytes >= GROUP_BYTES:
             self._flush()
 

@@ -1,0 +1,139 @@
+"""The tables whose rows are calls: ``turns``, ``spans`` and ``tokens``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from autotrace.data.columns import OF_ROLLOUT, Column, Table, duration, finish_reason
+from autotrace.data.rollout import Call, json, word
+from autotrace.spool.records import MEASURED
+from autotrace.trajectory.numbers import integer, number
+
+
+def _figure(name: str, convert: Callable[[Any], Any]) -> Callable[[Call], Any]:
+    return lambda call: convert(call.figures.get(name))
+
+
+def _tool_name(call: Call) -> str | None:
+    named = word(call.span.attributes.get("tool_name"))
+    return named if named is not None or call.span.role != "tool" else call.span.shown_name
+
+
+def _model(call: Call) -> str | None:
+    inputs = call.span.inputs.get("model")
+    return word(call.figures.get("model")) or (inputs if isinstance(inputs, str) else None)
+
+
+def _error(position: int) -> Callable[[Call], str | None]:
+    return lambda call: call.span.error[position] or None if call.span.error else None
+
+
+def _mask(call: Call) -> list[int] | None:
+    masks = call.rollout.masks
+    return call.span.response_mask if masks is None else masks.get(call.span.span_id)
+
+
+def _measured(name: str) -> Callable[[Call], int | None]:
+    return lambda call: integer(getattr(call.span, name))
+
+
+TURNS = Table("turns", "an LLM call of the agent", (
+    *OF_ROLLOUT,
+    Column("turn", "int64", "1, 2, ... in the trajectory", attrgetter("turn")),
+    Column("span_id", "string", "its row in `spans`", attrgetter("span.span_id")),
+    Column("name", "string", "the function that was called", attrgetter("span.name")),
+    Column("status", "string", "as in `spans`", attrgetter("span.status")),
+    Column("error", "string", "type and message of what failed", attrgetter("span.error_text")),
+    Column("prompt_tokens", "int64", "tokens of the whole prompt", attrgetter("span.prompt_tokens")),
+    Column("response_tokens", "int64", "tokens generated", attrgetter("span.response_tokens")),
+    Column("cached_tokens", "int64", "prompt tokens that the engine found in its prefix cache",
+           _figure("cached_tokens", integer)),
+    Column("new_prompt_ids", "list<int32>", "token ids that this prompt adds to the trajectory",
+           attrgetter("span.new_prompt_ids")),
+    Column("prompt_base", "string", "the `span_id` with whose prompt and response this prompt begins",
+           attrgetter("span.prompt_base")),
+    Column("prompt_keep", "int64", "how many tokens of them; then come `new_prompt_ids`",
+           attrgetter("span.prompt_keep")),
+    Column("response_ids", "list<int32>", "token ids of the response", attrgetter("span.response_ids")),
+    Column("rollout_log_probs", "list<float32>", "log-probability of each token of the response",
+           attrgetter("span.logprobs")),
+    Column("response_mask", "list<int8>", "1 for a token that the trainer learns from; shorter than the response"
+           " where the trainer cut it", _mask),
+    Column("prompt_text", "string", "the new part of the prompt, as text",
+           lambda call: call.span.new_prompt_text if call.span.new_prompt_text is not None else call.span.prompt_text,
+           text=True),
+    Column("response_text", "string", "the response, as text", attrgetter("span.response_text"), text=True),
+    Column("messages", "json", "the messages of this turn, where they are known",
+           lambda call: json(call.span.messages), text=True),
+    Column("finish_reason", "string", "why the response ended: `stop`, `length`, ...",
+           lambda call: finish_reason(call.figures)),
+    Column("weight_version", "int64", "the weights that answered (veRL: the step)",
+           _figure("weight_version", integer)),
+    Column("weight_versions", "json", "which weights made which tokens, where the engine says so",
+           _figure("weight_versions", json)),
+    Column("model", "string", "name of the model", _model),
+    Column("request_id", "string", "the request's id in the engine", _figure("request_id", word)),
+    Column("start_ns", "int64", "start, ns since 1970 (UTC)", attrgetter("span.start_ns")),
+    Column("end_ns", "int64", "end, ns since 1970 (UTC)", attrgetter("span.end_ns")),
+    Column("duration_s", "float64", "s from start to end",
+           lambda call: duration(call.span.start_ns, call.span.end_ns)),
+    Column("ttft_s", "float64", "s to the first token", _figure("ttft_s", number)),
+    Column("dispatch_s", "float64", "s until the scheduler had the request", _figure("dispatch_s", number)),
+    Column("queue_s", "float64", "s in the scheduler's queue", _figure("queue_s", number)),
+    Column("prefill_s", "float64", "s of prefill", _figure("prefill_s", number)),
+    Column("decode_s", "float64", "s from the first token to the last", _figure("decode_s", number)),
+    Column("preemptions", "int64", "how often it was removed from the batch",
+           lambda call: integer(call.figures.get("preemptions", call.figures.get("num_preempted")))),
+    Column("preempted_s", "float64", "s of `decode_s` in which it waited to be resumed",
+           _figure("preempted_s", number)),
+    Column("itl_mean_ms", "float64", "mean ms between two outputs", _figure("itl_mean_ms", number)),
+    Column("itl_max_ms", "float64", "longest ms between two outputs", _figure("itl_max_ms", number)),
+    Column("host", "string", "the machine that made the call", attrgetter("span.host")),
+))  # fmt: skip
+
+SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the reward, the trainer", (
+    *OF_ROLLOUT,
+    Column("span_id", "string", "its id in every backend", attrgetter("span.span_id")),
+    Column("parent_id", "string", "the call that made it", attrgetter("span.parent_id")),
+    Column("name", "string", "the function that was called", attrgetter("span.name")),
+    Column("role", "string", "`trajectory`, `agent`, `llm`, `tool`, `parser`, `env`, `reward`, `engine`, `trainer`"
+           " or `span`", attrgetter("span.role")),
+    Column("key", "string", "the entry of the list that names it", attrgetter("span.key")),
+    Column("tool_name", "string", "the tool", _tool_name),
+    Column("status", "string", "`OK`, `ERROR`, `TIMEOUT`, `CANCELLED`, `INTERRUPTED` or, while it runs, `OPEN`",
+           attrgetter("span.status")),
+    Column("error_type", "string", "type of the exception", _error(0)),
+    Column("error_message", "string", "its message", _error(1)),
+    Column("error_stack", "string", "where it was raised", _error(2)),
+    Column("start_ns", "int64", "start, ns since 1970 (UTC)", attrgetter("span.start_ns")),
+    Column("end_ns", "int64", "end, ns since 1970 (UTC)", attrgetter("span.end_ns")),
+    Column("duration_s", "float64", "s from start to end",
+           lambda call: duration(call.span.start_ns, call.span.end_ns)),
+    Column("first_item_ns", "int64", "when a stream yielded its first item", attrgetter("span.first_item_ns")),
+    *(Column(name, "int64", f"measured: {name.replace('_', ' ')}", _measured(name)) for name in MEASURED),
+    Column("inputs", "json", "the recorded arguments", lambda call: json(call.span.inputs)),
+    Column("output", "json", "what it returned", lambda call: json(call.span.output)),
+    Column("attributes", "json", "what the list asks to be recorded, and what adapters add",
+           lambda call: json(call.span.attributes)),
+    Column("host", "string", "the machine", attrgetter("span.host")),
+    Column("pid", "int64", "the process", attrgetter("span.pid")),
+))  # fmt: skip
+
+TOKENS = Table("tokens", "an LLM call for whose tokens the trainer's values were recorded, of some trajectories", (
+    *OF_ROLLOUT,
+    Column("turn", "int64", "its row in `turns`; empty: the whole response of an agent whose calls are no pieces of it",
+           lambda call: call.turn or None),
+    Column("span_id", "string", "its row in `spans`", attrgetter("span.span_id")),
+    Column("old_log_probs", "list<float32>", "log-probability of each token of the response as the trainer computed it"
+           " before its update; like all of these it may be shorter than the response, where the trainer cut it",
+           attrgetter("span.old_logprobs")),
+    Column("rollout_log_probs", "list<float32>", "as the trainer got it from the engine",
+           attrgetter("span.trained_logprobs")),
+    Column("entropy", "list<float32>", "entropy of the trainer's distribution", attrgetter("span.entropy")),
+    Column("ref_log_prob", "list<float32>", "of the reference model", attrgetter("span.ref_logprobs")),
+    Column("rollout_is_weights", "list<float32>", "importance weights", attrgetter("span.is_weights")),
+    Column("advantages", "list<float32>", "where they differ over the tokens", attrgetter("span.advantages")),
+    Column("loss_mask", "list<int8>", "1 where the trainer takes the loss", attrgetter("span.loss_mask")),
+))  # fmt: skip

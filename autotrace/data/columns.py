@@ -1,0 +1,62 @@
+"""What a table and a column are, and the columns by which every table says whose its rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from autotrace.data.rollout import word
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column."""
+
+    name: str
+    type: str
+    """``string`` | ``json`` (text) | ``bool`` | ``int64`` | ``int32`` | ``int8`` | ``float64`` | ``float32`` |
+    ``list<...>`` of one of them."""
+    meaning: str
+    of: Callable[[Any], Any]
+    """Its value in a row; None: not known."""
+    text: bool = False
+    """Needs the tokens decoded."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table."""
+
+    name: str
+    row: str
+    """What a row is."""
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column | None:
+        """The column called ``name``."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+IDENTITY = (
+    Column("run_id", "string", "the run", attrgetter("run_id")),
+    Column("trace_id", "string", "the trajectory: its id in every backend and command", attrgetter("trace_id")),
+    Column("step", "int64", "training step", attrgetter("step")),
+    Column("uid", "string", "the prompt in this step: the rollouts of a group share it", attrgetter("uid")),
+    Column("rollout_n", "int64", "number of the rollout in its group", attrgetter("rollout_n")),
+    Column("validate", "bool", "whether it is of a validation", attrgetter("validate")),
+)
+OF_ROLLOUT = tuple(
+    Column(column.name, column.type, column.meaning, attrgetter(f"rollout.{column.name}")) for column in IDENTITY
+)
+
+
+def duration(start_ns: int, end_ns: int | None) -> float | None:
+    """Seconds; None of what has not ended."""
+    return None if end_ns is None else (end_ns - start_ns) / 1e9
+
+
+def finish_reason(figures: Mapping[str, Any]) -> str | None:
+    """Why a response ended, of what is known of its call."""
+    return word(figures.get("finish_reason")) or word(figures.get("stop_reason"))
