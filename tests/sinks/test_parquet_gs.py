@@ -52,6 +52,7 @@ def test_a_run_goes_to_google_cloud_storage_and_is_read_from_there(
     assert sorted({path.split("/")[3] for path in paths}) == [
         "_runs",
         "facts",
+        "metrics",
         "spans",
         "tokens",
         "trajectories",
