@@ -2,15 +2,17 @@
 
 Whichever ``autotrace`` is first on ``PYTHONPATH`` does it, so nothing else of this checkout is imported. ``SINK``:
 ``nowhere`` replaces the backends by one that takes everything and looks at nothing. Prints a JSON list, one object a
-folder: CPU seconds (of the processes it starts as well), wall seconds, peak memory so far.
+folder: CPU seconds (of the processes it starts as well), wall seconds, peak memory so far, and the machine's speed.
 """
 
 from __future__ import annotations
 
 import json
 import resource
+import statistics
 import sys
 import time
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,18 @@ def cpu() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
+def speed() -> float:
+    """Nanoseconds of ``ContextVar.set`` and ``reset``, as ``benchmarks.measures.speed`` has it; the middle of some."""
+    variable: ContextVar[int] = ContextVar("speed")
+    put, back, found = variable.set, variable.reset, []
+    for _ in range(7):
+        began = time.thread_time_ns()
+        for _ in range(5_000):
+            back(put(1))
+        found.append((time.thread_time_ns() - began) / 5_000)
+    return statistics.median(found)
+
+
 def main(sink: str, folders: list[str]) -> None:
     """Deliver ``folders``."""
     import autotrace
@@ -53,13 +67,18 @@ def main(sink: str, folders: list[str]) -> None:
     if sink == "nowhere":
         registry.make = lambda *_: Nowhere()  # type: ignore[assignment]
     measured = []
+    after = speed()
     for folder in folders:
+        before = after
         began, spent = time.perf_counter(), cpu()
         code = ship(folder)
+        used, wall = cpu() - spent, time.perf_counter() - began
         status = json.loads(Path(folder, "status.json").read_text())
+        after = speed()
         measured.append({
-            "cpu_s": cpu() - spent,
-            "wall_s": time.perf_counter() - began,
+            "cpu_s": used,
+            "wall_s": wall,
+            "speed_ns": (before + after) / 2,
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
             "code": code,
             "state": status["state"],
