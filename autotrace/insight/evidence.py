@@ -5,14 +5,13 @@ from __future__ import annotations
 import bisect
 import hashlib
 import re
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from autotrace.insight.settings import Settings
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import Span, Trajectory, packed_ids
 from autotrace.trajectory.numbers import integer
 from autotrace.trajectory.tool_names import tool_name
 
@@ -53,7 +52,7 @@ class LLMCall:
     @cached_property
     def ids(self) -> bytes | None:
         """The response, four bytes a token; None: not recorded."""
-        return packed(self.span.response_ids)
+        return self.span.packed_response
 
     @property
     def total(self) -> int | None:
@@ -198,12 +197,7 @@ def _server(span: Span) -> str:
 
 def packed(ids: Sequence[int] | None) -> bytes | None:
     """Token ids, four bytes each; None for what are none."""
-    if ids is None:
-        return None
-    try:
-        return array("i", ids).tobytes()
-    except (TypeError, OverflowError):
-        return None
+    return None if ids is None else packed_ids(ids)
 
 
 def find(ids: bytes, part: bytes, start: int = 0) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import string
 
-from autotrace.redact.named_values import fragments, name_starts, without_named_values
+from autotrace.redact.named_values import FRAGMENTS, fragments, name_starts, without_named_values
 from autotrace.redact.rules import PLACES, PRIVATE_KEY_BEGINS, SCHEME, SHORTEST, SIGNS, SLACK_HOOK, TOKENS
 
 REDACTED = "<redacted>"
@@ -31,8 +31,12 @@ _SLACK_HOOK = re.compile(SLACK_HOOK.pattern)
 _SCHEME = re.compile(SCHEME.pattern)
 _PLACES = [(place, re.compile(place.pattern)) for place in PLACES]
 _WORD_BEGINS = re.compile(r"\b(?=\w)")
-_FOLDED = ("\u017f", "\u212a")
+_LIKE_S_AND_K = ("\u017f", "\u212a")
 """What a pattern that ignores case takes for an ``s`` and a ``k``."""
+RUN, _FOLDED = "run", "folded"
+"""Signs (see ``signs``): characters of a token, ``SHORTEST`` of them or more; one of ``_LIKE_S_AND_K``."""
+ORDINARY: frozenset[str] = frozenset()
+"""``signs`` of a text in which no rule can find anything."""
 
 _USERINFO = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://(?P<user>[^/\s:@\"'<>?#]{0,1024})"
@@ -40,27 +44,32 @@ _USERINFO = re.compile(
 )
 
 
-def without_credentials(text: str, mask: str = REDACTED, any_value: bool = False) -> str:
+def without_credentials(
+    text: str, mask: str = REDACTED, any_value: bool = False, known: frozenset[str] | None = None
+) -> str:
     """``text`` with each credential replaced by ``mask``.
 
     ``any_value``: whatever stands behind a secret's name is its value, as on a command line. Otherwise what source code
-    and prose have in that place stays: types, calls, ``token=token``, ``<your password>``.
+    and prose have in that place stays: types, calls, ``token=token``, ``<your password>``. ``known``: its ``signs``, or
+    more than these.
     """
+    known = signs(text) if known is None else known
+    if not known:
+        return text
     plain = _plain(text)
-    lower = plain.lower()
-    names = fragments(plain, lower)
-    if len(plain) >= SHORTEST and (runs := plain.encode().translate(_RUNS)).find(_RUN) >= 0:
-        text = _without_tokens(text, runs, mask)
+    names = [fragment for fragment in FRAGMENTS if fragment in known]
+    if RUN in known:
+        text = _without_tokens(text, plain.encode().translate(_RUNS), mask)
         plain = _plain(text)
     if "key" in names and "PRIVATE KEY" in plain:
         text = _without_private_keys(text, mask)
         plain = _plain(text)
-    if "@" in plain and "://" in plain:
+    if "@" in known and "://" in plain:
         text = without_userinfo(text, mask)
         plain = _plain(text)
     if names:
         text = without_named_values(text, plain, names, mask, any_value)
-    if "bearer" in lower or "Basic " in plain:
+    if "bearer" in known or "basic " in known:
         text = _SCHEME.sub(lambda match: match["scheme"] + mask, text)
     for place, pattern in _PLACES:
         if place.sign in plain and any(
@@ -89,23 +98,26 @@ def _without_passwords(text: str, pattern: re.Pattern[str], starts: list[int], r
 
 
 def _has_folded(text: str) -> bool:
-    return not text.isascii() and any(letter in text for letter in _FOLDED)
+    return not text.isascii() and any(letter in text for letter in _LIKE_S_AND_K)
 
 
-def is_ordinary(text: str) -> bool:
-    """Whether no rule can find anything in ``text``, because nothing stands in it that all credentials have or stand
-    behind. What is looked for has at most ``SHORTEST`` characters, so a text is ordinary if its parts are and what is
-    as near as that to where they meet."""
+def signs(text: str) -> frozenset[str]:
+    """What stands in ``text`` that all credentials have or stand behind; where there is nothing, no rule can find
+    anything. Each has at most ``SHORTEST`` characters, so the signs of a text are those of its parts and of what is as
+    near as that to where they meet."""
     plain = _plain(text)
-    if _has_folded(text) or plain.encode().translate(_RUNS).find(_RUN) >= 0:
-        return False
     lower = plain.lower()
-    for character, signs in SIGNS.items():
+    having = fragments(plain, lower)
+    if plain.encode().translate(_RUNS).find(_RUN) >= 0:
+        having.append(RUN)
+    for character, others in SIGNS.items():
         if character in lower:
-            for sign in signs:  # ``any`` would take twice as long
+            for sign in others:
                 if sign in lower:
-                    return False
-    return not fragments(plain, lower)
+                    having.append(sign)
+    if _has_folded(text):
+        having.append(_FOLDED)
+    return frozenset(having) if having else ORDINARY
 
 
 def _plain(text: str) -> str:

@@ -13,7 +13,7 @@ from autotrace.config.plan import Settings
 from autotrace.config.scalars import MAX_INTEGER, integer, readable, shortened
 from autotrace.redact import secret_names
 from autotrace.redact.credentials import REDACTED as REDACTED
-from autotrace.redact.credentials import is_ordinary, without_credentials
+from autotrace.redact.credentials import signs, without_credentials
 from autotrace.redact.images import LONG, described, may_be_image, without_images
 from autotrace.redact.rules import SHORTEST
 
@@ -76,15 +76,30 @@ class Redactor:
             return cleaned
         return self._cleaned(value)
 
-    def is_ordinary(self, text: str) -> bool:
-        """Whether ``text`` gives back what it gets, found out in a fraction of its time; False where that is not
-        sure."""
-        return not self._patterns and self._is_shown(text) and not may_be_image(text) and is_ordinary(text)
+    def signs(self, text: str) -> frozenset[str] | None:
+        """What stands in ``text`` that credentials have (``credentials.signs``): where there is nothing, ``cleaned``
+        gives back what it gets. None: it may change for another reason."""
+        if self._patterns or not self._is_shown(text) or may_be_image(text):
+            return None
+        return signs(text)
 
-    def is_ordinary_whole(self, text: str, borders: Iterable[int]) -> bool:
-        """``is_ordinary`` of a text whose parts are; they meet at ``borders``."""
+    def signs_of_whole(
+        self, text: str, parts: Iterable[frozenset[str] | None], borders: Iterable[int]
+    ) -> frozenset[str] | None:
+        """The same of a text that is made of parts with these signs, which meet at ``borders``; perhaps more."""
         near = "\n".join([text[max(0, border - SHORTEST) : border + SHORTEST] for border in borders])
-        return self._is_shown(text) and not may_be_image(text[:SHORTEST]) and self.is_ordinary(near)
+        known = self.signs(near)
+        if known is None or not self._is_shown(text) or may_be_image(text[:SHORTEST]):
+            return None
+        for part in parts:
+            if part is None:
+                return None
+            known |= part
+        return known
+
+    def cleaned(self, text: str, known: frozenset[str] | None) -> str:
+        """``text`` of a text whose ``signs`` are known."""
+        return self._cleaned(text) if known is None else without_credentials(text, known=known)
 
     def _is_shown(self, text: str) -> bool:
         """As it is: it is not too long, and can be encoded."""

@@ -34,7 +34,7 @@ class DeferrableField(Generic[T]):
     def __get__(self, instance: Any, owner: type) -> T | None:
         if instance is None:
             return None  # what a dataclass takes for the default
-        value: T | Deferred[T] | None = instance.__dict__[self._name]
+        value: T | Deferred[T] | None = instance.__dict__.get(self._name)
         return value.make() if isinstance(value, Deferred) else value
 
     def __set__(self, instance: Any, value: T | Deferred[T] | None) -> None:

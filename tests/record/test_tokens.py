@@ -33,13 +33,13 @@ def test_every_turn_is_rebuilt_whatever_the_turns_share(turns: list[tuple[list[i
     for span, (new, response, fresh) in enumerate(turns):
         prompt = new if fresh else sequence + new
         written, note = log.prompt(prompt, withheld=False)
-        rebuilt = reader.prompt(span, written)
-        assert rebuilt.tokens is not None and rebuilt.problem is None
-        assert rebuilt.tokens.first(len(prompt)).make() == prompt
+        rebuilt, problem = reader.full(span, written)
+        assert rebuilt is not None and problem is None
+        assert rebuilt.first(len(prompt)).make() == prompt
         both, problem = reader.full(span, log.response(note, response, False))
         assert both is not None and problem is None
         assert both.from_(len(prompt)).tolist() == response
-        lists += [(rebuilt.tokens, prompt), (both, prompt + response)]
+        lists += [(rebuilt, prompt), (both, prompt + response)]
         sequence = prompt + response
     for tokens, ids in lists:  # what continued them has changed none of them
         assert tokens.from_(0).tolist() == ids

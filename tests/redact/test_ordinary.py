@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autotrace.config.plan import Settings
 from autotrace.redact import credentials, named_values
-from autotrace.redact.credentials import REDACTED, is_ordinary, without_credentials
+from autotrace.redact.credentials import ORDINARY, REDACTED, signs, without_credentials
 from autotrace.redact.redactor import Redactor
 from tests.redact.test_rules import EXAMPLES
 
@@ -53,19 +53,20 @@ def by_all_rules(text: str) -> str:
 def test_short_cuts_change_nothing(text: str) -> None:
     expected = by_all_rules(text)
     assert without_credentials(text) == expected
-    if is_ordinary(text):
+    if signs(text) == ORDINARY:
         assert expected == text
 
 
 @settings(max_examples=1500, deadline=None)
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=6))
-def test_what_is_put_together_of_ordinary_parts_is_looked_at_where_they_meet(text: str, cuts: list[int]) -> None:
+def test_the_signs_of_a_text_are_those_of_its_parts_and_of_where_they_meet(text: str, cuts: list[int]) -> None:
     borders = sorted(min(cut, len(text)) for cut in cuts)
     parts = [text[begin:end] for begin, end in itertools.pairwise([0, *borders, len(text)])]
     redactor = Redactor(Settings())
-    if all(map(redactor.is_ordinary, parts)) and redactor.is_ordinary_whole(text, borders):
-        assert redactor.is_ordinary(text)
-        assert redactor.text(text) == text
+    known = redactor.signs_of_whole(text, map(redactor.signs, parts), borders)
+    assert redactor.cleaned(text, known) == redactor.text(text)
+    if known is not None:
+        assert signs(text) <= known
 
 
 @pytest.mark.parametrize(
@@ -80,12 +81,12 @@ def test_what_is_put_together_of_ordinary_parts_is_looked_at_where_they_meet(tex
 )
 def test_a_text_that_may_change_for_another_reason_is_not_ordinary(changed: dict[str, object], text: str) -> None:
     redactor = Redactor(dataclasses.replace(Settings(), **changed))  # type: ignore[arg-type]
-    assert not redactor.is_ordinary(text)
-    assert is_ordinary(text)
+    assert redactor.signs(text) is None
+    assert signs(text) == ORDINARY
 
 
 def test_usual_text_is_ordinary() -> None:
     """Else nothing is saved."""
     text = "The cat - which I saw upwards of 3 times - sat = lay on the mat, don't you think? <|im_end|>\n" * 20
-    assert is_ordinary(text)
-    assert not is_ordinary(f"{text}my key")
+    assert signs(text) == ORDINARY
+    assert signs(f"{text}my key") == {"key"}

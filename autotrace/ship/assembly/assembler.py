@@ -53,16 +53,19 @@ class Origin:
         return target
 
 
-@dataclass
+@dataclass(slots=True)
 class _Draft:
     span: Span
     process: str
     prompt_total: int = 0
 
 
+_64_BITS = (1 << 64) - 1
+
+
 def span_id(number: int) -> str:
     """A span's id as sinks see it."""
-    return f"{number & ((1 << 64) - 1):016x}"
+    return (number & _64_BITS).to_bytes(8, "big").hex()
 
 
 class Assembly:
@@ -96,32 +99,32 @@ class Assembly:
         if record.span in self._drafts:
             return
         key, name, role = origin.target(record.target)
-        span = Span(
-            span_id=span_id(record.span),
-            parent_id=span_id(record.parent) if record.parent else None,
-            name=name,
-            role=role,
-            key=key,
-            start_ns=at,
-            inputs=_mapping(record.inputs),
-            attributes=_mapping(record.attributes),
-            host=origin.host,
-            pid=origin.pid,
-        )
+        span = Span.begun(
+            span_id(record.span), span_id(record.parent) if record.parent else None, name, role, key, at,
+            _mapping(record.inputs), _mapping(record.attributes), origin.host, origin.pid,
+        )  # fmt: skip
         if record.thread:
             span.attributes.setdefault("thread", text(record.thread))
         draft = self._drafts[record.span] = _Draft(span, origin.process)
         if not record.parent:
             self._roots.append(span.span_id)
         if record.prompt is not None:
-            prompt = self._tokens(origin, record).prompt(record.span, record.prompt)
-            draft.prompt_total = span.prompt_tokens = prompt.total
-            span.prompt_keep = prompt.keep
-            if prompt.tokens is not None:
-                span.prompt_ids = prompt.tokens.first(prompt.tokens.length)
-                span.new_prompt_ids = prompt.tokens.from_(prompt.keep).tolist()
-            span.prompt_base = None if prompt.base is None else span_id(prompt.base)
-            self._note(prompt.problem)
+            self._prompt(origin, record, record.prompt, draft)
+
+    def _prompt(self, origin: Origin, record: Open, prompt: Tokens, draft: _Draft) -> None:
+        span, sequences = draft.span, self._tokens(origin, record)
+        draft.prompt_total = span.prompt_tokens = prompt.total
+        full, problem = sequences.full(record.span, prompt)
+        if full is None:
+            self._note(problem)
+            return
+        base = sequences.base(prompt)
+        span.prompt_ids = full.first(full.length)
+        if base is None:
+            span.new_prompt_ids = full.from_(0).tolist()
+        else:
+            span.prompt_base, span.prompt_keep = span_id(base.span), prompt.keep
+            span.new_prompt_ids = full.from_(prompt.keep).tolist()
 
     def _close(self, origin: Origin, record: Close, at: int) -> None:
         draft = self._drafts.get(record.span)
@@ -134,7 +137,8 @@ class Assembly:
         span.end_ns = max(at, span.start_ns)
         span.status = record.status if record.status in _STATUSES else "ERROR"
         span.output = jsonable(record.output)
-        span.attributes.update(_mapping(record.attributes))
+        if record.attributes:
+            span.attributes.update(_mapping(record.attributes))
         if record.error is not None:
             span.error = (text(record.error[0]), text(record.error[1]), text(record.error[2]))
         for name in MEASURED:
@@ -160,7 +164,7 @@ class Assembly:
         span.response_tokens = max(0, response.total - before)
         if full is not None:
             ids = full.from_(before)
-            span.response_ids = ids.tolist()
+            span.put_response(ids)
             if ids:
                 self._digests.add(digest_of(ids))
 

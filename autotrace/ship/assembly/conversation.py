@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from autotrace.redact.credentials import ORDINARY
 from autotrace.redact.redactor import Redactor
 from autotrace.ship.assembly.byte_level import REPLACED
 from autotrace.ship.assembly.markup import UNKNOWN, matters, prompt_messages, response_message
@@ -54,8 +55,8 @@ class Conversation:
         self._withdrawn: list[tuple[Span, str]] = []
         """Token ids that spell what was redacted."""
         self._redacted: set[str] = set()
-        self._ordinary: set[str] = set()
-        """Texts in which there is nothing to redact, and nothing that together with others there could be."""
+        self._signs: dict[str, frozenset[str] | None] = {}
+        """Text -> what stands in it that secrets have (``Redactor.signs``)."""
 
     def fill(self) -> None:
         """Fill them. Raises what the tokenizer raises; what was filled until then is redacted."""
@@ -126,15 +127,21 @@ class Conversation:
             return False
         return span.prompt_keep < base.prompt_keep + len(base.new_prompt_ids or ()) + len(base.response_ids or ())
 
+    def _signs_of(self, text: str) -> frozenset[str] | None:
+        if text not in self._signs:
+            self._signs[text] = self._redactor.signs(text)
+        return self._signs[text]
+
     def _redact(self, span: Span, name: str, ids: str) -> bool:
         """Redact a text now that tokens are text; ids that spell what was redacted go with it."""
+        return self._redact_with(self._signs_of(getattr(span, name)), span, name, ids)
+
+    def _redact_with(self, known: frozenset[str] | None, span: Span, name: str, ids: str) -> bool:
+        """The same; ``known``: the signs of that text."""
+        if known == ORDINARY:
+            return False
         decoded = getattr(span, name)
-        if decoded in self._ordinary:
-            return False
-        if self._redactor.is_ordinary(decoded):
-            self._ordinary.add(decoded)
-            return False
-        cleaned = self._redactor.text(decoded)
+        cleaned = self._redactor.cleaned(decoded, known)
         if cleaned == decoded:
             return False
         setattr(span, name, cleaned)
@@ -154,36 +161,36 @@ class Conversation:
         assert before is not None  # one of ``calls``
         outer.prompt_text = before.text(before.prompt)
         redacted = self._redact(outer, "prompt_text", "prompt_ids")
-        response, text = outer.response_ids or [], None
+        response, joined = outer.response_ids or [], None
         if outer.response_ids is None:
-            text = self._joined(before, self._said[last.span_id])
-            if text is None or outer.response_mask is not None:
+            joined = self._joined(before, self._said[last.span_id])
+            if joined is None or outer.response_mask is not None:
                 beginning, everything = first.prompt_ids or [], [*(last.prompt_ids or []), *(last.response_ids or [])]
                 if everything[: len(beginning)] != beginning:
                     self._mark(outer, redacted)
                     return
                 response = everything[len(beginning) :]
         if outer.response_text is None:
-            outer.response_text = self._decode(response) if text is None else text
-            redacted = self._redact(outer, "response_text", "response_ids") or redacted
+            if joined is None:
+                text = self._decode(response)
+                joined = text, self._signs_of(text)
+            outer.response_text, known = joined
+            redacted = self._redact_with(known, outer, "response_text", "response_ids") or redacted
         pieces = _parts(response, outer.response_mask, self._decode)
         outer.response_parts = None if pieces is None else self._redactor.clean("response_parts", pieces)
         self._mark(outer, redacted)
 
-    def _joined(self, first: _Said, last: _Said | None) -> str | None:
-        """The text of what follows the prompt of ``first`` up to the end of ``last``, where it is that of its parts;
-        then ``last`` goes on, over others, where ``first`` ended."""
+    def _joined(self, first: _Said, last: _Said | None) -> tuple[str, frozenset[str] | None] | None:
+        """The text of what follows the prompt of ``first`` up to the end of ``last``, where it is that of its parts,
+        and its signs; then ``last`` goes on, over others, where ``first`` ended."""
         if last is None or last.pieces is not first.pieces or not getattr(self._decode, "joins", False):
             return None
         pieces = last.pieces[first.prompt : last.end]
         text = "".join(pieces)
         if REPLACED in text:  # a character may be split between two parts
             return None
-        if self._ordinary.issuperset(pieces):  # so they need not be looked through once more
-            *borders, _ = itertools.accumulate(map(len, pieces))
-            if self._redactor.is_ordinary_whole(text, borders):
-                self._ordinary.add(text)
-        return text
+        *borders, _ = itertools.accumulate(map(len, pieces))
+        return text, self._redactor.signs_of_whole(text, map(self._signs_of, pieces), borders)
 
     def _mark(self, span: Span, redacted: bool) -> None:
         if redacted:

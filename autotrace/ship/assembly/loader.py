@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +14,12 @@ from autotrace.insight.settings import Settings
 from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
 from autotrace.ship.assembly.assembler import Assembly, Origin, Target
+from autotrace.ship.assembly.kept_records import KeptRecords
 from autotrace.ship.assembly.recent import Assembled, Recent
 from autotrace.ship.assembly.token_columns import add_columns
 from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
-from autotrace.spool.reader import SegmentFile, opened, records_at
+from autotrace.spool.reader import Located, SegmentFile, opened, records_at
 from autotrace.spool.records import Close, Header, Open
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import Trajectory
@@ -54,6 +55,8 @@ class Loader:
         self._run_folder = run_folder
         self._info = info
         self._recent = Recent(ahead)
+        self.kept = KeptRecords()
+        """What the indexer has read; nothing where it is another process."""
         self._settings: tuple[int, Settings, str] | None = None
         """Of how many statements about the run, and what they say."""
         self._origins: dict[int, tuple[str, int, Origin]] = {}
@@ -103,22 +106,26 @@ class Loader:
         assembly, read = Assembly(), 0
         own = bytes.fromhex(trace_id)
         joined = {bytes.fromhex(orphan): span for orphan, span in records.joined.items()}
-        for name, origin, offsets in self._in_order(records.offsets):
+        kept = self.kept.take(trace_id, records.offsets)
+        for segment, name, origin in self._in_order(records.offsets):
             try:
-                with opened(self._run_folder, name) as fd:
-                    for located in records_at(fd, offsets):
-                        record = located.record
-                        read += located.size
-                        if not isinstance(record, (Open, Close)):
-                            continue
-                        if record.trace in joined and isinstance(record, Open) and not record.parent:
-                            record = msgspec.structs.replace(record, parent=joined[record.trace])
-                        if record.trace == own or record.trace in joined:
-                            assembly.add(origin, record)
+                for located in kept[segment] if kept else self._read(name, records.offsets[segment]):
+                    record = located.record
+                    read += located.size
+                    if not isinstance(record, (Open, Close)):
+                        continue
+                    if joined and record.trace in joined and isinstance(record, Open) and not record.parent:
+                        record = msgspec.structs.replace(record, parent=joined[record.trace])
+                    if record.trace == own or record.trace in joined:
+                        assembly.add(origin, record)
             except FileNotFoundError:
                 assembly.lost(name)
         assembled = assembly.finish(self.ended, final)
         return None if assembled is None else assembled._replace(bytes=read)
+
+    def _read(self, name: str, offsets: Sequence[int]) -> Iterator[Located]:
+        with opened(self._run_folder, name) as fd:
+            yield from records_at(fd, offsets)
 
     def _described(self, trace_id: str, assembled: Assembled) -> Trajectory:
         """With what is known about it from elsewhere, as of now."""
@@ -130,13 +137,14 @@ class Loader:
         trajectory.notes += self._losses(assembled.processes)
         return trajectory
 
-    def _in_order(self, offsets_of: Mapping[int, list[int]]) -> list[tuple[str, Origin, list[int]]]:
+    def _in_order(self, segments: Iterable[int]) -> list[tuple[int, str, Origin]]:
+        """Of each segment its name and what its records need, in the order of writing."""
         entries = []
-        for segment, offsets in offsets_of.items():
+        for segment in segments:
             found = self._origins.get(segment) or self._origin(segment)
             if found is not None:
                 name, sequence, origin = found
-                entries.append((origin.process, sequence, name, origin, offsets))
+                entries.append((origin.process, sequence, segment, name, origin))
         return [entry[2:] for entry in sorted(entries, key=lambda entry: entry[:2])]
 
     def _origin(self, segment: int) -> tuple[str, int, Origin] | None:

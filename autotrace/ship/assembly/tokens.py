@@ -67,31 +67,15 @@ class TokenList:
         return Deferred(lambda: ids[:count].tolist())
 
 
-@dataclass(slots=True)
-class Prompt:
-    """A rebuilt prompt: ``tokens`` is None when that fails; ``problem`` then says why, unless it was withheld."""
-
-    tokens: TokenList | None
-    total: int
-    base: int | None = None
-    """The span whose tokens it begins with."""
-    keep: int = 0
-    problem: str | None = None
-
-
 class TokenSequences:
     """The sequences that one process wrote for one trace."""
 
     def __init__(self) -> None:
         self._sequences: dict[int, TokenList] = {}
 
-    def prompt(self, span: int, tokens: Tokens) -> Prompt:
-        """The prompt of ``span``."""
-        full, problem = self.full(span, tokens)
-        if full is None:
-            return Prompt(None, tokens.total, problem=problem)
-        base = self._sequences.get(tokens.base)
-        return Prompt(full, tokens.total, base.span if base else None, tokens.keep if base else 0)
+    def base(self, tokens: Tokens) -> TokenList | None:
+        """What ``tokens`` goes on from; None: from nothing."""
+        return self._sequences.get(tokens.base)
 
     def full(self, span: int, tokens: Tokens) -> tuple[TokenList | None, str | None]:
         """The whole list (of a response: prompt and response), or None and the reason why it cannot be rebuilt (no

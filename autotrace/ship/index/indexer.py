@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,9 +16,10 @@ import msgspec
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.loader import Loader, anchor, binds_of, facts_of
 from autotrace.ship.index import step_facts
+from autotrace.ship.index.calls import Calls
 from autotrace.ship.index.facts import FactBook
 from autotrace.ship.index.joins import Joins, wanted
-from autotrace.ship.index.open_traces import GRACE, MAX_LATE_CALLS, OpenTrace
+from autotrace.ship.index.open_traces import GRACE, OpenTrace
 from autotrace.ship.index.processes import Processes
 from autotrace.ship.index.segments import Segment, Segments
 from autotrace.ship.index.summary import Summaries, Summariser, Summary, add_facts, begin
@@ -41,16 +41,13 @@ from autotrace.spool.records import (
     StepFacts,
     TokenFacts,
 )
-from autotrace.trajectory.jsonable import jsonable, text
+from autotrace.trajectory.jsonable import jsonable
 
 ROUND_BYTES = 64 << 20
 """Read in one transaction at most, about."""
 ONCE_PER_ROUND = 256
 """Traces completed in one transaction at most."""
 _CONFIG_KEYS = ("project_name", "experiment_name")
-
-Offsets = dict[tuple[str, int], "array[int]"]
-"""(Trace id, segment) -> where the records read in this round lie."""
 
 
 class Subscriber(Protocol):
@@ -84,6 +81,7 @@ class Indexer:
         self._facts = FactBook(state)
         self._joins = Joins(state)
         self._traces = Traces(state, self._segments, self._joins)
+        self._calls = Calls(self._traces, self._joins, self._processes, self.loader.kept, self._root)
         self._binds = binds_of(state)
         self._clocks: Mapping[str, int] = {}
         for row in state.rows("complete = 0"):  # continue where the last shipper of this run stopped
@@ -129,6 +127,9 @@ class Indexer:
     def use_summariser(self, summariser: Summariser) -> None:
         """Have summaries made elsewhere from now on; what was asked before is asked again."""
         self._summariser = summariser
+        self._calls.keeps = isinstance(summariser, Summaries)
+        if not self._calls.keeps:  # others will read them
+            self.loader.kept.drop_all()
         for trace in self._traces.open.values():
             trace.ticket = None
 
@@ -146,7 +147,6 @@ class Indexer:
     def round(self) -> bool:
         """Read what is new in all segments and store it in one transaction; True when there was any."""
         budget, read = ROUND_BYTES, False
-        offsets: Offsets = {}
         files = segments(self._run_folder)
         with self._state:
             for file in files:
@@ -155,32 +155,32 @@ class Indexer:
                 if budget > 0 and segment.has_news(file):
                     located = self._segments.read(segment, budget, self._processes)
                     if located and segment.reader.header is not None:
-                        self._apply(segment, segment.reader.header, located, offsets)
+                        self._apply(segment, segment.reader.header, located)
                     self._segments.remember(segment)
                     budget -= max(0, segment.reader.offset - before)
                     read = read or segment.reader.offset != before
             self._traces.store()
-            self._state.put_offsets(offsets)
+            self._state.put_offsets(self._calls.taken())
             self._processes.watch(files, self._segments.readers)
         return read
 
-    def _apply(self, segment: Segment, header: Header, records: Iterable[Located], offsets: Offsets) -> None:
+    def _apply(self, segment: Segment, header: Header, records: Iterable[Located]) -> None:
         process = segment.process
         clock = f"anchor:{header.boot_id or process}"
         if self._state.meta(clock) is None:
             self._state.put_meta(clock, str(self._clocks.get(header.boot_id, header.wall_ns - header.mono_ns)))
-        shift = anchor(self._state, process, header)
+        shift, last = anchor(self._state, process, header), 0
         for located in records:
             record = located.record
-            at = getattr(record, "at", None)
-            if at is not None:
-                self._processes.heard(process, at + shift)
             if isinstance(record, (Open, Close)):
-                self._call(segment, located.offset, record, shift, offsets)
-            elif isinstance(record, Define):
+                last = max(last, record.at)
+                self._calls.read(segment, located, record, record.at + shift)
+                continue
+            last = max(last, getattr(record, "at", 0))
+            if isinstance(record, Define):
                 self._segments.define(segment, record)
             elif isinstance(record, Fact) and record.name == REQUEST:
-                self._requested(record, offsets)
+                self._requested(record)
             elif isinstance(record, (Fact, TokenFacts)):
                 self._has_news(self._facts.add(segment.id, located.offset, record, record.at + shift))
             elif isinstance(record, StepFacts):
@@ -193,44 +193,17 @@ class Indexer:
                 self._processes.report(process, record)
             elif isinstance(record, Counters):
                 self._processes.count(process, record)
+        if last:
+            self._processes.heard(process, last + shift)
 
-    def _call(self, segment: Segment, offset: int, record: Open | Close, shift: int, offsets: Offsets) -> None:
-        """A call began or ended."""
-        if len(record.trace) != 16:
-            self._processes.skip(segment.process, "invalid record")
-            return
-        trace_id, record = self._attached(segment, record)
-        if self._traces.too_late(trace_id, record, record.at + shift):
-            if isinstance(record, Open):
-                self._processes.skip(segment.process, f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory")
-            return
-        offsets.setdefault((trace_id, segment.id), array("q")).append(offset)
-        trace = self._traces.touch(trace_id, create=True)
-        if trace is None:
-            self._processes.skip(segment.process, "of a removed trace")
-            return
-        if isinstance(record, Close):
-            trace.closed(record.span, record.at + shift)
-            return
-        name, role = segment.target(record.target)
-        trace.opened(record.span, record.parent, segment.process, role, record.at + shift)
-        if record.parent == 0 and not trace.row.root_read:
-            self._root(trace, text(name) or "?", text(role), record, record.at + shift)
-
-    def _attached(self, segment: Segment, record: Open | Close) -> tuple[str, Open | Close]:
-        """The trace a record belongs to, which is not its own if that was joined to another."""
-        trace_id = record.trace.hex()
-        join = self._joins.of(trace_id)
-        if join is None and isinstance(record, Open) and record.parent == 0:
-            join = self._joins.root(trace_id, record, segment.target(record.target)[1])
-        return (trace_id, record) if join is None else (join.trace_id, self._joins.attached(record))
-
-    def _requested(self, fact: Fact, offsets: Offsets) -> None:
+    def _requested(self, fact: Fact) -> None:
         for orphan, join in self._joins.request(fact):
             if orphan in self._traces.open:
                 self._traces.touch(join.trace_id, create=True)
-                self._joins.move(orphan, join, self._traces.open, offsets)
+                self._joins.move(orphan, join, self._traces.open, self._calls.offsets)
                 del self._traces.open[orphan]
+                self._calls.forget()
+                self.loader.kept.drop(orphan)
             else:  # delivered already: it stays a trace of its own
                 self._joins.forget(orphan)
         self._has_news(self._facts.named(fact))

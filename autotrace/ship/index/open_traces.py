@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from autotrace.ship.store.row import Row
 from autotrace.spool.records import Close, Open, Record
@@ -31,6 +32,12 @@ LATE_CALLS_PER_GRACE = 10
 PART_PATIENCE = 3600.0
 """Seconds for which a call that is part of a trajectory waits until that trajectory's id is read: a long rollout may
 learn its id at its end."""
+
+
+@lru_cache(maxsize=4096)
+def _host(process: str) -> str:
+    """Of ``HOST-PID-RANDOM``."""
+    return process.rsplit("-", 2)[0]
 
 
 class OpenTrace:
@@ -82,11 +89,12 @@ class OpenTrace:
         self.ticket: int | None = None
         """Its summary was asked for under this number, and nothing was read since."""
 
-    def touch(self) -> None:
-        """Something was read."""
-        self.touched = time.monotonic()
+    def touch(self) -> float:
+        """Something was read; when."""
+        self.touched = now = time.monotonic()
         self.ticket = None
         self.dirty = True
+        return now
 
     def fact(self) -> None:
         """A fact about it was read."""
@@ -99,7 +107,7 @@ class OpenTrace:
     def opened(self, span: int, parent: int, process: str, role: str, at_ns: int) -> None:
         """A call began."""
         self.open[span] = process
-        host = process.rsplit("-", 2)[0]  # HOST-PID-RANDOM
+        host = _host(process)
         if not parent:
             self.root_host = host
         if self._is_late(at_ns if self.root_host == host else at_ns - CLOCKS_NS):
