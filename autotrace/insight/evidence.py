@@ -7,10 +7,13 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
+import msgspec
+
 from autotrace.insight.settings import Settings
+from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.model import Span, Trajectory, packed_ids
 from autotrace.trajectory.numbers import integer
 from autotrace.trajectory.tool_names import tool_name
@@ -40,7 +43,7 @@ class LLMCall:
     figures: Mapping[str, Any]
     """Its attributes, and those of its request to the engine."""
 
-    @cached_property
+    @cached
     def finish(self) -> str | None:
         """Why it ended: ``stop``, ``length``, ...; ``AS_ASKED``."""
         asked = whole(self.sampling.get("max_tokens", self.sampling.get("max_new_tokens")))
@@ -49,7 +52,7 @@ class LLMCall:
         reason = self.figures.get("finish_reason") or self.figures.get("stop_reason")
         return reason if isinstance(reason, str) else None
 
-    @cached_property
+    @cached
     def ids(self) -> bytes | None:
         """The response, four bytes a token; None: not recorded."""
         return self.span.packed_response
@@ -77,24 +80,30 @@ class ToolCall:
     inner: list[Span] = field(default_factory=list)
     """Calls of the tool's own below it."""
 
-    @cached_property
+    @cached
     def name(self) -> str:
-        return tool_name(self.span)
+        return self.span.title or tool_name(self.span)
 
-    @cached_property
+    @cached
     def failed(self) -> Span | None:
         """The call that raised: this one, or the deepest below it."""
+        if not self.inner:
+            return self.span if self.span.error else None
         return next((span for span in (*reversed(self.inner), self.span) if span.error), None)
 
-    @cached_property
+    @cached
     def answer(self) -> str:
         """What the agent was told, as text; empty: nothing that is text."""
         return text_of(self.span.output)
 
-    @cached_property
-    def arguments(self) -> str:
-        """What it was asked, as one text."""
-        return repr(sorted(self.span.inputs.items(), key=lambda item: item[0]))
+    @cached
+    def arguments(self) -> bytes:
+        """What it was asked, in one piece: to be compared."""
+        asked = sorted(self.span.inputs.items(), key=itemgetter(0))
+        try:
+            return msgspec.json.encode(asked)
+        except (TypeError, ValueError, OverflowError):  # values that are not plain: not from our assembly
+            return repr(asked).encode("utf-8", "replace")
 
 
 class Evidence:
@@ -117,13 +126,13 @@ class Evidence:
         """The trajectory's own call."""
         return self.trajectory.root
 
-    @cached_property
+    @cached
     def agent(self) -> Span | None:
         """The call that has the whole response with its mask."""
         having = (span for span in self.trajectory.spans if span.role not in ("llm", "engine"))
         return next((span for span in having if span.response_mask is not None or span.response_ids), None)
 
-    @cached_property
+    @cached
     def tools(self) -> list[ToolCall]:
         """Calls of tools, in order."""
         made: dict[str, ToolCall] = {}
@@ -138,7 +147,7 @@ class Evidence:
                 made[span.span_id] = ToolCall(span, self.turn_at(span.start_ns))
         return list({id(call): call for call in made.values()}.values())
 
-    @cached_property
+    @cached
     def rewards(self) -> list[Span]:
         """Calls of rewards, the outermost first."""
         return [span for span in self.trajectory.spans if span.role == "reward"]
@@ -149,7 +158,7 @@ class Evidence:
         limits = (self.settings.max_assistant_turns, self.settings.max_user_turns)
         return any(limit is not None and len(self.turns) >= limit for limit in limits)
 
-    @cached_property
+    @cached
     def unparsed(self) -> str | None:
         """The beginning of a tool call that the text has and no parser found; None: there is none, or no parser."""
         parsers = [span.output for span in self.trajectory.spans if span.role == "parser"]
@@ -171,7 +180,7 @@ class Evidence:
         """The last turn that had begun; 0: none."""
         return bisect.bisect_right(self._starts, at_ns)
 
-    @cached_property
+    @cached
     def _starts(self) -> list[int]:
         return sorted(call.span.start_ns for call in self.turns)
 

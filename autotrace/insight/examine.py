@@ -61,7 +61,7 @@ def _turn(evidence: Evidence, call: LLMCall) -> Turn:
         seconds=None if duration is None else round(duration / 1e9, 6),
         preempted=whole(preempted) or 0,
         server=str(figures.get("server", ""))[:80],
-        mismatch=mean_mismatch(*differences(span)),
+        mismatch=mean_mismatch(*differences(span)) if span.old_logprobs else None,
     )
 
 

@@ -39,6 +39,8 @@ def mean_mismatch(*distances: float) -> float | None:
 
 def drift(evidence: Evidence) -> list[float]:
     """The mean over each quarter of the model's tokens; empty for a short response."""
+    if not any(span.old_logprobs for span in evidence.trajectory.spans):
+        return []
     distances: Sequence[float] = [one for call in evidence.turns for one in differences(call.span)]
     if not distances and evidence.agent is not None:
         distances = differences(evidence.agent)

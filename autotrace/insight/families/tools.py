@@ -99,6 +99,7 @@ _UNKNOWN = re.compile(
     re.IGNORECASE,
 )
 _ARGUMENTS = re.compile(r"\W*(?:error:?\s*)?invalid (?:json|arguments?|parameters?)", re.IGNORECASE)
+_ANY = re.compile("|".join(f"(?:{one.pattern})" for one in (_ERROR, _UNKNOWN, _ARGUMENTS)), re.IGNORECASE)
 _EXECUTES = re.compile(r"python|code|bash|shell|exec|compil|run|test|sandbox|terminal|sql", re.IGNORECASE)
 """Tools whose errors are the task."""
 _BAD_CALL = re.compile(r"(?:missing|unexpected|positional|required).*argument|JSONDecodeError|ValidationError")
@@ -126,6 +127,8 @@ def _outcome(call: ToolCall) -> str | None:
         wrong = failed.error[0] in ("TypeError", "JSONDecodeError", "ValidationError")
         return "AT-TOOL-ARGUMENTS" if wrong and _BAD_CALL.search(failed.error_text or "") else "AT-TOOL-RAISES"
     answer = call.answer[:300]
+    if _ANY.match(answer) is None:
+        return None
     if _UNKNOWN.match(answer):
         return "AT-TOOL-UNKNOWN"
     if _ARGUMENTS.match(answer):
@@ -135,7 +138,7 @@ def _outcome(call: ToolCall) -> str | None:
 
 def repeated(evidence: Evidence) -> Iterator[Mark]:
     """The same call with the same answer."""
-    made: Counter[tuple[str, str, str]] = Counter()
+    made: Counter[tuple[str, bytes, str]] = Counter()
     for call in evidence.tools:
         key = (call.name, call.arguments, call.answer)
         made[key] += 1
