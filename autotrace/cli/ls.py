@@ -12,7 +12,7 @@ from rich.text import Text
 from autotrace.cli import filters, listing, runs, terminal
 from autotrace.cli.listing import Column
 from autotrace.cli.terminal import line, one_line, safe, seconds
-from autotrace.insight.profile import codes, decode
+from autotrace.insight.profile import Profile, codes, decode
 from autotrace.run.losses import losses
 from autotrace.ship import pace
 from autotrace.ship.run_reader import SORTS, RunReader
@@ -110,7 +110,8 @@ def columns(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Column]:
 
     named = any(row.role not in TRAJECTORIES for row in rows)
     statuses = words("status")
-    found = cells(lambda row: one_line(" ".join(codes(decode(row.profile)) or ())))
+    profiles = [decode(row.profile) for row in rows]
+    found = [one_line(" ".join(codes(profile) or ())) for profile in profiles]
     return [
         Column(
             "trace", cells(lambda row: row.trace_id[:ID_LENGTH]), styles=lambda n: _link(pages.get(rows[n].trace_id))
@@ -122,7 +123,7 @@ def columns(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Column]:
         Column("", cells(lambda row: "val" if row.validate else "")),
         Column("turns", numbers("turns"), True),
         Column("tools", numbers("tool_calls"), True),
-        Column("tokens", cells(_tokens), True),
+        Column("tokens", list(map(_tokens, rows, profiles)), True),
         Column("reward", cells(lambda row: "" if row.reward is None else f"{row.reward:.4g}"), True),
         Column("duration", cells(lambda row: seconds(row.duration_ns)), True),
         Column("status", statuses, styles=lambda n: terminal.STATUS_STYLE.get(statuses[n], "")),
@@ -131,8 +132,13 @@ def columns(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Column]:
     ]
 
 
-def _tokens(row: Row) -> str:
-    tokens = [count for count in (row.prompt_tokens, row.response_tokens) if count is not None]
+def _tokens(row: Row, profile: Profile | None) -> str:
+    """Read and generated over all turns, as backends add them up; of a trajectory that is not complete, what is
+    known."""
+    turns = [(turn.prompt, turn.response) for turn in profile.turns] if profile is not None else []
+    tokens = [
+        count for turn in turns or [(row.prompt_tokens, row.response_tokens)] for count in turn if count is not None
+    ]
     return f"{sum(tokens):,}" if tokens else ""
 
 

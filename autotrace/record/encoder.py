@@ -86,7 +86,7 @@ class RecordEncoder:
             tokens = self._numbers_of(call, "prompt", self._prompt, prompt)
         inputs = None
         if call.args or call.keywords:
-            inputs = self._clean_all(signature.named(call.args or (), call.keywords)) or None
+            inputs = self._clean_all(probe.ordered(signature.named(call.args or (), call.keywords))) or None
         attributes = None if call.attributes is None else self._clean_all(call.attributes)
         call.args = call.keywords = call.attributes = None
         self._add(

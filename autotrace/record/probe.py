@@ -93,6 +93,7 @@ class Probe:
         "of_key",
         "off",
         "on_fault",
+        "order",
         "parts",
         "passing",
         "prompt",
@@ -151,6 +152,8 @@ class Probe:
         """Parts of the result that are captured, by their last word: instead of all of it."""
         self.result = self.content and (includes_result or bool(self.parts)) and "result" not in target.exclude
         self.include = None if target.include is None else frozenset(target.include)
+        self.order = tuple(name if name.isidentifier() else _last_word(name) for name in target.include or ())
+        """Names of what is captured, in the order in which the list has them."""
         self.members = self._members(target)
         """Members of arguments that are captured, under their own names: ``request.messages``."""
         self.follower: Follower | None = None
@@ -259,6 +262,13 @@ class Probe:
             if value is not ABSENT and value is not None:
                 copies[name] = value if id(type(value)) in FIXED else self.captured(value)
         return copies
+
+    def ordered(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """``inputs`` as the list names them: what its author wants to see stands first, whatever the signature has
+        there."""
+        if not self.order or len(inputs) < 2:
+            return inputs
+        return {**{name: inputs[name] for name in self.order if name in inputs}, **inputs}
 
     def row_inputs(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Copies of what is captured of a row: members of ``row``, or all that it has."""

@@ -15,14 +15,18 @@ MAX_NAME = 200
 """Characters."""
 _ARGUMENTS = ("tool_call", "tool_name", "function_name", "tool")
 """Arguments that name the tool, or whose ``name`` does."""
-_BESIDE_NAME = frozenset({"args", "arguments", "input", "kwargs", "parameters", "params", "tool_args", "tool_input"})
+BESIDE_NAME = frozenset({"args", "arguments", "input", "kwargs", "parameters", "params", "tool_args", "tool_input"})
 """Beside one of these, an argument ``name`` is the tool's, not one that the tool was given."""
 
 
 def tool_name(span: Span) -> str:
     """The attribute ``tool_name``, else an argument, else the name of the object, else what was called."""
-    name = word(span.attributes.get(ATTRIBUTE)) or _argument(span) or word(span.attributes.get(OBJECT_NAME))
-    return name or text(span.name)
+    return named_tool(span) or word(span.attributes.get(OBJECT_NAME)) or text(span.name)
+
+
+def named_tool(span: Span) -> str | None:
+    """The name by which the call asks for the tool: the attribute ``tool_name``, else an argument."""
+    return word(span.attributes.get(ATTRIBUTE)) or _argument(span)
 
 
 def _argument(span: Span) -> str | None:
@@ -30,7 +34,7 @@ def _argument(span: Span) -> str | None:
         value = span.inputs.get(argument)
         if value is not None and (name := _named(value)) is not None:
             return name
-    if "tool" in span.name.rpartition(".")[2].lower() or _BESIDE_NAME & span.inputs.keys():
+    if "tool" in span.name.rpartition(".")[2].lower() or BESIDE_NAME & span.inputs.keys():
         return word(span.inputs.get("name"))
     return None
 

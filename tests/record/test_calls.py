@@ -39,6 +39,16 @@ def test_a_span_is_written_when_it_opens_and_when_it_closes(recorder: Recorder) 
     assert close.at >= recorder.records(Open)[0].at
 
 
+def test_what_is_captured_stands_in_the_order_of_the_list(recorder: Recorder) -> None:
+    def run(sampling_params: dict[str, Any], *, limit: int = 3, **row: Any) -> None: ...
+
+    recorder.wrap(run, include=("raw_prompt", "limit", "sampling_params", "gone"))(
+        {"top_p": 1}, raw_prompt="2+2?", limit=2
+    )
+    (call,) = recorder.records(Open)
+    assert [*call.inputs.items()] == [("raw_prompt", "2+2?"), ("limit", 2), ("sampling_params", {"top_p": 1})]
+
+
 async def test_children_of_concurrent_trajectories_do_not_mix(recorder: Recorder) -> None:
     async def tool(number: int) -> int:
         await asyncio.sleep(0.001 * (number % 3))

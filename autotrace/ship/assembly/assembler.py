@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from autotrace.ship.assembly.llm_calls import read_llm_calls
+from autotrace.ship.assembly.passed_on import join_passed_on
 from autotrace.ship.assembly.recent import Assembled
 from autotrace.ship.assembly.titles import entitle
 from autotrace.ship.assembly.tokens import TokenSequences, digest_of, floats
@@ -199,7 +200,7 @@ class Assembly:
             if last is not None:
                 draft.span.status, draft.span.end_ns = INTERRUPTED, max(last, draft.span.start_ns)
                 interrupted.add(draft.span.span_id)
-        spans = self._tree([draft.span for draft in self._drafts.values()])
+        spans = join_passed_on(self._tree([draft.span for draft in self._drafts.values()]))
         _name_calls(spans)
         _cover_children(spans, interrupted)
         read_llm_calls(spans)

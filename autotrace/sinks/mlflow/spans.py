@@ -76,17 +76,18 @@ def encode(trajectory: Trajectory) -> list[MlflowSpan]:
     """
     if len(bytes.fromhex(trajectory.trace_id)) != 16:
         raise ValueError("a trace id has 32 hexadecimal digits")
-    return [_span(trajectory, span) for span in trajectory.spans]
+    turns = {span.span_id for span in trajectory.llm_spans}
+    return [_span(trajectory, span, span.span_id in turns) for span in trajectory.spans]
 
 
-def _span(trajectory: Trajectory, span: Span) -> MlflowSpan:
+def _span(trajectory: Trajectory, span: Span, is_turn: bool) -> MlflowSpan:
     for span_id in (span.span_id, span.parent_id):
         if span_id and len(bytes.fromhex(span_id)) != 8:
             raise ValueError("a span id has 16 hexadecimal digits")
     attributes: dict[str, str | int | bool] = {"mlflow.spanType": SPAN_TYPES.get(span.role, "UNKNOWN")}
     _put(attributes, "mlflow.spanInputs", _inputs(span))
     _put(attributes, "mlflow.spanOutputs", _outputs(trajectory, span))
-    for name, value in _own_attributes(trajectory, span).items():
+    for name, value in _own_attributes(trajectory, span, is_turn).items():
         _put(attributes, name, value)
     for name, value in span.attributes.items():
         if not name.startswith(_RESERVED) and value is not None:
@@ -152,11 +153,14 @@ def _chat(message: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _own_attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
-    """MLflow's token usage, and ours: token ids as text, from which ``tokens.token_ids`` rebuilds the lists."""
+def _own_attributes(trajectory: Trajectory, span: Span, is_turn: bool) -> dict[str, Any]:
+    """MLflow's token usage, and ours: token ids as text, from which ``tokens.token_ids`` rebuilds the lists.
+
+    A server adds up the usage of all spans, so that of a model which a tool or a reward asked is not among it: a
+    trajectory has the tokens of its turns, in every backend and in ``autotrace ls``."""
     own: dict[str, Any] = {"autotrace.role": span.role, "autotrace.status": span.status, "autotrace.key": span.key}
     if span.role == "llm":
-        used = usage(span)
+        used = usage(span) if is_turn else None
         if used is not None:
             own["mlflow.chat.tokenUsage"] = used
         own["mlflow.message.format"] = "openai"

@@ -96,15 +96,22 @@ def assessment_id(trace_id: str, name: str) -> str:
 
 def previews(trajectory: Trajectory) -> tuple[str | None, str | None]:
     """What the user said last before the model first answered, and its last answer, else what went into the root and
-    came out; at most 1000 characters each."""
+    came out; at most 1000 characters each. Of a root that was given nothing worth recording (a batch): which it is."""
     calls, root = trajectory.llm_spans, trajectory.root
     asked = [message for span in calls[:1] for message in span.messages or [] if message.get("role") == "user"]
     question = asked[-1].get("content") if asked else None
     answered = next((words for span in reversed(calls) if (words := _answer(span))), None)
     return (
-        _preview(jsonable(root.inputs) if question is None else question),
-        _preview(jsonable(root.output) if answered is None else answered),
+        _preview((jsonable(root.inputs) or _which(trajectory)) if question is None else question),
+        _preview((jsonable(root.output) or None) if answered is None else answered),
     )
+
+
+def _which(trajectory: Trajectory) -> str | None:
+    """``step 3, validation``."""
+    attributes = trajectory.attributes
+    words = [f"{name} {attributes[name]}" for name in ("step", "data_source") if _scalar(attributes.get(name))]
+    return ", ".join([*words, *(["validation"] if attributes.get("validate") is True else [])]) or None
 
 
 def _answer(span: Span) -> str | None:

@@ -13,7 +13,7 @@ const SHOWN = [
   ["trace_id", "trace", "8em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "5em", (value) => value ?? ""],
   ["rollout_n", "n", "3em", number], ["status", "status", "7em", (value) => value ?? ""], ["reward", "reward", "5.5em", number], ["group_reward", "of group", "5.5em", number],
   ["advantage", "advantage", "6em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
-  ["prompt_tokens", "prompt", "5em", number], ["response_tokens", "tokens", "5em", number], ["duration", "duration", "6.5em", seconds],
+  ["prompt_tokens", "prompt", "5em", number], ["response_tokens", "written", "5em", number], ["duration", "duration", "6.5em", seconds],
   ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["error", "error", "minmax(8em, 1fr)", (value) => value ?? ""],
 ];
 const RIGHT = new Set(["step", "sample_index", "rollout_n", "reward", "group_reward", "advantage", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration"]);

@@ -20,6 +20,7 @@ from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import ship
 from autotrace.sinks import payload
 from autotrace.sinks.jsonl.line import line_of
+from autotrace.sinks.mlflow.tags import previews
 from autotrace.spool.blobs import keep_tokenizer
 from autotrace.trajectory.model import Trajectory
 from tests.ship.spools import Process, attributes, new_run
@@ -84,6 +85,11 @@ def test_turns_are_messages_and_special_tokens_are_kept(tmp_path: Path, model: P
     agent = loaded.spans[1]
     assert (agent.prompt_text, agent.response_text) == (FIRST, SAID + TOLD + ANSWER)
     assert loaded.tokenizer and loaded.notes == []
+
+
+def test_previews_are_words_without_the_marks_of_the_template(tmp_path: Path, model: Path) -> None:
+    run, trace = recorded(tmp_path, model)
+    assert previews(RunReader.open(run).load(trace.hex())) == ("2+2?", "It is 4.")
 
 
 def test_a_copy_in_the_run_folder_is_preferred(tmp_path: Path, model: Path) -> None:
