@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from autotrace.cli.main import main
+from tests.docs.printed_trees import assert_shows, on_page
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -64,6 +68,9 @@ def test_an_agent_on_the_client_of_openai(tmp_path: Path) -> None:
         assert [span["role"] for span in one["spans"]] == ["trajectory", "llm", "tool", "llm"]
         first, last = (span["messages"][-1] for span in one["spans"] if span["role"] == "llm")
         assert first["tool_calls"][0]["function"]["name"] == "temperature" and "degrees in" in last["content"]
+    (status,) = tmp_path.glob("*/status.json")
+    printed = CliRunner().invoke(main, ["ls", str(status.parent), "--tree"], catch_exceptions=False).output
+    assert_shows(printed, on_page("your-agent.md", "python examples/openai_agent/agent.py"))
 
 
 def test_an_agent_loop_of_ones_own(tmp_path: Path) -> None:

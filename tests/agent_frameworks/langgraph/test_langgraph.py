@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,8 @@ from click.testing import CliRunner
 from autotrace.cli.main import main
 from autotrace.trajectory.model import Span, Trajectory
 from tests.agent_frameworks.server import ARGUMENTS, TEXT
-from tests.agent_frameworks.tracing import run_program, trajectories_of
+from tests.agent_frameworks.tracing import ROOT, TIMEOUT, python_of, run_program, trajectories_of
+from tests.docs.printed_trees import assert_shows, on_page
 
 CHAINS = ("chain", "chain_stream", "chain_later", "chain_stream_later")
 ANSWERS = ("invoke", "stream", "ainvoke", "astream", "own_graph", *CHAINS, "interrupted")
@@ -100,6 +104,23 @@ def test_the_tree_of_ls_is_what_the_program_is_made_of(run: Path) -> None:
     assert lines[start - 1 : start + 9] == [
         "plan", "work", "adder", "model", "turn 1", "tools", "add", "model", "turn 2", "polish",
     ]  # fmt: skip
+
+
+def test_the_example_gives_the_tree_of_its_page(tmp_path: Path) -> None:
+    command = "autotrace-run --backend jsonl python examples/langgraph_agent/agent.py"
+    assert command in (ROOT / "examples/langgraph_agent/agent.py").read_text(), "the example says how to run it"
+    python, words = python_of("langgraph"), command.split()
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "OPENAI"))}
+    done = subprocess.run(
+        [python, "-m", "autotrace.launch.main", "--run-dir", str(tmp_path), *words[1:3], python, words[-1]],
+        cwd=ROOT, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"^(\w+) It is \d+ degrees in \1\.$", done.stdout, re.MULTILINE) == ["Aachen", "Bonn", "Celle"]
+    (run,) = tmp_path.glob("*/run.json")
+    assert len((run.parent / "trajectories.jsonl").read_text().splitlines()) == 3
+    printed = CliRunner().invoke(main, ["ls", str(run.parent), "--tree"], catch_exceptions=False).output
+    assert_shows(printed, on_page("your-agent.md", command))
 
 
 def test_every_target_was_bound_and_called_and_no_key_was_recorded(run: Path) -> None:
