@@ -68,7 +68,7 @@ def startup(bench: Bench) -> Result:
 
 def _activated(folder: Path) -> dict[str, str]:
     """The environment of a process below ``autotrace-run``, with the shipped lists."""
-    from autotrace.spec.compiler import compile_plan
+    from autotrace.spec.compiler import compile_plan, watched_modules
 
     plan = compile_plan()
     (folder / "plan.json").write_text(plan.dumps())
@@ -79,7 +79,7 @@ def _activated(folder: Path) -> dict[str, str]:
         "AUTOTRACE_PLAN": str(folder / "plan.json"),
         "AUTOTRACE_RUN_FOLDER": str(folder),
         "AUTOTRACE_RUN_ID": "bench",
-        "AUTOTRACE_MODULES": ",".join((*plan.modules, "ray")),
+        "AUTOTRACE_MODULES": ",".join((*watched_modules(plan), "ray")),
     }
 
 

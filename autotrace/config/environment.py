@@ -61,7 +61,8 @@ PLAN = "AUTOTRACE_PLAN"
 """Absolute path of the compiled plan (JSON)."""
 
 MODULES = "AUTOTRACE_MODULES"
-"""Comma-separated top-level module names of the plan: a process that imports none of them reads no file."""
+"""Comma-separated top-level module names of the plan: a process that imports none of them reads no file. Clients whose
+calls are recorded inside of others alone are not among them (``spec.compiler.watched_modules``)."""
 
 TRACE_BACKENDS = "AUTOTRACE_TRACE_BACKENDS"
 """Comma-separated names of all backends that are installed: a library's own tracer into one of them is kept from

@@ -106,12 +106,6 @@ class Plan:
     digest: str = ""
     version: int = PLAN_VERSION
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Top-level module names, sorted: the processes that import none of them read no plan."""
-        names = {name.replace(":", ".").split(".", 1)[0] for target in self.targets for name in target.names}
-        return tuple(sorted(names))
-
     def dumps(self) -> str:
         """JSON text of the plan."""
         return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)

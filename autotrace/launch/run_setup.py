@@ -53,6 +53,8 @@ def host() -> str:
 
 def make(options: Options, command: Sequence[str], main_pid: int, environ: Mapping[str, str]) -> Run:
     """Make a run for ``command``. Raises ``RunSetupError``; then nothing was started and no folder is left."""
+    from autotrace.spec.compiler import watched_modules
+
     plan = _plan(options)
     backends = checked_backends(options)
     uri = absolute_uri(options.tracking_uri, backends)
@@ -69,7 +71,7 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
         env.RUN_ID: os.path.basename(folder),
         env.RUN_FOLDER: folder,
         env.PLAN: os.path.join(folder, layout.PLAN_JSON),
-        env.MODULES: ",".join(sorted({*plan.modules, *ADAPTED})),
+        env.MODULES: ",".join(sorted({*watched_modules(plan), *ADAPTED})),
         env.TRACE_BACKENDS: ",".join(registry.names()),
         env.MAIN_PID: f"{main_pid}:{host()}",
         # Without it a process that imported mlflow may never exit (15 of 41 runs of MLflow 3.18 without internet).

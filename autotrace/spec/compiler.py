@@ -54,6 +54,24 @@ def compile_plan(
     return dataclasses.replace(plan, digest=hashlib.sha256(plan.dumps().encode()).hexdigest())
 
 
+def watched_modules(plan: Plan) -> tuple[str, ...]:
+    """Top-level names of modules, sorted: the processes that import none of them have nothing to record, and read no
+    plan.
+
+    Shipped lists of clients (openai, httpx, ...) are of methods that are recorded inside of other calls alone. A
+    process that imports nothing else of the plan has no such calls; in one that does they are bound then, also if they
+    were imported before. (Not so functions, which ``from ... import`` copies.)
+    """
+    names = (name for target in plan.targets if not _can_wait(target) for name in target.names)
+    return tuple(sorted({name.replace(":", ".").split(".", 1)[0] for name in names}))
+
+
+def _can_wait(target: Target) -> bool:
+    parts = [name.replace(":", ".").split(".") for name in target.names]
+    is_method = all(len(part) > 2 and part[-2].lstrip("_")[:1].isupper() for part in parts)
+    return target.inside and is_method and target.where.startswith(f"{SHIPPED}/")
+
+
 def shown(path: Path) -> str:
     """A spec file's name in messages and in ``Target.where``."""
     if path.parent in (_PACKAGE / SHIPPED, _PACKAGE.parent / SHIPPED):

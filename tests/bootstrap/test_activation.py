@@ -17,9 +17,12 @@ import pytest
 
 from autotrace.bootstrap import activate
 from autotrace.bootstrap.prepare import is_host_program
+from autotrace.spec.compiler import compile_plan, watched_modules
+from tests.agent_frameworks.server import serving
 from tests.places import ROOT, SHOW, Place
 
 ON = {"AUTOTRACE": "1", "AUTOTRACE_BACKEND": "jsonl"}
+SHIPPED = compile_plan()
 SITECUSTOMIZE = ROOT / "autotrace" / "bootstrap" / "sitecustomize"
 
 
@@ -245,11 +248,52 @@ class TestCost:
         assert traced.stdout == bare.stdout
 
     def test_the_shipped_lists_cost_a_process_nothing_that_imports_none_of_their_libraries(self, place: Place) -> None:
-        libraries = tuple(path.stem for path in (ROOT / "patch_specs").glob("*.yaml"))
-        code = f"import asyncio, sys; print([name for name in {self.MODULES + libraries} if name in sys.modules])"
+        libraries = {name.replace(":", ".").partition(".")[0] for target in SHIPPED.targets for name in target.names}
+        assert {"openai", "langchain_core", "pydantic_ai", "trl", "verl", "sglang"} <= libraries
+        code = f"import asyncio, sys; print([name for name in {(*self.MODULES, *libraries)} if name in sys.modules])"
         bare = place.run([place.python, "-c", code])
         traced = place.launch([place.python, "-c", code])
-        assert traced.stdout == bare.stdout != "" and {"openai", "anthropic", "litellm", "mcp"} <= {*libraries}
+        assert traced.stdout == bare.stdout != ""
+
+    @pytest.mark.parametrize("path", sorted((ROOT / "patch_specs").glob("*.yaml")), ids=lambda path: path.stem)
+    def test_each_list_is_waited_for_or_of_calls_inside_of_others_alone(self, path: Path) -> None:
+        """A process imports nothing of ours until a watched module is wanted, whichever lists there are."""
+        watched = watched_modules(SHIPPED)
+        targets = [target for target in SHIPPED.targets if target.where.startswith(f"patch_specs/{path.name}:")]
+        assert targets
+        for target in targets:
+            assert target.inside or any(name.replace(":", ".").partition(".")[0] in watched for name in target.names)
+
+    def test_a_process_that_imports_clients_alone_pays_nothing(self, place: Place) -> None:
+        code = (
+            "import sys, httpx, openai, anthropic, mcp\n"
+            "openai.OpenAI(api_key='none').chat.completions\n"
+            "print([name for name in sys.modules if name.startswith(('autotrace.patch', 'autotrace.record', 'wrapt'))])"
+        )
+        assert place.launch([place.python, "-c", code]).stdout == place.run([place.python, "-c", code]).stdout == "[]\n"
+
+    def test_clients_that_were_imported_before_are_bound_with_the_first_watched_module(self, place: Place) -> None:
+        place.write("agents.py", "def solve(ask, post): return ask() + post()\n")
+        place.write("own.yaml", "- {target: agents.solve, role: trajectory}\n")
+        asked = {"model": "tiny", "messages": [{"role": "user", "content": "2+2?"}]}
+        code = (
+            "import sys, httpx, openai\n"
+            "client, plain, url = openai.OpenAI(base_url=sys.argv[1], api_key='none'), httpx.Client(), sys.argv[1]\n"
+            f"def ask(): return client.chat.completions.create(**{asked}).choices[0].message.content\n"
+            f"def sent(): return plain.post(url + '/chat/completions', json={asked}).json()\n"
+            "def post(): return sent()['choices'][0]['message']['content']\n"
+            "ask()\n"
+            "assert 'autotrace.patch' not in sys.modules\n"
+            "from agents import solve\n"
+            "print(solve(ask, post))\n"
+        )
+        with serving() as url:
+            done = place.launch(["python", "-c", code, url], ["--spec", "own.yaml"])
+        assert done.stdout == "It is 4.It is 4.\n", done.stderr
+        (run,) = place.runs()
+        (trajectory,) = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
+        assert [span["role"] for span in trajectory["spans"]] == ["trajectory", "llm", "llm"]
+        assert all(span["messages"][-1]["content"] == "It is 4." for span in trajectory["spans"][1:])
 
     def test_it_starts_within_milliseconds_of_a_bare_one(self, place: Place, variables: dict[str, str]) -> None:
         """CPU time, interleaved, median of differences: steady on a busy machine. Measured: 1 to 2 ms."""
