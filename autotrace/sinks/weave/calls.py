@@ -24,6 +24,7 @@ from autotrace.trajectory.model import Span, Trajectory
 OP_NAME = 128
 DISPLAY_NAME = 1_024
 ATTRIBUTES_OF_OURS = "autotrace_"
+_STOPS = ("stop_reason", "finish_reason")
 RESERVED = frozenset({"weave", "python", "os"})
 """Attribute names W&B's client fills."""
 
@@ -105,8 +106,9 @@ class Calls:
             "inputs": inputs,
             "output": output,
             "summary": _summary(trajectory, span, error is not None),
-            "exception": _exception(span, error),
         }
+        if error is not None:
+            call["exception"] = _exception(span, error)
         if span is trajectory.root:
             call["display_name"] = payload.title(trajectory)[:DISPLAY_NAME]
         elif span.title:
@@ -186,8 +188,10 @@ def _chat(trajectory: Trajectory, span: Span, inputs: dict[str, Any], result: An
         inputs |= {"prompt_base": call_uuid(trajectory, span.prompt_base), "prompt_keep": span.prompt_keep}
     output: dict[str, Any] = {}
     if turn.reply is not None:
-        stop = span.attributes.get("stop_reason") or span.attributes.get("finish_reason")
-        choice = {"index": 0, "message": turn.reply, "finish_reason": payload.jsonable(stop)}
+        stop = payload.jsonable(next(filter(None, map(span.attributes.get, _STOPS)), None))
+        choice = {"index": 0, "message": turn.reply, "finish_reason": stop}
+        if isinstance(result, dict):  # said by the choice
+            result = {name: value for name, value in result.items() if name not in _STOPS or value != stop}
         output = {"object": "chat.completion", "model": model, "choices": [choice]}
     counts = payload.usage(span)
     if counts is not None:
@@ -218,8 +222,6 @@ def _summary(trajectory: Trajectory, span: Span, failed: bool) -> dict[str, Any]
     return summary
 
 
-def _exception(span: Span, error: str | None) -> str | None:
-    if error is None:
-        return None
+def _exception(span: Span, error: str) -> str:
     stack = text(span.error[2]) if span.error is not None else ""
     return f"{error}\n\n{stack}" if stack else error

@@ -242,7 +242,7 @@ class WeaveSink:
         for _, data in batch:
             call = msgspec.json.decode(data)
             start = {name: value for name, value in call.items() if name not in _END}
-            end = {name: call[name] for name in (*_BOTH, *_END)}
+            end = {name: call[name] for name in (*_BOTH, *_END) if name in call}
             items += [{"mode": "start", "req": {"start": start}}, {"mode": "end", "req": {"end": end}}]
         self._connection.post("/call/upsert_batch", msgspec.json.encode({"batch": items}))
 
