@@ -347,13 +347,26 @@ def test_other_places_that_cannot_work_are_refused(uri: str) -> None:
         check_uri(uri)
 
 
+@pytest.mark.parametrize(
+    ("uri", "remedy"),
+    [
+        ("postgresql+nowhere://bob:hunter2@h/db", "nowhere, .* postgresql\\+psycopg://"),
+        ("mysql+nowhere.driver://bob:hunter2@h/db", "install it"),
+    ],
+)
+def test_a_database_without_its_driver_is_refused_before_the_run(uri: str, remedy: str) -> None:
+    with pytest.raises(ValueError, match=remedy) as refused:
+        check_uri(uri)
+    assert "hunter2" not in str(refused.value)
+
+
 def test_a_refusal_shows_no_password() -> None:
     with pytest.raises(ValueError, match="bob") as refused:
         check_uri("htp://bob:hunter2@host")
     assert "hunter2" not in str(refused.value)
 
 
-@pytest.mark.parametrize("uri", ["http://host:5000", "https://u:p@host/mlflow", "postgresql+psycopg2://u@h/db"])
+@pytest.mark.parametrize("uri", ["http://host:5000", "https://u:p@host/mlflow", "postgresql+psycopg://u@h/db"])
 def test_places_that_may_work_are_accepted(uri: str) -> None:
     check_uri(uri)
 

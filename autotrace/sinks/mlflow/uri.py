@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import shlex
 import sqlite3
@@ -14,6 +15,9 @@ from autotrace.redact.masking import masked_uri
 from autotrace.run import files
 
 SQL_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql")
+_DRIVERS = {"postgresql": "psycopg2", "mysql": "MySQLdb", "mysql+mysqldb": "MySQLdb", "mssql": "pyodbc",
+            "mysql+mysqlconnector": "mysql.connector"}  # fmt: skip
+"""Modules that SQLAlchemy imports, where they are not called as the scheme says (``postgresql+psycopg``)."""
 _SQLITE = "sqlite:///"
 
 
@@ -33,7 +37,7 @@ def check_uri(uri: str) -> None:
     elif scheme == "sqlite":
         _check_sqlite(uri)
     elif scheme in SQL_SCHEMES:
-        return
+        _check_driver(uri)
     elif scheme in ("", "file"):
         raise ValueError(
             f"{masked_uri(uri)} is a directory store, which MLflow no longer accepts for traces; use sqlite:////absolute/path/"
@@ -57,6 +61,16 @@ def _check_sqlite(uri: str) -> None:
         raise ValueError(f"{masked_uri(uri)}: the folder {folder} does not exist; make it, or choose another")
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise ValueError(f"{masked_uri(uri)} cannot be written by this user; choose another path")
+
+
+def _check_driver(uri: str) -> None:
+    scheme = urlsplit(uri).scheme.lower()
+    module = _DRIVERS.get(scheme) or scheme.partition("+")[2]
+    if importlib.util.find_spec(module.partition(".")[0]) is None:
+        better = " psycopg[binary] and write postgresql+psycopg://" if scheme.startswith("postgresql") else " it"
+        raise ValueError(
+            f"{masked_uri(uri)} is opened with the module {module}, which is not installed here; install{better}"
+        )
 
 
 def absolute(uri: str) -> str:
