@@ -24,6 +24,7 @@ ADAPTERS = {
     "openai": "autotrace.adapters.openai",
     "langchain_core": "autotrace.adapters.langchain",
     "trl": "autotrace.adapters.trl.trainer",
+    "openrlhf": "autotrace.adapters.openrlhf",
     "anthropic": "autotrace.adapters.anthropic",
     "pydantic_ai": "autotrace.adapters.pydantic_ai",
     "httpx": "autotrace.adapters.httpx",

@@ -1,6 +1,6 @@
 """What a list may write for a value: a path, or paths with numbers: ``result.advantages[i - n]``.
 
-    expression  =  sum ["if" condition "else" expression]
+    expression  =  sum ["if" condition ["else" expression]]
     condition   =  ["not"] sum ["==" sum]
     sum         =  product {("+" | "-") product}
     product     =  factor {("*" | "/" | "//" | "%") factor}
@@ -19,7 +19,8 @@ from typing import Any
 
 Tree = tuple[Any, ...]
 """``("path", root, steps)`` with steps that are texts or trees, ``("number", n)``, ``("text", t)``, ``("-", a)``,
-``("not", a)``, ``("sum", a)``, ``("if", condition, a, b)``, or an operator with its two sides."""
+``("not", a)``, ``("sum", a)``, ``("if", condition, a, b)``, ``("absent",)`` where nothing is said for else, or an
+operator with its two sides."""
 
 MAX_LENGTH = 500
 """Characters."""
@@ -107,8 +108,7 @@ class _Parser:
         tree = self._condition()
         if self._take("if"):
             condition = self._condition()
-            self._need("else")
-            tree = ("if", condition, tree, self.expression())
+            tree = ("if", condition, tree, self.expression() if self._take("else") else ("absent",))
         self._depth -= 1
         return tree
 

@@ -39,13 +39,12 @@ NO_ARRAY: Any = object()
 def item(value: Any, kind: type, index: int) -> Any:
     """Item ``index`` of an array or of a tensor in the CPU's memory: a number, or what it has in that place; None where
     there is none or where it cannot be had without waiting. ``NO_ARRAY`` for anything else."""
-    numpy: Any = sys.modules.get("numpy")
-    array: Any = None if numpy is None else numpy.__dict__.get("ndarray")
-    if array is not None and id(kind) == id(array):
+    numpy, torch = _libraries_of(kind)
+    if numpy is not None:
+        array = numpy.ndarray
         found = array.__getitem__(value, index) if _has(array.shape.__get__(value), index) else None
         return _scalar(numpy, found) if issubclass(type(found), numpy.__dict__["generic"]) else found
-    torch = sys.modules.get("torch")
-    if torch is None or kind is not torch.__dict__.get("Tensor"):
+    if torch is None:
         return NO_ARRAY
     base = _base(torch)
     if not _readable(torch, base, value):
@@ -60,20 +59,27 @@ def item(value: Any, kind: type, index: int) -> Any:
 
 def total(value: Any, kind: type) -> int | float | None:
     """The sum of the numbers in an array or in a tensor in the CPU's memory; None for anything else."""
-    numpy: Any = sys.modules.get("numpy")
-    array: Any = None if numpy is None else numpy.__dict__.get("ndarray")
-    if array is not None and id(kind) == id(array):
-        if array.dtype.__get__(value).kind not in "biuf":
+    numpy, torch = _libraries_of(kind)
+    if numpy is not None:
+        if numpy.ndarray.dtype.__get__(value).kind not in "biuf":
             return None
-        return _number(numpy.generic.item(array.sum(value)))
-    torch = sys.modules.get("torch")
-    if torch is None or kind is not torch.__dict__.get("Tensor"):
-        return None
-    base = _base(torch)
-    if not _readable(torch, base, value):
+        return _number(numpy.generic.item(numpy.ndarray.sum(value)))
+    base = None if torch is None else _base(torch)
+    if base is None or not _readable(torch, base, value):
         return None
     with torch._C.DisableTorchFunction():
         return _number(base.item(base.sum(value)))
+
+
+def _libraries_of(kind: type) -> tuple[Any, Any]:
+    """numpy if ``kind`` is its array, torch if it is its tensor, in the first and the second place. Nothing for a
+    subclass, whose items and sums may be computed by code of the host's."""
+    numpy: Any = sys.modules.get("numpy")
+    array: Any = None if numpy is None else numpy.__dict__.get("ndarray")
+    if array is not None and id(kind) == id(array):
+        return numpy, None
+    torch: Any = sys.modules.get("torch")
+    return None, torch if torch is not None and kind is torch.__dict__.get("Tensor") else None
 
 
 def _number(value: Any) -> int | float | None:

@@ -99,6 +99,8 @@ def _once(read: Read) -> Read:
 
 def _made(tree: Tree) -> Read:
     kind = tree[0]
+    if kind == "absent":
+        return lambda _: ABSENT
     if kind in ("number", "text"):
         return lambda _, number=tree[1]: number  # type: ignore[misc]
     if kind == "path":

@@ -86,10 +86,10 @@ Name none that computes or asks a server. Of a list of paths the
 first that is present counts, so one entry can serve several releases of a library.
 
 `*` stands for all items: `result.choices.0.logprobs.content.*.logprob` is a list, of a mapping one by its keys. Numbers
-are computed with `+ - * / // %`, `sum(...)` of a list or tensor, an index in brackets, a choice with `A if B else C`,
-the opposite with `not`, sameness with `==`: `result.advantages[i - n]`, `i // self.num_generations`,
-`not self.model.training`, `sum(result.token_rewards)`, `batch.phase == 'eval'`. What is no plain number is
-absent.
+are computed with `+ - * / // %`, `sum(...)` of a list or tensor, an index in brackets, a choice with `A if B else C`
+(without `else`: else absent), the opposite with `not`, sameness with `==`: `result.advantages[i - n]`,
+`i // self.num_generations`, `not self.model.training`, `sum(result.token_rewards)`, `batch.phase == 'eval'`. What is no
+plain number is absent.
 
 ## Batches, and trajectories by their id
 

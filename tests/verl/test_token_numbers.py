@@ -13,7 +13,7 @@ from verl.trainer.ppo.core_algos import agg_loss
 from verl.trainer.ppo.rollout_corr_helper import compute_offpolicy_metrics
 from verl.utils.debug.metrics import calculate_debug_metrics
 
-from autotrace.adapters.verl import token_numbers
+from autotrace.adapters.verl import later_numbers, token_numbers
 from autotrace.spool.token_facts import MASK, NUMBERS, columns, pack_summary, summary
 
 ROWS, WIDTH = 37, 60
@@ -96,7 +96,7 @@ def test_columns_are_kept_of_the_worst_rows_and_of_some_others(monkeypatch: pyte
     at = NUMBERS.index("mismatch_max")
     worst = sorted(made.rows, key=lambda row: -made.rows[row][at])[:3]
     assert len(made.columns) == 5 and set(worst) <= made.columns.keys()
-    token_numbers.add_later(made, given["old_log_probs"], given["response_mask"])
+    later_numbers.add_later(made, given["old_log_probs"], given["response_mask"])
     for row, packed in made.columns.items():
         read, length = columns(packed), int(given["response_mask"][row].nonzero().max()) + 1
         kept = given["response_mask"][row][:length].bool()
@@ -115,8 +115,8 @@ def test_what_comes_later_is_added() -> None:
     after = before * (torch.arange(WIDTH) != 3)  # rejection sampling takes a token
     weights, reference = torch.full_like(old, 0.5), old - 0.25
     weights[:, 0] = 1.5
-    token_numbers.add_later(made, old, after, reference, weights)
-    token_numbers.add_advantages(made, torch.arange(float(WIDTH)).repeat(ROWS, 1), after)
+    later_numbers.add_later(made, old, after, reference, weights)
+    later_numbers.add_advantages(made, torch.arange(float(WIDTH)).repeat(ROWS, 1), after)
     for row, numbers in made.rows.items():
         read = summary(pack_summary(numbers))
         assert read["rejected"] == int((before - after)[row].sum())
@@ -128,7 +128,7 @@ def test_what_comes_later_is_added() -> None:
 
 def test_one_advantage_for_all_tokens_is_no_column() -> None:
     made = measured(batch(), every=True)
-    token_numbers.add_advantages(made, torch.full((ROWS, WIDTH), 0.7), batch()["response_mask"])
+    later_numbers.add_advantages(made, torch.full((ROWS, WIDTH), 0.7), batch()["response_mask"])
     assert not any("advantages" in one for one in made.columns.values())
 
 

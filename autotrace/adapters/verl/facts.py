@@ -1,41 +1,29 @@
 """veRL: what only the trainer knows about a trajectory, as it learns it: advantage, trained in step S, dropped.
 
-A rollout on the V1 path (TransferQueue) is named by its key ``{uid}_{session}_{output}``, one on the classic path
-(``DataProto``) by its group's ``uid`` and the digest of its response. Values are read from the tensors that the trainer
-goes on with, and only from those that are on the CPU: nothing here waits for a GPU (what was left out is counted).
+A rollout on the V1 path (TransferQueue) is named by its key ``{uid}_{session}_{output}``, which a list cannot take
+apart; the classic path (``DataProto``) is in ``classic_facts``. Values are read from the tensors that the trainer goes
+on with, over the tokens of the response alone, and why a group was dropped from two calls: neither is a path.
 
 Read in the wheels of veRL 0.7.1, 0.8.0 and 0.9.1. What is not as expected is left alone.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import inspect
 import sys
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.adapters.verl import token_facts
-from autotrace.record import faults, statements
-
-SKIPPED = "drop:fact on a device"
-"""Counter: rows whose advantage was not recorded because it was on an accelerator."""
+from autotrace.adapters.observe import Given, observe
+from autotrace.adapters.rows_of_tensors import response_values
+from autotrace.adapters.verl import classic_facts, token_facts
+from autotrace.record import statements
 
 FILTERED = "filtered: every reward of its group is the same"
 STALE = "stale: {versions} weight versions old"
 FAILED = "failed: a rollout of its group failed"
 SURPLUS = "surplus: the batch was full"
-
-_ROWS = 256
-"""Looked at together: what bounds the copies of tensors made here."""
-
-Given = Mapping[str, Any]
-Observer = Callable[[Any, Given], None]
-"""Receives the result (None before the call) and the arguments by name."""
 
 
 def install() -> None:
@@ -52,8 +40,8 @@ def install() -> None:
 
 def _watch_classic(module: ModuleType) -> None:
     trainer = getattr(module, "RayPPOTrainer", None)
-    observe(module, "compute_advantage", after=classic_advantages)
-    observe(trainer, "_update_actor", after=classic_trained)
+    observe(module, "compute_advantage", after=classic_facts.advantages)
+    observe(trainer, "_update_actor", after=classic_facts.trained)
     observe(trainer, "_compute_old_log_prob", after=token_facts.classic_computed)
 
 
@@ -85,39 +73,11 @@ def _watch_buffer(module: ModuleType) -> None:
     observe(buffer, "_clear_groups", before=cleared)
 
 
-def observe(owner: Any, name: str, *, before: Observer | None = None, after: Observer | None = None) -> None:
-    """Call ``before`` or ``after`` with every call of ``owner.name``; its callers notice nothing."""
-    original = vars(owner).get(name) if owner is not None else None
-    if not inspect.isfunction(original):
-        return
-    signature = inspect.signature(original)
-
-    def notify(observer: Observer | None, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if observer is None:
-            return
-        try:
-            observer(result, signature.bind(*args, **kwargs).arguments)
-        except Exception as error:
-            faults.failed(f"verl:{name}", error)
-
-    @functools.wraps(original)
-    def observed(*args: Any, **kwargs: Any) -> Any:
-        notify(before, None, args, kwargs)
-        result = original(*args, **kwargs)
-        notify(after, result, args, kwargs)
-        return result
-
-    setattr(owner, name, observed)
-
-
-# -- V1: TransferQueue -------------------------------------------------------------------------------------------------
-
-
 def advantages(result: Any, given: Given) -> None:
     """``compute_advantage_for_multi_trajectories`` returned: one row per key."""
     keys = [_key(key) for key in given["batch_keys"]]
     values = response_values(result.batch["advantages"], result.batch["response_mask"])
-    for key, value in zip(keys, values or (), strict=False):
+    for key, value in zip(keys, values, strict=False):
         if key is not None:
             statements.fact("advantage", value, key)
     token_facts.record(result.batch, keys, [str(key) for key in given["batch_keys"]], given.get("config"))
@@ -176,89 +136,3 @@ def _key(key: str) -> dict[str, Any] | None:
 def _sessions(keys: Iterable[str]) -> list[dict[str, Any]]:
     sessions = {(key["uid"], key["session_id"]): None for key in map(_key, keys) if key is not None}
     return [{"uid": uid, "session_id": session} for uid, session in sessions]
-
-
-# -- the classic path: DataProto ---------------------------------------------------------------------------------------
-
-
-def classic_advantages(result: Any, given: Given) -> None:
-    """``compute_advantage`` returned. On the V1 path, which calls it too, rows have no responses."""
-    keys = _rows(result)
-    if not keys:
-        return
-    values = response_values(result.batch["advantages"], result.batch["response_mask"])
-    for key, value in zip(keys, values or (), strict=False):
-        statements.fact("advantage", value, key)
-    for key in keys:  # the trainer's reward, for rollouts that no reward loop scored before
-        if "score" in key:
-            statements.fact("token_level_score", key["score"], key)
-    token_facts.record(result.batch, keys, [key["uid"] for key in keys], given.get("config"))
-
-
-def classic_trained(result: Any, given: Given) -> None:
-    """``RayPPOTrainer._update_actor`` returned."""
-    step = int(given["self"].global_steps)
-    for key in _rows(given["batch"]):
-        statements.fact("trained_in_step", step, key)
-
-
-_digested: tuple[Any, list[bytes]] | None = None
-"""The responses that were digested last (weakly) and their digests: a batch is looked at twice in a step."""
-
-
-def _rows(data: Any) -> list[dict[str, Any]]:
-    """``uid``, digest of the response without its padding, and ``score`` if there is one, of each row; empty where they
-    cannot be read."""
-    names = set(data.batch.keys())
-    if not {"responses", "attention_mask"} <= names or "uid" not in data.non_tensor_batch:
-        return []
-    responses, attention = data.batch["responses"], data.batch["attention_mask"]
-    if not (_here(responses) and _here(attention)):
-        faults.count(SKIPPED, len(responses))
-        return []
-    pairs = zip(data.non_tensor_batch["uid"], _digests(responses, attention), strict=False)
-    keys: list[dict[str, Any]] = [{"uid": str(uid), "digest": digest} for uid, digest in pairs]
-    if "token_level_scores" in names and _here(data.batch["token_level_scores"]):
-        for key, score in zip(keys, data.batch["token_level_scores"].sum(dim=-1).tolist(), strict=False):
-            key["score"] = score
-    return keys
-
-
-def _digests(responses: Any, attention: Any) -> list[bytes]:
-    """As ``spool.records.Tokens.digest`` has it, of each row's response."""
-    global _digested
-    if _digested is not None and _digested[0]() is responses:
-        return _digested[1]
-    lengths = attention[:, -responses.shape[1] :].sum(dim=-1).tolist()
-    rows = responses.numpy().astype("<i4")
-    digests = [
-        hashlib.blake2b(row[: int(length)].tobytes(), digest_size=16).digest()[:8]
-        for row, length in zip(rows, lengths, strict=True)
-    ]
-    _digested = weakref.ref(responses), digests
-    return digests
-
-
-# -- numbers -----------------------------------------------------------------------------------------------------------
-
-
-def response_values(values: Any, mask: Any) -> Sequence[float] | None:
-    """One number per row of ``values`` (rows x tokens): what stands at its unmasked tokens, or their mean.
-
-    None, and counted, for tensors that are not on the CPU.
-    """
-    if not (_here(values) and _here(mask)):
-        faults.count(SKIPPED, len(values))
-        return None
-    numbers: list[float] = []
-    for start in range(0, len(values), _ROWS):
-        part, kept = values[start : start + _ROWS].detach().double(), mask[start : start + _ROWS].bool()
-        first = part.gather(1, kept.int().argmax(dim=1, keepdim=True)).squeeze(1)
-        differs = ((part != first.unsqueeze(1)) & kept).any(dim=1)
-        mean = (part * kept).sum(dim=1) / kept.sum(dim=1).clamp(min=1)
-        numbers += (mean.where(differs, first) * kept.any(dim=1)).tolist()
-    return numbers
-
-
-def _here(tensor: Any) -> bool:
-    return str(getattr(tensor, "device", "")) == "cpu" and not getattr(tensor, "is_nested", False)

@@ -2,7 +2,7 @@
 
 Since 0.7 the engine is given a fresh id for every turn: ``LLMServerClient._vllm_request_id`` makes it, before 0.8 the
 ``uuid4`` that the agent loop's module imported. It is recorded here, so that a request whose context is lost on the
-way (a Ray whose calls cannot carry it) still finds its turn.
+way (a Ray whose calls cannot carry it) still finds its turn. ``id`` of a list would name the trajectory, not the turn.
 """
 
 from __future__ import annotations

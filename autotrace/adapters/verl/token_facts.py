@@ -5,6 +5,8 @@ with the entropy, and recorded once the advantages are known, which is where eac
 compare (older releases, no log-probabilities of the engine) they are measured then. Only tensors that are on the CPU
 are looked at.
 
+None of this is a value of some call, as a list's are: it is computed of two calls' tensors, in a bounded time.
+
 Read in the wheels of veRL 0.6.1 to 0.9.1. What is not as expected is left alone.
 """
 
@@ -16,7 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotrace import patch
-from autotrace.adapters.verl.token_numbers import Measured, add_advantages, add_later, measure
+from autotrace.adapters.observe import Given
+from autotrace.adapters.rows_of_tensors import is_here
+from autotrace.adapters.verl.later_numbers import add_advantages, add_later
+from autotrace.adapters.verl.token_numbers import Measured, measure
 from autotrace.record import faults, statements
 from autotrace.record.fields import Path
 from autotrace.spool.token_facts import SUMMARY, pack_summary
@@ -30,8 +35,6 @@ SHARE = 0.01
 """Of the time since the last step, that may be spent on this one ..."""
 AT_FIRST, LEAST, MOST = 2.0, 0.05, 5.0
 """... in seconds: of the first step, and the bounds of any other."""
-
-Given = Mapping[str, Any]
 
 
 @dataclass
@@ -92,9 +95,9 @@ def record(batch: Any, keys: Sequence[Mapping[str, Any] | None], rows: list[str]
     if measured is None:
         return
     later = {name: batch[name] for name in ("ref_log_prob", "rollout_is_weights") if name in names}
-    later = {name: values for name, values in later.items() if _alike(values, mask) and _here(values)}
+    later = {name: values for name, values in later.items() if _alike(values, mask) and is_here(values)}
     add_later(measured, old, mask, later.get("ref_log_prob"), later.get("rollout_is_weights"))
-    if "advantages" in names and _alike(batch["advantages"], mask) and _here(batch["advantages"]):
+    if "advantages" in names and _alike(batch["advantages"], mask) and is_here(batch["advantages"]):
         add_advantages(measured, batch["advantages"], mask)
     for row, numbers in measured.rows.items():
         key = keys[row]
@@ -115,11 +118,11 @@ def _measured(old: Any, rollout: Any, mask: Any, entropy: Any) -> Measured | Non
     settings = patch.settings()
     if settings.token_facts == "off" or not _alike(old, mask):
         return None
-    if not (_here(old) and _here(mask) and (rollout is None or _here(rollout))):
+    if not (is_here(old) and is_here(mask) and (rollout is None or is_here(rollout))):
         faults.count(SKIPPED, len(old))
         return None
     rollout = rollout if _alike(rollout, mask) else None
-    entropy = entropy if _alike(entropy, mask) and _here(entropy) else None
+    entropy = entropy if _alike(entropy, mask) and is_here(entropy) else None
     now = time.monotonic()
     seconds = AT_FIRST if _last_at is None else min(MOST, max(LEAST, SHARE * (now - _last_at)))
     columns = settings.content == "full"
@@ -140,10 +143,6 @@ def _mask(batch: Any) -> Any:
 
 def _alike(values: Any, mask: Any) -> bool:
     return values is not None and tuple(getattr(values, "shape", ())) == tuple(mask.shape) and len(mask.shape) == 2
-
-
-def _here(tensor: Any) -> bool:
-    return str(getattr(tensor, "device", "")) == "cpu" and not getattr(tensor, "is_nested", False)
 
 
 def _bypassed(config: Any) -> bool:

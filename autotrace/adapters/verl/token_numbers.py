@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotrace.spool.token_facts import MASK, NUMBERS
+from autotrace.adapters.verl.token_totals import SAFE, Totals
+from autotrace.spool.token_facts import NUMBERS
 
 CELLS = 1 << 18
 """Numbers of one tensor that are looked at together."""
@@ -23,79 +24,11 @@ WORST = RANDOM = 32
 """Rows of which columns are kept: those with the largest difference, and some of the others."""
 MOST_BYTES = 16 << 20
 """Of columns that are kept of one batch, before what is added later."""
-SAFE = 20.0
-"""As veRL, ratios are taken of log-ratios within this bound where they are squared."""
 
-_PER_ROW = {name: index for index, name in enumerate(NUMBERS)}
+PER_ROW = {name: index for index, name in enumerate(NUMBERS)}
+"""Where each stands in a row's list."""
 _random = random.Random()
 """Not the host's, whose choices stay the same."""
-
-
-@dataclass
-class Totals:
-    """Of all tokens and rows that were looked at; veRL's metrics are made of them."""
-
-    tokens: int = 0
-    diff_sum: float = 0.0
-    diff_squares: float = 0.0
-    diff_max: float = 0.0
-    log_ratio_sum: float = 0.0
-    k3_sum: float = 0.0
-    chi2_sum: float = 0.0
-    entropy_sum: float | None = None
-    rollout: bool = False
-    """The engine's log-probabilities were there."""
-    probs: list[float] = field(default_factory=lambda: [0.0] * 5)
-    """Mean of the trainer's and of the engine's probabilities, and the sums of squares and products around them."""
-    sequences: list[tuple[float, float, float]] = field(default_factory=list)
-    """Of each row: mean of old and of rollout log-probabilities, sum of their differences."""
-
-    def add_probs(self, count: int, means: Sequence[float], squares: Sequence[float]) -> None:
-        """Join the moments of ``count`` more tokens; call it before ``tokens`` counts them."""
-        mean_x, mean_y, xx, yy, xy = self.probs
-        both = self.tokens + count
-        dx, dy, weight = means[0] - mean_x, means[1] - mean_y, self.tokens * count / both
-        self.probs = [
-            mean_x + dx * count / both, mean_y + dy * count / both, xx + squares[0] + dx * dx * weight,
-            yy + squares[1] + dy * dy * weight, xy + squares[2] + dx * dy * weight,
-        ]  # fmt: skip
-
-    def metrics(self) -> dict[str, float]:
-        """Under veRL's names, by its definitions, except that rows without a token do not count (veRL takes the rows
-        that a batch is padded with into the means over rows)."""
-        made: dict[str, float] = {}
-        if self.entropy_sum is not None and self.tokens:
-            made["actor/entropy"] = self.entropy_sum / self.tokens
-        if not self.tokens:
-            return made
-        old = [-row[0] for row in self.sequences]
-        made["rollout_corr/training_ppl"] = _mean([_exp(value) for value in old])
-        made["rollout_corr/training_log_ppl"] = _mean(old)
-        return {**made, **self._against_rollout()} if self.rollout else made
-
-    def _against_rollout(self) -> dict[str, float]:
-        n, rows = self.tokens, self.sequences
-        mean = self.diff_sum / n
-        spread = max(0.0, self.diff_squares - n * mean * mean)
-        _, _, xx, yy, xy = self.probs
-        differences = [rollout - old for old, rollout, _ in rows]
-        return {
-            "training/rollout_probs_diff_mean": mean,
-            "training/rollout_probs_diff_max": self.diff_max,
-            "training/rollout_probs_diff_std": math.sqrt(spread / (n - 1)) if n > 1 else math.nan,
-            "training/rollout_actor_probs_pearson_corr": xy / math.sqrt(xx * yy) if xx > 0 and yy > 0 else math.nan,
-            "rollout_corr/kl": -self.log_ratio_sum / n,
-            "rollout_corr/k3_kl": self.k3_sum / n,
-            "rollout_corr/chi2_token": self.chi2_sum / n - 1,
-            "rollout_corr/chi2_seq": _mean([math.exp(2 * min(SAFE, max(-SAFE, total))) for _, _, total in rows]) - 1,
-            "rollout_corr/rollout_ppl": _mean([_exp(-rollout) for _, rollout, _ in rows]),
-            "rollout_corr/rollout_log_ppl": _mean([-rollout for _, rollout, _ in rows]),
-            "rollout_corr/log_ppl_diff": _mean(differences),
-            "rollout_corr/log_ppl_abs_diff": _mean([abs(value) for value in differences]),
-            "rollout_corr/log_ppl_diff_max": max(differences),
-            "rollout_corr/log_ppl_diff_min": min(differences),
-            "rollout_corr/ppl_ratio": _mean([_exp(value) for value in differences]),
-        }
 
 
 @dataclass
@@ -150,46 +83,6 @@ def measure(
     return measured
 
 
-def add_later(measured: Measured, old: Any, mask: Any, reference: Any = None, weights: Any = None) -> None:
-    """What the trainer computes after ``measure``: log-probabilities of the reference model, importance weights, and a
-    mask that leaves out rejected tokens; None for what it does not."""
-    columns = {"ref_log_prob": reference, "rollout_is_weights": weights}
-    for first in range(0, len(mask), step := max(1, CELLS // max(1, mask.shape[1]))):
-        rows = slice(first, first + step)
-        taken = mask[rows] != 0
-        counts = taken.sum(dim=1)
-        n, blank = counts.clamp(min=1).float(), ~taken
-        named = {"kept": counts}
-        if reference is not None:
-            named["ref_kl_mean"] = (old[rows] - reference[rows]).float().masked_fill(blank, 0.0).sum(dim=1) / n
-        if weights is not None:
-            given = weights[rows].detach().float().masked_fill(blank, 0.0)
-            named["is_weight_mean"], named["is_weight_max"] = given.sum(dim=1) / n, given.amax(dim=1)
-        values = {name: column.tolist() for name, column in named.items()}
-        for row in range(first, first + len(taken)):
-            numbers = measured.rows.get(row)
-            if numbers is None:
-                continue
-            kept = values["kept"][row - first]
-            numbers[_PER_ROW["rejected"]] = numbers[_PER_ROW["tokens"]] - kept
-            for name in values.keys() & _PER_ROW.keys():
-                numbers[_PER_ROW[name]] = values[name][row - first] if kept else math.nan
-    for row, kept_columns in measured.columns.items():
-        length = measured.lengths[row]
-        kept_columns |= {name: packed(one[row, :length]) for name, one in columns.items() if one is not None}
-        kept_columns[MASK] = (mask[row, :length] != 0).numpy().astype("u1").tobytes()
-
-
-def add_advantages(measured: Measured, advantages: Any, mask: Any) -> None:
-    """Columns of those that differ over the tokens."""
-    for row, columns in measured.columns.items():
-        length = measured.lengths[row]
-        values = advantages[row, :length]
-        taken = values[mask[row, :length] != 0]
-        if len(taken) and bool((taken != taken[0]).any()):
-            columns["advantages"] = packed(values)
-
-
 def packed(values: Any) -> bytes:
     """A row as float16."""
     data: bytes = values.detach().half().contiguous().numpy().astype("<f2").tobytes()
@@ -198,7 +91,7 @@ def packed(values: Any) -> bytes:
 
 def _chosen(rows: Mapping[int, list[float]]) -> list[int]:
     """The worst rows, and some of the others."""
-    at = _PER_ROW["mismatch_max"]
+    at = PER_ROW["mismatch_max"]
     ordered = sorted(rows, key=lambda row: -_rank(rows[row][at]))
     others = ordered[WORST:]
     return ordered[:WORST] + _random.sample(others, min(RANDOM, len(others)))
@@ -282,11 +175,3 @@ def _compare(
     x, y = ((one - mean) * taken for one, mean in zip((probs, engine), means, strict=True))
     squares = [float((a * b).sum(dim=1).double().sum()) for a, b in ((x, x), (y, y), (x, y))]
     totals.add_probs(count, means, squares)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else math.nan
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf

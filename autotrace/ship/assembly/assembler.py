@@ -79,6 +79,8 @@ class Assembly:
         self._last: dict[str, int] = {}
         self._notes: dict[str, None] = {}
         self._digests: set[str] = set()
+        self._whole = (0, "")
+        """Length and digest of the longest conversation."""
         self._lasting = True
 
     def lost(self, segment: str) -> None:
@@ -168,6 +170,7 @@ class Assembly:
             span.put_response(ids)
             if ids:
                 self._digests.add(digest_of(ids))
+                self._whole = max(self._whole, (full.length, full.hash.hexdigest()[:16]))
 
     def _tokens(self, origin: Origin, record: Open | Close) -> TokenSequences:
         key = (origin.process, record.trace)
@@ -206,7 +209,8 @@ class Assembly:
         read_llm_calls(spans)
         read_tool_results(spans)
         entitle(spans)
-        return Assembled(spans, list(self._notes), list(self._last), sorted(self._digests), self._lasting)
+        digests = sorted({*self._digests, self._whole[1]} - {""})
+        return Assembled(spans, list(self._notes), list(self._last), digests, self._lasting)
 
     def _tree(self, spans: list[Span]) -> list[Span]:
         """Root first, the rest by start; a span whose parent is not here hangs from the root."""

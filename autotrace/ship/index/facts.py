@@ -33,7 +33,8 @@ class FactBook:
     A key is (``uid``, ``session_id`` or ``rollout_n``[, ``output``]) or (``uid``, ``digest``[, ``score``]), where
     ``digest`` is the first 8 bytes (or their hex digits) of blake2b with digest_size 16 over the response as
     little-endian int32, and ``score`` the reward of the row, which tells rollouts apart that answered the same; or
-    (``of``), what the host calls the trajectory.
+    (``digest``[, ``score``]) alone, of all tokens up to the end of the last response; or (``of``), what the host calls
+    the trajectory.
     """
 
     def __init__(self, state: State) -> None:
@@ -61,7 +62,7 @@ class FactBook:
             trace_id = None if row is None else row["trace_id"]
         elif digest is None:
             trace_id = self._search(uid, session, at_ns)
-        elif uid is not None:
+        else:
             rollouts = self._answered(uid, digest)
             if len(rollouts) == 1 and distance(rollouts[0].reward, score) <= UNKNOWN:
                 first = "SELECT 1 FROM facts WHERE trace_id = ? AND name = ? AND digest = ?"
@@ -74,7 +75,7 @@ class FactBook:
             (segment, offset, trace_id, uid, session, digest, output, name,
              msgspec.msgpack.encode(_stored(jsonable(fact.value))), at_ns, score, named),
         )  # fmt: skip
-        if trace_id is None and uid is not None and digest is not None and rollouts:
+        if trace_id is None and digest is not None and rollouts:
             return self._deal(uid, digest, rollouts)
         return set() if trace_id is None else {trace_id}
 
@@ -102,25 +103,32 @@ class FactBook:
         chosen = begun[-1:] or candidates[:1]
         return chosen[0]["trace_id"] if chosen else None
 
-    def _answered(self, uid: str, digest: str, known: Row | None = None) -> list[Rollout]:
-        """The trajectories of ``uid`` that gave this answer. ``known``: what the state does not say of one yet."""
+    def _answered(self, uid: str | None, digest: str, known: Row | None = None) -> list[Rollout]:
+        """The trajectories of ``uid``, None: of any, that gave this answer. ``known``: what the state does not say of one
+        yet."""
         rows = self._state.db.execute(
-            "SELECT trace_id, start_ns, reward FROM digests JOIN traces USING (trace_id) WHERE digest = ? AND uid = ?",
-            (digest, uid),
+            "SELECT trace_id, start_ns, reward FROM digests JOIN traces USING (trace_id)"
+            " WHERE digest = ? AND (? IS NULL OR uid = ?)",
+            (digest, uid, uid),
         )
         return [
             Rollout(trace_id, start_ns or 0, known.reward if known and known.trace_id == trace_id else reward)
             for trace_id, start_ns, reward in rows
         ]
 
-    def _deal(self, uid: str, digest: str, rollouts: list[Rollout]) -> set[str]:
+    def _deal(self, uid: str | None, digest: str, rollouts: list[Rollout]) -> set[str]:
         """Deal the facts about this answer out, those that somebody has already included; return the traces that have
         others than before."""
         db, own = self._state.db, [rollout.trace_id for rollout in rollouts]
         fields = "SELECT segment, offset, trace_id, name, output, score, at_ns FROM facts"
-        facts = db.execute(f"{fields} WHERE trace_id IS NULL AND uid = ? AND digest = ?", (uid, digest)).fetchall()
-        for trace_id in own:
-            facts += db.execute(f"{fields} WHERE trace_id = ? AND uid = ? AND digest = ?", (trace_id, uid, digest))
+        if uid is None:
+            facts = db.execute(
+                f"{fields} INDEXED BY facts_digest WHERE uid IS NULL AND digest = ?", (digest,)
+            ).fetchall()
+        else:
+            facts = db.execute(f"{fields} WHERE trace_id IS NULL AND uid = ? AND digest = ?", (uid, digest)).fetchall()
+            for trace_id in own:
+                facts += db.execute(f"{fields} WHERE trace_id = ? AND uid = ? AND digest = ?", (trace_id, uid, digest))
         facts.sort(key=lambda fact: (fact["at_ns"], fact["segment"], fact["offset"]))
         claims = [Claim(fact["name"], fact["output"], fact["score"], fact["at_ns"]) for fact in facts]
         changed: set[str | None] = set()
@@ -154,9 +162,13 @@ class FactBook:
         """The responses of a trace were read: assign the facts that name it by digest. Returns the traces that have
         others than before: another may have had its facts, because it answered the same."""
         changed: set[str] = set()
-        if row.uid is not None:
-            for digest in digests:
-                changed |= self._deal(row.uid, digest, self._answered(row.uid, digest, row))
+        alone = "SELECT 1 FROM facts INDEXED BY facts_digest WHERE uid IS NULL AND digest = ?"
+        for digest in digests:
+            uids: list[str | None] = [row.uid] if row.uid is not None else []
+            if self._state.db.execute(alone, (digest,)).fetchone() is not None:
+                uids.append(None)
+            for uid in uids:
+                changed |= self._deal(uid, digest, self._answered(uid, digest, row))
         return changed
 
     def waiting(self) -> int:

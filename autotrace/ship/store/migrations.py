@@ -119,7 +119,11 @@ def _facts_by_id(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX IF NOT EXISTS facts_named ON facts (named) WHERE trace_id IS NULL")
 
 
-STATE: tuple[Migration, ...] = (_first_tables, _late_spans, _profile, _facts_by_id)
+def _facts_by_digest(db: sqlite3.Connection) -> None:
+    db.execute("CREATE INDEX IF NOT EXISTS facts_digest ON facts (digest) WHERE uid IS NULL")
+
+
+STATE: tuple[Migration, ...] = (_first_tables, _late_spans, _profile, _facts_by_id, _facts_by_digest)
 """``state.db`` of a run."""
 
 

@@ -1,4 +1,5 @@
-"""Rollouts of OpenRLHF's own executors in its own actor, whose vLLM is a stand-in that answers by rule."""
+"""Rollouts of OpenRLHF's own executors in its own actor, whose vLLM is a stand-in that answers by rule, and its own
+computing of their advantages."""
 
 # ruff: noqa: E402 - what the imports need is put into place first
 from __future__ import annotations
@@ -57,8 +58,23 @@ def stand_in_for_vllm() -> None:
         sys.modules[name] = module
 
 
-stand_in_for_vllm()
+def stand_in_for_models() -> None:
+    """What the computing of advantages imports and does not use: DeepSpeed, and models that need it."""
+    import openrlhf
 
+    models = types.ModuleType("openrlhf.models")
+    models.__path__ = [str(Path(openrlhf.__path__[0], "models"))]
+    launcher = types.ModuleType("openrlhf.trainer.ray.launcher")
+    launcher.__dict__["RayActorGroup"] = object
+    for module in (models, launcher, types.ModuleType("deepspeed")):
+        sys.modules[module.__name__] = module
+
+
+stand_in_for_vllm()
+stand_in_for_models()
+
+from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
+from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
 from openrlhf.trainer.ray import vllm_engine
 from openrlhf.utils.agent import AgentInstanceBase, MultiTurnAgentExecutor, SingleTurnAgentExecutor
 
@@ -84,7 +100,7 @@ class AgentExecutor(MultiTurnAgentExecutor):
 
 
 async def main(reward_file: str) -> None:
-    """Two prompts with each executor; prints what a trainer gets."""
+    """Two prompts with each executor; prints what is trained on."""
     actor_class = vllm_engine.RolloutRayActor.__ray_metadata__.modified_class
     for executor in (AgentExecutor(), SingleTurnAgentExecutor(reward_file)):
         actor = object.__new__(actor_class)
@@ -96,12 +112,32 @@ async def main(reward_file: str) -> None:
                 for prompt, label in zip(prompts, ("4", "5"), strict=True)
             )
         )
-        for number, group in enumerate(groups):
-            for response in group:
-                reward = response["reward"]
-                told = {"executor": type(executor).__name__, "prompt": number, "tokens": response["observation_tokens"],
-                        "ranges": response["action_ranges"], "reward": float(reward)}  # fmt: skip
-                print(json.dumps(told))
+        responses = [response for group in groups for response in group]
+        for number, (response, advantage) in enumerate(zip(responses, advantages(responses), strict=True)):
+            told = {"executor": type(executor).__name__, "prompt": number // ROLLOUTS,
+                    "tokens": response["observation_tokens"], "ranges": response["action_ranges"],
+                    "reward": float(response["reward"]), "advantage": advantage}  # fmt: skip
+            print(json.dumps(told))
+
+
+def advantages(responses: list[dict[str, Any]]) -> list[float]:
+    """As the trainer computes them, in small batches; their forward passes are left out."""
+    generator, maker = object.__new__(SamplesGenerator), object.__new__(RemoteExperienceMaker)
+    rows = [generator._process_response_into_experience(response, max_len=400) for response in responses]
+    maker.args = types.SimpleNamespace(
+        algo=types.SimpleNamespace(advantage=types.SimpleNamespace(estimator="group_norm", gamma=1.0)),
+        reward=types.SimpleNamespace(clip_range=None),
+        rollout=types.SimpleNamespace(micro_batch_size=2, n_samples_per_prompt=ROLLOUTS),
+        train=types.SimpleNamespace(dynamic_batch_enable=False),
+    )
+    maker.strategy, maker.advantage_estimator = types.SimpleNamespace(args=maker.args), "group_norm"
+    maker.tokenizer, maker.kl_ctl = TOKENIZER, types.SimpleNamespace(value=0.0)
+    batches = maker.split_rollout_samples(rows)
+    for batch in batches:
+        batch.kl = torch.zeros_like(batch.action_mask, dtype=torch.float32)
+    computed = maker.compute_advantages_and_returns(batches)
+    pairs = [pair for batch in computed for pair in zip(batch.advantages, batch.action_mask, strict=True)]
+    return [float(row[mask.bool()][0]) for row, mask in pairs]
 
 
 REWARD = """

@@ -1,5 +1,5 @@
 """Rollouts of OpenRLHF's executors, without a line of a list: what every one shows. vLLM is a stand-in; the actor that
-holds it and the executors are OpenRLHF's."""
+holds it, the executors and the computing of advantages are OpenRLHF's."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ def test_every_rollout_has_its_tokens_and_reward(told: tuple[list[dict[str, Any]
             assert list(turn.response_ids or ()) == response["tokens"][start:end]
         assert rollout.root.inputs["label"] == ("4", "5")[response["prompt"]]
     assert {round(rollout.facts["reward"], 1) for rollout in rollouts} == {0.1, 0.5, 1.1}
+
+
+def test_the_advantage_that_the_trainer_computed(told: tuple[list[dict[str, Any]], list[Trajectory]]) -> None:
+    for response, rollout in zip(*told, strict=True):
+        assert rollout.facts["advantage"] == pytest.approx(response["advantage"], abs=1e-6), "also of equal answers"
+        assert "token_level_score" not in rollout.facts, "it is the rollout's reward"
+    assert min(response["advantage"] for response in told[0]) < -0.5
 
 
 def test_rollouts_of_a_prompt_are_a_group(told: tuple[list[dict[str, Any]], list[Trajectory]]) -> None:

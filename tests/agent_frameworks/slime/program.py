@@ -1,4 +1,6 @@
-"""Two steps of slime's own rollout and an evaluation, against a server that stands in for SGLang's router."""
+"""Two steps of slime's rollout against a server that stands in for SGLang's router, and what its trainer is given."""
+
+# ruff: noqa: E402 - what the imports need is put into place first
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import json
 import sys
 import tempfile
 import threading
+import types
 from argparse import Namespace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,8 +17,29 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+import torch
+
+
+def stand_ins() -> None:
+    """What the rollout manager imports and does not use for what it is asked here."""
+    for name, members in {
+        "wandb": (),
+        "sglang": (),
+        "sglang.srt": (),
+        "sglang.srt.constants": ("GPU_MEMORY_TYPE_CUDA_GRAPH", "GPU_MEMORY_TYPE_KV_CACHE", "GPU_MEMORY_TYPE_WEIGHTS"),
+        "slime.backends.sglang_utils.sglang_engine": ("SGLangEngine",),
+    }.items():
+        module = types.ModuleType(name)
+        module.__dict__.update(dict.fromkeys(members))
+        sys.modules[name] = module
+
+
+stand_ins()
+
+from slime.ray.rollout import RolloutManager
 from slime.rollout import sglang_rollout
 from slime.utils import http_utils
+from slime.utils.ppo_utils import get_grpo_returns
 from slime.utils.types import Sample
 
 from tests.agent_frameworks import scripted
@@ -111,7 +135,7 @@ class Data:
 
 
 def main() -> None:
-    """Two steps, the second with rewards of whole groups; prints the samples that are trained on."""
+    """Two steps, the second with rewards of whole groups; prints what is trained on."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Router)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     folder = tempfile.mkdtemp()
@@ -126,18 +150,29 @@ def main() -> None:
         custom_generate_function_path=here + "generate", custom_rm_path=here + "score", reward_key="score",
         dynamic_sampling_filter_path=None, rollout_batch_size=2, over_sampling_batch_size=2,
         n_samples_per_prompt=ROLLOUTS, rollout_sample_filter_path=None, rollout_all_samples_process_path=None,
-        use_distributed_post=False, use_rollout_routing_replay=False,
+        use_distributed_post=False, use_rollout_routing_replay=False, advantage_estimator="grpo",
+        rewards_normalization=True, grpo_std_normalization=True, normalize_advantages=False,
     )  # fmt: skip
     http_utils.init_http_client(args)
     data = Data()
     for step in range(2):
         args.group_rm = step == 1
-        for group in sglang_rollout.generate_rollout(args, step, data).samples:
-            for sample in group:
-                told = {"step": step, "group": sample.group_index, "n": sample.index % ROLLOUTS,
-                        "tokens": sample.tokens, "mask": sample.loss_mask,
-                        "reward": sample.reward["score"]}  # fmt: skip
-                print(json.dumps(told))
+        samples = [one for group in sglang_rollout.generate_rollout(args, step, data).samples for one in group]
+        for sample, advantage in zip(samples, advantages(args, samples), strict=True):
+            told = {"step": step, "group": sample.group_index, "n": sample.index % ROLLOUTS,
+                    "tokens": sample.tokens, "mask": sample.loss_mask,
+                    "reward": sample.reward["score"], "advantage": advantage}  # fmt: skip
+            print(json.dumps(told))
+
+
+def advantages(args: Namespace, samples: list[Sample]) -> list[float]:
+    """What the manager gives the trainer, and what that makes of it: the same for each token."""
+    manager = object.__new__(RolloutManager.__ray_metadata__.modified_class)
+    manager.args, manager.custom_reward_post_process_func = args, None
+    manager.custom_convert_samples_to_train_data_func = None
+    given = manager._convert_samples_to_train_data(samples)
+    rows = [torch.zeros(length) for length in given["response_lengths"]]
+    return [float(row[-1]) for row in get_grpo_returns(torch.tensor(given["rewards"]), rows)]
 
 
 if __name__ == "__main__":

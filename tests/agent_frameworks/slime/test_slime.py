@@ -29,13 +29,15 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return [(row, rollouts[row["group"], row["n"]]) for row in rows]
 
 
-def test_every_sample_is_of_its_step_and_has_its_reward(told: Told) -> None:
+def test_every_sample_is_of_its_step_and_has_its_reward_and_advantage(told: Told) -> None:
     for row, rollout in told:
         assert rollout.attributes["step"] == row["step"]
         assert rollout.attributes["validate"] is False
         assert rollout.attributes["stop_reason"] == "completed"
         assert rollout.facts["reward"] == row["reward"], "also where the group was scored as a whole"
+        assert rollout.facts["advantage"] == pytest.approx(row["advantage"], rel=1e-4)
     assert {row["reward"] for row, _ in told if row["step"] == 1} == {0.0, 1.0}
+    assert min(row["advantage"] for row, _ in told) < -0.5
 
 
 def test_turns_and_tokens_are_what_is_trained_on(told: Told) -> None:

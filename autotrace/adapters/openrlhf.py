@@ -1,0 +1,66 @@
+"""OpenRLHF: whose advantages are computed.
+
+The trainer, a process of its own, computes them of batches of small batches, tensors in the CPU's memory whose rows
+have no name. A row is found again by its tokens up to the last one of the model, which is where the last turn of its
+rollout ended; a list has neither rows of rows nor digests.
+
+Read in the wheels of OpenRLHF 0.9.3 to 0.11.2. What is not as expected is left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotrace.adapters.engine_requests import follow
+from autotrace.adapters.rows_of_tensors import SKIPPED, digests, is_here, response_values
+from autotrace.record import faults, statements
+from autotrace.record.follower import Follower
+
+COMPUTED = "openrlhf.trainer.ppo_utils.experience_maker.RemoteExperienceMaker.compute_advantages_and_returns"
+
+
+def install() -> None:
+    """Follow the target of the list. Called once, right after ``openrlhf`` was imported."""
+    follow(COMPUTED, _Advantages())
+
+
+class _Advantages(Follower):
+    """The advantages of a step, and the rewards where a reward model gave them."""
+
+    def holds(self, call: Any, result: Any) -> bool:
+        for experience in result if type(result) is list else ():
+            _record(experience)
+        return False
+
+
+def _record(experience: Any) -> None:
+    """``experience``: rows of one size; ``sequences`` has a token more than the masks and what is computed."""
+    sequences, actions = experience.sequences, experience.action_mask
+    if not (is_here(sequences) and is_here(actions)):
+        faults.count(SKIPPED, len(sequences))
+        return
+    size = actions.shape[1]
+    ends = (size - actions.flip(1).int().argmax(dim=1)) * actions.any(dim=1) + 1
+    begins = experience.attention_mask.int().argmax(dim=1).tolist()
+    lengths = [end - begin for begin, end in zip(begins, ends.tolist(), strict=True)]
+    if any(begins):  # padded on the left
+        sequences = sequences.clone()
+        for row, begin in enumerate(begins):
+            sequences[row] = sequences[row].roll(-begin)
+    scores = _numbers(experience.info.get("reward"), len(lengths))
+    values = response_values(experience.advantages, actions)
+    for row, digest in enumerate(digests(sequences, lengths)):
+        key: dict[str, Any] = {"digest": digest}
+        score = scores[row] if scores else None
+        if score is not None:
+            key["score"] = score
+            statements.fact("token_level_score", score, key)
+        if values:
+            statements.fact("advantage", values[row], key)
+
+
+def _numbers(values: Any, count: int) -> list[float]:
+    """One for each row; none where they are something else."""
+    if not is_here(values) or tuple(values.shape) != (count,):
+        return []
+    return [float(value) for value in values.tolist()]

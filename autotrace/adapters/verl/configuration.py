@@ -1,0 +1,113 @@
+"""veRL: what its configuration says about agents, and which tokenizer its rollout uses, for the shipper.
+
+They are about the run, and a list speaks of calls: it has no word for ``Bind`` records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autotrace.record import statements
+from autotrace.record.fields import ABSENT, Path
+
+_TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>")
+"""Tokens of chat templates that end a turn, where a tokenizer has them."""
+
+_ROLLOUT = "config.actor_rollout_ref.rollout"
+CONFIG = {
+    "project_name": "config.trainer.project_name",
+    "experiment_name": "config.trainer.experiment_name",
+    "logger": "config.trainer.logger",
+    "nnodes": "config.trainer.nnodes",
+    "n_gpus_per_node": "config.trainer.n_gpus_per_node",
+    "use_v1": "config.trainer.use_v1",
+    "rollout_data_dir": "config.trainer.rollout_data_dir",
+    "adv_estimator": "config.algorithm.adv_estimator",
+    "train_batch_size": "config.data.train_batch_size",
+    "model_path": "config.actor_rollout_ref.model.path",
+    "rollout_name": f"{_ROLLOUT}.name",
+    "rollout_mode": f"{_ROLLOUT}.mode",
+    "rollout_n": f"{_ROLLOUT}.n",
+    "agent_workers": f"{_ROLLOUT}.agent.num_workers",
+    "default_agent_loop": f"{_ROLLOUT}.agent.default_agent_loop",
+    "agent_loop_config_path": f"{_ROLLOUT}.agent.agent_loop_config_path",
+    "multi_turn": f"{_ROLLOUT}.multi_turn.enable",
+    "tool_config_path": f"{_ROLLOUT}.multi_turn.tool_config_path",
+    "function_tool_path": f"{_ROLLOUT}.multi_turn.function_tool_path",
+    "tool_format": f"{_ROLLOUT}.multi_turn.format",
+    "prompt_length": f"{_ROLLOUT}.prompt_length",
+    "response_length": f"{_ROLLOUT}.response_length",
+    "max_model_len": f"{_ROLLOUT}.max_model_len",
+    "max_assistant_turns": f"{_ROLLOUT}.multi_turn.max_assistant_turns",
+    "max_user_turns": f"{_ROLLOUT}.multi_turn.max_user_turns",
+    "temperature": f"{_ROLLOUT}.temperature",
+    "top_p": f"{_ROLLOUT}.top_p",
+    "top_k": f"{_ROLLOUT}.top_k",
+    "calculate_log_probs": f"{_ROLLOUT}.calculate_log_probs",
+    "logprobs_mode": f"{_ROLLOUT}.logprobs_mode",
+    "rollout_dtype": f"{_ROLLOUT}.dtype",
+    "bypass_mode": "config.algorithm.rollout_correction.bypass_mode",
+    "rollout_is": "config.algorithm.rollout_correction.rollout_is",
+    "rollout_rs": "config.algorithm.rollout_correction.rollout_rs",
+    "loss_agg_mode": "config.actor_rollout_ref.actor.loss_agg_mode",
+    "norm_adv_by_std_in_grpo": "config.algorithm.norm_adv_by_std_in_grpo",
+    "trainer_mode": "config.trainer.v1.trainer_mode",
+    "max_off_policy_threshold": "config.trainer.v1.sampler.max_off_policy_threshold",
+}
+"""What ``Bind("config")`` holds, and where it stands in veRL's configuration. No secrets among them."""
+_CONFIG = {name: Path(text) for name, text in CONFIG.items()}
+
+
+def publish_worker(worker: Any) -> None:
+    """``Bind("config")`` and ``Bind("tokenizer")`` from an agent-loop worker."""
+    config = getattr(worker, "config", None)
+    if config is None:
+        return
+    publish_config(config)
+    model = Path("config.actor_rollout_ref.model").read({"config": config})
+    tokenizer = getattr(worker, "tokenizer", None)
+    sources = {"model": model, "tokenizer": tokenizer, "worker": worker}
+    statements.bind(
+        "tokenizer",
+        {
+            # where it was loaded from on this node, which is what another process can load it from
+            "path": _first(sources, "tokenizer.name_or_path", "model.tokenizer_path", "model.path"),
+            "source": _first(sources, "model.tokenizer_path", "model.path"),
+            "trust_remote_code": bool(_first(sources, "model.trust_remote_code")),
+            "class": type(tokenizer).__name__,
+            "processor": getattr(worker, "processor", None) is not None,
+            "end_tokens": _end_tokens(tokenizer),
+        },
+    )
+
+
+def _end_tokens(tokenizer: Any) -> list[int]:
+    """The token that ends an answer, and the one that ends a turn of the chat template where it is another."""
+    ends = {getattr(tokenizer, "eos_token_id", None)}
+    known = getattr(tokenizer, "added_tokens_encoder", None)
+    if isinstance(known, dict):
+        ends |= {known.get(name) for name in _TURN_ENDS}
+    return sorted(end for end in ends if type(end) is int)
+
+
+def publish_config(config: Any) -> None:
+    """``Bind("config")`` from veRL's configuration (a ``DictConfig`` or plain dicts); nothing for None."""
+    if config is None:
+        return
+    values = {name: path.read({"config": config}) for name, path in _CONFIG.items()}
+    statements.bind("config", {name: plain(value) for name, value in values.items() if value is not ABSENT})
+
+
+def _first(sources: Mapping[str, Any], *paths: str) -> Any:
+    values = (Path(text).read(sources) for text in paths)
+    return next((plain(value) for value in values if value is not ABSENT and value is not None), None)
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON knows it; a ``ListConfig`` becomes a list, anything else that is not a scalar becomes text."""
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, (list, tuple)) or type(value).__name__ == "ListConfig":
+        return [plain(item) for item in value]
+    return str(value)
