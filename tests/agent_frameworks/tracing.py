@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from autotrace.ship.run_reader import RunReader
 from autotrace.trajectory.model import Trajectory
@@ -72,3 +74,19 @@ def by_way(run: Path) -> dict[str, Trajectory]:
     ways = {str(one.root.attributes["sample_index"]): one for one in trajectories}
     assert len(ways) == len(trajectories)
     return ways
+
+
+def rollouts_of(framework: str, folder: Path) -> tuple[list[dict[str, Any]], list[Trajectory]]:
+    """What a program printed of each rollout, as a line of JSON, and the trajectories in the order in which they
+    began."""
+    run, printed = run_program(framework, folder)
+    rows = [json.loads(line) for line in printed if line.startswith("{")]
+    return rows, [one for one in trajectories_of(run) if one.root.role == "trajectory"]
+
+
+def by_rollout(framework: str, folder: Path) -> list[tuple[dict[str, Any], Trajectory]]:
+    """``rollouts_of``, each line with the trajectory that has its ``uid`` and ``rollout_n``."""
+    rows, rollouts = rollouts_of(framework, folder)
+    by_name = {(one.attributes["uid"], one.attributes["rollout_n"]): one for one in rollouts}
+    assert len(rows) == len(rollouts) == len(by_name)
+    return [(row, by_name[row["uid"], row["rollout_n"]]) for row in rows]

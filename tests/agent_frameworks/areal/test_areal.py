@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotrace.trajectory.model import Trajectory
-from tests.agent_frameworks.tracing import run_program, trajectories_of
+from tests.agent_frameworks.tracing import rollouts_of
 
 Told = tuple[list[dict[str, Any]], list[Trajectory]]
 
@@ -17,10 +15,7 @@ Told = tuple[list[dict[str, Any]], list[Trajectory]]
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """What the trainer gets of each episode, and what was recorded, in the same order."""
-    folder: Path = tmp_path_factory.mktemp("areal")
-    run, printed = run_program("areal", folder)
-    episodes = [one for one in trajectories_of(run) if one.root.role == "trajectory"]
-    return [json.loads(line) for line in printed if line.startswith("{")], episodes
+    return rollouts_of("areal", tmp_path_factory.mktemp("areal"))
 
 
 def test_every_episode_has_its_tokens_and_reward(told: Told) -> None:

@@ -3,23 +3,18 @@ holds it, the executors and the computing of advantages are OpenRLHF's."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotrace.trajectory.model import Trajectory
-from tests.agent_frameworks.tracing import run_program, trajectories_of
+from tests.agent_frameworks.tracing import rollouts_of
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]], list[Trajectory]]:
     """What the actor gave the trainer of each rollout, and what was recorded, in the same order."""
-    folder: Path = tmp_path_factory.mktemp("openrlhf")
-    run, printed = run_program("openrlhf", folder)
-    rollouts = [one for one in trajectories_of(run) if one.root.role == "trajectory"]
-    return [json.loads(line) for line in printed if line.startswith("{")], rollouts
+    return rollouts_of("openrlhf", tmp_path_factory.mktemp("openrlhf"))
 
 
 def test_every_rollout_has_its_tokens_and_reward(told: tuple[list[dict[str, Any]], list[Trajectory]]) -> None:

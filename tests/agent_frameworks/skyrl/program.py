@@ -110,7 +110,7 @@ async def main() -> None:
         mask = data["response_mask"][number].bool()
         told = {
             "uid": uid,
-            "n": number % ROLLOUTS,
+            "rollout_n": number % ROLLOUTS,
             "prompt": output["prompt_token_ids"][number],
             "response": output["response_ids"][number],
             "mask": output["loss_masks"][number],

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotrace.trajectory.model import Trajectory
-from tests.agent_frameworks.tracing import run_program, trajectories_of
+from tests.agent_frameworks.tracing import by_rollout
 
 Told = list[tuple[dict[str, Any], Trajectory]]
 
@@ -17,16 +15,9 @@ Told = list[tuple[dict[str, Any], Trajectory]]
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """What the trainer has of each rollout, and what was recorded of it."""
-    folder: Path = tmp_path_factory.mktemp("skyrl")
-    run, printed = run_program("skyrl", folder)
-    rollouts = {
-        (one.attributes["uid"], one.attributes["rollout_n"]): one
-        for one in trajectories_of(run)
-        if one.root.role == "trajectory"
-    }
-    rows = [json.loads(line) for line in printed if line.startswith("{")]
-    assert len(rows) == len(rollouts) == 6
-    return [(row, rollouts[row["uid"], row["n"]]) for row in rows]
+    pairs = by_rollout("skyrl", tmp_path_factory.mktemp("skyrl"))
+    assert len(pairs) == 6
+    return pairs
 
 
 def test_every_rollout_is_of_its_step_and_sample(told: Told) -> None:

@@ -159,7 +159,7 @@ def main() -> None:
         args.group_rm = step == 1
         samples = [one for group in sglang_rollout.generate_rollout(args, step, data).samples for one in group]
         for sample, advantage in zip(samples, advantages(args, samples), strict=True):
-            told = {"step": step, "group": sample.group_index, "n": sample.index % ROLLOUTS,
+            told = {"step": step, "uid": sample.group_index, "rollout_n": sample.index % ROLLOUTS,
                     "tokens": sample.tokens, "mask": sample.loss_mask,
                     "reward": sample.reward["score"], "advantage": advantage}  # fmt: skip
             print(json.dumps(told))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotrace.trajectory.model import Trajectory
-from tests.agent_frameworks.tracing import run_program, trajectories_of
+from tests.agent_frameworks.tracing import by_rollout
 
 Told = list[tuple[dict[str, Any], Trajectory]]
 
@@ -17,16 +15,9 @@ Told = list[tuple[dict[str, Any], Trajectory]]
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """What is trained on, and what was recorded of it."""
-    folder: Path = tmp_path_factory.mktemp("slime")
-    run, printed = run_program("slime", folder)
-    rollouts = {
-        (one.attributes["uid"], one.attributes["rollout_n"]): one
-        for one in trajectories_of(run)
-        if one.root.role == "trajectory"
-    }
-    rows = [json.loads(line) for line in printed if line.startswith("{")]
-    assert len(rows) == len(rollouts) == 2 * 2 * 3
-    return [(row, rollouts[row["group"], row["n"]]) for row in rows]
+    pairs = by_rollout("slime", tmp_path_factory.mktemp("slime"))
+    assert len(pairs) == 2 * 2 * 3
+    return pairs
 
 
 def test_every_sample_is_of_its_step_and_has_its_reward_and_advantage(told: Told) -> None:
