@@ -62,7 +62,9 @@ def _step(value: Any, step: str, index: int | None) -> Any:
     if kind is dict or isinstance(value, Mapping):
         if step in value:
             return value[step]
-        return value[index] if index is not None and index in value else ABSENT
+        if index is not None and index in value:
+            return value[index]
+        return ABSENT if kind is dict else _own(value, step)
     if index is not None:
         return value[index] if isinstance(value, Sequence) and -len(value) <= index < len(value) else ABSENT
     if len(_objects) < MAX_OBJECTS and value.__class__ is kind and _is_its_modules(kind):  # no proxy, which may change
@@ -79,6 +81,12 @@ def read_step(value: Any, step: str) -> Any:
 def _is_its_modules(kind: type) -> bool:
     """Whether the class is an attribute of its module: the host may drop one that was made at run time."""
     return getattr(sys.modules.get(kind.__module__), "__dict__", {}).get(kind.__qualname__) is kind
+
+
+def _own(value: Any, step: str) -> Any:
+    """What a mapping of the host's own class has besides its items (SkyRL's batches); none of its methods."""
+    attributes = getattr(value, "__dict__", None)
+    return attributes.get(step, ABSENT) if type(attributes) is dict else ABSENT
 
 
 def _from_get(value: Any, step: str) -> Any:

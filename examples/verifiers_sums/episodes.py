@@ -18,9 +18,8 @@ from verifiers.v1.utils.loaders import load_environment, resolve_env_config
 ROLLOUTS = 3
 
 
-async def run(url: str) -> None:
-    """Run them all at once, asking the model at ``url``."""
-    client = vf.EvalClientConfig(base_url=url, api_key_var="OPENAI_API_KEY")
+async def run(client: vf.ClientConfig) -> list[vf.Episode]:
+    """Run them all at once, asking the model through ``client``."""
     agent = {"harness": {"id": "in_process"}, "runtime": {"type": "subprocess"}}
     environment = load_environment(resolve_env_config({"taskset": {"id": "sums"}, "agent": agent}))
     sampling = vf.Sampling(temperature=1.0, max_tokens=64)
@@ -33,11 +32,17 @@ async def run(url: str) -> None:
         (trace,) = episode.traces
         errors = [error.message for error in trace.errors]
         print(episode.task.data.name, episode.ok, trace.id, round(trace.reward, 3), *errors)
+    return list(episodes)
+
+
+def asking(url: str) -> vf.ClientConfig:
+    """A client of the server at ``url``, as an evaluation has it."""
+    return vf.EvalClientConfig(base_url=url, api_key_var="OPENAI_API_KEY")
 
 
 if __name__ == "__main__":
     if "OPENAI_BASE_URL" in os.environ:
-        asyncio.run(run(os.environ["OPENAI_BASE_URL"]))
+        asyncio.run(run(asking(os.environ["OPENAI_BASE_URL"])))
     else:
         with model.serving() as url:
-            asyncio.run(run(url))
+            asyncio.run(run(asking(url)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Sequence
 from typing import Any
 
 MARKS = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
@@ -15,8 +16,9 @@ TEMPLATE = (
 LOGPROB = -0.25
 
 
-def tokenizer() -> Any:
-    """A fast tokenizer of ``transformers``."""
+def tokenizer(marks: Sequence[str] = MARKS, tags: Sequence[str] = ()) -> Any:
+    """A fast tokenizer of ``transformers``: each of ``marks`` is a special token, the last one ends a turn, each of
+    ``tags`` one that is not special."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -24,8 +26,9 @@ def tokenizer() -> Any:
     inner = Tokenizer(models.WordLevel(letters, unk_token="?"))
     inner.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     inner.decoder = decoders.Fuse()
-    inner.add_special_tokens([AddedToken(mark, normalized=False, special=True) for mark in MARKS])
-    made = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=MARKS[-1], pad_token=MARKS[-1], unk_token="?")
+    inner.add_special_tokens([AddedToken(mark, normalized=False, special=True) for mark in marks])
+    inner.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in tags])
+    made = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=marks[-1], pad_token=marks[-1], unk_token="?")
     made.chat_template = TEMPLATE
     return made
 

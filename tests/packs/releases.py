@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PYTHON = "3.11"
-"""For which the wheels are downloaded; all releases of the list have some for it."""
+PYTHONS = ("3.11", "3.12")
+"""For which the wheels are downloaded; all releases of the lists have some for one of them."""
 
 LISTS = Path(__file__).parents[2] / "patch_specs"
 _HEADER = re.compile(r"^# (releases|too old|source) of (\S+): (.+)$", re.MULTILINE)
@@ -101,10 +101,13 @@ def wheel_of(distribution: str, version: str, cache: Path) -> Path:
         return source
     pattern = f"{distribution.replace('-', '_')}-{version}-*.whl"
     if not any(cache.glob(pattern)):
-        command = [*pip(), "download", "-q", "--no-deps", "--only-binary", ":all:"]
-        command += ["--python-version", PYTHON, "--dest", str(cache), f"{distribution}=={version}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
+        command = [*pip(), "download", "-q", "--no-deps", "--only-binary", ":all:", "--dest", str(cache)]
+        for python in PYTHONS:
+            command_of = [*command, "--python-version", python, f"{distribution}=={version}"]
+            done = subprocess.run(command_of, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                break
+        else:
             raise SystemExit(f"pip cannot download {distribution}=={version}:\n{done.stderr}")
     return next(cache.glob(pattern))
 

@@ -25,6 +25,14 @@ class Node:
         return self._values.get(name, default)
 
 
+class Batch(dict[str, Any]):
+    """Items, and something besides, as SkyRL's batches."""
+
+    def __init__(self, **items: Any) -> None:
+        super().__init__(items)
+        self.about = {"uids": ["u"]}
+
+
 class Broken:
     @property
     def name(self) -> str:
@@ -41,6 +49,9 @@ class Broken:
         ("a.b", Node(b=2), 2),
         ("a.items", {"items": 3}, 3),
         ("a.items", {}, ABSENT),
+        ("a.about.uids", Batch(b=2), ["u"]),
+        ("a.about", Batch(about=2), 2),
+        ("a.items", Batch(b=2), ABSENT),
         ("a.0", [4, 5], 4),
         ("a.-1", (4, 5), 5),
         ("a.2", [4, 5], ABSENT),

@@ -231,6 +231,23 @@ def test_facts_find_their_trajectory_by_the_digest_of_the_response(run: Path) ->
 
 
 @pytest.mark.parametrize("late", [False, True])
+def test_facts_find_their_trajectory_by_all_of_its_tokens(run: Path, late: bool) -> None:
+    """A trainer that knows no names; of equal rollouts each is reported once."""
+    process, trainer = Process(run), Process(run, "node-2-bb")
+    made = [trajectory(process, uid=uid, rollout=n) for uid in (None, "u") for n in range(2)]
+    process.exit()
+    if late:
+        shipped(run)
+    for advantage in (0.5, 0.25, -0.25, -0.5):
+        trainer.fact("advantage", advantage, key={"digest": digest_of(PROMPT + ANSWER + TOOL + FINAL), "score": 1.0})
+    trainer.fact("advantage", 9.0, key={"digest": digest_of(PROMPT + ANSWER)})
+    trainer.exit()
+    lines = shipped(run)
+    assert sorted(lines[trace.hex()]["facts"]["advantage"] for trace in made) == [-0.5, -0.25, 0.25, 0.5]
+    assert ship(run, once=True).facts_waiting == 1
+
+
+@pytest.mark.parametrize("late", [False, True])
 def test_rollouts_that_answered_the_same_are_told_apart_by_their_reward(run: Path, late: bool) -> None:
     """The classic trainer has neither the rollout's number nor an id: rows are uid, response and score (a float32)."""
     process, trainer = Process(run), Process(run, "node-2-bb")

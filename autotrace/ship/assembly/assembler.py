@@ -80,7 +80,7 @@ class Assembly:
         self._notes: dict[str, None] = {}
         self._digests: set[str] = set()
         self._whole = (0, "")
-        """Length and digest of the longest conversation."""
+        """Length and digest of the longest conversation, as ``digest_of``."""
         self._lasting = True
 
     def lost(self, segment: str) -> None:
@@ -170,7 +170,8 @@ class Assembly:
             span.put_response(ids)
             if ids:
                 self._digests.add(digest_of(ids))
-                self._whole = max(self._whole, (full.length, full.hash.hexdigest()[:16]))
+        if response.digest:
+            self._whole = max(self._whole, (response.total, response.digest.hex()))
 
     def _tokens(self, origin: Origin, record: Open | Close) -> TokenSequences:
         key = (origin.process, record.trace)

@@ -34,6 +34,7 @@ def test_every_sample_is_of_its_step_and_has_its_reward_and_advantage(told: Told
 def test_turns_and_tokens_are_what_is_trained_on(told: Told) -> None:
     for row, rollout in told:
         first, last = rollout.llm_spans
+        assert [first, last] == [span for span in rollout.spans if span.role == "llm"], "nor is a request a turn below"
         assert [*last.prompt_ids, *last.response_ids] == row["tokens"]
         prompt = len(first.prompt_ids)
         mask = [0] * len(row["mask"])
