@@ -104,8 +104,8 @@ class FactBook:
         return chosen[0]["trace_id"] if chosen else None
 
     def _answered(self, uid: str | None, digest: str, known: Row | None = None) -> list[Rollout]:
-        """The trajectories of ``uid``, None: of any, that gave this answer. ``known``: what the state does not say of one
-        yet."""
+        """The trajectories that gave this answer, of ``uid`` unless it is None. ``known``: what the state does not say
+        of one yet."""
         rows = self._state.db.execute(
             "SELECT trace_id, start_ns, reward FROM digests JOIN traces USING (trace_id)"
             " WHERE digest = ? AND (? IS NULL OR uid = ?)",
