@@ -71,6 +71,8 @@ def _peers(scenario: str, kind: str, names: tuple[str, ...], key: str = "ns") ->
 _SMALL = ("functools.wraps", "wrapt", "OpenTelemetry", "ddtrace", "mlflow.trace", "weave.op")
 _CHAT = ("copy.deepcopy", "OpenTelemetry", "mlflow.trace", "weave.op")
 _NESTED = "200 nested messages"
+_CLIENTS = "autotrace, shipped lists"
+_ASKING = ("mlflow.openai.autolog", "OpenTelemetry, openai")
 _STREAM = ("OpenTelemetry",)
 _LLM = ("copies of the lists", "mlflow.trace", "veRL on MLflow", "weave.op", "veRL on Weave")
 
@@ -133,6 +135,14 @@ def _startup(results: Results) -> float:
     return float(group["nothing, AUTOTRACE=1"]["cpu_ms"] - group["nothing"]["cpu_ms"])
 
 
+def _client_startup(client: str) -> Callable[[Results], float]:
+    def read(results: Results) -> float:
+        group, load = results["startup"], f"import {client}"
+        return float(group[f"{load}, AUTOTRACE=1"]["cpu_ms"] - group[load]["cpu_ms"])
+
+    return read
+
+
 def _call(
     name: str, limit: float, scenario: str, kind: str, subject: str, peers: tuple[str, ...] = (), key: str = "ns"
 ) -> Budget:
@@ -162,10 +172,14 @@ BUDGETS = (
     _call("40 plain messages", 8.0, "chat", "40 plain messages", "autotrace", _CHAT),
     _call("item of a generator", 0.35, "small", "stream", "autotrace", _STREAM),
     _call("item of an asynchronous generator", 0.45, "small", "async_stream", "autotrace", _STREAM),
+    _call("chunk of a chat, streamed through openai", 3.0, "streamed", "openai", _CLIENTS, _ASKING),
+    _call("event of a chat, streamed through httpx", 3.0, "streamed", "httpx", _CLIENTS),
     Budget("exception of a signal handler, later than without tracing, median", 1.0, "ms", _late, _none, cpu=False),
     Budget("longest event-loop stall, 1,000 trajectories, over the bare call's", 2.0, "ms", _stall, _stalls, cpu=False),
     Budget("rollout throughput, on / off", 0.98, "x", _throughput, _throughputs, cpu=False, least=True),
     Budget("start-up of a process that traces nothing", 3.0, "ms", _startup, _startups),
+    Budget("start-up of a process that imports openai alone", 3.0, "ms", _client_startup("openai"), _none),
+    Budget("start-up of a process that imports httpx alone", 3.0, "ms", _client_startup("httpx"), _none),
     Budget("bytes in the spool, each token and text once", 1.3, "x", _bytes("spool"), _verl_bytes, cpu=False),
     Budget("bytes to MLflow", 1.3, "x", _bytes("mlflow"), _verl_bytes, cpu=False),
     Budget("bytes to Weave", 1.3, "x", _bytes("weave"), _verl_bytes, cpu=False),
@@ -234,6 +248,7 @@ def failures(results: Results) -> list[str]:
         ("40 plain messages / copy.deepcopy", _ratio("40 plain messages", "autotrace", "copy.deepcopy", "chat"), 0.4),
         ("item of a generator / a small call", _items("stream", "sync"), 0.4),
         ("item of an asynchronous generator / a small call", _items("async_stream", "coroutine"), 0.5),
+        ("chunk of a chat / mlflow.openai.autolog", _ratio("openai", _CLIENTS, _ASKING[0], "streamed"), 0.5),
         ("spool bytes / each token and text once", _bytes("spool"), 1.3),
         ("start-up, AUTOTRACE=1 / off", _startup_ratio, 1.6),
     ]

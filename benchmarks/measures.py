@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from benchmarks.subjects import Subject
-from benchmarks.workload import ITEMS, Agent, Chat, Client, Tool, send
+from benchmarks.workload import CHUNKS, ITEMS, Agent, Chat, Client, Streamed, Tool, send
 
 _thread_ns, _process_ns = time.thread_time_ns, time.process_time_ns
 
@@ -100,6 +100,20 @@ def _async_stream(method: Callable[[str], Any], calls: int) -> int:
         return _thread_ns() - began
 
     return int(send(run()))
+
+
+def streamed(subject: Subject, client: str, calls: int) -> dict[str, float]:
+    """A chunk of a streamed answer, read through a real client; its share of the call's own cost is in it."""
+    model: Streamed = _kept(subject, f"streamed-{client}", lambda: Streamed(client))
+    subject.settle()
+    spent, began = 0, _process_ns()
+    with subject.trajectory():
+        for _ in range(calls):
+            start = _thread_ns()
+            model.read()
+            spent += _thread_ns() - start
+    subject.settle()
+    return {"ns": spent / calls / CHUNKS, "process_ns": (_process_ns() - began) / calls / CHUNKS}
 
 
 def llm(subject: Subject, prompt: int, response: int, logprobs: bool, calls: int) -> dict[str, float]:

@@ -41,14 +41,23 @@ def run_process(command: list[str], environ: Mapping[str, str], **options: Any) 
 # -- starting up -----------------------------------------------------------------------------------------------------
 
 
+CLIENTS = ("httpx", "openai")
+"""Of model servers; a process that imports no more of the shipped lists has nothing to record."""
+
+
 def startup(bench: Bench) -> Result:
-    """CPU milliseconds of a Python process that does nothing, and of one that imports veRL."""
+    """CPU milliseconds of a Python process that does nothing, of those that import clients of model servers, and of one
+    that imports veRL."""
     with tempfile.TemporaryDirectory() as folder:
         traced = _activated(Path(folder))
         compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}  # as after an installation
         traced |= compiled
         programs = {"nothing": ("", sys.executable, {"PYTHONPATH": str(ROOT), **compiled})}
         programs["nothing, AUTOTRACE=1"] = (PTH, sys.executable, traced)
+        for client in CLIENTS:
+            load = f"import {client}"
+            programs[load] = (load, sys.executable, {"PYTHONPATH": str(ROOT), **compiled})
+            programs[f"{load}, AUTOTRACE=1"] = (PTH + load, sys.executable, traced)
         number = 15 if bench.short else 30
         found = _milliseconds(bench, programs, number)
         if not bench.short:

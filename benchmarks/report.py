@@ -77,6 +77,8 @@ def tables(results: Results, about: dict[str, Any]) -> Iterator[Table]:
         yield _calls(f"LLM call: {shape} tokens", group)
     for shape, group in results.get("chat", {}).items():
         yield _calls(f"Conversation: {shape}", group)
+    for client, group in results.get("streamed", {}).items():
+        yield _calls(f"Streamed answer through {client} (per chunk)", group)
     runs = {name: run for name, run in results.get("concurrent", {}).items() if run is not None}
     if runs:
         rows = [[name, *(f"{run[key]:.2f}" for key in CONCURRENT), str(run.get("drops") or "")]

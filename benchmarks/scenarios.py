@@ -74,6 +74,19 @@ def chat(bench: Bench) -> Result:
     return found
 
 
+def streamed(bench: Bench) -> Result:
+    """A chunk of a streamed answer, through the real client of openai and through httpx without one."""
+    ours = "autotrace, shipped lists"
+    names = {
+        "openai": ["bare call", ours, "mlflow.openai.autolog", "OpenTelemetry, openai"],
+        "httpx": ["bare call", ours],
+    }
+    number = 9 if bench.short else 25
+    found = {client: bench.rounds(which, number, "streamed", client=client) for client, which in names.items()}
+    bench.release()
+    return found
+
+
 def timeouts(bench: Bench) -> Result:
     """How late the exception of a signal handler arrives."""
     return {name: bench.once(name, "timeouts", number=400) for name in ("bare call", "autotrace")}
@@ -112,12 +125,13 @@ def growth(bench: Bench) -> Result:
     return {"turns": turns, **options, "autotrace": bench.once("autotrace", "growth", **options)}
 
 
-SHORT = ("small", "llm", "chat", "volume", "startup")
+SHORT = ("small", "llm", "chat", "streamed", "volume", "startup")
 """What the short form measures."""
 SCENARIOS: dict[str, Callable[[Bench], Result]] = {
     "small": small,
     "llm": llm,
     "chat": chat,
+    "streamed": streamed,
     "timeouts": timeouts,
     "concurrent": concurrent,
     "growth": growth,

@@ -120,7 +120,12 @@ class Autotrace(Subject):
                            "logprobs": ("result.log_probs",)},
                    attributes={"stop_reason": ("result.stop_reason",), "request_id": ("request_id",)}),
         )  # fmt: skip
-        registry.start(Plan(targets, Settings(sampling=self.sampling, logprobs=self.logprobs)), str(folder), "bench")
+        settings = Settings(sampling=self.sampling, logprobs=self.logprobs)
+        registry.start(Plan((*targets, *self.shipped()), settings), str(folder), "bench")
+
+    def shipped(self) -> tuple[Any, ...]:
+        """Targets of shipped lists."""
+        return ()
 
     def wrap(self, function: Function, role: str = "tool") -> Function:
         from autotrace.patch.wrapper import wrap

@@ -21,10 +21,11 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the peers print must not mix with the answers
     from benchmarks import measures
+    from benchmarks.client_subjects import CLIENT_SUBJECTS
     from benchmarks.subjects import SUBJECTS
 
     name, folder = sys.argv[1:]
-    subject = SUBJECTS[name](Path(folder))
+    subject = (SUBJECTS | CLIENT_SUBJECTS)[name](Path(folder))
     bytes(TOKENIZER_BYTES)
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:

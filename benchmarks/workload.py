@@ -4,11 +4,14 @@ tracer."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import random
 from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
+Function = Callable[..., Any]
 ITEMS = 100
 """Items of a stream."""
 TOOL_ANSWER = "It has 12 books about the sea. " * 16
@@ -131,6 +134,51 @@ class Agent:
             await self.tool("search", {"query": "books", "turn": turn})
 
 
+CHUNKS = 200
+"""Chunks of a streamed answer."""
+QUESTION = {"model": "bench", "stream": True, "messages": [{"role": "user", "content": "What is in the library?"}]}
+
+
+class Streamed:
+    """A model that is asked through the real client of openai, or through httpx alone; what it says is made up without
+    a network."""
+
+    def __init__(self, client: str) -> None:
+        import httpx
+
+        delta = {"content": " books"}
+        choices = [{"index": 0, "delta": delta, "finish_reason": None, "logprobs": None}]
+        chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
+        last = {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+        said = [json.dumps({**chunk, "choices": choices}) for _ in range(CHUNKS - 1)] + [json.dumps(last), "[DONE]"]
+        events = [f"data: {event}\n\n".encode() for event in said]
+
+        def answer(request: Any) -> Any:
+            return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=iter(events))
+
+        self._http = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://model/v1")
+        self.ask = self._by_openai() if client == "openai" else self._by_httpx
+
+    def _by_openai(self) -> Function:
+        import openai
+
+        create: Any = openai.OpenAI(
+            api_key="none", base_url="http://model/v1", http_client=self._http
+        ).chat.completions.create
+        return lambda: create(**QUESTION)
+
+    @contextlib.contextmanager
+    def _by_httpx(self) -> Generator[Any]:
+        with self._http.stream("POST", "/chat/completions", json=QUESTION) as response:
+            yield response.iter_lines()
+
+    def read(self) -> None:
+        """One answer, as an agent reads it."""
+        with self.ask() as chunks:
+            for _ in chunks:
+                pass
+
+
 def send(coroutine: Any) -> Any:
     """Run a coroutine that never waits, without an event loop's own cost."""
     try:
@@ -138,6 +186,3 @@ def send(coroutine: Any) -> Any:
     except StopIteration as stop:
         return stop.value
     raise RuntimeError("the coroutine waits")
-
-
-Function = Callable[..., Any]

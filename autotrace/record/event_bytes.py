@@ -41,7 +41,17 @@ class EventBytes(Yielded):
         """Take some bytes."""
         self._chunks += 1
         if self._readable and type(item) is bytes:
-            self._take(item)
+            if (  # one event, as servers send them: half the work
+                item.startswith(b"data:")
+                and item.endswith(b"\n\n")
+                and item.count(b"\n") == 2
+                and self._events
+                and self._inflate is None
+                and not (self._size or self._data)
+            ):
+                self._event(item[5:-2])
+            else:
+                self._take(item)
         return NO_KEEPER
 
     def _take(self, data: bytes) -> None:
@@ -77,11 +87,13 @@ class EventBytes(Yielded):
         if line.startswith(b"data:"):
             self._data.append(line[5:])
         elif not line and self._data:
-            event, self._data = _decoded(b"\n".join(self._data)), []
-            if event is not None:
-                self._event(event)
+            data, self._data = b"\n".join(self._data), []
+            self._event(data)
 
-    def _event(self, event: Any) -> None:
+    def _event(self, data: bytes) -> None:
+        event = _decoded(data)
+        if event is None:
+            return
         self._count += 1
         if self._answer is None:
             self._answer = collecting.begin(self._role, event, self._limits)
@@ -98,8 +110,11 @@ class EventBytes(Yielded):
         return None if self._answer is None else self._answer.value()
 
 
+_decode = msgspec.json.Decoder().decode
+
+
 def _decoded(data: bytes) -> Any:
     try:
-        return msgspec.json.decode(data)
+        return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # also ``[DONE]``
         return None

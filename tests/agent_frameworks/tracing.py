@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.agent_frameworks.server import TEXT, serving
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 280
+Serving = Callable[[], AbstractContextManager[str]]
 SPEC = """
 - target: tests.agent_frameworks.{framework}.program.Agent.solve
   role: trajectory
@@ -32,24 +34,37 @@ def python_of(framework: str) -> str:
     return str(Path(environments, framework, "bin", "python")) if environments else sys.executable
 
 
-def run_program(framework: str, folder: Path, spec: str = "") -> tuple[Path, list[str]]:
-    """The run folder of ``program.py`` of ``framework``, traced with ``spec`` and given the URL of the stand-in for a
+def run_bare(framework: str, folder: Path, module: str, serving: Serving = serving) -> list[str]:
+    """The lines that ``module`` of ``framework`` prints without tracing."""
+    with serving() as url:
+        done = _run([python_of(framework), "-m", f"tests.agent_frameworks.{framework}.{module}", url], folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def run_program(
+    framework: str, folder: Path, spec: str = "", module: str = "program", serving: Serving = serving
+) -> tuple[Path, list[str]]:
+    """The run folder of ``module`` of ``framework``, traced with ``spec`` and given the URL of the stand-in for a
     model server (``.../v1``); and the lines that it printed."""
     python = python_of(framework)
     command = [python, "-m", "autotrace.launch.main", "--backend", "jsonl"]
     if spec:
         (folder / "traced.yaml").write_text(spec)
         command += ["--spec", "traced.yaml"]
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "OPENAI"))}
-    environ |= {"PYTHONPATH": str(ROOT), "AUTOTRACE_DIR": str(folder)}
     with serving() as url:
-        done = subprocess.run(
-            [*command, python, "-m", f"tests.agent_frameworks.{framework}.program", url],
-            cwd=folder, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False,
-        )  # fmt: skip
+        done = _run([*command, python, "-m", f"tests.agent_frameworks.{framework}.{module}", url], folder)
     assert done.returncode == 0, done.stderr
     (run,) = folder.rglob("run.json")
     return run.parent, done.stdout.splitlines()
+
+
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "OPENAI"))}
+    environ |= {"PYTHONPATH": str(ROOT), "AUTOTRACE_DIR": str(folder)}
+    return subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
 
 
 def trajectories_of(run: Path) -> list[Trajectory]:
