@@ -10,7 +10,6 @@ from autotrace.insight.evidence import Evidence, LLMCall, ToolCall, fingerprint,
 from autotrace.insight.families.tokens import shared_prefix
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
 from autotrace.insight.settings import Settings
-from autotrace.insight.token_values import differences, drift, mean_mismatch
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import number
@@ -40,7 +39,6 @@ def _profile(evidence: Evidence) -> Profile:
         head=list(first[:HEAD]) if first else [],
         answers=fingerprint(said),
         returned=evidence.agent.response_tokens if evidence.agent is not None else None,
-        drift=drift(evidence),
         judged=any(isinstance(span.inputs.get("solution_str"), str) for span in evidence.rewards),
     )
 
@@ -61,7 +59,6 @@ def _turn(evidence: Evidence, call: LLMCall) -> Turn:
         seconds=None if duration is None else round(duration / 1e9, 6),
         preempted=whole(preempted) or 0,
         server=str(figures.get("server", ""))[:80],
-        mismatch=mean_mismatch(*differences(span)) if span.old_logprobs else None,
     )
 
 

@@ -51,8 +51,6 @@ class Turn(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """How often it was removed from the engine's batch."""
     server: str = ""
     """Which engine answered."""
-    mismatch: float | None = None
-    """Mean difference of the trainer's log-probabilities and the engine's; where the tokens' were recorded."""
 
 
 class ToolUse(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -84,8 +82,6 @@ class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The text that its reward judged was recorded, and can be compared with its own."""
     found: list[Mark] = []
     """What its group and its step showed of it, once they were complete."""
-    drift: list[float] = []
-    """The same over each quarter of the response, where it is long enough."""
 
 
 def encode(profile: Profile) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 TOKEN_FACTS = "token_facts"
@@ -72,3 +73,35 @@ def columns(value: Mapping[str, Any]) -> dict[str, list[Any]]:
     if isinstance(mask, bytes) and mask:
         read[MASK] = list(mask)
     return read
+
+
+LONG, GAP = 64, 8
+"""Tokens of the model from which a response has quarters; tokens of others that stand between two turns at least."""
+
+
+def along(value: Mapping[str, Any]) -> dict[str, list[float]]:
+    """From the columns among ``value``, abs(old - rollout) as a mean: ``by_turn`` (where there are several) and
+    ``by_length``, of each quarter of the model's tokens (where they are at least ``LONG``)."""
+    read = columns({name: value.get(name) for name in ("old_log_probs", "rollout_log_probs", MASK)})
+    old, rollout = read.get("old_log_probs"), read.get("rollout_log_probs")
+    if not old or not rollout:
+        return {}
+    mask = read.get(MASK) or [1] * len(old)
+    turns: list[list[float]] = []
+    last = -GAP - 1
+    for at, (one, other, is_own) in enumerate(zip(old, rollout, mask, strict=False)):
+        if is_own and math.isfinite(distance := abs(one - other)):
+            if at - last > GAP:
+                turns.append([])
+            turns[-1].append(distance)
+            last = at
+    own = [distance for turn in turns for distance in turn]
+    made = {"by_turn": [_mean(turn) for turn in turns]} if len(turns) > 1 else {}
+    if len(own) >= LONG:
+        bounds = [len(own) * quarter // 4 for quarter in range(5)]
+        made["by_length"] = [_mean(own[first:last]) for first, last in pairwise(bounds)]
+    return made
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(f"{sum(values) / len(values):.4g}")

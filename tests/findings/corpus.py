@@ -15,6 +15,7 @@ from tests.findings.replies import (
     wrong,
 )
 from tests.findings.scenarios import Scenario, answer, call, double
+from tests.findings.trained import clean_trained, trained
 
 UNUSUAL = {
     "Chinese": "\u4e24\u500d\u5c31\u662f\u4e58\u4ee5\u4e8c\uff0c\u6211\u4eec\u5148\u770b\u8fd9\u4e2a\u6570\u5b57\u3002",
@@ -107,7 +108,7 @@ def clean() -> list[Scenario]:
 
 def corpus(mode: str) -> list[Scenario]:
     """All of a mode, in order."""
-    return [scenario for scenario in [*clean(), *planted()] if mode in scenario.modes]
+    return [scenario for scenario in [*clean(), *clean_trained(), *planted(), *trained()] if mode in scenario.modes]
 
 
 def first_step(place: int) -> int:

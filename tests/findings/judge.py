@@ -20,7 +20,7 @@ from autotrace.query import findings
 from autotrace.ship.run_reader import RunReader
 from tests.findings.corpus import corpus
 from tests.findings.names import begins
-from tests.findings.scenarios import N, Scenario
+from tests.findings.scenarios import Scenario
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -63,7 +63,7 @@ def play(mode: str, folder: Path, names: Sequence[str] = ()) -> Path:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
     with (folder / "log").open("wb") as log:
         done = subprocess.run(
-            [*launch, "--drain-timeout", "300", *program],
+            [*launch, "--drain-timeout", str(LIMIT), *program],
             env={**environ, "PYTHONPATH": str(ROOT)}, cwd=folder, timeout=LIMIT, stdout=log, stderr=subprocess.STDOUT,
         )  # fmt: skip
     assert done.returncode == 0, (folder / "log").read_text(errors="replace")[-3000:]
@@ -88,18 +88,20 @@ def judge(mode: str, folder: Path) -> list[Verdict]:
             for number in range(played["step"], played["step"] + played["steps"]):
                 records = steps[number].records if number in steps else []
                 names |= _examined(reader, played, records, settings)
-                hits += diagnosis.add(Step(number, records, settings))
+                whole = steps.get(number) or Step(number, [], settings)
+                hits += diagnosis.add(Step(number, records, settings, metrics=whole.metrics, computed=whole.computed))
             verdicts.append(_verdict(mode, scenario, played, hits, names))
     return verdicts
 
 
 def settings_of(scenario: Scenario, ends: frozenset[int]) -> Settings:
     """Each scenario has a configuration of its own, which no real run has."""
-    config: dict[str, Any] = {"prompt_length": 2048, "response_length": 1024, "rollout_n": N, "adv_estimator": "grpo",
-                              "trainer_mode": "sync"}  # fmt: skip
+    config: dict[str, Any] = {"prompt_length": 2048, "response_length": 1024, "rollout_n": scenario.n,
+                              "adv_estimator": "grpo", "trainer_mode": "sync", "temperature": 1.0}  # fmt: skip
     for override in scenario.overrides:
         path, _, value = override.partition("=")
-        config[path.rpartition(".")[2]] = int(value) if value.isdigit() else value
+        if "val_kwargs" not in path:
+            config[path.rpartition(".")[2]] = value == "True" if value in ("True", "False") else value
     return Settings.of([("config", config), ("tokenizer", {"end_tokens": sorted(ends)})])
 
 
@@ -138,11 +140,11 @@ def _verdict(mode: str, scenario: Scenario, played: Any, hits: Iterable[Hit], na
     return verdict
 
 
-OF_OTHERS = frozenset({"AT-GROUP-INCOMPLETE"})
-"""Found at the siblings of the rollouts that were planted."""
+OF_OTHERS = frozenset({"AT-GROUP-INCOMPLETE", "AT-ADVANTAGE-NAN"})
 WAITED = frozenset({"AT-STRAGGLER", "AT-TOOL-SLOW", "AT-STEP-IDLE"})
 """A busy machine has them."""
-ONE_PER_GROUP = frozenset({"AT-NO-SIGNAL", "AT-CACHE-LOST", "AT-WEIGHTS-STUCK"})
+"""Found at the siblings of the rollouts that were planted, too."""
+ONE_PER_GROUP = frozenset({"AT-NO-SIGNAL", "AT-CACHE-LOST", "AT-WEIGHTS-STUCK", "AT-METRICS-PADDED", "AT-CLIP-RATIO"})
 
 
 def _right_place(scenario: Scenario, hit: Hit, rollout: dict[str, Any]) -> bool:

@@ -24,6 +24,7 @@ class Turns(AgentLoopBase):
         CURRENT.set(request)
         ids = self.render(messages)
         first, response, mask, output = list(ids), [], [], None
+        log_probs: list[float] = []
         for turn in range(self.turns):
             ids = self.prompt(ids, messages, turn, request)
             output = await self.server_manager.generate(
@@ -41,10 +42,12 @@ class Turns(AgentLoopBase):
             ids = ids + output.token_ids + between
             response += output.token_ids + (between if turn + 1 < self.turns else [])
             mask += [1] * len(output.token_ids) + [0] * (len(between) if turn + 1 < self.turns else 0)
+            log_probs += output.log_probs + [0.0] * (len(between) if turn + 1 < self.turns else 0)
         response, mask = self.returned(response, mask)
         limit = self.rollout_config.response_length
         return AgentLoopOutput(
             prompt_ids=first, response_ids=response[:limit], response_mask=mask[:limit], num_turns=2 * self.turns,
+            response_logprobs=log_probs[:limit] if ENGINE.scenario.training is not None else None,
             metrics={}, extra_fields=dict(output.extra_fields) if output is not None else {},
         )  # fmt: skip
 
@@ -69,6 +72,20 @@ class Turns(AgentLoopBase):
 def cleaned(message: dict[str, Any]) -> dict[str, Any]:
     """As agents do that keep text: without thinking and without spaces around."""
     return {**message, "content": message["content"].split("</think>")[-1].strip()}
+
+
+@register("talks")
+class Talks(Turns):
+    """Three turns, as they are."""
+
+
+@register("gives_up")
+class GivesUp(Turns):
+    """Ends in a timeout of its own."""
+
+    def heard(self, said: str) -> None:
+        if "@late" in said:
+            raise TimeoutError("no answer within 30 s")
 
 
 @register("renders")

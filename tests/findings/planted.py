@@ -137,7 +137,7 @@ def planted() -> list[Scenario]:
         "AT-REWARD-MISMATCHED",
         reply=single,
         agent="single_turn_agent",
-        misjudged=True,
+        misjudged="another",
         shares=(FAINT, 0.5),
     )
     # Liuziyu77/Visual-RFT#176: empty tags are paid
@@ -193,7 +193,7 @@ def planted() -> list[Scenario]:
         reply=either(tool(9004)),
         overrides=SHORT,
         turn=1,
-        also=frozenset({"AT-NO-SIGNAL"}),
+        also=_TRUNCATION,
     )
     add(
         "out of turns",
@@ -310,7 +310,7 @@ def planted() -> list[Scenario]:
         shares=(FAINT,),
         also=frozenset({"AT-TOOL-SLOW"}),
     )
-    add("slow engine", "AT-STRAGGLER", reply=either(last(seconds=10)), shares=(FAINT,))
+    add("slow engine", "AT-STRAGGLER", reply=either(last(slow=2)), shares=(FAINT,))
     add("cache lost", "AT-CACHE-LOST", reply=cached(True), turn=2, shares=(0.1, 0.9))
     # text: verl#3149, Search-R1#162
     add(

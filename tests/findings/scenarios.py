@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.findings.policy import Policy
+
 N = 4
 """Rollouts of a prompt."""
 
@@ -31,7 +33,8 @@ class Rollout:
 
 
 Reply = dict[str, Any]
-"""``text`` or ``ids``; ``eos`` (True), ``stop`` ("completed"), ``weights``, ``cached``, ``seconds``."""
+"""``text`` or ``ids``; ``eos`` (True), ``stop`` ("completed"), ``weights``, ``cached``, ``preempted``; ``slow``: so
+many seconds, and far more than all the others."""
 
 
 def call(name: str, **arguments: Any) -> str:
@@ -50,6 +53,35 @@ def answer(rollout: Rollout) -> Reply:
     """The answer: half of the rollouts of a group are right."""
     right = (rollout.sibling + rollout.question) % 2
     return {"text": f"Rollout {rollout.number} says #### {2 * rollout.question + 1 - right}"}
+
+
+def _same(score: float) -> float:
+    return score
+
+
+def _once(planted: Sequence[bool]) -> list[list[int]]:
+    return [list(range(len(planted)))]
+
+
+@dataclass(frozen=True)
+class Training:
+    """What the trainer does with the rollouts of a step, and with which probabilities."""
+
+    trainer: Callable[[Rollout], Policy] = lambda rollout: Policy()
+    engine: Callable[[Rollout, int], Policy] = lambda rollout, turn: Policy()
+    """Of a turn."""
+    raw: bool = False
+    """The engine reports probabilities before the temperature."""
+    shifts: bool = False
+    """Of those that have the fault, each log-probability is the one before."""
+    invalid: bool = False
+    """One of theirs is no number."""
+    score: Callable[[float], float] = _same
+    """What the trainer takes for their reward."""
+    updates: Callable[[Sequence[bool]], list[list[int]]] = _once
+    """Which rows have the fault -> the rows of each update."""
+    padding: int = 0
+    """Rows that only fill the batch (V1)."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +114,12 @@ class Scenario:
     breaks: bool = False
     """veRL itself raises when it makes the batch."""
     client: str = "sync"
-    misjudged: bool = False
-    """The reward of those that have the fault is that of another prompt."""
+    misjudged: str = ""
+    """The reward of those that have the fault is that of ``another`` prompt, or there is none (``not at all``)."""
+    n: int = N
+    """Rollouts of a prompt."""
+    training: Training | None = None
+    """None: nobody trains on them."""
     weights: Callable[[int], int] = field(default=lambda step: step - 1)
     """Version of the weights in a step."""
 
@@ -91,7 +127,7 @@ class Scenario:
         """Spread evenly: of 36 rollouts 3 % are one."""
         if not self.code:
             return False
-        count = self.groups if self.by_group else self.groups * N
+        count = self.groups if self.by_group else self.groups * self.n
         place = question if self.by_group else number % count
         wanted = max(1, round(self.share * count))
         return (place + 1) * wanted // count != place * wanted // count

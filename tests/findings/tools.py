@@ -6,7 +6,7 @@ import asyncio
 
 from verl.tools.function_tool import function_tool
 
-RAISES, TIMES_OUT, REFUSES, SAYS_MUCH, IS_SLOW = 9001, 9002, 9003, 9004, 9005
+RAISES, TIMES_OUT, REFUSES, SAYS_MUCH, IS_SLOW, HANGS = 9001, 9002, 9003, 9004, 9005, 9006
 
 
 @function_tool
@@ -21,7 +21,11 @@ async def double(number: int) -> str:
     if number == TIMES_OUT:
         await asyncio.wait_for(asyncio.sleep(30), 0.01)
     if number == IS_SLOW:
-        await asyncio.sleep(10)
+        from tests.findings import loops
+
+        await loops.ENGINE.quiet(2)
+    if number == HANGS:
+        await asyncio.Event().wait()
     if number == REFUSES:
         return "Error: connection refused by host 17"
     return "much of it " * 200 if number == SAYS_MUCH else str(2 * number)

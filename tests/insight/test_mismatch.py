@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from autotrace.insight.examine import examine
 from autotrace.insight.finding import Finding
 from autotrace.insight.records import Record, Step
 from autotrace.insight.settings import Settings
+from autotrace.spool.token_facts import MASK, along
 from tests.insight.made import Mark, Turn, llm, record, span, step, trajectory
 
 TWO = [Turn(100, 10, "stop", 2), Turn(120, 20, "stop", 2)]
@@ -34,7 +37,7 @@ def facts(mean: float, *, diff: float | None = None, sign: float = 0.1, **more: 
 
 
 def rows(count: int, mean: float, first: int = 0, **more: Any) -> list[Record]:
-    settings = {name: more.pop(name) for name in ("turns", "drift") if name in more}
+    settings = {name: more.pop(name) for name in ("turns",) if name in more}
     return [
         record(first + n, f"1/u{n // 4}", facts=facts(mean, **more), reward=n % 4, **settings) for n in range(count)
     ]
@@ -64,6 +67,13 @@ def test_a_trajectory_that_differs_many_times_as_much_as_its_step() -> None:
     assert codes([*rows(33, 0.004), *rows(1, 0.3, 50, tokens=3)]) == set(), "three tokens are no trajectory"
 
 
+def test_single_trajectories_that_differ_do_not_count_for_the_step() -> None:
+    odd = rows(4, 3.0, 50, diff=0.5, k3_mean=4.0)
+    assert codes([*rows(32, 0.004), *odd]) == {"AT-MISMATCH-TRAJECTORY"}
+    assert codes([*rows(8, 0.004), *odd]) == {"AT-MISMATCH"}, "a third of them is more than single ones"
+    assert codes([*rows(32, 0.3, diff=0.1), *odd]) == {"AT-MISMATCH", "AT-MISMATCH-TRAJECTORY"}
+
+
 def test_older_weights_differ_on_purpose_where_nobody_waits_for_rollouts() -> None:
     older = [Turn(100, 30, "stop", 2, weights=2)]
     stale = rows(16, 0.2, turns=older)
@@ -90,16 +100,15 @@ def test_a_step_that_is_looked_at_twice_is_not_its_own_history() -> None:
 
 def test_it_grows_along_the_response() -> None:
     grown = [0.004, 0.01, 0.02, 0.05]
-    (found,) = diagnose([step(rows(8, 0.02, drift=grown))])
+    (found,) = diagnose([step(rows(8, 0.02, by_length=grown))])
     assert (found.code, found.notes) == ("AT-MISMATCH-GROWS", {"by length": 8})
     for drift in (grown[::-1], [0.02] * 4, [0.001, 0.002, 0.004, 0.008]):
-        assert codes(rows(8, 0.02, drift=drift)) == set()
-    assert codes(rows(4, 0.02, drift=grown)) == set(), "too few to tell"
+        assert codes(rows(8, 0.02, by_length=drift)) == set()
+    assert codes(rows(4, 0.02, by_length=grown)) == set(), "too few to tell"
 
 
 def test_it_grows_from_turn_to_turn() -> None:
-    turns = [Turn(100, 10, "stop", 2, mismatch=0.004), Turn(120, 20, "stop", 2, mismatch=0.08)]
-    (found,) = diagnose([step(rows(8, 0.05, turns=turns, diff=0.01))])
+    (found,) = diagnose([step(rows(8, 0.05, turns=TWO, diff=0.01, by_turn=[0.004, 0.08]))])
     assert (found.code, found.notes, found.places[0].turn) == ("AT-MISMATCH-GROWS", {"by turn": 8}, 2)
 
 
@@ -114,16 +123,22 @@ def test_facts_of_other_kinds_are_no_mismatch() -> None:
         assert codes([record(0, facts={"token_facts": odd, "trained_in_steps": odd})]) == set()
 
 
-def test_a_profile_has_the_mismatch_of_each_turn_and_of_each_quarter() -> None:
-    agent = span("agent", None)
-    first, second = llm(agent.span_id, 1, [1] * 4, range(40)), llm(agent.span_id, 2, [1] * 50, range(60))
-    first.old_logprobs, first.trained_logprobs = [-1.0] * 40, [-1.0] * 40
-    second.old_logprobs, second.logprobs = [-1.0] * 60, [-1.5] * 59 + [math.nan]
-    made = examine(trajectory(agent, first, second), Settings())
-    assert [turn.mismatch for turn in made.turns] == [0.0, 0.5]
-    assert made.drift == [0.0, 0.18, 0.5, 0.5]
-    first.trained_logprobs, first.logprobs = None, None
-    assert examine(trajectory(agent, first), Settings()).turns[0].mismatch is None
+def column(values: Sequence[float]) -> bytes:
+    return struct.pack(f"<{len(values)}e", *values)
+
+
+def test_of_the_columns_of_a_response_each_turn_and_each_quarter_is_kept() -> None:
+    own, others = [-1.0] * 40, [0.0] * 10
+    value = {
+        "old_log_probs": column([*own, *others, *[-1.5] * 39, math.nan]),
+        "rollout_log_probs": column([*own, *others, *own]),
+        MASK: bytes([1] * 40 + [0] * 10 + [1] * 40),
+    }
+    assert along(value) == {"by_turn": [0.0, 0.5], "by_length": [0.0, 0.0, 0.475, 0.5]}
+    value[MASK] = bytes([1] * 30 + [0, 1] * 5 + [0] * 10 + [1] * 40)  # some were rejected
+    assert along(value)["by_turn"] == [0.0, 0.5]
+    assert along({**value, MASK: b""}).keys() == {"by_length"}
+    assert along({"old_log_probs": value["old_log_probs"]}) == along({}) == {}
 
 
 def test_the_logged_clip_ratio_is_compared_with_what_was_cut() -> None:

@@ -46,9 +46,20 @@ def test_an_advantage_has_the_sign_of_what_sets_its_rollout_apart(advantage: flo
     assert "AT-ADVANTAGE-WRONG" not in codes(records, adv_estimator="gae")
 
 
-def test_equal_rewards_may_have_tiny_advantages_and_nan_is_none() -> None:
-    flat = [record(n, reward=0.7, facts={"advantage": 0.056}) for n in range(8)]
-    assert codes(flat, adv_estimator="grpo") == set()
+def test_equal_rewards_have_advantages_of_nothing_or_noise() -> None:
+    for advantages, expected in (
+        ([0.056] * 8, {"AT-ADVANTAGE-NOISE"}),
+        ([0.0] * 8, set()),
+        ([-0.0007] * 8, set()),
+        ([0.3, -0.3] * 4, set()),  # a penalty in the reward
+        ([math.nan] * 8, {"AT-ADVANTAGE-NAN"}),
+    ):
+        flat = [record(n, reward=0.7, facts={"advantage": value}) for n, value in enumerate(advantages)]
+        assert codes(flat, adv_estimator="grpo") == expected
+    assert "AT-ADVANTAGE-NOISE" not in codes(flat, adv_estimator="gae")
+
+
+def test_a_reward_or_an_advantage_that_is_no_number() -> None:
     assert "AT-ADVANTAGE-NAN" in codes([record(0, facts={"advantage": "nan"}), record(1)])
     assert math.isnan(record(0, reward=None, facts={"reward": "nan"}).score or 0)
 

@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
 sys.path[:0] = [str(EXAMPLES / "verl_loop"), str(HERE)]
 import in_process  # noqa: E402
+from played_trainer import Batch, Store, shifted, trainer_of  # noqa: E402
 
 MODE, OUT = sys.argv[1:3]
 N, STEP = 4, 3
@@ -37,45 +38,6 @@ def script(conversation: str, turn: int) -> str:
     return next(next(answers) for question, answers in _next.items() if question in conversation)
 
 
-class Batch:
-    """Stands in for TransferQueue's ``KVBatchMeta``."""
-
-    def __init__(self, partition_id: str = "train", keys: Any = (), tags: Any = ()) -> None:
-        self.partition_id, self.keys, self.tags = partition_id, list(keys), list(tags)
-        self.extra_info: dict[str, Any] = {}
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-
-class Store(in_process.Store):
-    """The store with the side of it that the trainer uses."""
-
-    def install(self) -> Store:
-        """Become the module ``transfer_queue``."""
-        super().install()
-        module: Any = sys.modules["transfer_queue"]
-        module.KVBatchMeta, module.kv_batch_get = Batch, self.get
-        module.kv_batch_put, module.kv_clear = self.put, lambda **kwargs: None
-        return self
-
-    def get(self, keys: list[str], partition_id: str, select_fields: list[str]) -> Any:
-        """Columns of the rows."""
-        from verl.utils.tensordict_utils import list_of_dict_to_tensordict
-
-        names = [name for name in select_fields if name in set(self.fields[keys[0]].keys())]
-        return list_of_dict_to_tensordict([{name: self.fields[key][name] for name in names} for key in keys])
-
-    def put(self, keys: list[str], partition_id: str, fields: Any, tags: Any = None) -> Batch:
-        """Store columns."""
-        for name in list(fields.keys()):
-            for key, row in zip(keys, fields[name].unbind(), strict=True):
-                self.fields[key][name] = row
-        if "advantages" in set(fields.keys()):
-            self.used = {key: row.tolist() for key, row in zip(keys, fields["advantages"].unbind(), strict=True)}
-        return Batch(partition_id, keys, [{} for _ in keys])
-
-
 STORE = Store()
 
 
@@ -88,13 +50,6 @@ def differing(rollout: Any, odd: bool) -> Any:
     if odd:
         noise[2] = -3.0
     return rollout + noise
-
-
-def shifted(prompt: int, response: Any) -> Any:
-    """What a model says of a whole sequence: at each place, about the token after it."""
-    import torch
-
-    return torch.cat([torch.zeros(prompt - 1), response, torch.zeros(1)])
 
 
 class Workers:
@@ -133,15 +88,6 @@ class Workers:
         return get_tensordict({}, non_tensor_dict={"metrics": {"actor/mfu": 0.0, "mfu": 0.0}})
 
 
-def trainer_of(cls: type, config: Any) -> Any:
-    """A trainer in its third step, without what a constructor would start."""
-    plain: Any = type(cls.__name__, (cls,), {})
-    plain.__abstractmethods__ = frozenset()
-    trainer = object.__new__(plain)
-    trainer.global_steps, trainer.config, trainer.actor_rollout_wg = STEP, config, Workers()
-    return trainer
-
-
 async def classic(config: Any, server: Any) -> dict[str, Any]:
     """One batch through the classic trainer's functions."""
     import numpy as np
@@ -152,7 +98,7 @@ async def classic(config: Any, server: Any) -> dict[str, Any]:
 
     batch = await in_process.rollout(in_process.worker(config, server), PROMPTS, N, STEP)
     batch.non_tensor_batch["uid"] = np.array([prompt["uid"] for prompt in PROMPTS for _ in range(N)], dtype=object)
-    trainer = trainer_of(ray_trainer.RayPPOTrainer, config)
+    trainer = trainer_of(ray_trainer.RayPPOTrainer, config, Workers(), STEP)
     computed, _ = trainer._compute_old_log_prob(batch)
     entropy = computed.batch.pop("entropys")
     batch = batch.union(computed)
@@ -178,7 +124,7 @@ async def v1(config: Any, server: Any) -> dict[str, Any]:
 
     await in_process.rollout_v1(in_process.worker_v1(config, server), PROMPTS, STEP)
     keys = sorted(STORE.fields)
-    trainer = trainer_of(PPOTrainer, config)
+    trainer = trainer_of(PPOTrainer, config, Workers(), STEP)
     pad = f"pad{'0' * 32}_0_0"
     STORE.fields[pad] = STORE.fields[keys[0]].clone()
     STORE.fields[pad]["response_mask"] = STORE.fields[pad]["response_mask"] * 0

@@ -17,6 +17,8 @@ ROSE, ROSE_FROM, ROSE_STEPS, USUAL = 3.0, 0.01, 3, 20
 """... or so many times the median of the steps before, if there are some; at most so many of them count."""
 OUTLIER, OUTLIER_FROM, OUTLIER_TOKENS = 8.0, 0.05, 8
 """Of a trajectory: so many times the median of its step, at least so much a token, over at least so many."""
+OUTLIERS = 0.2
+"""Share of a step's trajectories up to which such ones are single ones."""
 GROWS, GROWS_FROM, GROWS_FEW = 4.0, 0.02, 8
 """Of a response: the end against the beginning, at least so much a token, in at least so many trajectories."""
 ONE_SIDED = 0.5
@@ -79,28 +81,33 @@ class _Row(NamedTuple):
 
 
 def differs(step: Step, history: History) -> Iterator[Hit]:
-    """The step as a whole, else single trajectories of it."""
+    """The step as a whole; single trajectories of it, which do not count for the whole."""
     rows = [row for record in step.training if not _is_stale(record, step) and (row := _row(record)) is not None]
-    tokens = sum(row.tokens for row in rows)
-    if not tokens:
+    if not rows:
         return
-    diff, k3, signed, size = (
-        sum(value * row.tokens for value, row in zip(values, rows, strict=True)) / tokens
-        for values in zip(*((row.diff, row.k3, row.log_ratio, row.mean) for row in rows), strict=True)
-    )
+    middle = median(row.mean for row in rows)
+    odd = [row for row in rows if row.tokens >= OUTLIER_TOKENS and row.mean > max(OUTLIER_FROM, OUTLIER * middle)]
+    if len(odd) > OUTLIERS * len(rows):
+        odd = []
+    whole = [row for row in rows if row not in odd]
+    diff, k3, signed, size = _means(whole)
     before = history.differed(-1 if step.number is None else step.number, diff, USUAL)
     usual = median(before) if len(before) >= ROSE_STEPS else None
     rose = usual is not None and diff > max(ROSE_FROM, ROSE * usual)
     if diff > DIFF or k3 > K3 or rose:
         kind = _direction(signed, size)
-        worst = sorted(rows, key=lambda row: -row.diff)
+        worst = sorted(whole, key=lambda row: -row.diff)
         for row in [row for row in worst if row.diff >= diff / 2] or worst[:1]:
             yield _hit("AT-MISMATCH", row, kind)
-        return
-    middle = median(row.mean for row in rows)
-    for row in rows:
-        if row.tokens >= OUTLIER_TOKENS and row.mean > max(OUTLIER_FROM, OUTLIER * middle):
-            yield _hit("AT-MISMATCH-TRAJECTORY", row, _direction(row.log_ratio, row.mean))
+    for row in odd:
+        yield _hit("AT-MISMATCH-TRAJECTORY", row, _direction(row.log_ratio, row.mean))
+
+
+def _means(rows: Sequence[_Row]) -> list[float]:
+    """Over their tokens: difference of probabilities, divergence, difference with its sign, and without."""
+    tokens = sum(row.tokens for row in rows)
+    columns = zip(*((row.diff, row.k3, row.log_ratio, row.mean) for row in rows), strict=True)
+    return [sum(value * row.tokens for value, row in zip(column, rows, strict=True)) / tokens for column in columns]
 
 
 def _row(record: Record) -> _Row | None:
@@ -151,13 +158,10 @@ def place(record: Record, at: int | None) -> tuple[int | None, int | None]:
 
 
 def grows(step: Step, history: History) -> Iterator[Hit]:
-    """Those whose tokens were recorded: the last quarter of a response, or its last turn, against the first."""
+    """Those whose tokens were recorded: the last turn of a response, or its last quarter, against the first."""
     records = [record for record in step.training if not _is_stale(record, step)]
-    by_turn = [
-        (record, ends) for record in records if (ends := _ends([turn.mismatch for turn in record.profile.turns]))
-    ]
-    by_length = [(record, ends) for record in records if (ends := _ends(record.profile.drift))]
-    for rows, words, kind in ((by_turn, ("first turn", "last"), "by turn"), (by_length, ("first quarter", "last"), "")):
+    for name, words in (("by_turn", ("first turn", "last")), ("by_length", ("first quarter", "last"))):
+        rows = [(record, ends) for record in records if (ends := _ends(record, name))]
         first = sum(ends[0] for _, ends in rows) / max(1, len(rows))
         last = sum(ends[1] for _, ends in rows) / max(1, len(rows))
         if len(rows) < GROWS_FEW or last < max(GROWS_FROM, GROWS * first):
@@ -166,13 +170,16 @@ def grows(step: Step, history: History) -> Iterator[Hit]:
             if ends[1] >= max(GROWS_FROM, GROWS * ends[0]):
                 turn = len(record.profile.turns) if record.profile.turns else None
                 note = f"{ends[0]:.3g} a token in the {words[0]}, {ends[1]:.3g} in the {words[1]}"
-                yield Hit("AT-MISMATCH-GROWS", record, turn, None, note, kind or "by length")
+                yield Hit("AT-MISMATCH-GROWS", record, turn, None, note, name.replace("_", " "))
         return
 
 
-def _ends(values: Sequence[float | None]) -> tuple[float, float] | None:
-    """The first and the last; None where there are not two."""
-    known = [value for value in values if value is not None]
+def _ends(record: Record, name: str) -> tuple[float, float] | None:
+    """The first and the last of the means along a response; None where there are not two."""
+    facts = record.facts.get("token_facts")
+    given = facts.get(name) if isinstance(facts, dict) else None
+    means = [number(mean) for mean in given] if isinstance(given, list) else []
+    known = [mean for mean in means if mean is not None]
     return (known[0], known[-1]) if len(known) > 1 else None
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from autotrace.insight.evidence import Evidence, find, packed, piece, tokens
+from autotrace.insight.families.signal import BY_GROUP
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import Group, History, Hit, Step
 
 APART = 0.1
 """Between the logged share of cut answers and the true one."""
+ROWS_APART = 3
+"""... and so many rows, of which one is always the longest of its batch."""
+NOISE = 0.005
+"""An advantage from which one that should be nothing is not."""
+SAME = 1e-3
+"""By which such advantages of a group differ at most."""
 PADDED = 0.01
 """Of a mean over rows, by which it differs from that over rows with tokens."""
 
@@ -33,6 +41,17 @@ CODES = (
         "Drop groups of one; look at the failed rollouts.",
         "`rollout.n` of 1.",
         1.0,
+    ),
+    Code(
+        "AT-ADVANTAGE-NOISE", "groups of equal rewards have advantages that are not zero",
+        "All rollouts of a group got the same reward, and still each has the same small advantage: a step in a "
+        "direction that nobody chose.",
+        "GRPO subtracts the mean and divides by the deviation. In float32 the mean of equal numbers may differ in the "
+        "last digit (0.7, 0.9, 1/3), and what is left is divided by a deviation just as small.",
+        "Use rewards that float32 holds exactly (0, 0.25, 0.5, 1), or drop groups without variance "
+        "(`algorithm.filter_groups`).",
+        "Advantages of exactly zero.",
+        0.05,
     ),
     Code(
         "AT-CLIP-RATIO", "the logged clip_ratio is not the share of truncated answers",
@@ -84,6 +103,19 @@ def group_of_one(group: Group, step: Step) -> Iterator[Hit]:
         yield Hit("AT-GROUP-OF-ONE", done[0], note=f"1 of {n} rollouts")
 
 
+def noise(group: Group, step: Step) -> Iterator[Hit]:
+    """What is left of equal rewards: one number for the whole group. (With a penalty in the reward they differ.)"""
+    having = [(record, value) for record in group.records if (value := record.advantage) is not None]
+    values = [value for _, value in having]
+    if step.settings.adv_estimator not in BY_GROUP or not group.is_flat or len(values) < 2:
+        return
+    if not all(math.isfinite(value) and abs(value) >= NOISE for value in values):
+        return
+    if max(values) - min(values) <= SAME * abs(values[0]):
+        note = f"rewards {group.rewards[0]:.4g}, advantage {values[0]:.3g}"
+        yield from (Hit("AT-ADVANTAGE-NOISE", record, note=note, kind=note) for record, _ in having)
+
+
 def clip_ratio(step: Step, history: History) -> Iterator[Hit]:
     """What is logged against what was cut."""
     logged = step.metrics.get("response_length/clip_ratio")
@@ -92,7 +124,7 @@ def clip_ratio(step: Step, history: History) -> Iterator[Hit]:
         return
     cut = [record for record in ended if record.truncated]
     share = len(cut) / len(ended)
-    if abs(share - logged) > APART:
+    if abs(share - logged) > APART and abs(share - logged) * len(ended) >= ROWS_APART:
         note = f"logged {logged:.3g}, truncated {share:.3g}"
         yield from (Hit("AT-CLIP-RATIO", record, note=note) for record in cut or ended[:1])
 
@@ -108,5 +140,5 @@ def padded(step: Step, history: History) -> Iterator[Hit]:
 
 
 OF_TRAJECTORY = (prompt_trained,)
-OF_GROUP = (group_of_one,)
+OF_GROUP = (group_of_one, noise)
 OF_STEP = (clip_ratio, padded)

@@ -177,8 +177,9 @@ class FactBook:
 
 
 def _summary(facts: TokenFacts) -> dict[str, Any]:
-    """The summary, and how many columns there are besides: those stay in the segment."""
-    return {**token_facts.summary(facts.value.get(token_facts.SUMMARY)), "columns": len(facts.value) - 1}
+    """The summary, what there is to say of the columns, and how many there are: those stay in the segment."""
+    of_row = token_facts.summary(facts.value.get(token_facts.SUMMARY))
+    return {**of_row, **token_facts.along(facts.value), "columns": len(facts.value) - 1}
 
 
 def _stored(value: Any) -> Any:
