@@ -144,7 +144,9 @@ OF_OTHERS = frozenset({"AT-GROUP-INCOMPLETE", "AT-ADVANTAGE-NAN"})
 WAITED = frozenset({"AT-STRAGGLER", "AT-TOOL-SLOW", "AT-STEP-IDLE"})
 """A busy machine has them."""
 """Found at the siblings of the rollouts that were planted, too."""
-ONE_PER_GROUP = frozenset({"AT-NO-SIGNAL", "AT-CACHE-LOST", "AT-WEIGHTS-STUCK", "AT-METRICS-PADDED", "AT-CLIP-RATIO"})
+ONE_PER_GROUP = frozenset(
+    {"AT-NO-SIGNAL", "AT-CACHE-LOST", "AT-WEIGHTS-STUCK", "AT-METRICS-PADDED", "AT-CLIP-RATIO", "AT-GROUP-OF-ONE"}
+)
 
 
 def _right_place(scenario: Scenario, hit: Hit, rollout: dict[str, Any]) -> bool:

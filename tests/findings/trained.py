@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.findings import replies
 from tests.findings.policy import Policy
-from tests.findings.replies import either, first, last, resumed, single, talk
+from tests.findings.replies import either, first, last, resumed
 from tests.findings.scenarios import Reply, Rollout, Scenario, Training, answer, double
 
 FAINT = 0.03
@@ -25,6 +26,30 @@ def told(length: int) -> Any:
         return {"text": f"Rollout {rollout.number} tells: {' '.join(words)}. {answer(rollout)['text']}"}
 
     return said
+
+
+def varied(said: Any) -> Any:
+    """Answers whose lengths differ, as those of models do."""
+
+    def longer(rollout: Rollout, turn: int) -> Reply:
+        reply = said(rollout, turn)
+        more = WORDS[: (rollout.number * 5 + turn) % len(WORDS)]
+        return {**reply, "text": " ".join([reply["text"], *more])}
+
+    return longer
+
+
+single, talk = varied(replies.single), varied(replies.talk)
+
+
+def tools(rollout: Rollout, turn: int) -> Reply:
+    """A call, and an answer."""
+    return double(rollout, turn) if turn == 0 else single(rollout, turn)
+
+
+def even(rollout: Rollout, turn: int) -> Reply:
+    """Answers of one length, but for a few."""
+    return {"text": f"Rollout {rollout.number:04d} {answer(rollout)['text']:.<32}"[: 44 - rollout.number // 33]}
 
 
 def sure(rollout: Rollout) -> Reply:
@@ -61,7 +86,7 @@ def trained() -> list[Scenario]:
     everywhere: dict[str, Any] = {"also": frozenset({"AT-MISMATCH-GROWS"})}
     # trl#6789, verl#1827: the engine in another precision, older weights, another temperature
     add("engine in fp8", "AT-MISMATCH", Training(lambda r: Policy(noise=0.5)), turn=1, **everywhere)
-    add("engine in fp8, tools", "AT-MISMATCH", Training(lambda r: Policy(noise=0.5)), reply=double, agent="tool_agent",
+    add("engine in fp8, tools", "AT-MISMATCH", Training(lambda r: Policy(noise=0.5)), reply=tools, agent="tool_agent",
         **everywhere)  # fmt: skip
     add("weights that do not arrive", "AT-MISMATCH", Training(engine=lambda r, t: Policy(noise=1.0, seed=7)),
         **everywhere)  # fmt: skip
@@ -77,11 +102,11 @@ def trained() -> list[Scenario]:
     add("another model for some", "AT-MISMATCH-TRAJECTORY", Training(both(Policy(noise=3.0))), shares=(FAINT, 0.12),
         turn=1)  # fmt: skip
     add("log-probabilities of the token before", "AT-MISMATCH-TRAJECTORY", Training(both(BF16), shifts=True),
-        shares=(FAINT, 0.12), reply=told(12), turn=1)  # fmt: skip
+        shares=(FAINT, 0.12), reply=varied(told(12)), turn=1)  # fmt: skip
     add("one rollout's temperature", "AT-SAMPLING-DIFFERS", Training(both(BF16)), shares=(FAINT, 0.12), reply=talk,
         agent="cools", turn=2, also=frozenset({"AT-MISMATCH-TRAJECTORY", "AT-MISMATCH"}))  # fmt: skip
-    add("grows with length", "AT-MISMATCH-GROWS", Training(both(Policy(grows=0.06, after=120))), shares=(0.5, 1.0),
-        reply=told(60), also=frozenset({"AT-MISMATCH", "AT-MISMATCH-TRAJECTORY"}), turn=1)  # fmt: skip
+    add("grows with length", "AT-MISMATCH-GROWS", Training(both(Policy(grows=0.07, after=180))), shares=(0.5, 1.0),
+        reply=varied(told(60)), also=frozenset({"AT-MISMATCH", "AT-MISMATCH-TRAJECTORY"}), turn=1)  # fmt: skip
     add("a cache of old weights", "AT-MISMATCH-GROWS", Training(lambda r: Policy(noise=0.5, after=220)), reply=talk,
         agent="talks", also=frozenset({"AT-MISMATCH"}), turn=3)  # fmt: skip
     add("a log-probability that is none", "AT-LOGPROB-INVALID", Training(both(BF16), invalid=True),
@@ -94,20 +119,19 @@ def trained() -> list[Scenario]:
     add("rows left out", "AT-NOT-TRAINED", Training(both(BF16), updates=without), shares=(FAINT, 0.3))
     add("rows trained twice", "AT-TRAINED-TWICE", Training(both(BF16), updates=twice), shares=(FAINT, 0.3))
     # the trainer's own
-    add("a NaN reward, trained", "AT-ADVANTAGE-NAN", Training(both(BF16)), reply=either(last(text="@nan")),
+    add("a NaN reward, trained", "AT-ADVANTAGE-NAN", Training(both(BF16)), reply=either(last(text="@nan"), tools),
         agent="tool_agent", shares=(FAINT,), also=frozenset({"AT-REWARD-NAN"}))  # fmt: skip
     add("a single rollout is left", "AT-GROUP-OF-ONE", Training(both(BF16)), modes=("v1",), by_group=True,
         shares=(0.12,), agent="raises",
         reply=lambda r, t: (first("@raise in the loop") if r.planted and r.sibling else talk)(r, t),
         also=frozenset({"AT-ROLLOUT-FAILED", "AT-GROUP-INCOMPLETE", "AT-REWARD-MISSING"}))  # fmt: skip
     add("equal rewards", "AT-ADVANTAGE-NOISE", Training(both(BF16)),
-        reply=either(lambda r, t: {"text": f"Rollout {r.number} @constant"}, single),
+        reply=either(varied(lambda r, t: {"text": f"Rollout {r.number} @constant"}), single),
         by_group=True, shares=(0.12, 1.0), n=8, also=frozenset({"AT-NO-SIGNAL", "AT-REWARD-CONSTANT"}))  # fmt: skip
     add("cut, and clip_ratio 0", "AT-CLIP-RATIO", Training(both(BF16)), reply=either(told(400), single),
         modes=("v0",), shares=(0.3, 1.0), also=clip,
         overrides=("actor_rollout_ref.rollout.max_model_len=500",))  # fmt: skip
-    add("clip_ratio of answers that are alike", "AT-CLIP-RATIO", Training(both(BF16)), modes=("v1",),
-        reply=lambda r, t: {"text": f"Rollout {r.number:04d} {answer(r)['text']:.<32}"})  # fmt: skip
+    add("clip_ratio of answers that are alike", "AT-CLIP-RATIO", Training(both(BF16)), modes=("v1",), reply=even)
     add("rows that fill the batch", "AT-METRICS-PADDED", Training(both(BF16), padding=4), modes=("v1",))
     add("one row that fills the batch", "AT-METRICS-PADDED", Training(both(BF16), padding=1), modes=("v1",))
     return made
@@ -117,12 +141,17 @@ def clean_trained() -> list[Scenario]:
     """Those without one, which resemble them."""
     return [
         Scenario("bf16", reply=single, agent="single_turn_agent", training=Training(both(BF16)), steps=3),
-        Scenario("bf16 and tools", training=Training(both(BF16))),
-        Scenario("bf16 and long answers", reply=told(60), agent="single_turn_agent", training=Training(both(BF16))),
+        Scenario("bf16 and tools", reply=tools, training=Training(both(BF16))),
+        Scenario(
+            "bf16 and long answers",
+            reply=varied(told(60)),
+            agent="single_turn_agent",
+            training=Training(both(BF16)),
+        ),
         Scenario("bf16 and three turns", reply=talk, agent="talks", training=Training(both(BF16))),
         Scenario(
             "experts chosen otherwise now and then",
-            reply=told(40),
+            reply=varied(told(40)),
             agent="single_turn_agent",
             training=Training(lambda r: Policy(noise=0.015, odd=0.01)),
         ),
@@ -148,7 +177,7 @@ def clean_trained() -> list[Scenario]:
         ),
         Scenario(
             "all right in some groups, trained",
-            reply=lambda r, t: sure(r) if r.question % 3 == 0 else single(r, t),
+            reply=lambda r, t: varied(lambda r, t: sure(r))(r, t) if r.question % 3 == 0 else single(r, t),
             agent="single_turn_agent",
             training=Training(both(BF16)),
         ),
