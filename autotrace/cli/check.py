@@ -20,7 +20,7 @@ from autotrace.spec import names, verdict
 from autotrace.spec.compiler import SHIPPED, compile_plan, shown
 from autotrace.spec.errors import SpecError
 from autotrace.spec.resolve import Resolver
-from autotrace.spec.sources import Archive, Installed, Source
+from autotrace.spec.sources import Archive, Installed, Source, folders_of
 from autotrace.spec.verdict import Verdict
 
 _MARKS = {
@@ -46,7 +46,8 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
     """
     if archive is not None and imports:
         raise terminal.fail("--import looks at what is installed, --wheel at what is not: choose one")
-    folders = [os.path.dirname(os.path.abspath(name)) for name in files]  # where a list lies, the program often does
+    # where a list lies, the program often does
+    folders = [folder for name in files for folder in folders_of(os.path.dirname(os.path.abspath(name)))]
     try:
         source: Source = Installed(beside=folders) if archive is None else Archive(archive)
     except (OSError, ValueError) as error:

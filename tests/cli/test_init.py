@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from autotrace.cli.main import main
@@ -83,6 +84,36 @@ def test_a_package_is_called_by_its_name_and_what_is_no_python_is_passed_over(fo
     (folder / "pkg" / "odd.py").write_bytes(b"\xff\x00")
     result = call("init", "pkg", "--out", "-")
     assert "- target: pkg.inner.agents.Solver.run  # " in result.output and not Path("patch_specs.yaml").exists()
+
+
+PROJECTS = {
+    "a package with its tests": ({
+        "my_agent/__init__.py": "", "my_agent/agent.py": PROGRAM, "tests/test_agent.py": PROGRAM,
+        "my_agent/broken.py": "class 'Agent", "my_agent/latin.py": "x = '\xff'",
+    }, "my_agent.agent."),
+    "a script": ({"train.py": "async def rollout(task, step): ...\ndef score(answer): ...\n"}, "train."),
+    "packages below src": ({
+        "pyproject.toml": "[project]\nname = 'my-agent'\n", "src/my_agent/__init__.py": "",
+        "src/my_agent/agent.py": PROGRAM, "we ird/agent.py": PROGRAM,
+    }, "my_agent.agent."),
+}  # fmt: skip
+"""Files of a project, and what the names of all of its targets begin with: as ``import`` has them."""
+
+
+@pytest.mark.parametrize(("written", "begin"), PROJECTS.values(), ids=PROJECTS)
+def test_check_accepts_what_is_written_for_a_project(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, written: dict[str, str], begin: str
+) -> None:
+    project = folder / "project"
+    for name, text in written.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_bytes(text.encode("latin-1"))
+    monkeypatch.chdir(project)
+    assert call("init").exit_code == 0
+    entries = yaml.safe_load(Path("patch_specs.yaml").read_text())
+    assert entries and all(entry["target"].startswith(begin) for entry in entries)
+    checked = call("check", "patch_specs.yaml")
+    assert checked.exit_code == 0 and f"{len(entries)} resolve" in checked.output
 
 
 def test_a_program_without_any_of_it_gives_a_file_that_says_how() -> None:
