@@ -9,6 +9,7 @@ import socket
 import webbrowser
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
@@ -57,10 +58,12 @@ def view(
         raise click.UsageError("--step, --where, ... are for --export and --perfetto; on the page there is a filter")
     address = ""
     if trace is not None:
+        from autotrace.view.open_runs import address_of
+
         with contextlib.closing(_reader(run)) as reader:
             try:
                 name = reader.info.run_id if isinstance(reader, StoredReader) else reader.run_folder.name
-                address = f"#/run/{name}/trace/{reader.resolve(trace)}"
+                address = f"#/run/{quote(address_of(name), safe='')}/trace/{reader.resolve(trace)}"
             except KeyError as error:
                 raise terminal.fail(error.args[0]) from None
     if run is not None and _stored(run):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,7 +28,7 @@ from autotrace.view.assets import STATIC, text
 from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
 
 T = TypeVar("T")
-UNREADABLE = (OSError, msgspec.MsgspecError, QueryError, ModuleNotFoundError)
+UNREADABLE = (OSError, sqlite3.Error, msgspec.MsgspecError, QueryError, ModuleNotFoundError)
 
 
 def application(folder: Path) -> Starlette:
@@ -35,6 +37,7 @@ def application(folder: Path) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        threading.Thread(target=runs.prepare, name="autotrace-view-prepare", daemon=True).start()
         yield
         runs.close()
 
@@ -45,13 +48,20 @@ def application(folder: Path) -> Starlette:
             raise HTTPException(404, error.args[0]) from None
 
     def asked(request: Request, question: Callable[[RunReader], T]) -> T:
+        return of_run(request, lambda run: run.read(question))
+
+    def of_run(request: Request, question: Callable[[OpenRun], T]) -> T:
+        """The answer, or what a person is told instead."""
+        run = run_of(request)
         try:
-            return run_of(request).read(question)
+            return question(run)
         except Gone as error:
             raise HTTPException(410, f"{error.args[0]} (--spool-limit removes what was delivered)") from None
         except KeyError as error:
             raise HTTPException(404, str(error.args[0])) from None
         except UNREADABLE as error:
+            if not run.folder.exists():
+                raise HTTPException(410, f"the run is gone: {run.folder} was moved or deleted") from None
             raise HTTPException(503, f"the run cannot be read now: {error}") from None
 
     def of_trajectory(request: Request, question: Callable[[RunReader, Trajectory], T]) -> T:
@@ -62,17 +72,11 @@ def application(folder: Path) -> Starlette:
         return as_json({"version": autotrace.__version__, "runs": runs.listed()})
 
     def state(request: Request) -> Response:
-        try:
-            return as_json(run_of(request).state())
-        except UNREADABLE as error:
-            raise HTTPException(503, f"the run cannot be read now: {error}") from None
+        return as_json(of_run(request, OpenRun.state))
 
     def all_columns(request: Request) -> Response:
         part = "more" if request.query_params.get("part") == "more" else "main"
-        try:
-            version, body = run_of(request).columns(part)
-        except UNREADABLE as error:
-            raise HTTPException(503, f"the run cannot be read now: {error}") from None
+        version, body = of_run(request, lambda run: run.columns(part))
         return Response(body, media_type="application/octet-stream", headers={"x-version": str(version)})
 
     def trajectory(request: Request) -> Response:
@@ -106,11 +110,7 @@ def application(folder: Path) -> Starlette:
         return as_json(asked(request, lambda reader: group.beside([reader.load(id) for id in ids], base)))
 
     def findings(request: Request) -> Response:
-        run = run_of(request)
-        try:
-            return as_json(run.findings())
-        except UNREADABLE as error:
-            raise HTTPException(503, f"the run cannot be read now: {error}") from None
+        return as_json(of_run(request, OpenRun.findings))
 
     def one_step(request: Request) -> Response:
         number = request.path_params["step"]

@@ -19,6 +19,8 @@ from autotrace.view.pack import MISSING, Numbers, Words, pack
 
 _NUMBERS = ("step", "rollout_n", "validate", "reward", "turns", "tool_calls", "prompt_tokens", "response_tokens")
 _TEXTS = ("sample_index", "status", "error")
+_TIMES = {"start": "start_ns / 1e9", "duration": "(end_ns - start_ns) / 1e9"}
+_GROUP = "CASE WHEN group_key > '' THEN group_key ELSE trace_id END"
 _MORE_NUMBERS = ("attempt", "spans", "late_spans")
 _FLAGS = ("truncated", "tool_error")
 _MORE_TEXTS = ("uid", "data_source", "project_name", "experiment_name", "name", "role")
@@ -26,35 +28,24 @@ MOST = 60
 """Columns made of names of the user's."""
 MAX_TEXT = 500
 """Characters of one text."""
+MAX_NAME = 200
+"""Characters of a name of the user's; a longer one is no column."""
 
 
 def main(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
     """The columns that need no JSON to be read. Times are seconds since 1970, ``duration`` seconds. ``chosen``: ids of
     the trajectories; None: all."""
-    numbers = {name: Numbers() for name in _NUMBERS}
+    numbers = {name: Numbers() for name in (*_TIMES, *_NUMBERS)}
     texts = {name: Words(MAX_TEXT) for name in (*_TEXTS, "group")}
     ids: list[str] = []
-    start, duration = array("d"), array("d")
-    names = ("trace_id", "start_ns", "end_ns", "group_key", *_NUMBERS, *_TEXTS)
-    for rows in _rows(reader, names, chosen):
-        columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-        ids += columns["trace_id"]
-        start.extend(MISSING if at is None else at / 1e9 for at in columns["start_ns"])
-        duration.extend(
-            MISSING if began is None or ended is None else (ended - began) / 1e9
-            for began, ended in zip(columns["start_ns"], columns["end_ns"], strict=True)
-        )
-        texts["group"].extend([key or id for key, id in zip(columns["group_key"], columns["trace_id"], strict=True)])
-        for name in _NUMBERS:
-            numbers[name].extend(columns[name])
-        for name in _TEXTS:
-            texts[name].extend(columns[name])
-    own: dict[str, array[Any]] = {
-        "start": start,
-        "duration": duration,
-        "trace_id": array("B", bytes.fromhex("".join(ids))),
-    }
-    return _packed(len(ids), numbers, texts, own)
+    given = [f"({sql}) AS {name}" for name, sql in {**_TIMES, "group_or_id": _GROUP}.items()]
+    for rows in _rows(reader, ("trace_id", *given[:2], *_NUMBERS, *_TEXTS, given[2]), chosen):
+        of_ids, *others = zip(*rows, strict=True)
+        ids += of_ids
+        columns: list[Numbers | Words] = [*numbers.values(), *texts.values()]
+        for column, values in zip(columns, others, strict=True):
+            column.extend(values)
+    return _packed(len(ids), numbers, texts, {"trace_id": array("B", bytes.fromhex("".join(ids)))})
 
 
 def more(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
@@ -115,7 +106,7 @@ class _Found:
     def _take(self, prefix: str, value: Any, depth: int = 0) -> None:
         if isinstance(value, dict) and depth < 4:
             for name, inner in value.items():
-                if name and "." not in name and not (prefix == "attributes" and name in _REPEATED):
+                if 0 < len(name) <= MAX_NAME and "." not in name and not (prefix == "attributes" and name in _REPEATED):
                     self._take(f"{prefix}.{name}" if prefix else name, inner, depth + 1)
         elif isinstance(value, (int, float)):
             column = self._numbers.get(prefix)

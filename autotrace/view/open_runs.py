@@ -34,7 +34,7 @@ class OpenRun:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.name = folder.name
+        self.name = address_of(folder.name)
         self._lock = threading.Lock()
         self._reader: RunReader | None = None
         self._seen: Any = None
@@ -124,7 +124,7 @@ class StoredRun(OpenRun):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place.path)
-        self.name = place.run_id
+        self.name = address_of(place.run_id)
         self._place = place
 
     def _opened(self, before: RunReader | None) -> RunReader:
@@ -143,6 +143,13 @@ def _changed(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
+
+
+def address_of(name: str) -> str:
+    """A run's name as one part of an address, whatever is in it: folders may be called anything, and so may the runs
+    of stored trajectories."""
+    spelled = name.encode("utf-8", "backslashreplace").decode().replace("/", "_")
+    return spelled if spelled.strip(".") else f"_{spelled}"
 
 
 def _told(status: Status, alive: bool) -> str:
@@ -168,7 +175,7 @@ class OpenRuns:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._stored = {place.run_id: place for place in places(folder)}
+        self._stored = {address_of(place.run_id): place for place in places(folder)}
         self._alone = (folder / layout.RUN_JSON).exists()
         self._runs: dict[str, OpenRun] = {}
         self._lock = threading.Lock()
@@ -184,8 +191,8 @@ class OpenRuns:
                 info = RunInfo.read(folder)
             except (OSError, msgspec.MsgspecError):
                 continue
-            run: dict[str, Any] = {"run": folder.name, "created": info.created, "command": " ".join(info.command)}
-            run |= {"state": "not assembled", "trajectories": None}
+            run: dict[str, Any] = {"run": address_of(folder.name), "created": info.created}
+            run |= {"command": " ".join(info.command), "state": "not assembled", "trajectories": None}
             with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
                 status = Status.read(folder)
                 alive = shipper_alive(str(folder)) is True
@@ -200,11 +207,18 @@ class OpenRuns:
                 if (place := self._stored.get(name)) is not None:
                     self._runs[name] = StoredRun(place)
                     return self._runs[name]
-                folder = next((folder for folder in self._folders() if folder.name == name), None)
+                folder = next((folder for folder in self._folders() if address_of(folder.name) == name), None)
                 if folder is None:
                     raise NoSuchRun(f"there is no run {name} here; the start page lists the runs")
                 self._runs[name] = OpenRun(folder)
             return self._runs[name]
+
+    def prepare(self) -> None:
+        """Encode what a page of the newest run asks for first, while the browser is still starting."""
+        with contextlib.suppress(Exception):  # whoever asks for the run is told
+            newest = self.run(self.listed()[0]["run"])
+            for part in ("main", "more"):
+                newest.columns(part)
 
     def _folders(self) -> Sequence[Path]:
         if self._alone:

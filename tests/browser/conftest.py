@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 from autotrace.run import layout
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
+from tests.browser.figures import pytest_terminal_summary as pytest_terminal_summary  # the table at the end
 from tests.ship.spools import new_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +51,11 @@ class Server:
         """The address without the token."""
         return self.link.partition("?")[0]
 
+    def stop(self) -> None:
+        """As a person does, with Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(30)
+
 
 @pytest.fixture(scope="session")
 def serve() -> Iterator[Callable[[Path], Server]]:
@@ -58,19 +64,23 @@ def serve() -> Iterator[Callable[[Path], Server]]:
 
     def start(folder: Path) -> Server:
         if folder not in servers:
-            command = [sys.executable, "-m", "autotrace", "view", str(folder), "--no-browser", "--port", "0"]
-            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-            assert process.stderr is not None
-            said = process.stderr.readline()
-            found = re.search(r"http://\S+", said)
-            assert found, said
-            servers[folder] = Server(found[0], process)
+            servers[folder] = started(folder)
         return servers[folder]
 
     yield start
     for server in servers.values():
-        server.process.send_signal(signal.SIGINT)
-        server.process.wait(30)
+        server.stop()
+
+
+def started(folder: Path) -> Server:
+    """A new server, which has just said its link."""
+    command = [sys.executable, "-m", "autotrace", "view", str(folder), "--no-browser", "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    found = re.search(r"http://\S+", said)
+    assert found, said
+    return Server(found[0], process)
 
 
 class Visit:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from autotrace.ship.run_reader import RunReader
 from autotrace.ship.store.where import WhereError, condition
@@ -15,54 +18,89 @@ from tests.query.run_folder import recorded
 from tests.ship.spools import Process, attributes, new_run
 
 Open = Callable[..., Visit]
+ROWS = ".scroller .row:not([hidden])"
 
 SCRIPT = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'><svg onload='window.pwned = 1'>"
 BIDI = "\u202egnp.exe\u202c \u2066hidden\u2069 zero\u200bwidth \ufeff"
 ANSI = "\x1b[31mred\x1b[0m \x07 \x9b2J"
 LINE = "A" * 10_000_000
 """Longer than records may be: what arrives is cut."""
+HIDDEN = set("\x1b\x07\x9b\u202e\u2066\ufeff")
 HALF = "half of a character: \ufffd"
 
 
+NAME = "run <img src=x onerror='window.pwned = 1'> %2e%2f#?&‮[31m"
+"""A folder may be called anything."""
+
+
 def hostile_run(parent: Path) -> Path:
-    folder = new_run(parent, "hostile")
+    folder = new_run(parent, NAME, command=["python", SCRIPT, BIDI, ANSI])
     process = Process(folder)
     for number, text in enumerate((SCRIPT, BIDI, ANSI, LINE, HALF)):
         trace = bytes([number + 1]) * 16
-        who = attributes(rollout=number, uid=SCRIPT, data_source=SCRIPT)
+        who = attributes(rollout=number, uid=SCRIPT, data_source=text, step=1)
         root = process.open(trace, "trajectory", attributes=who)
         llm = process.open(trace, "llm", root, inputs={"messages": [{"role": "user", "content": text}]})
         process.close(trace, llm, output={"choices": [{"message": {"role": "assistant", "content": text}}]})
-        tool = process.open(trace, "tool", root, inputs={"tool_call": {"name": text[:100], "arguments": text[:1000]}})
-        error = (SCRIPT, text[:1000], SCRIPT)
-        process.close(trace, tool, status="ERROR", error=error, output=text)
-        process.fact(SCRIPT, text[:1000], trace)
-        process.fact("reward", float(number), trace)
-        process.close(trace, root)
+        tool = process.open(trace, "tool", root, inputs={"tool_call": {"name": text, "arguments": text}})
+        process.close(trace, tool, status="ERROR", error=(text, text, text), output=text, attributes={text: text})
+        for name, value in ((text, text), ("__proto__", text), ("constructor", 1.0), ("reward", float(number))):
+            process.fact(name, value, trace)
+        process.close(trace, root, status="ERROR", error=(SCRIPT, text, SCRIPT))
     process.exit()
     return folder
 
 
 def test_hostile_texts_are_texts(tmp_path: Path, visit: Open) -> None:
-    folder = hostile_run(tmp_path)
-    tab = visit(folder)
-    page = tab.page
-    page.wait_for_selector(".scroller .row:not([hidden])")
+    tab = visit(hostile_run(tmp_path))
+    page, run = tab.page, f"#/run/{quote(NAME, safe='')}"
+    page.wait_for_selector(ROWS)
     expect(page.locator(".count")).to_contain_text("5 trajectories")
+    said = {}
     for number in range(5):
         trace = bytes([number + 1]).hex() * 16
         for view, wait in (("conversation", ".item"), ("tokens", ".tokens"), ("timeline", ".timeline-canvas")):
-            tab.go(f"#/run/hostile/trace/{trace}?view={view}", wait)
-        page.locator(".timeline-canvas").click(position={"x": 100, "y": 52})
-    tab.go(f"#/run/hostile/trace/{'01' * 16}", ".item")
-    expect(page.locator(".item").first).to_contain_text("<script>window.pwned = 1</script>")
-    tab.go(f"#/run/hostile/trace/{'02' * 16}", ".item")
-    assert "\u202e" not in page.inner_text("body") and "\\u202e" in page.inner_text(".conversation")
-    tab.go(f"#/run/hostile/trace/{'03' * 16}", ".item")
-    assert "\x1b" not in page.inner_text("body") and "\\x1b[31mred" in page.inner_text(".conversation")
-    tab.go(f"#/run/hostile/group/{'01' * 16}", ".card")
+            tab.go(f"{run}/trace/{trace}?view={view}", wait)
+            expect(page.locator(".heading code")).to_have_text(trace[:12])
+            said[number, view] = page.inner_text("body")
+        page.locator(".timeline-canvas").click(position={"x": 100, "y": 22 + 2 * 20 + 10})
+        expect(page.locator(".call-box h2")).to_be_visible()
+        said[number, "call"] = page.inner_text("body")
+    for place, wait in {"": ROWS, "/steps?step=1": ".lanes .last", f"/group/{'01' * 16}": ".card"}.items():
+        tab.go(f"{run}{place or '/table'}", wait)
+        said[0, place] = page.inner_text("body")
+    said[0, "runs"] = tab.go("#/runs", ".runs").inner_text("body")
+    assert not [where for where, text in said.items() if set(text) & HIDDEN]
+    assert all(len(text) < 500_000 for text in said.values()), "of 10 MB the beginning is shown"
+    for number, written in enumerate(
+        ("<script>window.pwned = 1</script>", "\\u202egnp.exe", "\\x1b[31mred", "AAAA", HALF)
+    ):
+        for view in ("conversation", "call"):
+            assert written in said[number, view], (number, view)
+        assert "AT-TOOL-RAISES" in said[number, "conversation"], number
+    assert "onerror" in said[0, "runs"] and "\\u202e" in said[0, "runs"]
     assert page.evaluate("window.pwned") is None
     assert page.locator("img, svg, script:not([src])").count() == 0
+
+
+def test_hostile_texts_in_a_file_and_in_a_notebook(tmp_path: Path, browser: Browser) -> None:
+    folder, file = hostile_run(tmp_path), tmp_path / "page.html"
+    command = [sys.executable, "-m", "autotrace", "view", str(folder), "--export", str(file)]
+    subprocess.run(command, check=True, timeout=300)
+    page = browser.new_page()
+    tab = Visit(page, file.as_uri())
+    page.goto(file.as_uri())
+    page.wait_for_selector(ROWS)
+    for number in range(5):
+        for view, wait in (("conversation", ".item"), ("tokens", ".tokens"), ("timeline", ".timeline-canvas")):
+            tab.go(f"#/run/any/trace/{bytes([number + 1]).hex() * 16}?view={view}", wait)
+    expect(tab.go(f"#/run/any/trace/{'01' * 16}", ".item").locator(".item").first).to_contain_text("<script>window")
+    for one in map(RunReader.peek(folder).load, ("01", "02", "03", "05")):
+        page.set_content(f"<!doctype html><body>{one._repr_html_()}")
+        assert not set(page.inner_text("body")) & HIDDEN
+        assert page.evaluate("window.pwned") is None and page.locator("img, svg, script").count() == 0
+    assert tab.wrong == []
+    page.close()
 
 
 EXPRESSIONS = [

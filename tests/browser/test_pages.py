@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -142,6 +144,8 @@ def test_the_timeline_shows_a_call(demo: Path, visit: Open) -> None:
     with page.expect_download() as download:
         page.get_by_text("Perfetto").click()
     assert download.value.suggested_filename.endswith(".perfetto.json")
+    drawn = json.loads(Path(download.value.path()).read_text())["traceEvents"]
+    assert len([event for event in drawn if event["ph"] == "X"]) == len(RunReader.peek(demo).load(trace).spans)
 
 
 def test_steps_have_curves_and_lanes(demo: Path, visit: Open) -> None:
@@ -166,6 +170,64 @@ def test_steps_have_curves_and_lanes(demo: Path, visit: Open) -> None:
     page.mouse.up()
     page.wait_for_selector(ROWS)
     assert "step+%3E%3D+2" in page.url
+
+
+def test_another_run_lies_over_the_curves(tmp_path: Path, visit: Open) -> None:
+    one, other = recorded(tmp_path, "one"), recorded(tmp_path, "other")
+    page = visit(tmp_path).go(f"#/run/{one.name}/steps", ".curve canvas")
+    curve = page.locator(".curve").first
+
+    def said_at_the_first_step() -> str:
+        curve.locator(".u-over").hover(position={"x": 3, "y": 40})
+        expect(curve.locator("figcaption")).to_contain_text("step 1: ")
+        return curve.locator("figcaption").inner_text()
+
+    assert said_at_the_first_step() == "reward  step 1: 0.375"
+    page.select_option("select", other.name)
+    expect(page).to_have_url(re.compile(f"with={other.name}$"))
+    page.wait_for_selector("option[value=other]:checked", state="attached")
+    page.wait_for_selector(".curve canvas")
+    assert said_at_the_first_step() == "reward  step 1: 0.375 / 0.375"
+
+
+def test_what_is_chosen_is_in_the_address(demo: Path, visit: Open) -> None:
+    """A link shows a colleague the same: each is opened in a browser that has seen nothing before."""
+    tab = visit(demo)
+    page, run = tab.page, f"#/run/{demo.name}"
+    page.wait_for_selector("option[value=tool_s]", state="attached")
+    page.fill(".where", "step = 1")
+    page.locator(".axes select").nth(1).select_option("tool_s")
+    page.click('[data-column="reward"]')
+    order = page.locator(f"{ROWS} .c-trace_id").all_inner_texts()
+    chosen = {page.url: (".count", page.locator(".count").inner_text())}
+    trace = first_of(page, "where=step+%3D+1&sort=reward")
+    tab.go(f"{run}/group/{trace}", ".card")
+    page.keyboard.press("w")
+    expect(page.locator(".card.base")).to_contain_text(trace[:8])
+    chosen[page.url] = (".card.base", page.locator(".card.base").inner_text())
+    tab.go(f"{run}/trace/{trace}?view=tokens", ".block span")
+    page.click('[data-way="mask"]')
+    page.locator(".chip").nth(2).click()
+    chosen[page.url] = (".pointed", page.locator(".pointed").inner_text())
+    tab.go(f"{run}/trace/{trace}?view=timeline", ".timeline-canvas")
+    page.locator(".timeline-canvas").click(position={"x": 100, "y": 22 + 2 * 20 + 10})
+    expect(page.locator(".call-box h2")).not_to_be_empty()
+    chosen[page.url] = (".call-box h2", page.locator(".call-box h2").inner_text())
+    tab.go(f"{run}/steps", ".curve canvas")
+    page.keyboard.press("j")
+    expect(page.locator(".lanes h2")).to_contain_text("Step 1")
+    chosen[page.url] = (".lanes h2", page.locator(".lanes h2").inner_text())
+    assert len(chosen) == 5
+    for address, (where, text) in chosen.items():
+        other = visit(demo).page
+        other.wait_for_selector(ROWS)
+        other.goto(address)
+        expect(other.locator(where).first).to_have_text(text, use_inner_text=True)
+        if where == ".count":
+            assert other.locator(f"{ROWS} .c-trace_id").all_inner_texts() == order
+            assert other.locator(".axes select").nth(1).input_value() == "tool_s"
+        if where == ".pointed":
+            expect(other.locator('[data-way="mask"]')).to_have_attribute("aria-pressed", "true")
 
 
 def test_tokens_by_what_the_trainer_computed(tmp_path: Path, visit: Open) -> None:

@@ -2,10 +2,13 @@
 
 /** @typedef {{path: string[], query: URLSearchParams}} Address */
 
+/** Whatever somebody typed. @param {string} part */
+const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } };
+
 /** @returns {Address} */
 export function address() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  return { path: path.split("/").filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(query ?? "") };
+  return { path: path.split("/").filter(Boolean).map(decoded), query: new URLSearchParams(query ?? "") };
 }
 
 /** A link. Values that are null, undefined or empty are left out. @param {string[]} path @param {Record<string, any>} [query] */

@@ -2,14 +2,16 @@
 
 const ARRAYS = /** @type {Record<string, any>} */ ({ f64: Float64Array, f32: Float32Array, i32: Int32Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array });
 
+/** A table whose names users chose: `constructor` and `__proto__` are names like any other. @returns {Record<string, any>} */
+export const table = () => Object.create(null);
+
 /** @typedef {{header: any, arrays: Record<string, any>}} Packed */
 
 /** What the server packed (`pack.py` says how). @param {ArrayBuffer} buffer @returns {Packed} */
 export function unpack(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
-  /** @type {Record<string, any>} */
-  const arrays = {};
+  const arrays = table();
   for (const [name, [type, at, length]] of Object.entries(/** @type {Record<string, [string, number, number]>} */ (header.arrays))) {
     arrays[name] = new ARRAYS[type](buffer, 4 + size + at, length);
   }

@@ -36,7 +36,7 @@ export function h(tag, props = {}, ...children) {
 export function put(element, ...children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
-    element.append(child instanceof Node ? child : visible(child));
+    element.append(child instanceof Node ? child : typeof child === "string" && child.length > FIRST ? prose(child) : visible(child));
   }
 }
 

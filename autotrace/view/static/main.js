@@ -1,6 +1,6 @@
 // Which page is shown, the bar above it, keys, light and dark. Each page is a module with one function `show…`.
 import { address, link, note } from "./address.js";
-import { source } from "./data.js";
+import { Problem, source } from "./data.js";
 import { fill, h } from "./dom.js";
 import { showGroup } from "./page_group.js";
 import { showRuns } from "./page_runs.js";
@@ -66,6 +66,9 @@ function bar(run, what) {
     h("button", { class: "quiet", onclick: theme, title: "key d" }, "light / dark"), h("button", { class: "quiet", onclick: keys, title: "key ?" }, "keys"));
 }
 
+/** Say above the page what went wrong. @param {any} error */
+function tell(error) { fill(said, h("p", { class: "problem" }, error instanceof Error ? error.message : String(error))); }
+
 /** Ask how the run is, say what is odd about it, and show anew what has grown. @param {string} run */
 async function look(run) {
   const mine = turn;
@@ -73,7 +76,8 @@ async function look(run) {
   try {
     state = await source.state(run);
   } catch (error) {
-    fill(said, h("p", { class: "problem" }, error instanceof Error ? error.message : String(error)));
+    tell(error);
+    if (mine === turn) timer = setTimeout(() => look(run), 5000 * LOOK);
     return;
   }
   if (mine !== turn) return;
@@ -116,6 +120,7 @@ addEventListener("keydown", (event) => {
   if (act) { event.preventDefault(); act(); }
 });
 addEventListener("hashchange", route);
+addEventListener("unhandledrejection", (event) => { if (event.reason instanceof Problem) { event.preventDefault(); tell(event.reason); } });
 try { const kept = localStorage.getItem("autotrace-theme"); if (kept) document.documentElement.dataset.theme = kept; } catch { /* none */ }
 note({});
 route();

@@ -1,5 +1,5 @@
 // The trajectories of a run as columns, and orders of them.
-import { source } from "./data.js";
+import { source, table } from "./data.js";
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 /** Other names of columns, as `--where` has them. @type {Record<string, string>} */
@@ -15,9 +15,9 @@ export class Rows {
     /** @type {number} */
     this.count = main.header.count;
     /** @type {Record<string, Float64Array>} */
-    this.numbers = {};
+    this.numbers = table();
     /** @type {Record<string, Texts>} */
-    this.texts = {};
+    this.texts = table();
     /** @type {Uint8Array} */
     this.ids = main.arrays.trace_id;
     /** @type {Map<string, Uint32Array>} */
@@ -38,7 +38,7 @@ export class Rows {
   }
 
   /** @param {string} name */
-  named(name) { return ALIASES[name] ?? name; }
+  named(name) { return Object.hasOwn(ALIASES, name) ? ALIASES[name] : name; }
 
   /** @param {number} row */
   id(row) {
@@ -50,12 +50,8 @@ export class Rows {
   /** The row of a trajectory, -1: none. @param {string} id a whole one */
   find(id) {
     if (!/^[0-9a-f]{32}$/.test(id)) return -1;
-    const wanted = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30].map((at) => parseInt(id.slice(at, at + 2), 16));
-    for (let row = 0; row < this.count; row += 1) {
-      let at = 0;
-      while (at < 16 && this.ids[row * 16 + at] === wanted[at]) at += 1;
-      if (at === 16) return row;
-    }
+    const wanted = (id.match(/../g) ?? []).map((byte) => parseInt(byte, 16));
+    for (let row = 0; row < this.count; row += 1) if (wanted.every((byte, at) => this.ids[row * 16 + at] === byte)) return row;
     return -1;
   }
 

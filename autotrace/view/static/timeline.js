@@ -85,7 +85,7 @@ export class Timeline {
         if (right + 4 < width - 40) context.fillText(took, right + 4, y + ROW / 2);
       }
       context.fillStyle = this.spans.status[at] === "OK" ? text : ink("--bad");
-      context.fillText(visible(this.spans.title[at]).slice(0, 60), 6 + Math.min(depth, 8) * 12, y + ROW / 2, LABELS - 12 - Math.min(depth, 8) * 12);
+      context.fillText(visible(this.spans.title[at].slice(0, 60)), 6 + Math.min(depth, 8) * 12, y + ROW / 2, LABELS - 12 - Math.min(depth, 8) * 12);
     }
     this.axis(context, width, height, dim, line);
   }
@@ -182,7 +182,7 @@ export class Timeline {
     const { title, name, role, start, duration, status, process, phases, error } = this.spans;
     const times = Object.entries(phases[at] ?? {}).map(([phase, value]) => `${phase.replace(/_s$/, "")} ${seconds(value)}`);
     const said = [title[at], name[at] === title[at] ? "" : name[at], role[at], `+${seconds(start[at])}`, seconds(duration[at]) || "still open", status[at], ...times, `in ${process[at]}`, error[at] ?? ""];
-    this.tip.textContent = visible(said.filter(Boolean).join("  ·  ")).slice(0, 400);
+    this.tip.textContent = visible(said.filter(Boolean).join("  ·  ").slice(0, 400));
   }
 
   /** @param {number} at */

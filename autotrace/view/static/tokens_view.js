@@ -33,7 +33,7 @@ export class TokensView {
     let end = 0;
     this.ends = Uint32Array.from(packed.arrays.units, (units) => (end += units));
     this.on = on;
-    this.way = [way, "logprob"].find((name) => WAYS[name]?.has(this.tokens)) ?? "role";
+    this.way = [way, "logprob"].find((name) => Object.hasOwn(WAYS, name) && WAYS[name].has(this.tokens)) ?? "role";
     this.current = -1;
     /** Class of a token. @type {(at: number) => string} */
     this.classOf = () => "";

@@ -1,8 +1,9 @@
 // The words of `--where`, over columns: `reward < 0.1 and step >= 3`. `ship/store/where.py` is where they are defined;
 // a test asks both the same questions. A comparison with what is not there is null: neither true nor false.
+import { table } from "./data.js";
 
-/** Columns that can be named, by kind. */
-const KINDS = /** @type {Record<string, string>} */ ({});
+/** Columns that can be named, by kind. @type {Record<string, string>} */
+const KINDS = table();
 for (const name of ("step rollout_n attempt reward advantage turns llm_calls tool_calls spans late_spans prompt_tokens " +
   "mismatch_mean mismatch_max entropy response_tokens duration duration_s start start_ns queue_s prefill_s decode_s way_s llm_s tool_s reward_s other_s").split(" ")) KINDS[name] = "a number";
 for (const name of "sample sample_index uid data_source project_name experiment_name trace_id name role status error finding".split(" ")) KINDS[name] = "text";
@@ -66,32 +67,23 @@ class Conditions {
   }
 
   /** @returns {Getter} */
-  any() {
-    const parts = [this.all()];
-    while (this.word("or")) parts.push(this.all());
-    return parts.length === 1 ? parts[0] : (row) => {
-      let unknown = false;
-      for (const part of parts) {
-        const value = part(row);
-        if (value) return true;
-        if (value === null) unknown = true;
-      }
-      return unknown ? null : false;
-    };
-  }
+  any() { return this.joined("or", () => this.all(), true); }
 
   /** @returns {Getter} */
-  all() {
-    const parts = [this.one()];
-    while (this.word("and")) parts.push(this.one());
+  all() { return this.joined("and", () => this.one(), false); }
+
+  /** Conditions with `word` between them; one that is `deciding` decides. @param {string} word @param {() => Getter} next @param {boolean} deciding @returns {Getter} */
+  joined(word, next, deciding) {
+    const parts = [next()];
+    while (this.word(word)) parts.push(next());
     return parts.length === 1 ? parts[0] : (row) => {
       let unknown = false;
       for (const part of parts) {
         const value = part(row);
         if (value === null) unknown = true;
-        else if (!value) return false;
+        else if (Boolean(value) === deciding) return deciding;
       }
-      return unknown ? null : true;
+      return unknown ? null : !deciding;
     };
   }
 
