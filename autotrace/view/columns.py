@@ -114,9 +114,11 @@ class _Found:
                 if len(self._numbers) + len(self._texts) >= MOST:
                     return
                 column = self._numbers[prefix] = array("d")
-            column.extend([MISSING] * (self.count - len(column)))
-            if len(column) == self.count:
-                column.append(float(value) if abs(value) < 1e300 else MISSING)
+            behind = self.count - len(column)  # -1: two names of this row mean the same
+            if behind > 0:
+                column.extend([MISSING] * behind)
+            if behind >= 0:
+                column.append(value if -1e300 < value < 1e300 else MISSING)
         elif isinstance(value, str):
             if prefix not in self._texts and len(self._numbers) + len(self._texts) >= MOST:
                 return

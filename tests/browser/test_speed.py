@@ -4,7 +4,10 @@ not count what else the machine does; times on the clock are printed.
 
 from __future__ import annotations
 
+import random
 import statistics
+import subprocess
+import sys
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -210,3 +213,26 @@ def test_32_768_tokens_beside_an_element_for_each(tmp_path: Path, visit: Open) -
         came = f"{ratio(name):.2f} of a plain page's time ({times[name]:.0f} ms)"
         measured(f"{TOKENS:,} tokens: {what}", came, aim)
     assert ratio("paint") < 0.4 and ratio("recolour") < 0.5  # measured: a fifth and a quarter; room for a busy machine
+
+
+def test_a_step_of_200_trajectories_as_one_file(tmp_path: Path) -> None:
+    """Of 2,048 tokens of a prompt and 2,048 of answers each, with log-probabilities, as frequent as words are."""
+    folder, file, dice = new_run(tmp_path, "step"), tmp_path / "page.html", random.Random(7)
+    process = Process(folder)
+    for number in range(200):
+        trace = dice.randbytes(16)
+        tokens = [min(150_000, int(dice.paretovariate(0.6))) for _ in range(4096)]
+        root = process.open(trace, "trajectory", attributes=attributes(rollout=number % 8, uid=f"u{number // 8}"))
+        for turn in range(4):
+            end = 2048 + turn * 512
+            llm = process.open(trace, "llm", root, tokens[:end])
+            logprobs = array("f", [-dice.expovariate(2.0) for _ in range(512)])
+            process.close(trace, llm, tokens[end : end + 512], logprobs=logprobs.tobytes())
+        process.fact("reward", dice.random(), trace)
+        process.close(trace, root)
+    process.exit()
+    command = [sys.executable, "-m", "autotrace", "view", str(folder), "--step", "1", "--export", str(file)]
+    subprocess.run(command, check=True, timeout=600)
+    size = file.stat().st_size / 1e6
+    measured("a step of 200 trajectories of 4,096 tokens as one file", f"{size:.1f} MB", "10 MB")
+    assert size < 10
