@@ -19,6 +19,7 @@ from tests.ship.spools import Process, attributes, new_run, trajectory
 
 Open = Callable[..., Visit]
 ROWS = ".scroller .row:not([hidden])"
+PICTURE = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
 
 
 def first_of(page: Page, order: str) -> str:
@@ -67,7 +68,10 @@ def test_search_in_texts(demo: Path, visit: Open) -> None:
     page.press(".bar .words", "Enter")
     expect(page.locator(".count")).to_contain_text("in the texts")
     assert page.locator(ROWS).count() == 2
-    expect(page.locator(f"{ROWS} .c-error").first).to_contain_text("I guess")
+    expect(page.locator(f"{ROWS} .c-error mark").first).to_have_text("I guess")
+    page.locator(ROWS).first.click()
+    expect(page.locator(".conversation mark").first).to_have_text("I guess")
+    expect(page.locator(".conversation mark").first).to_be_in_viewport()
 
 
 def test_keys_lead_from_the_table_to_a_group_and_back(demo: Path, visit: Open) -> None:
@@ -111,6 +115,44 @@ def test_the_conversation_has_tools_with_what_went_wrong(demo: Path, visit: Open
     expect(page.locator(".item.tool pre.error").first).to_contain_text("no item called 'cherries'")
     page.fill(".tabs .words", "PLUMS")
     expect(page.locator(".conversation mark").first).to_be_visible()
+
+
+def test_thinking_and_pictures_stand_apart(tmp_path: Path, visit: Open) -> None:
+    folder = new_run(tmp_path, "seen")
+    process = Process(folder)
+    root = process.open(b"\1" * 16, "trajectory", attributes=attributes())
+    shown = [{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": PICTURE}},
+             {"type": "image_url", "image_url": {"url": "http://pictures.example/1.png"}}]  # fmt: skip
+    llm = process.open(b"\1" * 16, "llm", root, inputs={"messages": [{"role": "user", "content": shown}]})
+    answer = {"role": "assistant", "reasoning_content": "It is small and red.", "content": "A dot."}
+    process.close(b"\1" * 16, llm, output={"choices": [{"message": answer}]})
+    process.close(b"\1" * 16, root)
+    process.exit()
+    tab = visit(folder)
+    page = tab.go(f"#/run/seen/trace/{'01' * 16}", ".item")
+    asked, said = page.locator(".item.user"), page.locator(".item.assistant")
+    expect(asked).to_contain_text("What is it?")
+    assert asked.locator("img").evaluate_all("all => all.map(each => each.naturalWidth)") == [1]
+    expect(asked).to_contain_text("[a picture, not in the records]")
+    expect(said).to_contain_text("A dot.")
+    expect(said.locator(".thought .prose")).to_be_hidden()
+    said.locator(".thought summary").click()
+    expect(said.locator(".thought .prose")).to_have_text("It is small and red.")
+
+
+def test_n_leads_from_finding_to_finding(tmp_path: Path, visit: Open) -> None:
+    folder = recorded(tmp_path)
+    tab = visit(folder)
+    tab.page.fill(".where", "finding = 'AT-TRUNCATED'")
+    expect(tab.page.locator(".count")).to_contain_text("2 of 8")
+    tab.page.locator(ROWS).first.click()
+    tab.page.wait_for_selector(".item .finding")
+    codes = tab.page.locator("aside .finding b").all_inner_texts()
+    assert "AT-TRUNCATED" in codes
+    for _ in range(1 + codes.index("AT-TRUNCATED")):
+        tab.page.keyboard.press("n")
+    expect(tab.page).to_have_url(re.compile("turn=2"))
+    expect(tab.page.locator('[data-turn="2"] .finding b', has_text="AT-TRUNCATED").first).to_be_in_viewport()
 
 
 def test_tokens_have_colours_values_and_places(demo: Path, visit: Open) -> None:

@@ -105,6 +105,13 @@ export function eachFrame(work) {
   };
 }
 
+/** Follow the pointer until it is let go. @param {(event: PointerEvent) => void} move @param {(event: PointerEvent) => void} end */
+export function follow(move, end) {
+  const listening = new AbortController();
+  addEventListener("pointermove", move, listening);
+  addEventListener("pointerup", (event) => { listening.abort(); end(event); }, listening);
+}
+
 /** A drawing surface of the size of its element, in device pixels; drawn again when that changes. */
 export class Surface {
   /** @param {HTMLCanvasElement} canvas @param {(surface: Surface) => void} draw */

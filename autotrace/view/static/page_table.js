@@ -159,15 +159,17 @@ class Table {
     const row = this.order[position];
     const id = this.rows.id(row);
     element.position = position;
-    element.href = this.link + id;
+    const hit = this.hits?.get(id);
+    element.href = this.link + id + (hit ? `?${new URLSearchParams({ q: hit.hit })}` : "");
     element.classList.toggle("now", position === this.current);
     SHOWN.forEach(([name, , , shown], place) => {
-      const hit = name === "error" ? this.hits?.get(id) : null;
-      const text = visible((hit ? `…${hit.before}${hit.hit}${hit.after}…` : shown(this.rows.value(name, row))).slice(0, 300));
-      const node = element.texts[place];
+      const [cell, node] = [element.children[place], element.texts[place]];
+      if (hit && name === "error") { fill(cell, `…${hit.before}`, h("mark", {}, hit.hit), `${hit.after}…`); return; }
+      if (cell.firstChild !== node) cell.replaceChildren(node);
+      const text = visible(shown(this.rows.value(name, row)).slice(0, 300));
       if (node.data === text) return;
       node.data = text;
-      if (name === "status") node.parentNode.dataset.status = text;
+      if (name === "status") cell.dataset.status = text;
     });
   }
 
@@ -188,7 +190,8 @@ class Table {
   open(what = "trace") {
     if (!this.order.length) return;
     this.remember();
-    go(["run", this.run, what, this.rows.id(this.order[this.current])]);
+    const id = this.rows.id(this.order[this.current]);
+    go(["run", this.run, what, id], { q: this.hits?.get(id)?.hit });
   }
 
   /** Look for words in the texts, which the server reads one by one. */

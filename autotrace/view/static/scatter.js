@@ -1,5 +1,5 @@
 // Any two numbers of all trajectories as points, coloured by a third. A dragged rectangle selects.
-import { Surface, h, ink } from "./dom.js";
+import { Surface, follow, h, ink } from "./dom.js";
 import { number, ticks } from "./format.js";
 
 const [LEFT, BOTTOM, PAD] = [56, 22, 8];
@@ -113,14 +113,7 @@ export class Scatter {
       this.brush = Math.abs(x1 - x0) > 3 && Math.abs(y1 - y0) > 3 ? { x: [left, right], y: [low, high] } : null;
       this.place();
     };
-    const up = (/** @type {PointerEvent} */ next) => {
-      removeEventListener("pointermove", move);
-      removeEventListener("pointerup", up);
-      move(next);
-      this.selected(this.brush);
-    };
-    addEventListener("pointermove", move);
-    addEventListener("pointerup", up);
+    follow(move, (next) => { move(next); this.selected(this.brush); });
   }
 }
 

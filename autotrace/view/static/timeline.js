@@ -1,5 +1,5 @@
 // The calls of a trajectory over time, drawn: whatever their number, only the rows in view cost anything.
-import { Surface, h, ink, visible } from "./dom.js";
+import { Surface, follow, h, ink, visible } from "./dom.js";
 import { seconds, ticks } from "./format.js";
 
 const ROW = 20;
@@ -152,17 +152,10 @@ export class Timeline {
     const [x, from, to] = [event.clientX, this.from, this.to];
     const scale = (to - from) / (this.surface.width - LABELS);
     let moved = false;
-    const move = (/** @type {PointerEvent} */ next) => {
+    follow((next) => {
       moved ||= Math.abs(next.clientX - x) > 3;
       if (moved) this.zoom(from - (next.clientX - x) * scale, to - (next.clientX - x) * scale);
-    };
-    const up = () => {
-      removeEventListener("pointermove", move);
-      removeEventListener("pointerup", up);
-      if (!moved) this.choose(this.under(event.offsetY));
-    };
-    addEventListener("pointermove", move);
-    addEventListener("pointerup", up);
+    }, () => { if (!moved) this.choose(this.under(event.offsetY)); });
   }
 
   /** @param {number} from @param {number} to */
