@@ -53,7 +53,7 @@ class TrajectoryPage {
   heading() {
     const { detail } = this;
     const who = IDENTITY.filter((name) => detail.attributes[name] !== undefined && detail.attributes[name] !== null && detail.attributes[name] !== false)
-      .map((name) => h("span", {}, h("b", {}, name.replace("sample_index", "sample").replace("rollout_n", "rollout")), ` ${detail.attributes[name]}`));
+      .map((name) => h("span", {}, h("b", {}, name.replace("sample_index", "sample").replace("rollout_n", "rollout")), ` ${String(detail.attributes[name]).slice(0, 80)}`));
     return h("header", { class: "heading" },
       h("h1", {}, h("code", {}, detail.trace_id.slice(0, 12))), who,
       h("span", { class: "badge", "data-status": detail.status }, detail.status === "OPEN" ? "being written" : detail.status),
