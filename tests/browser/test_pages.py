@@ -224,12 +224,12 @@ def test_another_run_lies_over_the_curves(tmp_path: Path, visit: Open) -> None:
         expect(curve.locator("figcaption")).to_contain_text("step 1: ")
         return curve.locator("figcaption").inner_text()
 
-    assert said_at_the_first_step() == "reward  step 1: 0.375"
+    assert said_at_the_first_step() == "reward step 1: 0.375"
     page.select_option("select", other.name)
     expect(page).to_have_url(re.compile(f"with={other.name}$"))
     page.wait_for_selector("option[value=other]:checked", state="attached")
     page.wait_for_selector(".curve canvas")
-    assert said_at_the_first_step() == "reward  step 1: 0.375 / 0.375"
+    assert said_at_the_first_step() == "reward step 1: 0.375 / 0.375"
 
 
 def test_what_is_chosen_is_in_the_address(demo: Path, visit: Open) -> None:

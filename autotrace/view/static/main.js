@@ -38,8 +38,8 @@ async function route() {
   try {
     if (first !== "run" || !run) {
       current = "";
-      const { runs } = await source.runs();
-      if (mine !== turn) return;
+      const [begun, { runs }] = [location.hash, await source.runs()];
+      if (mine !== turn || location.hash !== begun) return; // the reader went elsewhere, also where that is not announced yet
       if (runs.length === 1 && first !== "runs") { location.replace(link(["run", runs[0].run, "table"], Object.fromEntries(query))); return; }
     }
     const next = first !== "run" || !run ? await showRuns(page) : what === "steps" ? await showSteps(page, run) : what === "trace" && trace ? await showTrace(page, run, trace) : what === "group" && trace ? await showGroup(page, run, trace) : await showTable(page, run);
