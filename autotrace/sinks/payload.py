@@ -71,8 +71,13 @@ class _Shown(Conversion):
     """
 
     def __call__(self, value: Any, depth: int = MAX_DEPTH) -> Any:
-        if type(value) is str:  # most of what there is
+        kind = type(value)  # these are most of what there is
+        if kind is str:
             return self.text(value)
+        if kind is int:
+            return self.integer(value)
+        if kind is dict and depth > 0:
+            return self.mapping(value, depth)
         return super().__call__(value, depth)
 
     def integer(self, value: int) -> Any:
@@ -85,7 +90,12 @@ class _Shown(Conversion):
         return without_images(value if value.isascii() else text(value))
 
     def mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
-        return marked(value) if MARKER in value else super().mapping(value, depth)
+        if MARKER in value:
+            return marked(value)
+        return {
+            key if type(key) is str and key.isascii() else text(str(key)): self(item, depth - 1)
+            for key, item in value.items()
+        }
 
     def sequence(self, value: Any, depth: int) -> Any:
         if len(value) > LONG_LIST and all(type(item) is int for item in value):

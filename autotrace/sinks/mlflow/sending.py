@@ -33,7 +33,7 @@ class Sender:
         self._remembered = 0
         """Spans in it."""
 
-    def send(self, store: Store, experiment: str, run_id: str | None, group: Sequence[Encoded]) -> dict[str, str]:
+    def send(self, store: Store, experiment: str, run_id: str | None, group: Iterable[Encoded]) -> dict[str, str]:
         """Store ``group``; trace id -> reason for those that MLflow rejected."""
         destination = f"{experiment}/{run_id}"
         rejected: dict[str, str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.backend import extra
 from autotrace.sinks.mlflow.info import describe, trace_id_of
+from autotrace.sinks.mlflow.lean import import_store
 from autotrace.sinks.mlflow.sending import Encoded, Sender
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.store import Store, StoreError
@@ -132,23 +133,17 @@ class MlflowSink:
         store = self._opened()
         run_id = self._run_id()
         rejected: dict[str, str] = {}
-        groups: dict[tuple[str, str | None], list[Encoded]] = {}
+        groups: dict[tuple[str, str | None], list[Trajectory]] = {}
         for trajectory in trajectories:
             try:
                 experiment = self._experiment(store, trajectory, run_id)
             except StoreError as error:
                 raise Unavailable(f"MLflow has no experiment to store into: {error}") from error
             self._experiment_of[trajectory.trace_id] = experiment
-            own_run = run_id if linked(trajectory) else None
-            try:
-                encoded = describe(trajectory, own_run), encode(trajectory)
-            except Exception as error:  # an unforeseen failure of one trajectory must not hold up the others
-                rejected[trajectory.trace_id] = f"cannot be encoded: {type(error).__name__}"
-                continue
-            groups.setdefault((experiment, own_run), []).append(encoded)
+            groups.setdefault((experiment, run_id if linked(trajectory) else None), []).append(trajectory)
         try:
             for (experiment, own_run), group in groups.items():
-                rejected.update(self._sender.send(store, experiment, own_run, group))
+                rejected.update(self._sender.send(store, experiment, own_run, _encoded(group, own_run, rejected)))
         finally:
             self.sent = self._sender.sent
         if rejected:
@@ -171,6 +166,18 @@ class MlflowSink:
             self._store.close()
 
 
+def _encoded(group: Iterable[Trajectory], run_id: str | None, rejected: dict[str, str]) -> Iterator[Encoded]:
+    """Each as it is sent, when it is its turn: all at once take as much memory again as the trajectories. Those that
+    cannot be are added to ``rejected``."""
+    for trajectory in group:
+        try:
+            encoded = describe(trajectory, run_id), encode(trajectory)
+        except Exception as error:  # an unforeseen failure of one trajectory must not hold up the others
+            rejected[trajectory.trace_id] = f"cannot be encoded: {type(error).__name__}"
+            continue
+        yield encoded
+
+
 def _store(uri: str) -> Store:
     """Raises ``Refused`` when a library is missing."""
     try:
@@ -178,6 +185,7 @@ def _store(uri: str) -> Store:
             from autotrace.sinks.mlflow.server import ServerStore
 
             return ServerStore(uri)
+        import_store()
         from autotrace.sinks.mlflow.sql import SqlStore
 
         return SqlStore(uri)

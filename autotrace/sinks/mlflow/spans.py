@@ -85,8 +85,9 @@ def _span(trajectory: Trajectory, span: Span, is_turn: bool) -> MlflowSpan:
         if span_id and len(bytes.fromhex(span_id)) != 8:
             raise ValueError("a span id has 16 hexadecimal digits")
     attributes: dict[str, str | int | bool] = {"mlflow.spanType": SPAN_TYPES.get(span.role, "UNKNOWN")}
-    _put(attributes, "mlflow.spanInputs", _inputs(span))
-    _put(attributes, "mlflow.spanOutputs", _outputs(trajectory, span))
+    turn = payload.turn(span) if span.role == "llm" else None
+    _put(attributes, "mlflow.spanInputs", _inputs(span, turn))
+    _put(attributes, "mlflow.spanOutputs", _outputs(trajectory, span, turn))
     for name, value in _own_attributes(trajectory, span, is_turn).items():
         _put(attributes, name, value)
     for name, value in span.attributes.items():
@@ -108,21 +109,20 @@ def _span(trajectory: Trajectory, span: Span, is_turn: bool) -> MlflowSpan:
     )
 
 
-def _inputs(span: Span) -> Any:
+def _inputs(span: Span, turn: payload.Turn | None) -> Any:
     inputs = payload.jsonable(span.inputs)
-    if span.role != "llm":
+    if turn is None:
         return inputs
-    messages = [_chat(message) for message in payload.turn(span).messages]
+    messages = [_chat(message) for message in turn.messages]
     return {**inputs, "messages": messages} if messages else inputs
 
 
-def _outputs(trajectory: Trajectory, span: Span) -> Any:
+def _outputs(trajectory: Trajectory, span: Span, turn: payload.Turn | None) -> Any:
     output = payload.jsonable(span.output)
-    if span.role == "llm":
-        reply = payload.turn(span).reply
-        if reply is None:
+    if turn is not None:
+        if turn.reply is None:
             return output
-        choices = [{"index": 0, "message": _chat(reply), "finish_reason": _finish_reason(span)}]
+        choices = [{"index": 0, "message": _chat(turn.reply), "finish_reason": _finish_reason(span)}]
         return {**_named(output), "choices": choices}
     texts = payload.texts(trajectory, span) if span.role == "agent" or span is trajectory.root else {}
     facts = payload.jsonable(trajectory.facts) if span is trajectory.root else {}
