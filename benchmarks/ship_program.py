@@ -2,7 +2,8 @@
 
 Whichever ``autotrace`` is first on ``PYTHONPATH`` does it, so nothing else of this checkout is imported. ``SINK``:
 ``nowhere`` replaces the backends by one that takes everything and looks at nothing. Prints a JSON list, one object a
-folder: CPU seconds (of the processes it starts as well), wall seconds, peak memory so far, and the machine's speed.
+folder: CPU seconds (of the processes it starts as well, and its own), wall seconds, peak memory so far, and the machine's
+speed.
 """
 
 from __future__ import annotations
@@ -70,13 +71,14 @@ def main(sink: str, folders: list[str]) -> None:
     after = speed()
     for folder in folders:
         before = after
-        began, spent = time.perf_counter(), cpu()
+        began, spent, own = time.perf_counter(), cpu(), time.process_time()
         code = ship(folder)
-        used, wall = cpu() - spent, time.perf_counter() - began
+        used, own_used, wall = cpu() - spent, time.process_time() - own, time.perf_counter() - began
         status = json.loads(Path(folder, "status.json").read_text())
         after = speed()
         measured.append({
             "cpu_s": used,
+            "own_cpu_s": own_used,
             "wall_s": wall,
             "speed_ns": (before + after) / 2,
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,

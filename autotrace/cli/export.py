@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import click
 
 from autotrace.cli import filters, progress, runs, terminal
+from autotrace.data.lean import arrow_without_pandas
 from autotrace.export import registry
 from autotrace.export.conversation import conversation_digest
 from autotrace.export.format import STDOUT, ExportError
@@ -36,6 +37,8 @@ def export(
 
     PATH is a folder; for a format of one file it may also be that file, or - for standard output.
     """
+    if layout == "parquet":  # the one that needs Arrow
+        arrow_without_pandas()
     chosen = registry.get(layout)
     if out is not None and "://" in out and not chosen.remote:
         raise terminal.fail(f"--out {out}: the format {layout} writes to local folders only")

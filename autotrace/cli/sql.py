@@ -15,6 +15,7 @@ from rich import box
 from rich.table import Table
 
 from autotrace.cli import runs, terminal
+from autotrace.data.lean import arrow_without_pandas
 from autotrace.query.errors import QueryError
 from autotrace.query.source import Progress, Source
 from autotrace.trajectory.jsonable import jsonable
@@ -41,6 +42,7 @@ def sql(query: str, run: str | None, form: str | None) -> None:
     """
     from autotrace.query.sql import answer
 
+    arrow_without_pandas()
     sources = _sources(run)
     try:
         with _progress() as progress:

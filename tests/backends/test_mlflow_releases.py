@@ -38,7 +38,7 @@ def test_both_ways_leave_the_same(release: str, database: str, postgres: Postgre
         uris = [postgres.uri(name, driver="psycopg2") for name in names]
     wanted = [f"mlflow=={release}", "psycopg2-binary", "opentelemetry-proto", "httpx", *RELEASES[release]]
     command = [sys.executable, "-m", "uv", "run", "--quiet", "--no-project", "--isolated", "--with-editable", str(ROOT)]
-    for package in wanted:
+    for package in [*wanted, "polars"]:
         command += ["--with", package]
     command += ["python", str(ROOT / "tests/sinks/both_ways.py"), *uris]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
@@ -48,3 +48,4 @@ def test_both_ways_leave_the_same(release: str, database: str, postgres: Postgre
     assert result["mlflow"] == release
     assert result["spans"][0] >= 20, "the tables were not used"
     assert result["differences"] == []
+    assert result["libraries"] == [], "the shipper imports what MLflow's store never uses"

@@ -13,6 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from autotrace.sinks.mlflow.lean import LIBRARIES, import_store
+
+if __name__ == "__main__":  # as the shipper does, whose process is its own
+    import_store()
+
 import mlflow
 import sqlalchemy
 from rollouts import info, trajectory
@@ -218,7 +223,9 @@ def _search(experiment_id: str, query: str | None = None, **more: Any) -> list[A
 if __name__ == "__main__":
     with counted() as spans:
         deliver(sys.argv[1])
+    libraries = [name for name in LIBRARIES if name in sys.modules]
     with store_class():
         deliver(sys.argv[2])
-    result = {"mlflow": mlflow.__version__, "spans": spans, "differences": differences(*sys.argv[1:3])}
+    found = differences(*sys.argv[1:3])
+    result = {"mlflow": mlflow.__version__, "spans": spans, "differences": found, "libraries": libraries}
     print(json.dumps(result))

@@ -7,6 +7,8 @@ import json
 import multiprocessing
 import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,6 +79,18 @@ def spans_of(path: str) -> dict[str, tuple[int, int]]:
 
 def test_both_ways_leave_the_same_in_sqlite(fresh: Callable[[str], str]) -> None:
     _compare(fresh("one"), fresh("other"))
+
+
+def test_both_ways_leave_the_same_without_the_data_libraries(fresh: Callable[[str], str]) -> None:
+    """In a process of its own, as the shipper's."""
+    done = subprocess.run(
+        [sys.executable, str(Path(both_ways.__file__)), fresh("one"), fresh("other")],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["spans"][0] >= 20 and result["differences"] == []
+    assert result["libraries"] == []
 
 
 def test_both_ways_leave_the_same_in_postgresql(postgres: Postgres) -> None:

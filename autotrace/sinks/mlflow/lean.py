@@ -8,48 +8,23 @@ from __future__ import annotations
 
 import importlib
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import ModuleType
+
+from autotrace.data.lean import absent
 
 LIBRARIES = ("pandas", "polars", "pyarrow", "scipy")
-
-
-class _Absent:
-    """A finder for which ``LIBRARIES`` are not installed, on one thread."""
-
-    def __init__(self) -> None:
-        self._thread = threading.get_ident()
-
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        """Raises ``ModuleNotFoundError`` for them; else leaves it to the other finders."""
-        if name in LIBRARIES and threading.get_ident() == self._thread:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
-@contextmanager
-def without_data_libraries() -> Iterator[None]:
-    """Imports of this thread find none of ``LIBRARIES`` that is not imported already."""
-    finder = _Absent()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
+_STORE = "mlflow.store.tracking.sqlalchemy_store"
 
 
 def import_store() -> None:
-    """Import MLflow's store class, lean if that is how this release can be imported. For a process that is the
-    shipper's: MLflow stays as it was imported.
+    """Import MLflow's store class, without ``LIBRARIES`` if this release can be imported so; nothing if there is an
+    MLflow already. MLflow stays as it is imported here: for a process that delivers and does nothing else with it.
 
     Raises ``ImportError``.
     """
-    name = "mlflow.store.tracking.sqlalchemy_store"
     if "mlflow" in sys.modules:
         return
     try:
-        with without_data_libraries():
-            importlib.import_module(name)
-    except Exception:
-        importlib.import_module(name)
+        with absent(*LIBRARIES):
+            importlib.import_module(_STORE)
+    except Exception:  # of a release that needs one of them
+        importlib.import_module(_STORE)

@@ -1,0 +1,48 @@
+"""Large libraries that others import wherever they are installed, in processes that are autotrace's own."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+
+
+class _Absent:
+    """A finder for which some modules are not installed, on one thread."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = frozenset(names)
+        self._thread = threading.get_ident()
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
+        """Raises ``ModuleNotFoundError`` for them; else leaves it to the other finders."""
+        if name in self._names and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@contextmanager
+def absent(*names: str) -> Iterator[None]:
+    """What this thread imports finds none of ``names`` that is not imported already."""
+    finder = _Absent(names)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def arrow_without_pandas() -> None:
+    """Import pyarrow so that it never imports pandas, which it else does with the first array: a second of CPU. For a
+    command's process, where nobody asks an Arrow table for a data frame. Nothing where pyarrow is imported or missing.
+    """
+    if "pyarrow" in sys.modules:
+        return
+    try:
+        with absent("pandas"):
+            import pyarrow
+
+            pyarrow.array([""])  # looks for pandas now, and never again
+    except ImportError:
+        return
