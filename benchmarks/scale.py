@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import os
 import random
@@ -45,6 +46,8 @@ PLAYED = 0.9
 """Share of the rate that must have been played for the result to say anything."""
 OTHERS = 0.25
 """Share of all cores that other processes must have had to be the reason why the rate was not played."""
+TRIES = 5
+"""Times that a node sends what is left at the end."""
 PATIENCE = 300.0
 """Seconds that the rest may take after the end."""
 
@@ -95,15 +98,32 @@ class Node:
         self.traced = [Traced(Writer(run.name, host, 100 + n, boot=boot_id(), turns=turns)) for n in range(processes)]
         for one in self.traced:
             one.waiting = one.writer.begin()
+        self.refused = 0
+        """Requests that the collector did not take: it was not there, or had given the connection up."""
 
     def send(self, alive: bool = True) -> int:
-        """Send what waits; how many bytes."""
+        """Send what waits; how many bytes. Where the collector does not take it, it waits for the next time, as with a
+        relay."""
         sent = 0
         for one in self.traced:
             if one.waiting or not alive:
-                sent += len(one.waiting)
-                one.size = self.collector.append(one.writer.name, one.size, alive, one.waiting)
-                one.waiting = b""
+                try:
+                    size = self.collector.append(one.writer.name, one.size, alive, one.waiting)
+                except (OSError, http.client.HTTPException):
+                    self.refused += 1
+                    continue
+                sent += size - one.size
+                one.waiting, one.size = one.waiting[size - one.size :], size
+        return sent
+
+    def end(self) -> int:
+        """Send the rest, and that the processes have ended; how many bytes."""
+        sent = 0
+        for _ in range(TRIES):
+            before = self.refused
+            sent += self.send(alive=False)
+            if self.refused == before and not any(one.waiting for one in self.traced):
+                break
         return sent
 
 
@@ -195,14 +215,15 @@ def play(run: Path, where: dict[str, str], pid: int, options: argparse.Namespace
     )
     for one in everybody:
         one.finish()
-    rest = sum(node.send(alive=False) for node in nodes)
+    rest = sum(node.end() for node in nodes)
     rollouts = sum(one.number for one in everybody)
     return {
         "seconds": seconds, "rollouts": rollouts, "spans": rollouts * spans, "mb": (size + rest) / 1e6,
         "spans_per_s": (size / (size + rest)) * rollouts * spans / seconds, "mb_per_s": size / 1e6 / seconds,
         "requests_per_s": requests / seconds, "connections": len(nodes), "generator_behind_s": behind,
         "lag_s": lag_of(status), "to_deliver": status.get("pending"), "shippers": status.get("shippers"),
-        "requests": requests, "collector_cores": used / seconds, "generator_cores": generator / seconds,
+        "requests": requests, "refused": sum(node.refused for node in nodes),
+        "collector_cores": used / seconds, "generator_cores": generator / seconds,
         "other_cores": max(0.0, everything - generator - used) / seconds, "cores": os.cpu_count(),
     }  # fmt: skip
 
