@@ -19,7 +19,7 @@ from autotrace.record import flusher, statements
 from autotrace.run.info import RunInfo
 from autotrace.ship.run_reader import RunReader
 from autotrace.sinks import payload, registry
-from autotrace.sinks.mlflow.otlp import message
+from autotrace.sinks.mlflow.otlp import request
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.trajectory.model import Trajectory
 from benchmarks.measures import _copy
@@ -90,7 +90,7 @@ def _tokenizer(folder: Path) -> Mapping[str, Any]:
 
 
 def _compressed(trajectory: Trajectory) -> bytes:
-    return zlib.compress(b"".join(message(span).SerializeToString() for span in encode(trajectory)), 1)
+    return zlib.compress(request(encode(trajectory)).SerializeToString(), 1)
 
 
 def _repeated(agent: Agent, ids: list[int]) -> int:

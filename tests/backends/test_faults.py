@@ -6,7 +6,6 @@ One run per release stays open over all tests here: each orders a failure of bot
 
 from __future__ import annotations
 
-import gzip
 import json
 import time
 import urllib.request
@@ -17,12 +16,11 @@ from typing import Any
 import pytest
 from fake_server import Fault
 from launches import PATHS, Launch, weave_variables
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from proxy import Proxy
 from read import ReadBack, in_mlflow, in_weave
 
 from autotrace.ship.run_reader import RunReader
-from autotrace.sinks.mlflow.otlp import message
+from autotrace.sinks.mlflow.otlp import request
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.weave.calls import call_of
 from autotrace.sinks.weave.limits import encoded
@@ -143,16 +141,14 @@ def passing(fault: str, one: Live) -> Callable[[str], list[Fault]]:
         return lambda name: [Fault(path, 500, after=True) for path in WRITES[name]]
     if fault == "413":
         told = one.recorded(texts=True)
-        # one trajectory passes; four are alike and pack well, and are a little more than one
+        # one trajectory passes, four of them do not
         limits = {"mlflow": 1.02 * max(map(_as_otlp, told)), "weave": 3 * max(map(_call, told))}
         return lambda name: [Fault(WRITES[name][0], 413, times=-1, over_bytes=int(limits[name]))]
     return lambda name: []
 
 
 def _as_otlp(trajectory: Any) -> int:
-    request = ExportTraceServiceRequest()
-    request.resource_spans.add().scope_spans.add().spans.extend(map(message, encode(trajectory)))
-    return len(gzip.compress(request.SerializeToString(), 1))
+    return len(request(encode(trajectory)).SerializeToString())
 
 
 def _call(trajectory: Any) -> int:

@@ -10,12 +10,11 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from autotrace.redact.masking import without_password
+from autotrace.sinks.mlflow import otlp
 from autotrace.sinks.mlflow.artifacts import put_text
 from autotrace.sinks.mlflow.info import TraceDescription
-from autotrace.sinks.mlflow.otlp import message
 from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.mlflow.store import MAX_LINKED, Delivery, StoreError
 from autotrace.sinks.protocol import Refused, Unavailable
@@ -24,6 +23,8 @@ from autotrace.sinks.waiting import retry_after
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 ANSWER_TIMEOUT = 10.0
 """Seconds, where a person waits for the answer."""
+_HERE = ("127.0.0.1", "::1", "localhost")
+"""Hosts to which nothing goes over a network: to pack it costs 35 us a span, and the server the rest."""
 _TRUE = ("1", "true", "yes")
 
 
@@ -40,6 +41,7 @@ class ServerStore:
     def __init__(self, uri: str, client: httpx.Client | None = None) -> None:
         self.url = without_password(uri).rstrip("/")
         self._client = client or httpx.Client(timeout=TIMEOUT, verify=_verify(), auth=_auth(uri), headers=_headers())
+        self._here = urlsplit(self.url).hostname in _HERE
         self._experiments: dict[str, str] = {}
         self._version: tuple[int, ...] | None = None
 
@@ -91,13 +93,11 @@ class ServerStore:
 
     def log_spans(self, experiment_id: str, spans: Sequence[MlflowSpan], run_id: str | None) -> None:
         """See ``Store``."""
-        request = ExportTraceServiceRequest()
-        request.resource_spans.add().scope_spans.add().spans.extend(map(message, spans))
         headers = {"content-type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id}
         if run_id:
             headers["x-mlflow-run-id"] = run_id
-        body = request.SerializeToString()
-        if self._release() >= (3, 8):  # 3.5 does not unpack
+        body = otlp.request(spans).SerializeToString()
+        if not self._here and self._release() >= (3, 8):  # 3.5 does not unpack
             headers["content-encoding"] = "gzip"
             body = gzip.compress(body, 1)
         answer = self._ask("POST", "/v1/traces", content=body, headers=headers)
