@@ -193,8 +193,8 @@ def _tokens(span: Span) -> dict[str, str]:
         fields["prompt_ids"] = packed(prompt)
     if span.response_ids is not None:
         fields["response_ids"] = packed(span.response_ids)
-    if span.logprobs is not None:
-        fields["response_logprobs"] = packed_floats(span.logprobs)
+    if (logprobs := span.logprobs) is not None:
+        fields["response_logprobs"] = packed_floats(logprobs)
     return fields
 
 

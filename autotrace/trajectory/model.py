@@ -69,8 +69,8 @@ class Span:
     """Length of the prompt; set even where the ids are in another span (the engine's side) or were withheld."""
     response_tokens: int | None = None
     response_ids: list[int] | None = None
-    logprobs: list[float] | None = None
-    """Of each token of the response, as the engine reported it."""
+    logprobs: DeferrableField[list[float]] = DeferrableField()  # noqa: RUF009 - a descriptor
+    """Of each token of the response, as the engine reported it; a list that is made each time it is asked for."""
     old_logprobs: list[float] | None = None
     """The same as the trainer computed it before its update; of some trajectories, and later. So is what follows, each
     a number for each token of the response; of an LLM call, or of the agent's where its calls are no pieces of the

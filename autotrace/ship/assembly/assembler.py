@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from autotrace.ship.assembly.llm_calls import read_llm_calls
@@ -17,6 +18,7 @@ from autotrace.ship.assembly.titles import entitle
 from autotrace.ship.assembly.tokens import TokenSequences, digest_of, floats
 from autotrace.ship.assembly.tool_results import read_tool_results
 from autotrace.spool.records import MEASURED, Close, Header, Open, Tokens
+from autotrace.trajectory.deferred import Deferred
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import INTERRUPTED, OPEN, Span
 
@@ -150,7 +152,7 @@ class Assembly:
         if record.response is not None:
             self._response(origin, record, record.response, draft)
         if record.logprobs is not None:
-            span.logprobs = floats(record.logprobs)
+            span.logprobs = Deferred(partial(floats, record.logprobs))
         if record.mask is not None:
             span.response_mask = list(record.mask)
 

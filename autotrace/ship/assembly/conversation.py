@@ -15,6 +15,7 @@ from autotrace.redact.credentials import ORDINARY
 from autotrace.redact.redactor import Redactor
 from autotrace.ship.assembly.byte_level import REPLACED
 from autotrace.ship.assembly.markup import UNKNOWN, matters, prompt_messages, response_message
+from autotrace.ship.assembly.shared_prompts import SharedPrompts
 from autotrace.ship.assembly.tokenizer import Decode
 from autotrace.trajectory.deferred import Deferred
 from autotrace.trajectory.model import Span, Trajectory
@@ -45,7 +46,11 @@ class _Said:
 class Conversation:
     """Fills the texts of ``trajectory`` with what ``decode`` makes of its tokens."""
 
-    def __init__(self, trajectory: Trajectory, decode: Decode, redactor: Redactor) -> None:
+    def __init__(
+        self, trajectory: Trajectory, decode: Decode, redactor: Redactor, shared: SharedPrompts | None = None
+    ) -> None:
+        """``shared``: prompts of earlier trajectories, of the same ``decode`` and ``redactor``."""
+        self._shared = shared or SharedPrompts(decode, redactor)
         self._trajectory = trajectory
         self._decode = decode
         self._redactor = redactor
@@ -77,7 +82,7 @@ class Conversation:
 
     def _call(self, span: Span) -> None:
         response = None if span.response_ids is None else self._decode(span.response_ids)
-        said = None if span.new_prompt_ids is None else self._prompt(span, self._decode(span.new_prompt_ids), response)
+        said = None if span.new_prompt_ids is None else self._prompt(span, span.new_prompt_ids, response)
         redacted = said is not None and said.redacted
         if said is not None:
             redacted = self._redact(span, "new_prompt_text", "new_prompt_ids") or redacted
@@ -92,31 +97,37 @@ class Conversation:
         if redacted and span.messages is not None:
             span.messages = self._redactor.clean("messages", span.messages)
 
-    def _prompt(self, span: Span, new: str, response: str | None) -> _Said:
-        """What ``span`` read, as a continuation of an earlier call where it is one."""
-        base, before = self._said.get(span.prompt_base or ""), ""
-        tokens = span.prompt_keep + len(span.new_prompt_ids or ())
-        redacted = False
-        if base is not None and base.answered and span.prompt_keep == base.tokens:
-            pieces, redacted, before = base.pieces, base.redacted, base.tail
-            if len(pieces) != base.end:  # another call went on from there
-                pieces = pieces[: base.end]
-            pieces.append(new)
-        elif span.prompt_base in self._said:
-            whole = self._decode(span.prompt_ids or [])
-            pieces, redacted, before = [whole], self._redactor.text(whole) != whole, whole.removesuffix(new)
+    def _prompt(self, span: Span, ids: list[int], response: str | None) -> _Said:
+        """What ``span`` read, as a continuation of an earlier call where it is one; ``ids``: what is new of it."""
+        redacted, messages = False, None
+        if span.prompt_base not in self._said:
+            shared = self._shared.of(ids)
+            new, before, messages = shared.text, "", [{**message} for message in shared.messages]
+            pieces, tail = [new], shared.tail
+            self._signs[new] = shared.signs
         else:
-            pieces = [new]
+            new, base = self._decode(ids), self._said[span.prompt_base]
+            if base is not None and base.answered and span.prompt_keep == base.tokens:
+                pieces, redacted, before = base.pieces, base.redacted, base.tail
+                if len(pieces) != base.end:  # another call went on from there
+                    pieces = pieces[: base.end]
+                pieces.append(new)
+            else:
+                whole = self._decode(span.prompt_ids or [])
+                pieces, redacted, before = [whole], self._redactor.text(whole) != whole, whole.removesuffix(new)
+            tail = before + new
         if span.role == "llm" and span.messages is None:
-            span.messages = prompt_messages(new, before, UNKNOWN if self._anew(span) else "user")
+            fallback = UNKNOWN if self._anew(span) else "user"
+            span.messages = prompt_messages(new, before, fallback) if messages is None else messages
             if response is not None:
                 span.messages.append(response_message(response))
         count = len(pieces)
+        tokens = span.prompt_keep + len(ids)
         said = self._said[span.span_id] = _Said(pieces, count, count, "", tokens, response is not None, redacted)
         if response is not None:
             pieces.append(response)
             said.end, said.tokens = count + 1, tokens + len(span.response_ids or ())
-        said.tail = matters(before + new + (response or ""))
+        said.tail = matters(tail + (response or ""))
         span.new_prompt_text, span.prompt_text = new, Deferred(_redacted_text(self._redactor, said))
         return said
 

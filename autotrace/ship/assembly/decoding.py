@@ -16,6 +16,7 @@ from autotrace.config.plan import Plan, Settings
 from autotrace.redact.redactor import Redactor
 from autotrace.run import layout
 from autotrace.ship.assembly.conversation import Conversation
+from autotrace.ship.assembly.shared_prompts import SharedPrompts
 from autotrace.ship.assembly.text_only import without_token_ids
 from autotrace.ship.assembly.tokenizer import Decode, load
 from autotrace.spool.blobs import keep_tokenizer
@@ -40,6 +41,7 @@ class Decoder:
         self._seen: list[dict[str, Any]] = []
         self._binds: list[dict[str, Any]] = []
         self._decode: Decode | None = None
+        self._shared: SharedPrompts | None = None
         self._source = ""
         self.problem: str | None = None
         """Why texts are missing, in words for the user; None: they are not."""
@@ -85,7 +87,9 @@ class Decoder:
             return
         trajectory.tokenizer = self._source
         try:
-            Conversation(trajectory, decode, self._redactor).fill()
+            if self._shared is None:
+                self._shared = SharedPrompts(decode, self._redactor)
+            Conversation(trajectory, decode, self._redactor, self._shared).fill()
         except Exception as error:  # a token id out of range, a tokenizer's own code
             trajectory.notes.append(f"no text: decoding failed with {type(error).__name__}")
 

@@ -44,6 +44,11 @@ MARKUPS = (
     # Phi, GLM
     Markup(re.compile(r"<\|(?P<role>system|user|assistant|tool|observation)\|>\n?"), "<|", "<|end|>"),
 )
+_BEGINS = re.compile(
+    "<(?:" + "|".join(f"(?P<m{number}>{markup.begin.pattern[1:].replace('?P<role>', '?:')})"
+                      for number, markup in enumerate(MARKUPS)) + ")"
+)  # fmt: skip
+"""Any of their ``begin``: each begins with ``<``, and within a match of one none of another begins."""
 _END = re.compile("|".join(re.escape(markup.end) for markup in MARKUPS))
 _ROLES = {"model": "assistant", "observation": "tool", "ipython": "tool"}
 """What families call a role -> what everybody else does."""
@@ -97,7 +102,8 @@ def matters(before: str) -> str:
     """The end of ``before`` that tells ``prompt_messages`` as much as all of it, whatever is appended to both."""
     begin = len(before) - _MARK
     if "<" in before:
-        begin = min(begin, *(match.start() for markup in MARKUPS if (match := markup.last(before)) is not None), begin)
+        lasts = {match.lastgroup: match.start() for match in _BEGINS.finditer(before)}
+        begin = min(begin, *lasts.values()) if lasts else begin
     return before[max(0, begin) :]
 
 

@@ -167,7 +167,7 @@ def _own_attributes(trajectory: Trajectory, span: Span, is_turn: bool) -> dict[s
         own["mlflow.llm.model"] = payload.model_name(trajectory, span)
         own["autotrace.prompt_base"] = span.prompt_base
         own["autotrace.prompt_keep"] = span.prompt_keep if span.prompt_base else None
-        own["autotrace.logprobs"] = payload.packed_floats(span.logprobs) if span.logprobs else None
+        own["autotrace.logprobs"] = payload.packed_floats(logprobs) if (logprobs := span.logprobs) else None
         if span.new_prompt_ids is not None:
             own["autotrace.new_prompt_ids"] = payload.packed(span.new_prompt_ids)
         if span.response_ids is not None:
