@@ -181,13 +181,14 @@ class SegmentReader:
     def _records(self, fd: int, limit: int) -> list[Located]:
         records: list[Located] = []
         try:
-            for frame in read_frames(fd, self.offset, limit):
-                self.offset = frame.end
-                if not frame.payload and frame.end - frame.offset > PREFIX_SIZE:
+            for offset, end, payload in read_frames(fd, self.offset, limit):
+                self.offset = end
+                size = len(payload)
+                if not size and end - offset > PREFIX_SIZE:
                     self.skipped["too large"] += 1
                     continue
                 try:
-                    record = decode(frame.payload)
+                    record = decode(payload)
                 except Undecodable as why:
                     self.skipped[str(why)] += 1
                     if self.header is None:
@@ -199,7 +200,7 @@ class SegmentReader:
                         self.unusable = f"it does not begin with a header of format {FORMAT}"
                         return []
                     self.header = record
-                records.append(Located(frame.offset, record, len(frame.payload)))
+                records.append(Located(offset, record, size))
                 if isinstance(record, Seal):
                     self.sealed = record.reason
                     break

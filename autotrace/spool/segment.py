@@ -14,6 +14,8 @@ from autotrace.spool.records import MAGIC, MAX_FRAME
 PREFIX = struct.Struct("<II")
 """Length and checksum of the payload that follows."""
 PREFIX_SIZE = PREFIX.size
+_CHUNK = 1 << 20
+"""Bytes read in one go."""
 
 
 def frame(payload: bytes) -> bytes:
@@ -26,7 +28,7 @@ class Frame(NamedTuple):
 
     offset: int
     end: int
-    payload: bytes
+    payload: bytes | memoryview
 
 
 class Torn(Exception):
@@ -67,17 +69,16 @@ def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Fram
             raise Torn(0, damaged=not MAGIC.startswith(head))
         offset = len(MAGIC)
     stop = offset + limit
-    chunk, base = b"", offset
+    chunk, base = memoryview(b""), offset
     while offset < stop:
-        prefix = chunk[offset - base : offset - base + PREFIX_SIZE]
-        if len(prefix) < PREFIX_SIZE:
-            chunk, base = os.pread(fd, 1 << 20, offset), offset
-            prefix = chunk[:PREFIX_SIZE]
-            if not prefix:
+        at = offset - base
+        if len(chunk) - at < PREFIX_SIZE:
+            chunk, base, at = memoryview(os.pread(fd, _CHUNK, offset)), offset, 0
+            if not chunk:
                 return
-            if len(prefix) < PREFIX_SIZE:
+            if len(chunk) < PREFIX_SIZE:
                 raise Torn(offset, damaged=False)
-        length, checksum = PREFIX.unpack(prefix)
+        length, checksum = PREFIX.unpack_from(chunk, at)
         begin = offset + PREFIX_SIZE
         if length > MAX_FRAME:  # an older release wrote such frames: pass over one that is whole
             if not _whole(fd, begin, length, checksum):
@@ -87,7 +88,7 @@ def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Fram
             continue
         payload = chunk[begin - base : begin - base + length]
         if len(payload) < length:
-            chunk, base = os.pread(fd, max(length, 1 << 20), begin), begin
+            chunk, base = memoryview(os.pread(fd, max(length, _CHUNK), begin)), begin
             payload = chunk[:length]
             if len(payload) < length:
                 raise Torn(offset, damaged=False)

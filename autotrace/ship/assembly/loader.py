@@ -29,13 +29,6 @@ MAX_ORIGINS = 4096
 """Segments of which is remembered what their records need."""
 
 
-class _Records(NamedTuple):
-    """Where the records of a trace lie, its own and those of the traces joined to it."""
-
-    offsets: dict[int, list[int]]
-    joined: dict[str, int]
-
-
 class Look(NamedTuple):
     """A trace, for a summary of it."""
 
@@ -68,24 +61,27 @@ class Loader:
         Raises ``OSError`` while a segment cannot be read. ``final``: calls still open count as interrupted even in
         living processes.
         """
-        records = self._records_of(trace_id)
-        assembled = self._recent.take(trace_id, records) or self._assembled(trace_id, records, final)
+        assembled = self._taken(trace_id, final)
         return None if assembled is None else self._described(trace_id, assembled)
 
     def load_sized(self, trace_id: str) -> tuple[Trajectory, int] | None:
         """``load`` with ``final``, and how many bytes of memory the trace takes, about."""
-        records = self._records_of(trace_id)
-        assembled = self._recent.take(trace_id, records) or self._assembled(trace_id, records, True)
+        assembled = self._taken(trace_id, True)
         return None if assembled is None else (self._described(trace_id, assembled), assembled.size)
 
     def look(self, trace_id: str, *, final: bool) -> Look | None:
         """The same for a look at it that changes nothing."""
-        records = self._records_of(trace_id)
-        assembled = self._assembled(trace_id, records, final)
+        extent = self._state.extent(trace_id)
+        assembled = self._assembled(trace_id, final)
         if assembled is None:
             return None
-        self._recent.put(trace_id, records, assembled)
+        self._recent.put(trace_id, extent, assembled)
         return Look(self._described(trace_id, assembled), assembled.digests)
+
+    def _taken(self, trace_id: str, final: bool) -> Assembled | None:
+        """As it was when it was looked at, if no more of it was read since."""
+        recent = self._recent.take(trace_id, self._state.extent(trace_id))
+        return recent or self._assembled(trace_id, final)
 
     def settings(self) -> Settings:
         """What is known of the run's configuration by now."""
@@ -99,17 +95,15 @@ class Loader:
         """How many more may be looked at and loaded afterwards without being read again; None: none at all."""
         return self._recent.room()
 
-    def _records_of(self, trace_id: str) -> _Records:
-        return _Records(self._state.offsets_of(trace_id), self._state.joined_below(trace_id))
-
-    def _assembled(self, trace_id: str, records: _Records, final: bool) -> Assembled | None:
+    def _assembled(self, trace_id: str, final: bool) -> Assembled | None:
         assembly, read = Assembly(), 0
+        offsets_of = self._state.offsets_of(trace_id)
         own = bytes.fromhex(trace_id)
-        joined = {bytes.fromhex(orphan): span for orphan, span in records.joined.items()}
-        kept = self.kept.take(trace_id, records.offsets)
-        for segment, name, origin in self._in_order(records.offsets):
+        joined = {bytes.fromhex(orphan): span for orphan, span in self._state.joined_below(trace_id).items()}
+        kept = self.kept.take(trace_id, offsets_of)
+        for segment, name, origin in self._in_order(offsets_of):
             try:
-                for located in kept[segment] if kept else self._read(name, records.offsets[segment]):
+                for located in kept[segment] if kept else self._read(name, offsets_of[segment]):
                     record = located.record
                     read += located.size
                     if not isinstance(record, (Open, Close)):

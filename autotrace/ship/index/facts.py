@@ -21,6 +21,17 @@ KEPT_NS = 3_600 * 10**9
 """How long a fact waits for its trajectory at least, in the run's own time."""
 
 
+_REPORTED = """
+WITH mine AS (SELECT value AS digest FROM json_each(:digests))
+SELECT uid, digest FROM facts INDEXED BY facts_digest WHERE uid IS NULL AND digest IN mine
+UNION SELECT uid, digest FROM facts WHERE trace_id IS NULL AND uid = :uid AND digest IN mine
+UNION SELECT facts.uid, facts.digest FROM digests CROSS JOIN facts USING (trace_id, digest)
+    WHERE digests.digest IN mine AND facts.uid = :uid
+"""
+"""Which facts there are about these answers, those included that somebody was given: their uid and digest. One question
+instead of some for each answer, of which there are hundreds in a long trajectory."""
+
+
 def _word(value: Any) -> str | None:
     if isinstance(value, (bytes, bytearray)):
         return value.hex()
@@ -162,13 +173,9 @@ class FactBook:
         """The responses of a trace were read: assign the facts that name it by digest. Returns the traces that have
         others than before: another may have had its facts, because it answered the same."""
         changed: set[str] = set()
-        alone = "SELECT 1 FROM facts INDEXED BY facts_digest WHERE uid IS NULL AND digest = ?"
-        for digest in digests:
-            uids: list[str | None] = [row.uid] if row.uid is not None else []
-            if self._state.db.execute(alone, (digest,)).fetchone() is not None:
-                uids.append(None)
-            for uid in uids:
-                changed |= self._deal(uid, digest, self._answered(uid, digest, row))
+        given = {"uid": row.uid, "digests": msgspec.json.encode(list(digests)).decode()}
+        for uid, digest in self._state.db.execute(_REPORTED, given).fetchall():
+            changed |= self._deal(uid, digest, self._answered(uid, digest, row))
         return changed
 
     def waiting(self) -> int:

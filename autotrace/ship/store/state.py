@@ -223,6 +223,12 @@ class State:
             by_segment.setdefault(row["segment"], set()).update(offsets)
         return {segment: sorted(offsets) for segment, offsets in by_segment.items()}
 
+    def extent(self, trace_id: str) -> tuple[int, int]:
+        """Another one whenever more records of a trace were read."""
+        sql = "SELECT count(*), ifnull(max(rowid), 0) FROM places WHERE trace_id = ?"
+        count, last = self.db.execute(sql, (trace_id,)).fetchone()
+        return count, last
+
     def joined_below(self, trace_id: str) -> dict[str, int]:
         """Traces that were joined to ``trace_id``, and the span below which each one's root belongs."""
         rows = self.db.execute("SELECT orphan, span FROM joins WHERE trace_id = ?", (trace_id,))

@@ -53,6 +53,7 @@ _SOMETIMES = (
     "logprobs", *TRAINERS, "response_mask", "new_prompt_text", "response_text", "response_parts", "messages",
 )  # fmt: skip
 """Left out where there is nothing in them."""
+_NUMBERS = frozenset({"logprobs", *TRAINERS})
 
 
 def _span(span: Span) -> dict[str, Any]:
@@ -72,11 +73,12 @@ def _span(span: Span) -> dict[str, Any]:
         "output": span.output,
         "attributes": span.attributes,
     }
-    line.update({name: value for name in _SOMETIMES if (value := getattr(span, name))})
-    for name in ("logprobs", *TRAINERS):
-        values = line.get(name)
-        if values and not math.isfinite(sum(values)):
-            line[name] = jsonable(values)
+    having = vars(span)  # without what has the class's default, in which there is nothing
+    for name in _SOMETIMES:
+        if value := having.get(name) if name != "logprobs" else span.logprobs:
+            if name in _NUMBERS and not math.isfinite(sum(value)):
+                value = jsonable(value)
+            line[name] = value
     line.update(payload.measured(span))
     if span.first_item_ns:
         line["first_item_ns"] = span.first_item_ns
