@@ -1,4 +1,4 @@
-"""What token facts cost the trainer's driver: ``python benchmarks/token_facts.py`` (five minutes).
+"""What token facts cost the trainer's driver: ``python benchmarks/token_facts.py`` (some minutes).
 
 A traced process calls veRL's own functions on batches on the CPU, in shuffled rounds bare and with each setting of
 ``--token-facts``. What is added is shown in CPU seconds of the caller's thread and of the whole process (with writing
@@ -21,7 +21,7 @@ SHAPES = ((512, 2048), (1024, 4096), (1024, 8192))
 """Rows and tokens of a response."""
 STEP = 60.0
 LEAST = 0.98
-ROUNDS = 7
+ROUNDS = 5
 
 
 def measured(rows: int, width: int) -> dict[str, dict[str, float]]:

@@ -38,8 +38,9 @@ SHARE = 0.05
 """Of the shipper's time."""
 MAX_ROWS = 20_000
 """A step with more trajectories is looked at by ``autotrace diagnose`` alone: they do not fit into a shipper."""
-DELIVERED_AGAIN = 32
-"""Trajectories of a step that are, because a group or the step shows something of them."""
+DELIVERED_AGAIN = 8, 16, 32
+"""Trajectories of a step that are, because a group or the step shows something of them: at least so many, one of so
+many, at most so many. Each costs a delivery."""
 MAX_NOTES = 3
 _KEY = "found:"
 
@@ -163,7 +164,8 @@ class LiveFindings:
             if not hit.record.has(hit.code):
                 mark = Mark(hit.code, hit.turn, hit.token, hit.note, hit.kind)
                 found[hit.record.trace_id].setdefault(hit.code, mark)
-        again = DELIVERED_AGAIN
+        least, one_of, most = DELIVERED_AGAIN
+        again = min(most, max(least, len(rows) // one_of))
         for trace_id, marks in found.items():
             row = rows[trace_id]
             known = profile.decode(row.profile)

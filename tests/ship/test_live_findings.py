@@ -83,6 +83,34 @@ def test_what_a_group_shows_comes_to_its_trajectories_and_to_the_backend(tmp_pat
     assert (run / "trajectories.jsonl").read_bytes() == before
 
 
+def test_what_is_known_later_brings_the_findings_of_the_group_along(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    process = Process(run)
+    process.bind("config", **CONFIG)
+    (_, *others) = [trace for uid in ("u0", "u1", "u2", "u3", "u4") for trace in group(process, 1, uid, failing=1)]
+    process.exit()
+    assert ship(run, once=True).state == "done"
+
+    def lines() -> list[tuple[int, list[str]]]:
+        reader = RunReader.open(run)
+        found = [(row.version, profile.codes(profile.decode(row.profile)) or []) for row in reader.select()]
+        reader.close()
+        return sorted(found)
+
+    versions = [version for version, codes in lines() if codes == ["AT-GROUP-INCOMPLETE"]]
+    assert versions == [1] * 7 + [2] * 8, "each delivery more is one of eight"
+    later = Process(run, "node-1-bb")
+    for trace in others:
+        later.fact("trained_in_step", 1, trace)
+    later.exit()
+    assert ship(run, once=True).state == "done"
+    versions = [version for version, codes in lines() if codes == ["AT-GROUP-INCOMPLETE"]]
+    assert versions == [2] * 7 + [3] * 8, "each is delivered once, with both"
+    delivered = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
+    assert sum(line["facts"].get("trained_in_step") == 1 for line in delivered) == len(others)
+    assert sum("AT-GROUP-INCOMPLETE" in line.get("findings", []) for line in delivered) == 15
+
+
 def test_a_step_is_looked_at_while_the_run_goes_on_and_again_when_late_facts_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +188,9 @@ class Refusing:
         if self.refuses:
             raise Refused("not now")
         self.taken.append(step)
+
+    def logged(self, step: int, numbers: Mapping[str, Mapping[str, float]]) -> None:
+        raise AssertionError("no trainer logged anything")
 
     def close(self) -> None:
         pass

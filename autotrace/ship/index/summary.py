@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from autotrace.insight.examine import examine
-from autotrace.insight.profile import encode
+from autotrace.insight.profile import decode, encode
 from autotrace.insight.settings import Settings
 from autotrace.ship.assembly.loader import Loader, Look
 from autotrace.ship.store.row import Row, identity
@@ -43,9 +43,13 @@ class Summary(msgspec.Struct):
         return cls({column: getattr(row, column) for column in COLUMNS}, look.digests)
 
     def fill(self, row: Row) -> None:
-        """Fill ``row``; ``attempt``, ``version`` and what was decided stay."""
+        """Fill ``row``; ``attempt``, ``version``, what was decided, and what its group and its step showed of it stay:
+        they are looked at again, and until then this is known."""
+        before = decode(row.profile)
         for column, value in self.columns.items():
             setattr(row, column, value)
+        if before is not None and before.found and (profile := decode(row.profile)) is not None:
+            row.profile = encode(msgspec.structs.replace(profile, found=before.found))
 
 
 class Answer(msgspec.Struct):

@@ -1,0 +1,135 @@
+"""What findings cost the shipper while a run goes on: ``python benchmarks/live_findings.py [TRAJECTORIES]`` (minutes).
+
+One spool is delivered by processes with findings and by processes without them, in turns: first its trajectories, then
+what a trainer says of them later (advantages, some of them of the wrong sign, the step that trained, metrics). Each
+step is so looked at twice, and in each the most trajectories that may be are delivered once more with what was found.
+Prints CPU seconds less those of a shipper that finds nothing to do, and fails if findings add more than ``MOST``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from autotrace.run.info import RunInfo  # noqa: E402
+from autotrace.ship.run_reader import RunReader  # noqa: E402
+from autotrace.spool.records import StepFacts  # noqa: E402
+from tests.ship.spools import Process  # noqa: E402
+
+BACKENDS = ("jsonl", "parquet", "mlflow")
+MOST = 0.15
+ROUNDS = 3
+TURNS, PROMPT, RESPONSE, TOOL = 10, 1_000, 256, 100
+WRONG = 4
+"""Of so many rollouts one has an advantage of the wrong sign."""
+
+
+def deliver(folder: str, findings: bool) -> None:
+    """In a process of its own: ship ``folder``; print the CPU seconds and how many trajectories findings sent again."""
+    from autotrace.insight import registry
+    from autotrace.insight.profile import Profile
+    from autotrace.ship.index import summary
+    from autotrace.ship.live_findings import LiveFindings
+    from autotrace.ship.shipper import ship
+
+    again: list[Any] = []
+    if findings:
+        from autotrace.ship.delivery.outbox import Outbox
+
+        original = Outbox.again
+        Outbox.again = lambda self, row: (again.append(row), original(self, row))  # type: ignore[assignment]
+    else:
+        summary.examine = lambda *_: Profile(registry.stamp())  # type: ignore[assignment]
+        LiveFindings.settle = lambda *_: False  # type: ignore[assignment]
+        LiveFindings.waiting = property(lambda _: False)  # type: ignore[assignment]
+    status = ship(Path(folder), once=True)
+    assert status.state == "done", status
+    print(json.dumps({"cpu": time_of_all(), "again": len(again)}))
+
+
+def time_of_all() -> float:
+    """CPU seconds of this process and of those it started."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def say_later(folder: Path) -> None:
+    """What the trainer says of the trajectories."""
+    process = Process(folder, "node-1-later", run_id="bench")
+    with contextlib.closing(RunReader.open(folder)) as reader:
+        rows = reader.rows(role="trajectory")
+    for number, row in enumerate(rows):
+        trace, reward = bytes.fromhex(row.trace_id), row.reward or 0.0
+        process.fact("advantage", (0.5 - reward) if number % WRONG == 0 else reward - 0.5, trace)
+        process.fact("trained_in_step", row.step, trace)
+    for step in sorted({row.step for row in rows if row.step is not None}):
+        process.write(StepFacts(step, "metrics", {"critic/score/mean": 0.5}, process.tick()))
+    process.exit()
+
+
+def round_of(spool: Path, backend: str, findings: bool) -> tuple[float, int]:
+    """CPU seconds of all deliveries of one copy, less what a delivery of nothing takes; what was delivered again."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "run")
+        shutil.copytree(spool, folder)
+        info = RunInfo.read(folder)
+        info.backends, info.run_id, info.project = [backend], "bench", "bench"
+        info.tracking_uri = f"sqlite:///{name}/mlflow.db" if backend == "mlflow" else None
+        info.write(folder)
+        process = Process(folder, "node-1-first", run_id="bench")
+        process.bind("config", project_name="bench", rollout_n=8, adv_estimator="grpo", trainer_mode="sync")
+        process.exit()
+        answers = []
+        for part in range(3):
+            if part == 1:
+                say_later(folder)
+            command = [sys.executable, __file__, "--deliver", str(folder), str(int(findings))]
+            environ = os.environ | {"PYTHONPATH": str(ROOT), "MLFLOW_DISABLE_TELEMETRY": "true"}
+            done = subprocess.run(command, env=environ, cwd=name, capture_output=True, text=True, check=False)
+            if done.returncode:
+                sys.exit(done.stderr)
+            answers.append(json.loads(done.stdout.splitlines()[-1]))
+        first, second, nothing = answers
+        return first["cpu"] + second["cpu"] - 2 * nothing["cpu"], first["again"] + second["again"]
+
+
+def main() -> None:
+    """See the module."""
+    if sys.argv[1:2] == ["--deliver"]:
+        deliver(sys.argv[2], findings=sys.argv[3] == "1")
+        return
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 512
+    with tempfile.TemporaryDirectory() as name:
+        spool = Path(name, "spool")
+        spool.mkdir(mode=0o700)
+        sizes = map(str, (count, TURNS, PROMPT, RESPONSE, TOOL))
+        subprocess.run([sys.executable, "-m", "benchmarks.spool_program", str(spool), *sizes], cwd=ROOT, check=True,
+                       env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL)  # fmt: skip
+        print("| backend | without, s | with, s | added | delivered again |\n|---|---|---|---|---|")
+        worst = 0.0
+        for backend in BACKENDS:
+            pairs = [(round_of(spool, backend, False), round_of(spool, backend, True)) for _ in range(ROUNDS)]
+            without, with_ = (statistics.median(pair[which][0] for pair in pairs) for which in (0, 1))
+            added = statistics.median(pair[1][0] / pair[0][0] - 1 for pair in pairs)
+            worst = max(worst, added)
+            print(
+                f"| {backend} | {without:.2f} | {with_:.2f} | {added:+.1%} | {pairs[0][1][1]} of {count} |", flush=True
+            )
+    if worst > MOST:
+        sys.exit(f"findings add {worst:.1%} to what the shipper takes")
+
+
+if __name__ == "__main__":
+    main()
