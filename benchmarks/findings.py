@@ -17,11 +17,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from autotrace.insight.profile import Mark, Profile, ToolUse, Turn, encode
-from autotrace.insight.registry import stamp
-from autotrace.ship.store.row import Row
-from autotrace.ship.store.state import State
-from tests.ship.spools import new_run
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from autotrace.insight.profile import Mark, Profile, ToolUse, Turn, encode  # noqa: E402
+from autotrace.insight.registry import stamp  # noqa: E402
+from autotrace.ship.store.row import Row  # noqa: E402
+from autotrace.ship.store.state import State  # noqa: E402
+from tests.ship.spools import new_run  # noqa: E402
 
 STEPS, N, TURNS = 20, 8, 10
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
@@ -16,6 +17,7 @@ from autotrace.insight.profile import Profile, codes, decode
 from autotrace.run.losses import losses
 from autotrace.ship import pace
 from autotrace.ship.run_reader import SORTS, RunReader
+from autotrace.ship.store.columns import OF_FINDINGS
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.where import Condition, condition, equals
 
@@ -70,6 +72,8 @@ def ls(
         pages = reader.pages()
         out.file.writelines(terminal.json_line(as_dict(row, pages)) for row in rows)
         return
+    for text in unexamined(reader, selection):
+        out.print(text, soft_wrap=True)
     if not rows:
         out.print(nothing(reader, selection), soft_wrap=True)
         return
@@ -169,6 +173,21 @@ def destinations(reader: RunReader) -> list[Text]:
         if shown:
             lines.append(Text(f"{name:8}", style="bold") + Text(safe(shown)))
     return lines
+
+
+def unexamined(reader: RunReader, selection: filters.Selection) -> list[Text]:
+    """How many trajectories a condition about findings cannot judge."""
+    words = set(re.findall(r"\w+", " ".join(selection.where).lower()))
+    if not words & OF_FINDINGS:
+        return []
+    from autotrace.insight import registry
+
+    stamp = json.dumps([registry.stamp()])[:-1]
+    count = reader.count(Condition("complete = 1 AND substr(profile, 1, ?) != ?", (len(stamp), stamp)) & _TRAJECTORY)
+    if not count:
+        return []
+    many = terminal.counted(count, "trajectory was", "trajectories were")
+    return [line(f"! {many} not examined by this release and its detectors; autotrace diagnose examines all", "yellow")]
 
 
 def nothing(reader: RunReader, selection: filters.Selection) -> Text:

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import click
 
@@ -19,6 +20,8 @@ from autotrace.insight.step_lines import StepLine, line
 from autotrace.query import findings
 from autotrace.ship.run_reader import RunReader
 
+Key = tuple[int | None, bool, str | None]
+"""Step, whether of validation, data source."""
 EVERY = 2.0
 """Seconds between two looks at a run that goes on."""
 
@@ -38,15 +41,27 @@ def steps(
     out = terminal.console()
     lines, living = _read(folder, step, validate, by)
     if as_json:
-        out.file.writelines(terminal.json_line(each.as_dict()) for each in lines if not (follow and each.open))
+        awaited = follow and living
+        out.file.writelines(terminal.json_line(each.as_dict()) for each in lines if not (awaited and each.open))
     elif not lines:
-        out.print("this run has no trajectory" if step is None else f"there is no trajectory of step {step}")
+        out.print(_nothing(step, validate))
     else:
         listing.show(out, columns(lines))
-    seen = {_key(each) for each in lines if not each.open}
-    while follow and living:
+    if follow and living:
+        seen = {_key(each) for each in lines if not each.open}
+        out.file.flush()
+        with contextlib.suppress(KeyboardInterrupt):  # how one stops looking
+            _follow(lambda: _read(folder, step, validate, by), seen, out.file, as_json)
+
+
+def _follow(
+    read: Callable[[], tuple[list[StepLine], bool]], seen: set[Key], out: IO[str], as_json: bool
+) -> None:  # fmt: skip
+    """A line for each step that is over and not ``seen``, until the run is."""
+    living = True
+    while living:
         time.sleep(EVERY)
-        lines, living = _read(folder, step, validate, by)
+        lines, living = read()
         for each in lines:
             if _key(each) in seen or (each.open and living):
                 continue
@@ -54,11 +69,16 @@ def steps(
             shown = terminal.json_line(each.as_dict()) if as_json else "  ".join(
                 f"{column.name} {column.cells[0]}" for column in columns([each]) if column.cells[0]
             ) + "\n"  # fmt: skip
-            out.file.write(shown)
-            out.file.flush()
+            out.write(shown)
+            out.flush()
 
 
-def _key(each: StepLine) -> tuple[int | None, bool, str | None]:
+def _nothing(step: int | None, validate: bool | None) -> str:
+    kind = {None: "", True: " of validation", False: " of training"}[validate]
+    return f"this run has no trajectory{kind}" if step is None else f"there is no trajectory{kind} of step {step}"
+
+
+def _key(each: StepLine) -> Key:
     return each.step, each.validate, each.data_source
 
 

@@ -38,7 +38,7 @@ SHARE = 0.05
 """Of the shipper's time."""
 MAX_ROWS = 20_000
 """A step with more trajectories is looked at by ``autotrace diagnose`` alone: they do not fit into a shipper."""
-DELIVERED_AGAIN = 8, 16, 32
+DELIVERED_AGAIN = 4, 32, 32
 """Trajectories of a step that are, because a group or the step shows something of them: at least so many, one of so
 many, at most so many. Each costs a delivery."""
 MAX_NOTES = 3
@@ -111,7 +111,7 @@ class LiveFindings:
             return False
         still_open = open_traces()
         unfinished = set(still_open.values())
-        ready = [step for step in self._due if over or self._is_ready(step, unfinished, now)]
+        ready = [step for step in self._due if self._is_ready(step, unfinished, now, over)]
         if not ready:
             return False
         step = min(ready, key=lambda number: (number is None, number or 0))
@@ -127,8 +127,11 @@ class LiveFindings:
         self._not_before = now + (time.thread_time() - begin) / SHARE
         return True
 
-    def _is_ready(self, step: int | None, unfinished: Collection[int | None], now: float) -> bool:
-        """Nothing comes any more; what hangs is not waited for once a later step is there."""
+    def _is_ready(self, step: int | None, unfinished: Collection[int | None], now: float, over: bool) -> bool:
+        """Nothing comes any more; what hangs is not waited for once a later step is there. After the run all that is
+        open is completed within a few rounds: what a part of the step shows would be wrong and delivered in vain."""
+        if over:
+            return step not in unfinished
         is_past = step is not None and step < self._latest
         return now - self._due[step] > QUIET and (is_past or step not in unfinished)
 

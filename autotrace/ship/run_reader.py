@@ -156,11 +156,12 @@ class RunReader:
 
     @property
     def living(self) -> bool:
-        """The run goes on, as far as its shipper says."""
+        """The run goes on, as far as its shipper says: also where no backend takes anything from it."""
         try:
-            return Status.read(self.run_folder).state == "running"
+            state = Status.read(self.run_folder).state
         except (OSError, ValueError, msgspec.MsgspecError):
             return False
+        return state == "running" or (state == "blocked" and shipper_alive(str(self.run_folder)) is True)
 
     def steps(self) -> tuple[int, int] | None:
         """The first and the last training step of the run; None: its traces have none."""

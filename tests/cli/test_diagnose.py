@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from autotrace.cli import steps
+from autotrace.insight import registry
+from autotrace.insight.profile import Mark, Profile, encode
 from autotrace.query import findings, parquet_findings
+from autotrace.run.lock import ShipperLock
 from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
@@ -174,6 +179,58 @@ def test_a_line_for_each_data_source(call: Call, run: Path) -> None:
 
 def test_follow_ends_with_the_run(call: Call, run: Path) -> None:
     assert call("steps", run, "--follow").exit_code == 0
+    (run / "status.json").write_text('{"state": "running"')  # as good as none
+    trace = os.urandom(16)
+    Process(run, "node-1-bb").open(trace, "trajectory", attributes=attributes(step=3))
+    lines = call("steps", run, "--follow", "--json").output.splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3], "also the step in which something never ended"
+
+
+def test_follow_goes_on_where_no_backend_takes_anything_and_ends_quietly_when_it_is_told_to(
+    call: Call, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(steps, "time", SimpleNamespace(sleep=sleep))
+    (run / "status.json").write_text(json.dumps({"state": "blocked", "run_id": run.name}))
+    assert call("steps", run, "--follow").exit_code == 0 and not slept, "its shipper has given up"
+    with ShipperLock(run):
+        done = call("steps", run, "--follow")
+    assert (done.exit_code, len(slept)) == (0, 2)
+    assert "Aborted" not in done.output
+
+
+def test_what_there_is_none_of_is_named(call: Call, run: Path) -> None:
+    assert call("steps", run, "--validate").output == "this run has no trajectory of validation\n"
+    assert call("steps", run, "--step", "9").output == "there is no trajectory of step 9\n"
+
+
+def test_what_only_its_group_shows_is_a_finding_too(call: Call, run: Path) -> None:
+    assert call("ls", run).exit_code == 0
+    made = encode(Profile(registry.stamp(), found=[Mark("AT-GROUP-INCOMPLETE")]))
+    state = State.of_run(run)
+    with state:
+        state.db.execute("UPDATE traces SET profile = ? WHERE step = 1", (made,))
+    state.close()
+    for expression, count in (("contains 'AT-GROUP'", 2), ("is null", 0), ("is not null", 2)):
+        lines = call("ls", run, "--where", f"step = 1 and finding {expression}", "--json").output.splitlines()
+        assert len(lines) == count, expression
+
+
+def test_a_condition_about_findings_says_what_it_cannot_judge(call: Call, run: Path) -> None:
+    assert "not examined" not in call("ls", run, "--where", "finding = 'AT-HUNG'").output
+    state = State.of_run(run)
+    with state:
+        state.db.execute("UPDATE traces SET profile = '[\"0\"]' WHERE step = 2")
+    state.close()
+    done = call("ls", run, "--where", "finding = 'AT-HUNG'")
+    assert "3 trajectories were not examined by this release" in done.output
+    assert "not examined" not in call("ls", run, "--where", "reward > 0").output
 
 
 def test_phrases_are_found_with_their_place(call: Call, run: Path) -> None:

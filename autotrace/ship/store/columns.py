@@ -23,6 +23,8 @@ class Column:
 
 
 _EXAMINED = "profile != '{}'"
+OF_FINDINGS = frozenset({"finding", "truncated", "tool_error"})
+"""Columns that are NULL or out of date where a trajectory was not examined by this release."""
 
 
 def json(column: str) -> str:
@@ -63,8 +65,9 @@ COLUMNS: dict[str, Column] = {
     "start": Column("(start_ns / 1e9)", NUMBER, "when it began, in seconds since 1970"),
     "start_ns": Column("start_ns", NUMBER, "the same in nanoseconds"),
     "finding": Column(
-        f"CASE WHEN {_EXAMINED} THEN nullif(json_array_length(profile, '$[3]'), 0) END", TEXT,
-        "what it shows by itself: finding = 'AT-RETOKENIZED'", member="instr(profile, '[\"' || upper(?) || '\",') > 0",
+        f"CASE WHEN {_EXAMINED} THEN nullif(json_array_length(profile, '$[3]')"
+        " + ifnull(json_array_length(profile, '$[8]'), 0), 0) END", TEXT,
+        "what was found of it: finding = 'AT-RETOKENIZED'", member="instr(profile, '[\"' || upper(?) || '\",') > 0",
     ),
     "truncated": Column(
         f"CASE WHEN {_EXAMINED} THEN instr(profile, '[\"AT-TRUNCATED') > 0 END", FLAG, "cut at a limit of tokens"
