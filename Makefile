@@ -119,7 +119,7 @@ agents: environment ## agents on each framework's real release, an environment e
 	failed=0; for framework in $(FRAMEWORKS); do echo "== $$framework"; \
 	    tests/agent_frameworks/setup.sh $$framework $(AGENTS_VENVS)/$$framework && \
 	    AUTOTRACE_TEST_AGENTS=$(abspath $(AGENTS_VENVS)) \
-	        $(VENV)/bin/python -m pytest $(PYTEST) tests/agent_frameworks/$$framework || failed=1; \
+	        $(VENV)/bin/python -m pytest $(PYTEST) --timeout=900 tests/agent_frameworks/$$framework || failed=1; \
 	done; exit $$failed
 
 verl-releases: environment ## the agent loop of every veRL since 0.5

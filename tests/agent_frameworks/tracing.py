@@ -16,7 +16,8 @@ from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.server import TEXT, serving
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 280
+TIMEOUT = 840 if "AUTOTRACE_TEST_AGENTS" in os.environ else 280
+"""Seconds for a program. Those that train import for a minute, for several on a machine that does something else."""
 Serving = Callable[[], AbstractContextManager[str]]
 SPEC = """
 - target: tests.agent_frameworks.{framework}.program.Agent.solve
