@@ -92,9 +92,7 @@ def by_way(run: Path) -> dict[str, Trajectory]:
     return ways
 
 
-def rollouts_of(
-    framework: str, folder: Path, module: str = "program"
-) -> tuple[list[dict[str, Any]], list[Trajectory]]:
+def rollouts_of(framework: str, folder: Path, module: str = "program") -> tuple[list[dict[str, Any]], list[Trajectory]]:
     """What a program printed of each rollout, as a line of JSON, and the trajectories in the order in which they
     began."""
     run, printed = run_program(framework, folder, module=module)
