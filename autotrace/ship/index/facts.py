@@ -51,6 +51,8 @@ class FactBook:
     def __init__(self, state: State) -> None:
         self._state = state
         self._unknown = 0
+        self._by_answer = bool(state.count("SELECT EXISTS (SELECT 1 FROM facts WHERE digest IS NOT NULL)"))
+        """Some fact names a trajectory by what it answered."""
 
     def add(self, segment: int, offset: int, fact: Fact | TokenFacts, at_ns: int) -> set[str]:
         """Store a fact; return the traces of which more is known now: that to which it belongs, if it was read already,
@@ -81,6 +83,7 @@ class FactBook:
                     trace_id = rollouts[0].trace_id  # the common case; nothing has to be taken back
         if trace_id is None:
             self._forget(at_ns)
+        self._by_answer = self._by_answer or digest is not None
         self._state.db.execute(
             "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (segment, offset, trace_id, uid, session, digest, output, name,
@@ -173,6 +176,8 @@ class FactBook:
         """The responses of a trace were read: assign the facts that name it by digest. Returns the traces that have
         others than before: another may have had its facts, because it answered the same."""
         changed: set[str] = set()
+        if not self._by_answer:
+            return changed
         given = {"uid": row.uid, "digests": msgspec.json.encode(list(digests)).decode()}
         for uid, digest in self._state.db.execute(_REPORTED, given).fetchall():
             changed |= self._deal(uid, digest, self._answered(uid, digest, row))

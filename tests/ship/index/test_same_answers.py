@@ -6,7 +6,11 @@ import itertools
 
 import pytest
 
+from autotrace.ship.index.facts import FactBook
 from autotrace.ship.index.same_answers import UNKNOWN, Claim, Rollout, deal, distance
+from autotrace.ship.store.row import Row
+from autotrace.ship.store.state import State
+from autotrace.spool.records import Fact
 
 
 @pytest.mark.parametrize(
@@ -57,3 +61,19 @@ def test_the_latest_that_had_begun_is_preferred_of_those_alike() -> None:
     early, late = Rollout("early", 10, 1.0), Rollout("late", 200, 1.0)
     assert deal(claims(1.0, at_ns=100), [late, early]) == ["early"]
     assert deal(claims(1.0, at_ns=300), [late, early]) == ["late"]
+
+
+@pytest.mark.parametrize("uid", ["u", None])
+def test_what_waited_for_an_answer_when_a_shipper_ended_is_given_to_it_by_the_next(uid: str | None) -> None:
+    state = State(":memory:")
+    row, answer = Row("aa" * 16, uid="u", start_ns=1), "0123456789abcdef"
+    key = {"digest": answer} if uid is None else {"digest": answer, "uid": uid}
+    assert FactBook(state).digested(row, [answer]) == set()
+    assert FactBook(state).add(1, 8, Fact(b"", key, "advantage", 0.5, 5), 5) == set()
+    state.put_rows([row])
+    state.db.execute("INSERT INTO digests VALUES (?, ?)", (answer, row.trace_id))
+    book = FactBook(state)
+    assert book.digested(row, ["f" * 16]) == set()
+    assert book.digested(row, [answer]) == {row.trace_id}
+    assert state.count("SELECT count(*) FROM facts WHERE trace_id = ?", (row.trace_id,)) == 1
+    state.close()
