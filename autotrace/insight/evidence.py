@@ -25,11 +25,16 @@ AS_ASKED = "max_tokens asked"
 ABORTED = frozenset({"abort", "aborted", "cancelled"})
 MARKERS = (
     "<tool_call>", "<function=", "<|tool_call_begin|>", "<|tool_call|>", "[TOOL_CALLS]", "<|python_tag|>",
-    "<\uff5ctool\u2581call\u2581begin\uff5c>",
+    "<\uff5ctool\u2581call\u2581begin\uff5c>", "<\uff5cDSML\uff5c", "<function_calls>", "<minimax:tool_call>",
+    "<|START_ACTION|>", "<|channel|>commentary to=", "```tool_code", "```tool_call",
 )  # fmt: skip
 """By which formats of tool calls begin; of one text the first that occurs counts."""
-BARE = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"name"\s*:\s*"[\w.-]+"\s*,\s*"(?:arguments|parameters)"\s*:')
-"""A last answer that is a tool call without any mark, as Llama's format has it."""
+BARE = re.compile(
+    r'\s*(?:```(?:json)?\s*)?\[?\{\s*"name"\s*:\s*"[\w.-]+"\s*,\s*"(?:arguments|parameters)"\s*:'
+    r"|\s*\[[\w.]+\((?:\w+\s*=[^\n]*)?\)\]\s*(?:<\|\w+\|>)?\s*$"
+    r"|(?:[^\n]*\n)*?Action:[ ]*[\w.-]+[ ]*\nAction Input:"
+)
+"""A last answer that is a tool call without any mark: Llama's JSON, Llama 4's call in brackets, ReAct's two lines."""
 _WIDTH = 4
 
 

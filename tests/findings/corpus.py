@@ -15,6 +15,7 @@ from tests.findings.replies import (
     wrong,
 )
 from tests.findings.scenarios import Scenario, answer, call, double
+from tests.findings.strange import clean_strange, strange
 from tests.findings.trained import clean_trained, trained
 
 UNUSUAL = {
@@ -106,11 +107,16 @@ def clean() -> list[Scenario]:
     ]
 
 
+def every() -> list[Scenario]:
+    """All of both modes."""
+    return [*clean(), *clean_trained(), *clean_strange(), *planted(), *trained(), *strange()]
+
+
 def corpus(mode: str) -> list[Scenario]:
     """All of a mode, in order."""
-    return [scenario for scenario in [*clean(), *clean_trained(), *planted(), *trained()] if mode in scenario.modes]
+    return [scenario for scenario in every() if mode in scenario.modes]
 
 
 def first_step(place: int) -> int:
     """The first step of the scenario at ``place`` of the corpus; its others follow."""
-    return 10 * place + 5
+    return 20 * place + 5

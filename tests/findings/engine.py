@@ -44,7 +44,7 @@ class Engine:
         from tests.findings.loops import CURRENT
 
         conversation = self.tokenizer.decode(prompt_ids)
-        turn = conversation.count("<|im_start|>assistant") - 1
+        turn = max(0, conversation.count("<|im_start|>assistant") - 1)
         name = CURRENT.get()
         if name:
             turn = len(self.said.get(name, ()))
@@ -57,7 +57,7 @@ class Engine:
             key = (self.step, question)
             sibling = self.siblings[key] = self.siblings.get(key, -1) + 1
             number = len(self.known)
-            planted = self.scenario.is_planted(number, question)
+            planted = self.scenario.is_planted(number, question, self.step - self.first)
             self.known[name] = Rollout(number, question, sibling, self.step - self.first, planted)
             self.numbered[number] = self.known[name]
         return name, max(turn, len(self.said.get(name, ())) if self.scenario.client != "sync" else turn)

@@ -8,6 +8,8 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
+from tests.findings.templates import CHATML, TEMPLATES
+
 ENGINE: Any = None
 """The scripted engine, which knows what is planted."""
 CURRENT: ContextVar[str] = ContextVar("CURRENT", default="")
@@ -33,7 +35,7 @@ class Turns(AgentLoopBase):
             self.planted = ENGINE.planted(request)
             said = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
             self.heard(said)
-            words = f"\n<|im_start|>user\nAnd turn {turn}, again?<|im_end|>\n<|im_start|>assistant\n"
+            words = TEMPLATES.get(ENGINE.scenario.template, CHATML).between(f"And turn {turn}, again?")
             between = self.tokenizer.encode(words, add_special_tokens=False)
             messages += [
                 {"role": "assistant", "content": said},

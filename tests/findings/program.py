@@ -20,6 +20,7 @@ sys.path[:0] = [str(HERE.parents[1] / "examples/verl_loop"), str(HERE.parents[1]
 import in_process  # noqa: E402
 import played_trainer  # noqa: E402
 
+from tests.findings import templates  # noqa: E402
 from tests.findings.corpus import corpus, first_step  # noqa: E402
 from tests.findings.engine import Engine  # noqa: E402
 from tests.findings.names import begins  # noqa: E402
@@ -130,15 +131,24 @@ async def main() -> None:
     store = played_trainer.Store()
     if mode == "v1":
         store.install()
-    with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder)
-        tokenizer = in_process.make_model(model)
+    with tempfile.TemporaryDirectory() as made:
         logging.disable(logging.CRITICAL)
+        models: dict[str, tuple[Any, Path]] = {}
         played = []
         for place, scenario in enumerate(corpus(mode)):
             if not names or scenario.name in names:
+                tokenizer, model = models.get(scenario.template) or model_of(Path(made), scenario.template)
+                models[scenario.template] = tokenizer, model
                 played.append(await play(scenario, mode, first_step(place), tokenizer, model, store))
                 Path(out).write_text(json.dumps(played))
+
+
+def model_of(made: Path, template: str) -> tuple[Any, Path]:
+    """A tokenizer and its directory."""
+    folder = made / (template or "chatml")
+    folder.mkdir()
+    tokenizer = in_process.make_model(folder)
+    return (templates.write(folder, tokenizer, templates.TEMPLATES[template]) if template else tokenizer), folder
 
 
 if __name__ == "__main__":

@@ -118,14 +118,18 @@ class Scenario:
     """The reward of those that have the fault is that of ``another`` prompt, or there is none (``not at all``)."""
     n: int = N
     """Rollouts of a prompt."""
+    template: str = ""
+    """Of ``templates.TEMPLATES``; empty: ChatML."""
+    only_step: int | None = None
+    """The one of its steps, from 0, that has the fault."""
     training: Training | None = None
     """None: nobody trains on them."""
     weights: Callable[[int], int] = field(default=lambda step: step - 1)
     """Version of the weights in a step."""
 
-    def is_planted(self, number: int, question: int) -> bool:
+    def is_planted(self, number: int, question: int, step: int = 0) -> bool:
         """Spread evenly: of 36 rollouts 3 % are one."""
-        if not self.code:
+        if not self.code or self.only_step not in (None, step):
             return False
         count = self.groups if self.by_group else self.groups * self.n
         place = question if self.by_group else number % count

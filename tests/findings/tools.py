@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 from verl.tools.function_tool import function_tool
 
 RAISES, TIMES_OUT, REFUSES, SAYS_MUCH, IS_SLOW, HANGS = 9001, 9002, 9003, 9004, 9005, 9006
+
+POLLED = 9030
+_polls = itertools.count(1)
+SAYS = {
+    9010: "Traceback (most recent call last):\n  File 'search.py', line 3\nKeyError: 'hits'",
+    9011: '{"status": "error", "message": "quota exceeded"}',
+    9012: "requests.exceptions.HTTPError: 503 Server Error",
+    9013: "An unexpected error occurred while searching. Please try again.",
+    9014: "Permission denied: token expired",
+    9020: "No results found.",
+    9021: "",
+    9022: "Understanding TypeError: a guide to the errors of Python, with examples of failures",
+}
+"""Number -> what it answers."""
 
 
 @function_tool
@@ -28,6 +43,10 @@ async def double(number: int) -> str:
         await asyncio.Event().wait()
     if number == REFUSES:
         return "Error: connection refused by host 17"
+    if number == POLLED:
+        return f"not yet, {next(_polls)} s"
+    if number in SAYS:
+        return SAYS[number]
     return "much of it " * 200 if number == SAYS_MUCH else str(2 * number)
 
 

@@ -91,7 +91,9 @@ CODES = (
 
 _ERROR = re.compile(
     r"\W*(?:error|exception|failed|failure|timeout|timed out|request timed|connection|rate limit|too many requests|"
-    r"(?:http\W*)?[45]\d\d\b|internal server error|service unavailable|bad gateway|tool error|\[error|\"?error\"?\s*:)",
+    r"(?:http\W*)?[45]\d\d\b|internal server error|service unavailable|bad gateway|tool error|\[error|\"?error\"?\s*:|"
+    r"traceback \(most recent|[\w.]*(?:error|exception):|an? (?:\w+ )?error occurred|(?:access|permission) denied|"
+    r"unauthori[sz]ed|forbidden|\"?status\"?\s*:\s*\"?(?:error|failed)|\"?success\"?\s*:\s*false)",
     re.IGNORECASE,
 )
 _UNKNOWN = re.compile(
