@@ -23,7 +23,7 @@ FORMATS = {
     "Kimi's": '<|tool_call_begin|>functions.double:0<|tool_call_argument_begin|>{"number": 2}',
     "MiniMax's": '<minimax:tool_call>\n<invoke name="double">',
 }
-"""Calls that Hermes' parser does not read (the first ones: NousResearch/hermes-agent#107125)."""
+"""Calls that Hermes' parser does not read (panbanda/higgs#177, NousResearch/hermes-agent#83023)."""
 
 
 def poll(rollout: Rollout, turn: int) -> Reply:

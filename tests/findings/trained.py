@@ -84,7 +84,7 @@ def trained() -> list[Scenario]:
 
     clip = frozenset({"AT-TRUNCATED-CONTEXT", "AT-NO-SIGNAL-TRUNCATED", "AT-NO-SIGNAL"})
     everywhere: dict[str, Any] = {"also": frozenset({"AT-MISMATCH-GROWS"})}
-    # trl#6789, verl#1827: the engine in another precision, older weights, another temperature
+    # trl#6789: the engine in another precision, older weights, another temperature
     add("engine in fp8", "AT-MISMATCH", Training(lambda r: Policy(noise=0.5)), turn=1, **everywhere)
     add("engine in fp8, tools", "AT-MISMATCH", Training(lambda r: Policy(noise=0.5)), reply=tools, agent="tool_agent",
         **everywhere)  # fmt: skip
