@@ -72,8 +72,10 @@ def main() -> None:
     mode = "bare"
     patch.settings = lambda: dataclasses.replace(given, token_facts="off" if mode == "bare" else mode)  # type: ignore[assignment]
     for number in range(rounds + 1):
+        made = batch(rows, width, number)
         for mode in random.sample(MODES, len(MODES)):
-            data = batch(rows, width, number)
+            columns = {**made.batch, "responses": made.batch["responses"].clone()}  # looked at anew
+            data = DataProto(TensorDict(columns, batch_size=rows), dict(made.non_tensor_batch))
             token_facts._last_at = time.monotonic() - seconds
             process, clock, thread = time.process_time(), time.monotonic(), time.thread_time()
             step(data, mode != "bare")

@@ -84,8 +84,10 @@ def measured(*words: str) -> str:
     """A command in a process of its own: its CPU seconds and its largest memory."""
     began = time.monotonic()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    program = "import resource,sys;from autotrace.cli.main import main\ntry: main(sys.argv[1:])\nfinally:\n" \
-        " print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024,file=sys.stderr)"  # fmt: skip
+    # not ru_maxrss, which begins with what the parent of a process had
+    program = "import sys;from autotrace.cli.main import main\ntry: main(sys.argv[1:])\nfinally:\n" \
+        " peak=open('/proc/self/status').read().partition('VmHWM:')[2].split()[0]\n" \
+        " print(int(peak)//1024,file=sys.stderr)"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
