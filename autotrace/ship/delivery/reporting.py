@@ -44,7 +44,8 @@ class Logged(msgspec.Struct):
     """What was recorded about one step (``index.step_facts``)."""
 
     step: int
-    numbers: dict[str, dict[str, float]]
+    numbers: dict[str, dict[str, float]] = {}
+    """Read when it is sent: there may be as many steps as a run has."""
 
     def digest(self) -> str:
         """Of the numbers."""
@@ -68,14 +69,15 @@ class _Post:
         self.not_before = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"report-{name}")
 
-    def send(self) -> None:
-        """Hand the next item over."""
-        item = self.waiting.pop(min(self.waiting))
+    def send(self, item: Item) -> None:
+        """Hand it over."""
+        self.sending = (item, self._thread.submit(self._call, item))
+
+    def _call(self, item: Item) -> None:
         if isinstance(item, Report):
-            future = self._thread.submit(self.reporter.report, item.step, item.metrics, item.page)
+            self.reporter.report(item.step, item.metrics, item.page)
         else:
-            future = self._thread.submit(self.reporter.logged, item.step, item.numbers)
-        self.sending = (item, future)
+            self.reporter.logged(item.step, item.numbers)
 
     def close(self) -> None:
         """Let go; what is on its way is left alone."""
@@ -145,29 +147,30 @@ class Reporting:
         """Something about a step was recorded."""
         self._recorded.add(step)
 
-    def _look(self) -> None:
-        """Have every backend get what was recorded since the last time."""
-        for step in self._recorded if self._posts else ():
-            for numbers in step_facts.read(self._state, step).values():
-                logged = Logged(step, numbers)
-                for post in self._posts:
-                    if self._state.meta(f"{_STORED}{post.name}:{step}") != logged.digest():
-                        post.waiting[_place(logged)] = logged
-        self._recorded.clear()
+    def _send(self, post: _Post) -> bool:
+        """Hand over what comes next, unless the backend has it; whether there was anything."""
+        while post.waiting:
+            item = post.waiting.pop(min(post.waiting))
+            if isinstance(item, Logged):
+                item.numbers = step_facts.read(self._state, item.step).get(item.step, {})
+                if self._state.meta(f"{_STORED}{post.name}:{item.step}") == item.digest():
+                    continue
+            post.send(item)
+            return True
+        return False
 
     def deliver(self, over: bool) -> bool:
         """Store what came of earlier items and hand over the next ones; True when something moved."""
-        if self._recorded:
-            self._look()
         moved = False
         for post in self._posts:
+            post.waiting |= {_place(logged): logged for logged in map(Logged, self._recorded)}
             if post.sending is not None and post.sending[1].done():
                 item, future = post.sending
                 post.sending, moved = None, True
                 self._came(post, item, future.exception(), over)
-            if post.sending is None and post.waiting and time.monotonic() >= post.not_before:
-                post.send()
-                moved = True
+            if post.sending is None and time.monotonic() >= post.not_before:
+                moved |= self._send(post)
+        self._recorded.clear()
         return moved
 
     def _came(self, post: _Post, item: Item, error: BaseException | None, over: bool) -> None:
