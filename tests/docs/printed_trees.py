@@ -26,5 +26,9 @@ def on_page(page: str, command: str) -> list[tuple[int, str]]:
 def assert_shows(printed: str, expected: list[tuple[int, str]]) -> None:
     """``printed`` has that tree, or that part of a tree, somewhere."""
     lines = shape(printed)
-    starts = range(len(lines) - len(expected) + 1)
-    assert expected and any(lines[start : start + len(expected)] == expected for start in starts), printed
+    parts = (lines[start : start + len(expected)] for start in range(len(lines)))
+    assert expected and any(_from_its_root(part) == _from_its_root(expected) for part in parts), printed
+
+
+def _from_its_root(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    return [(depth - lines[0][0], name) for depth, name in lines]
