@@ -108,4 +108,6 @@ class Calls:
         latest = trace, offsets, kept
         if record.trace.hex() == trace_id:
             self._latest[record.trace] = latest
+        else:  # joined just now
+            self._latest.pop(record.trace, None)
         return latest
