@@ -48,14 +48,15 @@ def test_100_000_trajectories(many: Path, serve: Callable[[Path], Server], visit
 
 
 USABLE = """() => {
-    const look = () => {
+    const look = (done) => {
         const said = document.querySelector(".count")?.textContent ?? "";
         const row = document.querySelector(".scroller .row:not([hidden])");
-        const painted = () => setTimeout(() => { window.usable = performance.now(); });
-        requestAnimationFrame(/^100,000 /.test(said) && row ? painted : look);
+        const painted = () => setTimeout(() => done(performance.now()));
+        requestAnimationFrame(/^100,000 /.test(said) && row ? painted : () => look(done));
     };
-    look();
+    window.usable = new Promise(look);
 }"""
+"""Milliseconds from the request to the first rows on the screen, by the browser's clock."""
 
 
 def test_100_000_trajectories_can_be_used_at_once(many: Path, browser: Browser) -> None:
@@ -69,7 +70,6 @@ def test_100_000_trajectories_can_be_used_at_once(many: Path, browser: Browser) 
             page.add_init_script(f"({USABLE})()")
             for took in (first, again):
                 page.goto(server.link)
-                page.wait_for_function("window.usable", timeout=60_000)
                 took.append(float(page.evaluate("window.usable")))
             page.context.close()
         finally:

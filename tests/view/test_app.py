@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from autotrace.ship.run_reader import RunReader
+from autotrace.ship.store import migrations
 from autotrace.ship.store.row import Row
 from autotrace.view.app import application
 from tests.query.run_folder import recorded
@@ -234,6 +235,18 @@ def test_segments_that_were_removed_are_said(client: TestClient, run: Path) -> N
     shutil.rmtree(run / "spool")
     answer = client.get(f"/api/runs/{NAME}/traces/{first}")
     assert answer.status_code == 410 and "are gone from the run folder" in answer.text
+
+
+def test_a_run_of_an_earlier_release_is_read_as_it_is(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines are there, also where its segments are gone."""
+    later = [*migrations.STATE, lambda db: db.execute("ALTER TABLE traces ADD COLUMN later TEXT")]
+    monkeypatch.setattr(migrations, "STATE", later)
+    shutil.rmtree(run / "spool")
+    before = listing(run)
+    with served(run) as client:
+        assert len(ids(client)) == 8
+        assert client.get(f"/api/runs/{NAME}/traces/{ids(client)[0]}").status_code == 410
+    assert listing(run) == before
 
 
 def test_search_finds_the_first_place_in_each_trajectory(client: TestClient) -> None:

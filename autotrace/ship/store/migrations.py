@@ -33,6 +33,11 @@ def migrate(db: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
         raise
 
 
+def is_older(db: sqlite3.Connection, migrations: Sequence[Migration]) -> bool:
+    """Whether an earlier release wrote ``db``. Raises ``NewerDatabase``."""
+    return _version(db, migrations) < len(migrations)
+
+
 def roll_back(db: sqlite3.Connection) -> None:
     """End the transaction, if there still is one: on a full disk SQLite has rolled it back itself. Never raises, so
     that the error which made it necessary is the one that is seen."""

@@ -50,8 +50,8 @@ class State:
 
     @classmethod
     def read_only(cls, run_folder: str | Path) -> State:
-        """The state of ``run_folder`` for who must write nothing there. Raises ``sqlite3.Error`` where there is none
-        that can be read so."""
+        """The state of ``run_folder`` for who must write nothing there; that of an earlier release as a copy in memory.
+        Raises ``sqlite3.Error`` where there is none that can be read so."""
         path = Path(run_folder, layout.STATE_DB).absolute()
         # without a journal nobody is writing; SQLite would make the files of one in order to read
         journal = Path(f"{path}-shm").exists()
@@ -62,7 +62,8 @@ class State:
         state.db = sqlite3.connect(address, uri=True, timeout=20.0, isolation_level=None, check_same_thread=False)
         state.db.row_factory = sqlite3.Row
         try:
-            migrations.migrate(state.db, migrations.STATE)  # an older one cannot be written, which is an error here
+            if migrations.is_older(state.db, migrations.STATE):
+                state = state.copy()
         except BaseException:
             state.db.close()
             raise
@@ -73,6 +74,7 @@ class State:
         copied = State(":memory:")
         try:
             self.db.backup(copied.db)
+            migrations.migrate(copied.db, migrations.STATE)
         finally:
             self.close()
         return copied
