@@ -39,7 +39,8 @@ class OpenRun:
         self._reader: RunReader | None = None
         self._seen: Any = None
         self._version = 0
-        self._columns: dict[str, bytes] = {}
+        self._encoded: tuple[Any, int, dict[str, bytes]] = (None, 0, {})
+        """What the run looked like, which version that is, the parts of it that were encoded."""
         self._diagnosing = threading.Lock()
         self._findings: tuple[int, dict[str, Any]] | None = None
 
@@ -50,12 +51,16 @@ class OpenRun:
 
     def columns(self, part: str) -> tuple[int, bytes]:
         """The columns (``main`` or ``more``), and of which version of the run. Both parts of a version have the same
-        rows."""
+        rows. What was encoded before does not wait for who encodes the other."""
+        seen, version, parts = self._encoded
+        if part in parts and seen == self._fingerprint():
+            return version, parts[part]
         with self._lock:
             reader = self._current()
-            if part not in self._columns:
-                self._columns[part] = columns.main(reader) if part == "main" else columns.more(reader)
-            return self._version, self._columns[part]
+            _, version, parts = self._encoded
+            if part not in parts:
+                parts[part] = columns.main(reader) if part == "main" else columns.more(reader)
+            return version, parts[part]
 
     def findings(self) -> dict[str, Any]:
         """What is wrong with its steps (``steps.findings``). Takes its time for a large run, so with a reader of its
@@ -91,8 +96,9 @@ class OpenRun:
             self._reader = self._opened(before)
             if before is not None:
                 before.close()
-            self._seen, self._columns = seen, {}
+            self._seen = seen
             self._version += 1
+            self._encoded = (seen, self._version, {})
         return self._reader
 
     def _opened(self, before: RunReader | None) -> RunReader:
