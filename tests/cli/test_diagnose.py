@@ -122,15 +122,15 @@ def test_parquet_knows_what_the_trainer_logged(call: Call, runs: Path) -> None:
     folder = recorded(runs, "20261121-064413-3f9c1d", backends=["parquet"])
     process = Process(folder, "node-1-bb", run_id=folder.name)
     for step in (1, 2):
-        process.write(StepFacts(step, "metrics", {"response_length/clip_ratio": 0.9}, process.tick()))
+        process.write(StepFacts(step, "metrics", {"response_length/clip_ratio": 1.0}, process.tick()))
     process.exit()
     assert ship(folder, once=True).state == "done"
     for where in ("", "trajectories", f"trajectories/proj/{folder.name}"):
         lines = call("diagnose", "--parquet", runs / "parquet" / where, "--json", "--code", "AT-CLIP-RATIO").output
         (finding,) = map(json.loads, lines.splitlines())
-        assert finding["places"][0]["note"] == "logged 0.9, truncated 0.25"
+        assert finding["places"][0]["note"] == "logged 1, truncated 0.25"
     (finding,) = map(json.loads, call("diagnose", folder, "--json", "--code", "AT-CLIP-RATIO").output.splitlines())
-    assert finding["places"][0]["note"] == "logged 0.9, truncated 0.25"
+    assert finding["places"][0]["note"] == "logged 1, truncated 0.25"
 
 
 def test_parquet_files_of_two_runs_are_not_taken_for_one(call: Call, runs: Path) -> None:
@@ -217,7 +217,13 @@ def test_what_only_its_group_shows_is_a_finding_too(call: Call, run: Path) -> No
     with state:
         state.db.execute("UPDATE traces SET profile = ? WHERE step = 1", (made,))
     state.close()
-    for expression, count in (("contains 'AT-GROUP'", 2), ("is null", 0), ("is not null", 2)):
+    for expression, count in (
+        ("contains 'group'", 2),
+        ("not contains 'GROUP'", 0),
+        ("contains 'TOOL'", 0),
+        ("is null", 0),
+        ("is not null", 2),
+    ):
         lines = call("ls", run, "--where", f"step = 1 and finding {expression}", "--json").output.splitlines()
         assert len(lines) == count, expression
 

@@ -20,6 +20,8 @@ class Column:
     member: str = ""
     """Of a name for several values: SQL that is true where one of them is ``?``; ``sql`` says how many there are, NULL
     for none."""
+    containing: str = ""
+    """Of such a name: SQL that is true where one of them contains ``?``."""
 
 
 _EXAMINED = "profile != '{}'"
@@ -68,6 +70,9 @@ COLUMNS: dict[str, Column] = {
         f"CASE WHEN {_EXAMINED} THEN nullif(json_array_length(profile, '$[3]')"
         " + ifnull(json_array_length(profile, '$[8]'), 0), 0) END", TEXT,
         "what was found of it: finding = 'AT-RETOKENIZED'", member="instr(profile, '[\"' || upper(?) || '\",') > 0",
+        containing="EXISTS (SELECT 1 FROM json_each(json_array(json_extract(profile, '$[3]'),"
+        " json_extract(profile, '$[8]'))) AS marks, json_each(marks.value) AS mark"
+        " WHERE instr(json_extract(mark.value, '$[0]'), upper(?)))",
     ),
     "truncated": Column(
         f"CASE WHEN {_EXAMINED} THEN instr(profile, '[\"AT-TRUNCATED') > 0 END", FLAG, "cut at a limit of tokens"

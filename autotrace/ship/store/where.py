@@ -206,8 +206,8 @@ class _Parser:
         if self._token.kind != "text":
             raise self._expected("a text in quotes")
         value = self._value(name, column)
-        if column.member:
-            return Condition(f"instr(profile, '[\"' || upper(?)) {'= 0' if negated else '> 0'}", (value,))
+        if column.containing:
+            return Condition(f"{negated}({column.containing})", (value,))
         return Condition(f"instr(lower({column.sql}), lower(?)) {'= 0' if negated else '> 0'}", (*column.values, value))
 
     def _column(self) -> tuple[str, Column]:
