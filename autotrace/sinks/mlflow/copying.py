@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import JSON, Connection, Table, text
@@ -16,6 +17,8 @@ from sqlalchemy.exc import DBAPIError
 
 DRIVERS = ("psycopg", "psycopg2")
 """Of SQLAlchemy's drivers those whose COPY is known here."""
+AT_ONCE = 200
+"""Rows that are put together at once: a transaction's take tens of megabytes in each form that they have on the way."""
 _ABSENT = "\\N"
 _LZ4 = text(
     "SELECT count(*) FROM pg_settings "
@@ -38,7 +41,7 @@ def copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
     columns = ", ".join(map(quote.quote, names))
     statement = f"COPY {quote.format_table(table)} ({columns}) FROM STDIN"
     documents = [isinstance(table.c[name].type, JSON) for name in names]
-    lines = "".join(["\t".join(map(_field, row.values(), documents)) + "\n" for row in rows])
+    lines = ("\t".join(map(_field, row.values(), documents)) + "\n" for row in rows)
     driver: Any = connection.connection.driver_connection
     errors: Any = connection.dialect.dbapi
     try:
@@ -46,10 +49,11 @@ def copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
             if connection.dialect.driver == "psycopg2":
                 # here: an error while it reads would look as if the server were gone
                 encodings = import_module("psycopg2.extensions").encodings
-                cursor.copy_expert(statement, io.BytesIO(lines.encode(encodings[driver.encoding])))
+                cursor.copy_expert(statement, io.BytesIO("".join(lines).encode(encodings[driver.encoding])))
             else:
                 with cursor.copy(statement) as into:
-                    into.write(lines)
+                    while some := "".join(islice(lines, AT_ONCE)):
+                        into.write(some)
     except errors.Error as error:
         raise DBAPIError.instance(
             statement, None, error, errors.Error, hide_parameters=True, dialect=connection.dialect
