@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -14,13 +14,17 @@ from autotrace.query.errors import QueryError
 from autotrace.query.stored.place import as_error, connected, row_of
 from autotrace.ship.store.row import Row
 from autotrace.sinks.jsonl.sink import FILE
+from autotrace.trajectory.deferred import DeferrableField
 from autotrace.trajectory.model import Span, Trajectory
 
 SUFFIX = ".jsonl"
 _MADE = frozenset({"prompt_ids", "prompt_text", "error", "title"})
 """Fields of ``Span`` whose type on the line is another."""
 
-_KINDS = get_type_hints(Span)
+_KINDS = {
+    name: get_args(kind)[0] | None if get_origin(kind) is DeferrableField else kind
+    for name, kind in get_type_hints(Span).items()
+}
 _FLOATS = [name for name, kind in _KINDS.items() if kind == list[float] | None]
 
 
