@@ -48,15 +48,28 @@ def hanging(reader: RunReader, now_ns: int | None = None) -> dict[str, Mark]:
             if usual is None:
                 ended = Condition(f"{of_roles} AND complete = 1 AND end_ns IS NOT NULL", ROLES)
                 usual = _Usual(reader.select(ended, descending=True, limit=MAX_ENDED))
-            if seconds >= usual.limit(inside):
-                note = f"in {inside.shown_name} for {seconds:,.0f} s"
-                found[row.trace_id] = Mark("AT-HUNG", trajectory.turns or None, None, note, inside.shown_name)
+            call = _tool_around(trajectory, inside)
+            if seconds >= usual.limit(call):
+                name = tool_name(call) if call.role == "tool" else call.shown_name
+                note = f"in {name} for {seconds:,.0f} s"
+                found[row.trace_id] = Mark("AT-HUNG", trajectory.turns or None, None, note, name)
     return found
 
 
 def _innermost(trajectory: Trajectory) -> Span:
     """The open call that began last."""
     return next((span for span in reversed(trajectory.spans) if span.status == OPEN), trajectory.root)
+
+
+def _tool_around(trajectory: Trajectory, inside: Span) -> Span:
+    """The agent's call of a tool that ``inside`` is part of; itself where there is none."""
+    by_id = {span.span_id: span for span in trajectory.spans}
+    outermost, above, seen = inside, by_id.get(inside.parent_id or ""), 0
+    while above is not None and seen < len(by_id):
+        if above.role == "tool":
+            outermost = above
+        above, seen = by_id.get(above.parent_id or ""), seen + 1
+    return outermost
 
 
 class _Usual:

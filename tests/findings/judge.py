@@ -58,17 +58,22 @@ class Verdict:
 def play(mode: str, folder: Path, names: Sequence[str] = ()) -> Path:
     """Play the corpus of a mode under ``autotrace-run``; the run folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", str(folder / "runs"), "--backend", "jsonl"]
-    program = [sys.executable, str(HERE / "program.py"), mode, str(folder / "planted.json"), *names]
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
+    arguments, environ = command(mode, folder, names)
     with (folder / "log").open("wb") as log:
         done = subprocess.run(
-            [*launch, "--drain-timeout", str(LIMIT), *program],
-            env={**environ, "PYTHONPATH": str(ROOT)}, cwd=folder, timeout=LIMIT, stdout=log, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            arguments, env=environ, cwd=folder, timeout=LIMIT, stdout=log, stderr=subprocess.STDOUT, check=False
+        )
     assert done.returncode == 0, (folder / "log").read_text(errors="replace")[-3000:]
     (run,) = (folder / "runs").glob("*/run.json")
     return run.parent
+
+
+def command(mode: str, folder: Path, names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """What plays the corpus, and its environment."""
+    launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", str(folder / "runs"), "--backend", "jsonl"]
+    program = [sys.executable, str(HERE / "program.py"), mode, str(folder / "planted.json"), *names]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
+    return [*launch, "--drain-timeout", str(LIMIT), *program], {**environ, "PYTHONPATH": str(ROOT)}
 
 
 def judge(mode: str, folder: Path) -> list[Verdict]:
@@ -185,12 +190,17 @@ def main() -> int:
     """``make findings``: play both modes, print the table; 1 if less than 95 % is found, or something false."""
     import tempfile
 
+    from tests.findings import hangs  # which imports this module
+
     modes, names = ("v0", "v1"), sys.argv[1:]
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made, contextlib.ExitStack() as playing:
         verdicts: list[Verdict] = []
+        hanging = None if names else playing.enter_context(hangs.played(Path(made, "hangs")))
         for mode in modes:
             play(mode, Path(made, mode), names)
             verdicts += judge(mode, Path(made, mode))
+        if hanging is not None:
+            verdicts += hangs.judge(*hanging)
     print(table(verdicts))
     planted = [verdict for verdict in verdicts if verdict.scenario.code]
     good = sum(verdict.is_good for verdict in planted)

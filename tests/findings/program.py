@@ -25,6 +25,7 @@ from tests.findings.corpus import corpus, first_step  # noqa: E402
 from tests.findings.engine import Engine  # noqa: E402
 from tests.findings.names import begins  # noqa: E402
 from tests.findings.scenarios import Scenario  # noqa: E402
+from tests.findings.strange import HANGS  # noqa: E402
 
 
 def question(scenario: Scenario, number: int) -> Any:
@@ -135,8 +136,8 @@ async def main() -> None:
         logging.disable(logging.CRITICAL)
         models: dict[str, tuple[Any, Path]] = {}
         played = []
-        for place, scenario in enumerate(corpus(mode)):
-            if not names or scenario.name in names:
+        for place, scenario in enumerate([*corpus(mode), HANGS]):
+            if scenario.name in names or (not names and scenario is not HANGS):
                 tokenizer, model = models.get(scenario.template) or model_of(Path(made), scenario.template)
                 models[scenario.template] = tokenizer, model
                 played.append(await play(scenario, mode, first_step(place), tokenizer, model, store))

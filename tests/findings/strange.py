@@ -25,6 +25,10 @@ FORMATS = {
 }
 """Calls that Hermes' parser does not read (panbanda/higgs#177, NousResearch/hermes-agent#83023)."""
 
+HANGS = Scenario("a tool that hangs", "AT-HUNG", reply=either(tool(9006)), share=FAINT, turn=1)
+KILLED = Scenario("killed in a tool", "AT-INTERRUPTED", turn=1, also=LOST)
+"""Of the same process: see ``hangs``."""
+
 
 def poll(rollout: Rollout, turn: int) -> Reply:
     """Three calls whose answers differ, then the answer."""
@@ -79,7 +83,7 @@ def strange() -> list[Scenario]:
     add("preempted", "AT-PREEMPTED", turn=1, agent="single_turn_agent", shares=(0.1, 0.5),
         reply=either(lambda r, t: {**answer(r), "preempted": 2}, single))  # fmt: skip
     add("no reward for some", "AT-REWARD-MISSING", reply=single, agent="single_turn_agent", misjudged="not at all",
-        modes=("v0",), shares=(FAINT, 0.3), also=frozenset({"AT-NO-SIGNAL"}))  # fmt: skip
+        modes=("v0",), shares=(FAINT, 0.3), breaks=True, also=frozenset({"AT-NO-SIGNAL"}))  # fmt: skip
     add("a step that waits for one", "AT-STEP-IDLE", reply=either(last(slow=21)), modes=("v0",))
     add("one slow call", "AT-TOOL-SLOW", reply=either(tool(9005)))
     return made

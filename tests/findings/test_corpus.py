@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.findings import hangs
 from tests.findings.judge import judge, play, table
 
 pytestmark = pytest.mark.timeout(900)
 SHORT = {
-    "v0": ["tools", "asynchronous, resumed", "cut over the turns faint", "empty first answer", "unknown tool faint"],
+    "v0": [
+        "tools",
+        "asynchronous, resumed",
+        "cut over the turns faint",
+        "empty first answer",
+        "unknown tool faint",
+        "another model for some faint",
+        "a NaN reward, trained",
+        "llama: answers stripped",
+    ],
     "v1": [
         "one turn",
         "a conversation begins anew",
@@ -21,6 +32,9 @@ SHORT = {
         "temperature changed faint",
         "tool raises faint",
         "the same call again faint",
+        "a cache of old weights",
+        "one row that fills the batch",
+        "ReAct's format",
     ],
 }
 
@@ -30,4 +44,10 @@ def test_what_is_planted_is_found_where_it_is_and_nothing_else(mode: str, tmp_pa
     play(mode, tmp_path, SHORT[mode])
     verdicts = judge(mode, tmp_path)
     assert len(verdicts) == len(SHORT[mode])
+    assert all(verdict.is_good for verdict in verdicts), table(verdicts)
+
+
+def test_what_hangs_is_named_while_it_does_and_what_was_killed_afterwards(tmp_path: Path) -> None:
+    with hangs.played(tmp_path / "played") as (process, run):
+        verdicts = hangs.judge(process, run, now_ns=time.time_ns() + 3600 * 10**9)
     assert all(verdict.is_good for verdict in verdicts), table(verdicts)
