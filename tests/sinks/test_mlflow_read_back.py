@@ -48,11 +48,16 @@ def compared(uri: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("scheme", ["http", "postgresql", "mysql+pymysql"])
+@pytest.mark.parametrize("scheme", ["http", "postgresql+psycopg"])
 def test_a_dead_server(dead: int, scheme: str) -> None:
     line = compared(f"{scheme}://user:hush@127.0.0.1:{dead}/db")
     assert f"127.0.0.1:{dead}" in line and ("cannot be reached" in line or "does not answer" in line)
     assert "hush" not in line
+
+
+def test_a_database_without_its_driver(dead: int) -> None:
+    line = compared(f"postgresql+absent://user:hush@127.0.0.1:{dead}/db")
+    assert "the module absent, which is not installed here" in line and "hush" not in line
 
 
 def test_a_server_that_says_nothing(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
