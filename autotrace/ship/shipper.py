@@ -157,7 +157,7 @@ class Shipper:
             if self._run_is_over(gone_for):
                 gave_up = gone_for > self.info.drain_timeout + LAST_TRIES
                 if state == "done" or gave_up:
-                    self.write("done" if state == "done" else "blocked")
+                    self._end(state)
                     return
             self.write(state)
             pause = POLL / 6 if self._couriers.busy else POLL
@@ -174,12 +174,17 @@ class Shipper:
             if not moved and going_on and self._indexer.quiet_for > IDLE and not unfinished:
                 return self.write("running", progress)
             if state == "done":
-                return self.write("done", progress)
+                return self._end(state, progress)
             if unfinished and all(self._couriers.gave_up(courier) for courier in unfinished):
                 return self.write("blocked", progress)
             self.write(state, progress)
             self._crew.rest(0.0 if moved else POLL / 6)
         return self.write("blocked", progress)
+
+    def _end(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
+        """Say how it ended. The sinks are closed before: some put their files in order then, which are read next."""
+        self._crew.close()
+        return self.write("done" if state == "done" else "blocked", progress)
 
     def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
         """Write ``status.json``, about once a second and whenever the state changes."""

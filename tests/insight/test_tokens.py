@@ -80,6 +80,15 @@ def test_a_prompt_of_the_greatest_length_that_begins_as_the_others_is_whole() ->
     assert [(hit.record.trace_id, hit.turn) for hit in hits] == [(cut.trace_id, 1)]
 
 
+def test_prompts_of_one_length_that_all_begin_differently_are_whole() -> None:
+    from autotrace.insight.families.tokens import prompt_cut
+    from autotrace.insight.records import History
+    from tests.insight.made import Turn
+
+    records = [record(n, f"1/{n}", head=[n, n + 1], turns=[Turn(500)]) for n in range(8)]
+    assert list(prompt_cut(step(records), History())) == []
+
+
 def test_end_tokens_of_the_run_count_and_common_ones_where_they_are_not_known() -> None:
     from autotrace.insight.families.tokens import no_end
     from autotrace.insight.records import History

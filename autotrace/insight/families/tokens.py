@@ -294,6 +294,8 @@ def prompt_cut(step: Step, history: History) -> Iterator[Hit]:
     heads = Counter(tuple(record.profile.head) for record in having)
     ((head, count),) = heads.most_common(1)
     usual = head if count * 2 > len(having) else None
+    if usual is None and step.settings.prompt_length is None:
+        return  # neither how prompts begin nor how long they may be is known
     lengths = [record.profile.turns[0].prompt or 0 for record in having]
     limit = step.settings.prompt_length
     if limit is None:

@@ -48,7 +48,7 @@ class Crew:
         self._packer = Packer(state, indexer.loader, decoder)
         self._ledgers: dict[str, Ledger] = {}
         self._given = given
-        self._broken = False
+        self._broken = self._closed = False
         self._scaling = Scaling()
         self.count = max(1, given)
         """Processes that deliver."""
@@ -122,7 +122,10 @@ class Crew:
             yield "the delivery processes died again and again, so the shipper delivers alone; why: shipper.log"
 
     def close(self) -> None:
-        """Store what is on its way and let go."""
+        """Store what is on its way and let go; once."""
+        if self._closed:
+            return
+        self._closed = True
         self.couriers.close()
         if self._workers is not None:
             self._workers.stop()
