@@ -9,13 +9,15 @@ from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.query import findings as query
 from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.trajectory.durations import times
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
 
 MOST = 512
 """Rollouts of a step that are read for its lanes."""
-KINDS = ("queue", "prefill", "decode", "llm", "tool", "reward", "open")
-"""What a rollout can be at: waiting for an engine, ..., a call of a model of which no engine said anything, ..."""
+KINDS = ("queue", "prefill", "decode", "llm", "tool", "reward", "open", "other")
+"""What a rollout can be at: waiting for an engine, ..., a call of a model of which no engine said anything, ..., none of
+them."""
 _TIMED = {"llm": "llm", "tool": "tool", "env": "tool", "reward": "reward"}
 _PHASES = (("queue", ("dispatch_s", "queue_s")), ("prefill", ("prefill_s",)), ("decode", ("decode_s",)))
 
@@ -62,7 +64,7 @@ def of_rollouts(rollouts: Iterable[dict[str, Any]], left_out: int = 0) -> dict[s
 
 def rollout(one: Trajectory) -> dict[str, Any]:
     """``worker`` and ``replicas`` are processes; ``parts`` what it was at, and ``requests`` what engines did for it,
-    each with its replica. Times of these count from the rollout's start."""
+    each with its replica. Times of these count from the rollout's start. ``spent``: seconds by kind."""
     root = one.root
     by_id = {span.span_id: span for span in one.spans}
     parts: list[Part] = []
@@ -78,11 +80,13 @@ def rollout(one: Trajectory) -> dict[str, Any]:
             parts += phases or _engines(span, one.spans, by_id, root) or [_whole(span, root, kind)]
         else:
             parts.append(_whole(span, root, kind))
+    spent = [sum(length for kind, _, length in parts if kind == number) for number in range(len(KINDS))]
+    spent[-1] = times(one).other_s or 0.0
     return {
         "id": one.trace_id, "n": one.attributes.get("rollout_n"), "sample": one.attributes.get("sample_index"),
         "status": one.status, "worker": f"{root.host}:{root.pid}", "start": root.start_ns / 1e9,
         "duration": None if root.duration_ns is None else root.duration_ns / 1e9, "parts": parts, "requests": requests,
-        "reward": one.facts.get("reward"),
+        "spent": [round(seconds, 6) for seconds in spent], "reward": one.facts.get("reward"),
     }  # fmt: skip
 
 

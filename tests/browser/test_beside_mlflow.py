@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Error, Route
+from playwright.sync_api import Browser, Error, Page, Route
 
 from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import ship
@@ -25,9 +25,11 @@ PATIENCE = 60
 @pytest.fixture
 def mlflow(tmp_path: Path) -> Iterator[MlflowServer]:
     server = MlflowServer(tmp_path)
-    server.start()
-    yield server
-    server.stop()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 def test_30_000_calls_beside_mlflows_page(
@@ -72,8 +74,15 @@ def opened_here(tab: Visit, trace: str) -> float:
 
 
 def opened_there(browser: Browser, server: MlflowServer, address: str) -> str:
-    """What a person sees of it, and when."""
+    """What a person sees of it, and when. Nothing of that page is at work afterwards."""
     page = browser.new_page(viewport={"width": 1440, "height": 860})
+    try:
+        return looked_at(page, server, address)
+    finally:
+        page.context.close()
+
+
+def looked_at(page: Page, server: MlflowServer, address: str) -> str:
 
     def only_here(route: Route) -> None:
         route.continue_() if route.request.url.startswith(server.url) else route.abort()
@@ -95,5 +104,4 @@ def opened_there(browser: Browser, server: MlflowServer, address: str) -> str:
         return f"calls after {shown:.1f} s, and does not answer for {PATIENCE} s"
     answers = time.monotonic() - begin
     elements = page.evaluate("document.querySelectorAll('*').length")
-    page.context.close()
     return f"calls after {shown:.1f} s, answers after {answers:.1f} s, {elements:,} elements"

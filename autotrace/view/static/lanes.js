@@ -8,7 +8,7 @@ const [LANE, TOP, LONGEST] = [14, 20, 16000];
 /** Kind -> colour, words. @type {Record<string, [string, string]>} */
 const KIND = {
   queue: ["--phase-queue", "waiting for an engine"], prefill: ["--phase-prefill", "prefill"], decode: ["--phase-decode", "decode"], llm: ["--role-llm", "model"],
-  tool: ["--role-tool", "tools"], reward: ["--role-reward", "reward"], open: ["--bad", "still open"],
+  tool: ["--role-tool", "tools"], reward: ["--role-reward", "reward"], open: ["--bad", "still open"], other: ["--line", "own work and waiting"],
 };
 
 /** @typedef {{text: string, lanes: any[][]}} Block lanes: `{start, end, parts, one}` each, which do not overlap */
@@ -39,7 +39,7 @@ export async function showLanes(box, run, step) {
   }));
   const blocks = [...grouped(bars, (bar) => bar.one.worker)].map(([name, each]) => block(`worker ${name}: ${counted(each.length, "rollout")}`, each))
     .concat([...grouped(requests, (request) => request.replica)].map(([name, each]) => block(`replica ${name}: ${counted(each.length, "request")}`, each)));
-  const sums = kinds.map((/** @type {string} */ _, /** @type {number} */ kind) => rollouts.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + spent(one, kind), 0));
+  const sums = kinds.map((/** @type {string} */ _, /** @type {number} */ kind) => rollouts.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.spent[kind], 0));
   const all = bars.reduce((/** @type {number} */ sum, /** @type {any} */ bar) => sum + bar.end - bar.start, 0) || 1;
   const last = bars.reduce((/** @type {any} */ a, /** @type {any} */ b) => (a && a.end >= b.end ? a : b), null);
   const rows = blocks.flatMap(({ text, lanes }) => [text, ...lanes]);
@@ -85,11 +85,8 @@ export async function showLanes(box, run, step) {
   surface.draw();
 }
 
-/** Seconds that a rollout was at something. @param {any} one @param {number} kind */
-const spent = (one, kind) => one.parts.reduce((/** @type {number} */ sum, /** @type {any} */ part) => sum + (part[0] === kind ? part[2] : 0), 0);
-
 /** On what its time went, most first. @param {any} one @param {string[]} kinds */
 function told(one, kinds) {
-  return kinds.map((kind, place) => /** @type {[string, number]} */ ([KIND[kind][1], spent(one, place)])).filter(([, time]) => time > 0).sort((a, b) => b[1] - a[1])
+  return kinds.map((kind, place) => /** @type {[string, number]} */ ([KIND[kind][1], one.spent[place]])).filter(([, time]) => time > 0).sort((a, b) => b[1] - a[1])
     .map(([word, time]) => `${word} ${seconds(time)}`).join(", ") || "no call of a model or a tool was traced";
 }

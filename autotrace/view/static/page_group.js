@@ -5,7 +5,7 @@ import { fill, h, marked } from "./dom.js";
 import { number, seconds } from "./format.js";
 import { rowsOf } from "./rows.js";
 
-const PARTS = /** @type {Record<string, string>} */ ({ prompt: "in the prompt", answer: "in the answer", end: "which only one of them has", result: "in the result", tool: "another tool", arguments: "other arguments", unknown: "cannot be compared further" });
+const PARTS = /** @type {Record<string, string>} */ ({ prompt: "in the prompt", answer: "in the answer", end: "where one of them ends", result: "in the result", tool: "another tool", arguments: "other arguments", unknown: "cannot be compared further" });
 const CUT = 700;
 
 /** @param {any} page @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
@@ -77,8 +77,8 @@ class Group {
       h("div", { class: "big" }, one.reward === undefined || one.reward === null ? "no reward" : `reward ${number(one.reward)}`),
       h("div", { class: "dim" }, [one.advantage === null || one.advantage === undefined ? "" : `advantage ${number(one.advantage)}`, `${one.tokens} tokens`, seconds(one.duration)].filter(Boolean).join(" · ")),
       h("p", { class: base ? "dim" : "fork" }, where), sides,
-      called ? h("p", { class: "fork" }, `tool call ${called.number}: ${PARTS[called.part] ?? called.part}`) : null,
-      base ? null : h("button", { class: "quiet", onclick: () => this.compareWith(one.trace_id) }, "compare with this"));
+      called ? h("p", { class: "fork" }, `tool call ${called.number}: ${called.part === "end" ? "only one of them makes it" : PARTS[called.part] ?? called.part}`) : null,
+      base ? null : h("button", { class: "chip", onclick: () => this.compareWith(one.trace_id) }, "compare with this"));
   }
 
   /** @param {any} one @param {number} number */

@@ -10,11 +10,11 @@ import { WhereError, compile } from "./where.js";
 
 /** Name of a column, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
-  ["trace_id", "trace", "8em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "5em", (value) => value ?? ""],
-  ["rollout_n", "n", "3em", number], ["status", "status", "7em", (value) => value ?? ""], ["reward", "reward", "5.5em", number], ["group_reward", "of group", "5.5em", number],
-  ["advantage", "advantage", "6em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
-  ["prompt_tokens", "prompt", "5em", number], ["response_tokens", "written", "5em", number], ["duration", "duration", "6.5em", seconds],
-  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["error", "error", "minmax(8em, 1fr)", (value) => value ?? ""],
+  ["trace_id", "trace", "5em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "4em", (value) => value ?? ""],
+  ["rollout_n", "n", "3em", number], ["status", "status", "6.5em", (value) => value ?? ""], ["reward", "reward", "4.5em", number], ["group_reward", "group mean", "6em", number],
+  ["advantage", "advantage", "5.5em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
+  ["prompt_tokens", "prompt", "4.5em", number], ["response_tokens", "written", "4.5em", number], ["duration", "duration", "6em", seconds],
+  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["finding", "findings", "minmax(8em, 1fr)", (value) => value ?? ""], ["error", "error", "minmax(8em, 2fr)", (value) => value ?? ""],
 ];
 const RIGHT = new Set(["step", "sample_index", "rollout_n", "reward", "group_reward", "advantage", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration"]);
 const GRID = SHOWN.map(([, , width]) => width).join(" ");
@@ -170,6 +170,7 @@ class Table {
       if (node.data === text) return;
       node.data = text;
       if (name === "status") cell.dataset.status = text;
+      if (name === "finding" || name === "error") cell.title = text;
     });
   }
 

@@ -13,7 +13,7 @@ const IDENTITY = ["step", "sample_index", "rollout_n", "data_source", "validate"
 /** Where time went: name, colour of the style, words. */
 const TIMES = [
   ["queue_s", "--phase-queue", "queue"], ["prefill_s", "--phase-prefill", "prefill"], ["decode_s", "--phase-decode", "decode"], ["way_s", "--role-llm", "way to the engine"],
-  ["llm_s", "--role-llm", "llm"], ["tool_s", "--role-tool", "tools"], ["reward_s", "--role-reward", "reward"], ["other_s", "--role-other", "other"],
+  ["llm_s", "--role-llm", "llm"], ["tool_s", "--role-tool", "tools"], ["reward_s", "--role-reward", "reward"], ["other_s", "--role-other", "own work and waiting"],
 ];
 
 /** @param {any} page @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
@@ -67,7 +67,7 @@ class TrajectoryPage {
   /** What most of the time went on. */
   spent() {
     const { times } = this.detail;
-    return TIMES.filter(([name]) => name !== "other_s" && times[name] > 0).sort(([a], [b]) => times[b] - times[a]).slice(0, 2).map(([name, , word]) => `${word} ${seconds(times[name])}`).join(", ");
+    return TIMES.filter(([name]) => times[name] > 0).sort(([a], [b]) => times[b] - times[a]).slice(0, 3).map(([name, , word]) => `${word} ${seconds(times[name])}`).join(", ");
   }
 
   timesBar() {
