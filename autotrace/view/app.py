@@ -24,7 +24,7 @@ from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 from autotrace.view import detail, group, perfetto, search, steps, tokens
-from autotrace.view.assets import STATIC, text
+from autotrace.view.assets import STATIC, bundle, text
 from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
 
 T = TypeVar("T")
@@ -126,7 +126,10 @@ def application(folder: Path) -> Starlette:
         return StreamingResponse(iterate_in_threadpool(found), media_type="application/x-ndjson")
 
     def index(_: Request) -> Response:
-        return HTMLResponse(text("index.html"))
+        return HTMLResponse(text("index.html").replace("/static/main.js", "/page.js"))
+
+    def script(_: Request) -> Response:
+        return Response(bundle("main.js"), media_type="text/javascript")
 
     def failed(_: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -138,6 +141,7 @@ def application(folder: Path) -> Starlette:
         exception_handlers={HTTPException: failed, Exception: failed},
         routes=[
             Route("/", index),
+            Route("/page.js", script),
             Route("/api/runs", list_runs),
             Route("/api/runs/{run}", state),
             Route("/api/runs/{run}/columns", all_columns),

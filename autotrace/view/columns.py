@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -26,6 +27,8 @@ _FLAGS = ("truncated", "tool_error")
 _MORE_TEXTS = ("uid", "data_source", "project_name", "experiment_name", "name", "role")
 MOST = 60
 """Columns made of names of the user's."""
+MOST_PATHS = 4 * MOST
+"""Names of the user's that are looked at, those of what holds others too."""
 MAX_TEXT = 500
 """Characters of one text."""
 MAX_NAME = 200
@@ -58,8 +61,7 @@ def more(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
     names = ("trace_id", "times", "facts", "attributes", "profile", *_MORE_NUMBERS, *flags, *_MORE_TEXTS)
     for rows in _rows(reader, names, chosen):
         _, times, facts, attributes, profiles, *others = zip(*rows, strict=True)
-        for row in zip(times, facts, attributes, strict=True):
-            found.row(*row)
+        found.chunk(times, facts, attributes)
         words["finding"].extend([_finding(profile) for profile in profiles])
         for name, values in zip((*own, *_MORE_TEXTS), others, strict=True):
             (own[name] if name in own else words[name]).extend(values)
@@ -90,53 +92,63 @@ def _rows(
 
 
 class _Found:
-    """Columns that appear while rows are read."""
+    """Columns that appear while rows are read. Rows come in chunks: what is done once for each value of a hundred
+    thousand rows takes a second."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._numbers: dict[str, array[float]] = {}
+        self._numbers: dict[str, Numbers] = {}
         self._texts: dict[str, dict[int, str]] = {}
+        self._paths: set[str] = set()
 
-    def row(self, times: str, facts: str, attributes: str) -> None:
-        for prefix, document in (("", times), ("facts", facts), ("attributes", attributes)):
-            if document != "{}":
-                self._take(prefix, _decoded(document))
-        self.count += 1
+    def chunk(self, times: Sequence[str], facts: Sequence[str], attributes: Sequence[str]) -> None:
+        """What each row has of them."""
+        for prefix, documents in (("", times), ("facts", facts), ("attributes", attributes)):
+            self._within(prefix, [_NOTHING if text == "{}" else _decoded(text) for text in documents], 0)
+        self.count += len(times)
 
-    def _take(self, prefix: str, value: Any, depth: int = 0) -> None:
-        if isinstance(value, dict) and depth < 4:
-            for name, inner in value.items():
-                if 0 < len(name) <= MAX_NAME and "." not in name and not (prefix == "attributes" and name in _REPEATED):
-                    self._take(f"{prefix}.{name}" if prefix else name, inner, depth + 1)
-        elif isinstance(value, (int, float)):
-            column = self._numbers.get(prefix)
-            if column is None:
-                if len(self._numbers) + len(self._texts) >= MOST:
-                    return
-                column = self._numbers[prefix] = array("d")
-            behind = self.count - len(column)  # -1: two names of this row mean the same
-            if behind > 0:
-                column.extend([MISSING] * behind)
-            if behind >= 0:
-                column.append(value if -1e300 < value < 1e300 else MISSING)
-        elif isinstance(value, str):
-            if prefix not in self._texts and len(self._numbers) + len(self._texts) >= MOST:
-                return
-            self._texts.setdefault(prefix, {})[self.count] = value[:MAX_TEXT]
+    def _within(self, prefix: str, values: Sequence[Any], depth: int) -> None:
+        documents = [value if type(value) is dict else _NOTHING for value in values]
+        for name in dict.fromkeys(chain.from_iterable(documents)):
+            if not 0 < len(name) <= MAX_NAME or "." in name or (prefix == "attributes" and name in _REPEATED):
+                continue
+            path = f"{prefix}.{name}" if prefix else name
+            if path in self._paths or len(self._paths) < MOST_PATHS:
+                self._paths.add(path)
+                self._take(path, [document.get(name) for document in documents], depth + 1)
+
+    def _take(self, path: str, values: Sequence[Any], depth: int) -> None:
+        kinds = set(map(type, values))
+        if dict in kinds and depth < 4:
+            self._within(path, values, depth)
+        if kinds & _NUMERIC and self._has_room(path):
+            column = self._numbers.setdefault(path, Numbers())
+            if len(column.values) <= self.count:  # else two names of a row mean the same
+                column.values.extend([MISSING] * (self.count - len(column.values)))
+                column.extend([
+                    value if type(value) in _NUMERIC and -1e300 < value < 1e300 else MISSING for value in values
+                ])  # fmt: skip
+        if str in kinds and self._has_room(path):
+            texts = self._texts.setdefault(path, {})
+            texts.update({self.count + at: value[:MAX_TEXT] for at, value in enumerate(values) if type(value) is str})
+
+    def _has_room(self, path: str) -> bool:
+        return path in self._numbers or path in self._texts or len(self._numbers.keys() | self._texts.keys()) < MOST
 
     def columns(self) -> tuple[dict[str, Numbers], dict[str, Words]]:
-        numbers, texts = {}, {}
-        for name, values in self._numbers.items():
-            values.extend([MISSING] * (self.count - len(values)))
-            numbers[name] = Numbers()
-            numbers[name].values = values
-        for name, by_row in self._texts.items():
-            if name not in numbers:  # of another kind here and there: as a number
-                texts[name] = Words(MAX_TEXT)
-                texts[name].extend([by_row.get(row) for row in range(self.count)])
-        return numbers, texts
+        """What there is, of all rows."""
+        texts = {}
+        for column in self._numbers.values():
+            column.values.extend([MISSING] * (self.count - len(column.values)))
+        for path, by_row in self._texts.items():
+            if path not in self._numbers:  # of another kind here and there: as a number
+                texts[path] = Words(MAX_TEXT)
+                texts[path].extend([by_row.get(row) for row in range(self.count)])
+        return self._numbers, texts
 
 
+_NOTHING: dict[str, Any] = {}
+_NUMERIC = frozenset((int, float, bool))
 _REPEATED = frozenset((*_NUMBERS, *_TEXTS, *_MORE_NUMBERS, *_MORE_TEXTS, "session_id", "run_id"))
 """Attributes that are columns of their own."""
 

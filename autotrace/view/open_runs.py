@@ -220,11 +220,10 @@ class OpenRuns:
             return self._runs[name]
 
     def prepare(self) -> None:
-        """Encode what a page of the newest run asks for first, while the browser is still starting."""
+        """Encode what a page of the newest run asks for first, while the browser is still starting. Nothing more: that
+        would take time from who asks for this."""
         with contextlib.suppress(Exception):  # whoever asks for the run is told
-            newest = self.run(self.listed()[0]["run"])
-            for part in ("main", "more"):
-                newest.columns(part)
+            self.run(self.listed()[0]["run"]).columns("main")
 
     def _folders(self) -> Sequence[Path]:
         if self._alone:

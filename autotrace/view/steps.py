@@ -16,8 +16,8 @@ from autotrace.trajectory.model import Span, Trajectory
 MOST = 512
 """Rollouts of a step that are read for its lanes."""
 KINDS = ("queue", "prefill", "decode", "llm", "tool", "reward", "open", "other")
-"""What a rollout can be at: waiting for an engine, ..., a call of a model of which no engine said anything, ..., none of
-them."""
+"""What a rollout can be at: waiting for an engine, ..., a call of a model of which no engine said anything, ...,
+none of them."""
 _TIMED = {"llm": "llm", "tool": "tool", "env": "tool", "reward": "reward"}
 _PHASES = (("queue", ("dispatch_s", "queue_s")), ("prefill", ("prefill_s",)), ("decode", ("decode_s",)))
 
