@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import socket
+import sys
 import webbrowser
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ from autotrace.trajectory.model import Trajectory
 INSTALL = f"pip install '{DISTRIBUTION}[view]'"
 PORT = 8642
 """The one that is tried first."""
+SWITCH = 0.0005
+"""Seconds after which a thread that reads a run lets others go on: an answer takes ten turns, of 5 ms each otherwise."""
 
 
 @click.command(short_help="Read rollouts in the browser: tokens, forks, timelines, curves.")
@@ -101,6 +104,7 @@ def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: 
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "anyio"):
             raise
         raise terminal.fail(f"autotrace view needs {error.name}, which is not installed: {INSTALL}") from None
+    sys.setswitchinterval(SWITCH)
     listening = _socket(host, port)
     number = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)

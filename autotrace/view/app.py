@@ -32,12 +32,12 @@ UNREADABLE = (OSError, sqlite3.Error, msgspec.MsgspecError, QueryError, ModuleNo
 
 
 def application(folder: Path) -> Starlette:
-    """The server of the runs in ``folder``, without ``guard``."""
+    """The server of the runs in ``folder``, without ``guard``. It begins at once to read the newest run, on a thread."""
     runs = OpenRuns(folder)
+    threading.Thread(target=runs.prepare, name="autotrace-view-prepare", daemon=True).start()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        threading.Thread(target=runs.prepare, name="autotrace-view-prepare", daemon=True).start()
         yield
         runs.close()
 
