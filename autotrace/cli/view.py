@@ -29,7 +29,7 @@ INSTALL = f"pip install '{DISTRIBUTION}[view]'"
 PORT = 8642
 """The one that is tried first."""
 SWITCH = 0.0005
-"""Seconds after which a thread that reads a run lets others go on: an answer takes ten turns, of 5 ms each otherwise."""
+"""Seconds after which a thread that reads a run lets others go on: an answer takes ten turns, else of 5 ms each."""
 
 
 @click.command(short_help="Read rollouts in the browser: tokens, forks, timelines, curves.")

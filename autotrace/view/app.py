@@ -32,7 +32,7 @@ UNREADABLE = (OSError, sqlite3.Error, msgspec.MsgspecError, QueryError, ModuleNo
 
 
 def application(folder: Path) -> Starlette:
-    """The server of the runs in ``folder``, without ``guard``. It begins at once to read the newest run, on a thread."""
+    """The server of the runs in ``folder``, without ``guard``. A thread begins at once to read the newest."""
     runs = OpenRuns(folder)
     threading.Thread(target=runs.prepare, name="autotrace-view-prepare", daemon=True).start()
 

@@ -105,7 +105,10 @@ export class TokensView {
   /** @param {any} block @param {{first: number, last: number, live: boolean}} place */
   plain(block, place) {
     const text = this.text.slice(place.first ? this.ends[place.first - 1] : 0, this.ends[place.last - 1]);
-    block.textContent = visible(text).replaceAll("\n", "↵\n");
+    const lines = text.split("\n");
+    block.textContent = visible(lines.join("↵\n"));
+    // about as high as it will be: blocks out of view are not laid out
+    block.style.containIntrinsicHeight = `auto ${20 * lines.reduce((sum, line) => sum + Math.ceil((line.length || 1) / 130), 0)}px`;
     place.live = false;
   }
 
