@@ -126,7 +126,7 @@ def application(folder: Path) -> Starlette:
         return StreamingResponse(iterate_in_threadpool(found), media_type="application/x-ndjson")
 
     def index(_: Request) -> Response:
-        return HTMLResponse(text("index.html").replace("/static/main.js", "/page.js"))
+        return HTMLResponse(text("index.html"))
 
     def script(_: Request) -> Response:
         return Response(bundle("main.js"), media_type="text/javascript")

@@ -44,7 +44,8 @@ def test_it_prints_a_link_that_shows_the_run(run: Path) -> None:
         assert link.startswith("http://127.0.0.1:")
         assert httpx.get(link.partition("?")[0], trust_env=False).status_code == 401
         page = browser.get(link)
-        assert page.status_code == 200 and "/static/main.js" in page.text
+        assert page.status_code == 200 and '<script type="module" src="/page.js">' in page.text
+        assert "function showTable" in browser.get(link.partition("?")[0] + "page.js").text
         listed = browser.get(link.partition("?")[0] + "api/runs").json()["runs"]
         assert [each["run"] for each in listed] == [run.name]
 
