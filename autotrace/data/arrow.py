@@ -58,32 +58,51 @@ def table_of(table: Table, rollouts: list[Rollout], columns: Sequence[str] | Non
 
 def from_rows(columns: Sequence[Column], asked: Sequence[Any]) -> pa.Table:
     """A table of ``columns``, one row for each of ``asked``."""
-    arrays = [_array(column, [column.of(row) for row in asked]) for column in columns]
+    figures: set[str] = set()
+    if any(column.figures for column in columns):
+        figures.update(*(row.figures for row in asked))
+    arrays = [
+        pa.nulls(len(asked), arrow_type(column.type))
+        if column.figures and figures.isdisjoint(column.figures)
+        else _array(column, asked)
+        for column in columns
+    ]
     fields = [pa.field(column.name, arrow_type(column.type)) for column in columns]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _array(column: Column, values: list[Any]) -> pa.Array:
+def _array(column: Column, asked: Sequence[Any]) -> pa.Array:
     kind = arrow_type(column.type)
     code = _CODES.get(column.type.removeprefix("list<").removesuffix(">")) if column.type.startswith("list<") else None
     try:
-        return pa.array(values, kind) if code is None else _lists(kind, code, values)
+        return pa.array(list(map(column.of, asked)), kind) if code is None else _lists(kind, code, column, asked)
     except _MISFITS:  # a host program's own class, half a character: one odd value must not keep its trajectory out
-        return pa.array([_each(column.type, value) for value in values], kind)
+        return pa.array([_each(column.type, column.of(row)) for row in asked], kind)
 
 
-def _lists(kind: pa.DataType, code: str, values: list[Any]) -> pa.Array:
+def _lists(kind: pa.DataType, code: str, column: Column, asked: Sequence[Any]) -> pa.Array:
     """Lists of numbers, None for a list that is not there."""
-    offsets, end, packed = array("i", [0]), 0, []
-    for value in values:
-        if value:
-            end += len(value)
-            packed.append(bytes(value) if code == "b" else struct.pack(f"{len(value)}{code}", *value))
+    width, offsets, end = struct.calcsize(code), array("i", [0]), 0
+    packed: list[bytes] = []
+    present: list[bool] = []
+    for row in asked:
+        numbers = None if column.packed is None else column.packed(row)
+        if numbers is None and (value := column.of(row)) is not None:
+            numbers = _numbers(code, value)
+        if numbers:
+            packed.append(numbers)
+            end += len(numbers) // width
+        present.append(numbers is not None)
         offsets.append(end)
-    items = b"".join(packed)
-    missing = pa.py_buffer(_bitmap([value is not None for value in values])) if None in values else None
-    child = pa.Array.from_buffers(kind.value_type, end, [None, pa.py_buffer(items)])
-    return pa.Array.from_buffers(kind, len(values), [missing, pa.py_buffer(offsets)], children=[child])
+    missing = None if all(present) else pa.py_buffer(_bitmap(present))
+    child = pa.Array.from_buffers(kind.value_type, end, [None, pa.py_buffer(b"".join(packed))])
+    return pa.Array.from_buffers(kind, len(present), [missing, pa.py_buffer(offsets)], children=[child])
+
+
+def _numbers(code: str, value: Any) -> bytes:
+    if not value:
+        return b""
+    return bytes(value) if code == "b" else struct.pack(f"{len(value)}{code}", *value)
 
 
 def _bitmap(present: list[bool]) -> bytes:

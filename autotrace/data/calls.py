@@ -6,14 +6,14 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from autotrace.data.columns import OF_ROLLOUT, Column, Table, duration, finish_reason
-from autotrace.data.rollout import Call, json, word
+from autotrace.data.columns import OF_ROLLOUT, Column, Table, duration
+from autotrace.data.rollout import Call, finish_reason, json, word
 from autotrace.spool.records import MEASURED
 from autotrace.trajectory.numbers import integer, number
 
 
-def _figure(name: str, convert: Callable[[Any], Any]) -> Callable[[Call], Any]:
-    return lambda call: convert(call.figures.get(name))
+def _figure(name: str, kind: str, meaning: str, convert: Callable[[Any], Any]) -> Column:
+    return Column(name, kind, meaning, lambda call: convert(call.figures.get(name)), figures=(name,))
 
 
 def _tool_name(call: Call) -> str | None:
@@ -48,17 +48,17 @@ TURNS = Table("turns", "an LLM call of the agent", (
     Column("error", "string", "type and message of what failed", attrgetter("span.error_text")),
     Column("prompt_tokens", "int64", "tokens of the whole prompt", attrgetter("span.prompt_tokens")),
     Column("response_tokens", "int64", "tokens generated", attrgetter("span.response_tokens")),
-    Column("cached_tokens", "int64", "prompt tokens that the engine found in its prefix cache",
-           _figure("cached_tokens", integer)),
+    _figure("cached_tokens", "int64", "prompt tokens that the engine found in its prefix cache", integer),
     Column("new_prompt_ids", "list<int32>", "token ids that this prompt adds to the trajectory",
-           attrgetter("span.new_prompt_ids")),
+           attrgetter("span.new_prompt_ids"), packed=attrgetter("span.packed_prompt")),
     Column("prompt_base", "string", "the `span_id` with whose prompt and response this prompt begins",
            attrgetter("span.prompt_base")),
     Column("prompt_keep", "int64", "how many tokens of them; then come `new_prompt_ids`",
            attrgetter("span.prompt_keep")),
-    Column("response_ids", "list<int32>", "token ids of the response", attrgetter("span.response_ids")),
+    Column("response_ids", "list<int32>", "token ids of the response",
+           attrgetter("span.response_ids"), packed=attrgetter("span.packed_response")),
     Column("rollout_log_probs", "list<float32>", "log-probability of each token of the response",
-           attrgetter("span.logprobs")),
+           attrgetter("span.logprobs"), packed=attrgetter("span.packed_logprobs")),
     Column("response_mask", "list<int8>", "1 for a token that the trainer learns from; shorter than the response"
            " where the trainer cut it", _mask),
     Column("prompt_text", "string", "the new part of the prompt, as text",
@@ -68,28 +68,26 @@ TURNS = Table("turns", "an LLM call of the agent", (
     Column("messages", "json", "the messages of this turn, where they are known",
            lambda call: json(call.span.messages), text=True),
     Column("finish_reason", "string", "why the response ended: `stop`, `length`, ...",
-           lambda call: finish_reason(call.figures)),
-    Column("weight_version", "int64", "the weights that answered (veRL: the step)",
-           _figure("weight_version", integer)),
-    Column("weight_versions", "json", "which weights made which tokens, where the engine says so",
-           _figure("weight_versions", json)),
+           lambda call: finish_reason(call.figures), figures=("finish_reason", "stop_reason")),
+    _figure("weight_version", "int64", "the weights that answered (veRL: the step)", integer),
+    _figure("weight_versions", "json", "which weights made which tokens, where the engine says so", json),
     Column("model", "string", "name of the model", _model),
-    Column("request_id", "string", "the request's id in the engine", _figure("request_id", word)),
+    _figure("request_id", "string", "the request's id in the engine", word),
     Column("start_ns", "int64", "start, ns since 1970 (UTC)", attrgetter("span.start_ns")),
     Column("end_ns", "int64", "end, ns since 1970 (UTC)", attrgetter("span.end_ns")),
     Column("duration_s", "float64", "s from start to end",
            lambda call: duration(call.span.start_ns, call.span.end_ns)),
-    Column("ttft_s", "float64", "s to the first token", _figure("ttft_s", number)),
-    Column("dispatch_s", "float64", "s until the scheduler had the request", _figure("dispatch_s", number)),
-    Column("queue_s", "float64", "s in the scheduler's queue", _figure("queue_s", number)),
-    Column("prefill_s", "float64", "s of prefill", _figure("prefill_s", number)),
-    Column("decode_s", "float64", "s from the first token to the last", _figure("decode_s", number)),
+    _figure("ttft_s", "float64", "s to the first token", number),
+    _figure("dispatch_s", "float64", "s until the scheduler had the request", number),
+    _figure("queue_s", "float64", "s in the scheduler's queue", number),
+    _figure("prefill_s", "float64", "s of prefill", number),
+    _figure("decode_s", "float64", "s from the first token to the last", number),
     Column("preemptions", "int64", "how often it was removed from the batch",
-           lambda call: integer(call.figures.get("preemptions", call.figures.get("num_preempted")))),
-    Column("preempted_s", "float64", "s of `decode_s` in which it waited to be resumed",
-           _figure("preempted_s", number)),
-    Column("itl_mean_ms", "float64", "mean ms between two outputs", _figure("itl_mean_ms", number)),
-    Column("itl_max_ms", "float64", "longest ms between two outputs", _figure("itl_max_ms", number)),
+           lambda call: integer(call.figures.get("preemptions", call.figures.get("num_preempted"))),
+           figures=("preemptions", "num_preempted")),
+    _figure("preempted_s", "float64", "s of `decode_s` in which it waited to be resumed", number),
+    _figure("itl_mean_ms", "float64", "mean ms between two outputs", number),
+    _figure("itl_max_ms", "float64", "longest ms between two outputs", number),
     Column("host", "string", "the machine that made the call", attrgetter("span.host")),
 ))  # fmt: skip
 

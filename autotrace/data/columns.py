@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
-
-from autotrace.data.rollout import word
 
 
 @dataclass(frozen=True)
@@ -23,6 +21,10 @@ class Column:
     """Its value in a row; None: not known."""
     text: bool = False
     """Needs the tokens decoded."""
+    packed: Callable[[Any], bytes | None] | None = None
+    """Of a list of numbers: the same as an array of them has it, where that is at hand; None: ask ``of``."""
+    figures: tuple[str, ...] = ()
+    """What is asked of a call, or of a trajectory's calls: nothing is known where no call has any of these."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,3 @@ OF_ROLLOUT = tuple(
 def duration(start_ns: int, end_ns: int | None) -> float | None:
     """Seconds; None of what has not ended."""
     return None if end_ns is None else (end_ns - start_ns) / 1e9
-
-
-def finish_reason(figures: Mapping[str, Any]) -> str | None:
-    """Why a response ended, of what is known of its call."""
-    return word(figures.get("finish_reason")) or word(figures.get("stop_reason"))

@@ -101,6 +101,11 @@ class Rollout:
         return span.status == "CANCELLED" and (self.root.status == "OK" or not (span.error and span.error[1]))
 
     @cached_property
+    def finish_reasons(self) -> list[str | None]:
+        """Why each turn ended."""
+        return [finish_reason(call.figures) for call in self.turns]
+
+    @cached_property
     def weight_versions(self) -> list[int]:
         """Versions of the weights that answered."""
         versions = (integer(call.figures.get("weight_version")) for call in self.turns)
@@ -142,25 +147,20 @@ class Rollout:
 class Call:
     """One call of a trace: a row of ``spans``, and of ``turns`` if it is an LLM call."""
 
-    __slots__ = ("_below", "rollout", "span", "turn")
+    __slots__ = ("figures", "rollout", "span", "turn")
 
     def __init__(self, rollout: Rollout, span: Span) -> None:
         self.rollout = rollout
         self.span = span
         self.turn = 0
-        self._below: dict[str, Any] | None = None
+        self.figures: Mapping[str, Any] = span.attributes
+        """Attributes of the call and of its request to the engine."""
 
     def add(self, figures: Mapping[str, Any]) -> None:
         """Take what an engine below reports of the request; the innermost comes last and counts."""
-        self._below = {**(self._below or {}), **figures}
-
-    @property
-    def figures(self) -> Mapping[str, Any]:
-        """Attributes of the call and of its request to the engine."""
-        if self._below is None:
-            return self.span.attributes
+        before = {} if self.figures is self.span.attributes else self.figures
         own = {name: value for name, value in self.span.attributes.items() if value is not None}
-        return {**self._below, **own}
+        self.figures = {**before, **figures, **own}
 
 
 class Known:
@@ -170,6 +170,11 @@ class Known:
 
     def __init__(self, rollout: Rollout, name: str, value: Any) -> None:
         self.rollout, self.name, self.value = rollout, name, value
+
+
+def finish_reason(figures: Mapping[str, Any]) -> str | None:
+    """Why a response ended, of what is known of its call."""
+    return word(figures.get("finish_reason")) or word(figures.get("stop_reason"))
 
 
 def _below(span: Span, by_id: Mapping[str, Span], calls: Mapping[str, Call]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from autotrace.data.columns import IDENTITY, Column, Table, duration, finish_reason
+from autotrace.data.columns import IDENTITY, Column, Table, duration
 from autotrace.data.rollout import CUT, Rollout, json, word
 from autotrace.insight.profile import codes, decode
 from autotrace.trajectory.numbers import integer, number
@@ -35,7 +35,7 @@ def _first_prompt(rollout: Rollout) -> int | None:
 
 
 def _truncated(rollout: Rollout) -> bool | None:
-    reasons = [reason for call in rollout.turns if (reason := finish_reason(call.figures)) is not None]
+    reasons = [reason for reason in rollout.finish_reasons if reason is not None]
     return reasons[-1] in CUT if reasons else None
 
 
@@ -79,7 +79,7 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("prompt_tokens", "int64", "tokens of the first prompt", _first_prompt),
     Column("response_tokens", "int64", "tokens generated over all turns", _generated),
     Column("finish_reasons", "list<string>", "why each turn ended: `stop`, `length`, ...",
-           lambda one: [finish_reason(call.figures) for call in one.turns]),
+           attrgetter("finish_reasons")),
     Column("truncated", "bool", "the last response was cut at a limit of tokens", _truncated),
     Column("min_global_steps", "int64", "the oldest weights that answered",
            lambda one: min(one.weight_versions) if one.weight_versions

@@ -4,6 +4,7 @@ memory and time that grow with the square of the turns.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
@@ -41,6 +42,22 @@ class Deferred(Generic[T]):
 
     def __init__(self, make: Callable[[], T | None]) -> None:
         self.make = make
+
+
+class PackedFloats(Deferred[list[float]]):
+    """Little-endian float32 as a list; trailing bytes that do not fill one are cut off."""
+
+    __slots__ = ("packed",)
+
+    def __init__(self, data: bytes) -> None:
+        self.packed = data[: len(data) - len(data) % 4]
+
+    def make(self) -> list[float]:
+        """The list."""
+        numbers = array("f")
+        numbers.frombytes(self.packed)
+        values: list[float] = numbers.tolist()
+        return values
 
 
 class DeferrableField(Generic[T]):

@@ -97,15 +97,19 @@ def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterable[Span]:
 
 
 def _above(span: Span, by_id: Mapping[str, Span], roles: Collection[str]) -> bool:
+    parent = by_id.get(span.parent_id or "")
+    if parent is None or parent.parent_id is None:  # nearly always
+        return parent is not None and parent.role in roles
     return any(other.role in roles for other in _ancestors(span, by_id))
 
 
 def _covered(spans: Iterable[Span]) -> float:
     """Seconds in which at least one of ``spans`` was open."""
     total, until = 0, 0
-    for start, end in sorted((span.start_ns, span.end_ns or span.start_ns) for span in spans):
-        total += max(0, end - max(start, until))
-        until = max(until, end)
+    for start, end in sorted([(span.start_ns, span.end_ns or span.start_ns) for span in spans]):
+        if end > until:
+            total += max(0, end - (start if start > until else until))
+            until = end
     return total / 1e9
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotrace.trajectory.deferred import DeferrableField
+from autotrace.trajectory.deferred import DeferrableField, PackedFloats
 
 OK = "OK"
 ERROR = "ERROR"
@@ -117,19 +117,38 @@ class Span:
         }  # fmt: skip
         return span
 
+    def put_prompt(self, ids: array[int]) -> None:
+        """``new_prompt_ids``, of which ``packed_prompt`` is known then."""
+        self.new_prompt_ids = ids.tolist()
+        self.__dict__["_packed_prompt"] = self.new_prompt_ids, ids.tobytes()
+
     def put_response(self, ids: array[int]) -> None:
         """``response_ids``, of which ``packed_response`` is known then."""
         self.response_ids = ids.tolist()
-        self.__dict__["_packed"] = self.response_ids, ids.tobytes()
+        self.__dict__["_packed_response"] = self.response_ids, ids.tobytes()
+
+    @property
+    def packed_prompt(self) -> bytes | None:
+        """``new_prompt_ids`` as an array of ``int`` has them, four bytes each; None where there are none or they are no
+        such integers."""
+        return self._packed(self.new_prompt_ids, "_packed_prompt")
 
     @property
     def packed_response(self) -> bytes | None:
-        """``response_ids`` as an array of ``int`` has them, four bytes each; None where there are none or they are no
-        such integers."""
-        if self.response_ids is None:
+        """The same of ``response_ids``."""
+        return self._packed(self.response_ids, "_packed_response")
+
+    def _packed(self, ids: list[int] | None, name: str) -> bytes | None:
+        if ids is None:
             return None
-        of, packed = self.__dict__.get("_packed", (None, b""))
-        return packed if of is self.response_ids else packed_ids(self.response_ids)
+        of, packed = self.__dict__.get(name, (None, b""))
+        return packed if of is ids else packed_ids(ids)
+
+    @property
+    def packed_logprobs(self) -> bytes | None:
+        """``logprobs`` as an array of ``float`` has them, four bytes each; None where they are no such bytes yet."""
+        given = self.__dict__.get("_logprobs")
+        return given.packed if isinstance(given, PackedFloats) else None
 
     @property
     def shown_name(self) -> str:

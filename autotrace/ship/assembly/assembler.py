@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from autotrace.ship.assembly.llm_calls import read_llm_calls
 from autotrace.ship.assembly.passed_on import join_passed_on
 from autotrace.ship.assembly.recent import Assembled
 from autotrace.ship.assembly.titles import entitle
-from autotrace.ship.assembly.tokens import TokenSequences, digest_of, floats
+from autotrace.ship.assembly.tokens import TokenSequences, digest_of
 from autotrace.ship.assembly.tool_results import read_tool_results
 from autotrace.spool.records import MEASURED, Close, Header, Open, Tokens
-from autotrace.trajectory.deferred import Deferred
+from autotrace.trajectory.deferred import PackedFloats
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import INTERRUPTED, OPEN, Span
 
@@ -126,10 +125,10 @@ class Assembly:
         base = sequences.base(prompt)
         span.prompt_ids = full.first(full.length)
         if base is None:
-            span.new_prompt_ids = full.from_(0).tolist()
+            span.put_prompt(full.from_(0))
         else:
             span.prompt_base, span.prompt_keep = span_id(base.span), prompt.keep
-            span.new_prompt_ids = full.from_(prompt.keep).tolist()
+            span.put_prompt(full.from_(prompt.keep))
 
     def _close(self, origin: Origin, record: Close, at: int) -> None:
         draft = self._drafts.get(record.span)
@@ -152,7 +151,7 @@ class Assembly:
         if record.response is not None:
             self._response(origin, record, record.response, draft)
         if record.logprobs is not None:
-            span.logprobs = Deferred(partial(floats, record.logprobs))
+            span.logprobs = PackedFloats(record.logprobs)
         if record.mask is not None:
             span.response_mask = list(record.mask)
 

@@ -21,13 +21,6 @@ _LOST = "token ids are missing: the turn they continue was not recorded"
 _WRONG = "token ids are missing: the rebuilt list does not match its checksum"
 
 
-def floats(data: bytes) -> list[float]:
-    """Little-endian float32 as a list."""
-    numbers = array("f")
-    numbers.frombytes(data[: len(data) - len(data) % _WIDTH])
-    return numbers.tolist()
-
-
 def digest_of(ids: Sequence[int]) -> str:
     """The first 8 bytes of blake2b (with a digest of 16) of a token list, as 16 hex digits: how late facts name a
     response."""
