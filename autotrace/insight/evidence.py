@@ -35,6 +35,9 @@ BARE = re.compile(
     r"|(?:[^\n]*\n)*?Action:[ ]*[\w.-]+[ ]*\nAction Input:"
 )
 """A last answer that is a tool call without any mark: Llama's JSON, Llama 4's call in brackets, ReAct's two lines."""
+JUDGED = ("reward", "reward_extra_info")
+"""Facts that a look at one trajectory reads. The others, which a trainer reports of each of them later, change no
+profile."""
 _WIDTH = 4
 
 
@@ -127,6 +130,11 @@ class Evidence:
         self.turns = [LLMCall(n, span, _figures(span, below.get(span.span_id))) for n, span in enumerate(calls, 1)]
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """Those of ``JUDGED`` that are known."""
+        return judged(self.trajectory.facts)
+
+    @property
     def root(self) -> Span:
         """The trajectory's own call."""
         return self.trajectory.root
@@ -207,6 +215,11 @@ def _figures(span: Span, below: Mapping[str, Any] | None) -> Mapping[str, Any]:
 def _server(span: Span) -> str:
     replica = span.attributes.get("replica")
     return f"{span.host}/{span.pid}" if replica is None else str(replica)
+
+
+def judged(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the facts about a trajectory those of ``JUDGED``."""
+    return {name: facts[name] for name in JUDGED if name in facts}
 
 
 def packed(ids: Sequence[int] | None) -> bytes | None:

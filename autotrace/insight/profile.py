@@ -82,6 +82,8 @@ class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The text that its reward judged was recorded, and can be compared with its own."""
     found: list[Mark] = []
     """What its group and its step showed of it, once they were complete."""
+    basis: str = ""
+    """Digest of all that it was made of: equal ones make equal profiles. Empty: that may still change."""
 
 
 def encode(profile: Profile) -> str:

@@ -78,7 +78,7 @@ def failed(evidence: Evidence) -> Iterator[Mark]:
         code = "AT-REWARD-TIMEOUT" if is_timeout(raised) else "AT-REWARD-RAISES"
         yield Mark(code, turn, None, raised.error_text or "", classed(raised.error_text or ""))
     else:
-        extra = evidence.trajectory.facts.get("reward_extra_info")
+        extra = evidence.facts.get("reward_extra_info")
         parts = [extra] if isinstance(extra, dict) else []
         parts += [span.output["reward_extra_info"] for span in evidence.rewards if _has_parts(span)]
         for part in parts:
@@ -88,7 +88,7 @@ def failed(evidence: Evidence) -> Iterator[Mark]:
             if part.get("error"):
                 yield Mark("AT-REWARD-RAISES", turn, None, str(part["error"]), classed(str(part["error"])))
                 break
-    scores = [evidence.trajectory.facts.get("reward"), *(_score(span.output) for span in evidence.rewards)]
+    scores = [evidence.facts.get("reward"), *(_score(span.output) for span in evidence.rewards)]
     odd = next((score for score in scores if _is_odd(score)), None)
     if odd is not None:
         yield Mark("AT-REWARD-NAN", turn, None, f"reward {odd}")

@@ -35,6 +35,8 @@ class Look(NamedTuple):
     trajectory: Trajectory
     digests: list[str]
     """Of its responses: the agent's output and the response of each call."""
+    records: int | None
+    """Bytes of its records, if they will make the same again as long as no more of them come."""
 
 
 class Loader:
@@ -76,7 +78,8 @@ class Loader:
         if assembled is None:
             return None
         self._recent.put(trace_id, extent, assembled)
-        return Look(self._described(trace_id, assembled), assembled.digests)
+        records = assembled.bytes if assembled.lasting else None
+        return Look(self._described(trace_id, assembled), assembled.digests, records)
 
     def _taken(self, trace_id: str, final: bool) -> Assembled | None:
         """As it was when it was looked at, if no more of it was read since."""

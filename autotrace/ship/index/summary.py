@@ -5,13 +5,16 @@ A summary is made of the assembled trajectory, wherever that happens (``Summaris
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 import msgspec
 
+from autotrace.insight import registry
+from autotrace.insight.evidence import judged
 from autotrace.insight.examine import examine
-from autotrace.insight.profile import decode, encode
+from autotrace.insight.profile import Profile, decode, encode
 from autotrace.insight.settings import Settings
 from autotrace.ship.assembly.loader import Loader, Look
 from autotrace.ship.store.row import Row, identity
@@ -39,7 +42,7 @@ class Summary(msgspec.Struct):
         """Of an assembled trajectory; ``settings``: of its run."""
         row = Row(look.trajectory.trace_id)
         summarise(row, look.trajectory)
-        row.profile = encode(examine(look.trajectory, settings))
+        row.profile = encode(_profile(look, settings))
         return cls({column: getattr(row, column) for column in COLUMNS}, look.digests)
 
     def fill(self, row: Row) -> None:
@@ -50,6 +53,25 @@ class Summary(msgspec.Struct):
             setattr(row, column, value)
         if before is not None and before.found and (profile := decode(row.profile)) is not None:
             row.profile = encode(msgspec.structs.replace(profile, found=before.found))
+
+
+def _profile(look: Look, settings: Settings) -> Profile:
+    """As it is known, if nothing of what it was made of has changed: late facts bring most trajectories back once."""
+    trajectory, basis = look.trajectory, _basis(look)
+    known = decode(trajectory.profile)
+    if known is not None and basis and (known.basis, known.stamp) == (basis, registry.stamp()):
+        return msgspec.structs.replace(known, found=[])
+    return msgspec.structs.replace(examine(trajectory, settings), basis=basis)
+
+
+def _basis(look: Look) -> str:
+    """Empty where the records may still make something else, or a detector of another package looks: it may read
+    anything."""
+    if look.records is None or registry.own():
+        return ""
+    trajectory = look.trajectory
+    made_of = look.records, len(trajectory.spans), trajectory.settings, judged(trajectory.facts)
+    return hashlib.blake2b(msgspec.json.encode(made_of), digest_size=8).hexdigest()
 
 
 class Answer(msgspec.Struct):

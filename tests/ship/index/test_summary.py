@@ -1,0 +1,83 @@
+"""Summaries of trajectories: what is looked at again, and what is known already."""
+
+from __future__ import annotations
+
+import math
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotrace.insight import profile
+from autotrace.ship.index import summary
+from autotrace.ship.run_reader import RunReader
+from autotrace.ship.shipper import ship
+from tests.ship.spools import Process, new_run, trajectory
+
+
+@pytest.fixture
+def examined(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Trace ids of those that were examined."""
+    seen: list[str] = []
+    examine = summary.examine
+
+    def counting(one: Any, settings: Any) -> profile.Profile:
+        seen.append(one.trace_id)
+        return examine(one, settings)
+
+    monkeypatch.setattr(summary, "examine", counting)
+    return seen
+
+
+def codes(run: Path, trace: str) -> list[str]:
+    with closing(RunReader.open(run)) as reader:
+        (row,) = (row for row in reader.rows(role="trajectory") if row.trace_id == trace)
+        return profile.codes(profile.decode(row.profile)) or []
+
+
+def later(run: Path, number: int, **facts: Any) -> None:
+    process = Process(run, f"node-1-later{number}")
+    for name, value in facts.items():
+        process.fact(name, value, TRACE)
+    process.exit()
+    assert ship(run, once=True).state == "done"
+
+
+TRACE = bytes(15) + b"\x01"
+
+
+def test_what_no_detector_reads_does_not_have_a_trajectory_examined_again(tmp_path: Path, examined: list[str]) -> None:
+    run = new_run(tmp_path)
+    process = Process(run)
+    trajectory(process, trace=TRACE, reward=None)
+    process.exit()
+    assert ship(run, once=True).state == "done"
+    assert examined == [TRACE.hex()]
+    later(run, 1, advantage=0.5, trained_in_step=1)
+    assert examined == [TRACE.hex()]
+    later(run, 2, reward=math.nan)
+    assert examined == [TRACE.hex()] * 2
+    assert "AT-REWARD-NAN" in codes(run, TRACE.hex())
+    later(run, 3, advantage=0.25)
+    assert len(examined) == 2
+    assert "AT-REWARD-NAN" in codes(run, TRACE.hex())
+
+
+def test_more_of_the_records_or_of_the_configuration_does(tmp_path: Path, examined: list[str]) -> None:
+    run = new_run(tmp_path)
+    process = Process(run)
+    trajectory(process, trace=TRACE)
+    process.exit()
+    assert ship(run, once=True).state == "done"
+    more = Process(run, "node-1-more")
+    more.bind("config", max_model_len=4096)
+    more.fact("advantage", 0.5, TRACE)
+    more.exit()
+    assert ship(run, once=True).state == "done"
+    assert len(examined) == 2
+    more = Process(run, "node-1-records")
+    more.close(TRACE, more.open(TRACE, "tool", inputs={"name": "late"}), output="4")
+    more.exit()
+    assert ship(run, once=True).state == "done"
+    assert len(examined) == 3
