@@ -43,7 +43,7 @@ def test_segments_that_were_removed(tmp_path: Path, visit: Open) -> None:
     tab.page.wait_for_selector(".item")
     shutil.rmtree(folder / layout.SPOOL)
     tab.page.keyboard.press("2")
-    expect(tab.page.locator("#said .problem")).to_contain_text("are gone from the run folder")
+    expect(tab.page.locator("#wrong .problem")).to_contain_text("are gone from the run folder")
     tab.page.keyboard.press("t")
     tab.page.wait_for_selector(ROWS)
     assert tab.wrong and all("410" in line for line in tab.wrong)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from autotrace.ship.run_reader import RunReader
 from tests.browser.conftest import Visit
@@ -83,7 +83,7 @@ def test_keys_lead_from_the_table_to_a_group_and_back(demo: Path, visit: Open) -
     before = page.url
     page.keyboard.press("j")
     expect(page).not_to_have_url(before)
-    page.wait_for_selector(".item")
+    expect(page).to_have_title(re.compile(page.url.rsplit("/", 1)[1][:8]))  # that one is shown
     page.keyboard.press("g")
     page.wait_for_selector(".card")
     page.keyboard.press("?")
@@ -297,9 +297,31 @@ def test_light_and_dark(demo: Path, visit: Open) -> None:
     assert page.evaluate(ground) != dark
 
 
+def test_who_went_elsewhere_stays_there(demo: Path, visit: Open) -> None:
+    """What was asked for before, and arrives later, is not shown."""
+    tab = visit(demo)
+    page = tab.page
+    page.wait_for_selector(ROWS)
+    trace = first_of(page, "sort=reward")
+    waiting: list[Route] = []
+
+    def hold(route: Route) -> None:
+        waiting.append(route)
+
+    page.route(f"**/traces/{trace}", hold)
+    with page.expect_request(f"**/traces/{trace}"):
+        page.evaluate(f"location.hash = '#/run/{demo.name}/trace/{trace}'")
+    tab.go(f"#/run/{demo.name}/group/{trace}", ".card")
+    with page.expect_response(f"**/traces/{trace}") as answer:
+        waiting[0].continue_()
+    answer.value.body()
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    assert page.locator(".card").count() == 4 and page.locator(".item").count() == 0
+
+
 def test_what_there_is_not_says_so(demo: Path, visit: Open) -> None:
     tab = visit(demo)
-    page = tab.go("#/run/nothing/table", ".problem")
+    page = tab.go("#/run/nothing/table", "#page > .big .problem")
     expect(page.locator("#page .problem")).to_contain_text("there is no run nothing")
     assert tab.wrong and all("404" in line for line in tab.wrong)
     tab.wrong.clear()

@@ -11,13 +11,15 @@ import { forget } from "./rows.js";
 
 /** @typedef {{title: string, keys?: Record<string, () => void>, again?: () => Promise<any> | any, close?: () => void, restyle?: () => void}} Page */
 
-const [top_, said, page, help] = ["top", "said", "page", "help"].map((id) => /** @type {any} */ (document.getElementById(id)));
+const [top_, wrong, said, page, help] = ["top", "wrong", "said", "page", "help"].map((id) => /** @type {any} */ (document.getElementById(id)));
 const KEYS = [
   ["j k", "next and previous: row, trajectory, rollout, step"], ["Enter", "open it"], ["g", "the group of this trajectory"], ["b w", "in a group: compare with the best, the worst"],
   ["1 2 3", "conversation, tokens, timeline"], ["n p", "next and previous finding; among tokens without one, the least likely"], ["← →", "among tokens: the next"], ["/", "filter or search"], ["t", "trajectories"], ["s", "steps"], ["r", "runs"], ["d", "dark or light"], ["?", "this"],
 ];
 /** Seconds between two looks at a run that is being written; longer for many rows. */
 const LOOK = 2;
+
+/** Shows elements as the page. @typedef {(...children: any[]) => void} Present */
 
 /** @type {Page | null} */
 let shown = null;
@@ -34,6 +36,7 @@ async function route() {
   clearTimeout(timer);
   shown?.close?.();
   shown = null;
+  fill(wrong);
   const slow = setTimeout(() => { if (mine === turn) fill(page, h("p", { class: "waiting" }, "Reading…")); }, 150);
   try {
     if (first !== "run" || !run) {
@@ -42,7 +45,9 @@ async function route() {
       if (mine !== turn || location.hash !== begun) return; // the reader went elsewhere, also where that is not announced yet
       if (runs.length === 1 && first !== "runs") { location.replace(link(["run", runs[0].run, "table"], Object.fromEntries(query))); return; }
     }
-    const next = first !== "run" || !run ? await showRuns(page) : what === "steps" ? await showSteps(page, run) : what === "trace" && trace ? await showTrace(page, run, trace) : what === "group" && trace ? await showGroup(page, run, trace) : await showTable(page, run);
+    /** @type {Present} */
+    const present = (...children) => { if (mine === turn) fill(page, ...children); else throw new Problem("The reader went elsewhere while this was read."); };
+    const next = await (first !== "run" || !run ? showRuns(present) : what === "steps" ? showSteps(present, run) : what === "trace" && trace ? showTrace(present, run, trace) : what === "group" && trace ? showGroup(present, run, trace) : showTable(present, run));
     clearTimeout(slow);
     if (mine !== turn) { next.close?.(); return; }
     shown = next;
@@ -52,7 +57,7 @@ async function route() {
   } catch (error) {
     if (mine !== turn) return;
     bar(run, what);
-    fill(page, h("p", { class: "problem big", role: "alert" }, error instanceof Error ? error.message : String(error)), h("p", {}, h("a", { href: "#/runs" }, "the runs")));
+    fill(page, h("div", { class: "big", role: "alert" }, sentence(error)), h("p", {}, h("a", { href: "#/runs" }, "the runs")));
   } finally {
     clearTimeout(slow);
   }
@@ -66,30 +71,32 @@ function bar(run, what) {
     h("button", { class: "quiet", onclick: theme, title: "key d" }, "light / dark"), h("button", { class: "quiet", onclick: keys, title: "key ?" }, "keys"));
 }
 
-/** Say above the page what went wrong. @param {any} error */
-function tell(error) { fill(said, h("p", { class: "problem" }, error instanceof Error ? error.message : String(error))); }
+/** @param {any} error */
+const sentence = (error) => h("p", { class: "problem" }, error instanceof Error ? error.message : String(error));
 
 /** Ask how the run is, say what is odd about it, and show anew what has grown. @param {string} run */
 async function look(run) {
   const mine = turn;
-  let state;
+  let wait = 5 * LOOK;
   try {
-    state = await source.state(run);
+    const state = await source.state(run);
+    if (mine !== turn) return;
+    tell(state);
+    if (current === run && version !== -1 && state.version !== version) { forget(run); await shown?.again?.(); }
+    [current, version] = [run, state.version];
+    wait = state.live ? Math.max(LOOK, state.trajectories / 5000) : 0;
   } catch (error) {
-    tell(error);
-    if (mine === turn) timer = setTimeout(() => look(run), 5000 * LOOK);
-    return;
+    if (!(error instanceof Problem)) throw error;
+    if (mine === turn) fill(said, sentence(error));
   }
-  if (mine !== turn) return;
+  if (wait && mine === turn) timer = setTimeout(() => look(run), 1000 * wait);
+}
+
+/** @param {any} state of a run */
+function tell(state) {
   const live = document.getElementById("live");
   if (live) { live.textContent = state.live ? `${state.state}, being written` : state.state; live.classList.toggle("on", state.live); }
   fill(said, [...state.losses, state.error].filter(Boolean).map((each) => h("p", { class: "loss" }, `! ${each}`)), state.warnings.map((/** @type {string} */ each) => h("p", { class: "warning" }, each)), state.notes.map((/** @type {string} */ each) => h("p", { class: "note" }, each)));
-  if (current === run && version !== -1 && state.version !== version) {
-    forget(run);
-    await shown?.again?.();
-  }
-  [current, version] = [run, state.version];
-  if (state.live && mine === turn) timer = setTimeout(() => look(run), 1000 * Math.max(LOOK, state.trajectories / 5000));
 }
 
 function theme() {
@@ -120,7 +127,7 @@ addEventListener("keydown", (event) => {
   if (act) { event.preventDefault(); act(); }
 });
 addEventListener("hashchange", route);
-addEventListener("unhandledrejection", (event) => { if (event.reason instanceof Problem) { event.preventDefault(); tell(event.reason); } });
+addEventListener("unhandledrejection", (event) => { if (event.reason instanceof Problem) { event.preventDefault(); fill(wrong, sentence(event.reason)); } });
 try { const kept = localStorage.getItem("autotrace-theme"); if (kept) document.documentElement.dataset.theme = kept; } catch { /* none */ }
 note({});
 route();

@@ -8,13 +8,13 @@ import { rowsOf } from "./rows.js";
 const PARTS = /** @type {Record<string, string>} */ ({ prompt: "in the prompt", answer: "in the answer", end: "where one of them ends", result: "in the result", tool: "another tool", arguments: "other arguments", unknown: "cannot be compared further" });
 const CUT = 700;
 
-/** @param {any} page @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
-export async function showGroup(page, run, trace) {
+/** @param {import("./main.js").Present} present @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
+export async function showGroup(present, run, trace) {
   const rows = await rowsOf(run);
   const row = rows.find(trace);
   const ids = row < 0 ? [trace] : rows.group(row).map((each) => rows.id(each));
   const group = new Group(run, trace, ids, await source.group(run, ids, address().query.get("base") ?? undefined));
-  fill(page, group.element);
+  present(group.element);
   return {
     title: "group",
     keys: { j: () => group.move(1), k: () => group.move(-1), Enter: () => group.open(), b: () => group.compare("best"), w: () => group.compare("worst") },

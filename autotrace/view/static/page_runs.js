@@ -4,8 +4,8 @@ import { source } from "./data.js";
 import { fill, h } from "./dom.js";
 import { clock } from "./format.js";
 
-/** @param {any} page @returns {Promise<import("./main.js").Page>} */
-export async function showRuns(page) {
+/** @param {import("./main.js").Present} present @returns {Promise<import("./main.js").Page>} */
+export async function showRuns(present) {
   const { runs, version } = await source.runs();
   const rows = runs.map((/** @type {any} */ run) => h("tr", {},
     h("td", {}, h("a", { href: link(["run", run.run, "table"]) }, run.run)),
@@ -14,10 +14,10 @@ export async function showRuns(page) {
     h("td", { class: "n" }, run.trajectories === null ? "" : run.trajectories.toLocaleString("en")),
     h("td", {}, h("a", { href: link(["run", run.run, "steps"]) }, "curves")),
     h("td", { class: "command" }, run.command)));
-  fill(page, h("section", { class: "runs" }, h("h1", {}, "Runs"),
+  present(h("section", { class: "runs" }, h("h1", {}, "Runs"),
     runs.length
       ? h("table", {}, h("thead", {}, h("tr", {}, ["run", "started", "state", "trajectories", "steps", "command"].map((name) => h("th", {}, name)))), h("tbody", {}, rows))
       : h("p", { class: "empty" }, "This folder holds no run that can be read. autotrace-run makes one."),
     version ? h("p", { class: "dim" }, `autotrace ${version}`) : null));
-  return { title: "runs", again: () => showRuns(page) };
+  return { title: "runs", again: () => showRuns(present) };
 }

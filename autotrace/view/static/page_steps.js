@@ -13,15 +13,15 @@ const CURVES = [
   ["advantage", "facts.advantage", "spread", false], ["mismatch, mean of a token", "facts.mismatch_mean", "spread", false], ["entropy", "facts.entropy", "spread", false], ["trained later, in steps", "staleness", "spread", false], ["trajectories", "step", "count", false],
 ];
 
-/** @param {any} page @param {string} run @returns {Promise<import("./main.js").Page>} */
-export async function showSteps(page, run) {
+/** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
+export async function showSteps(present, run) {
   const { query } = address();
   const other = query.get("with") ?? "";
   const [rows, beside, { runs }] = await Promise.all([completeRowsOf(run), other ? completeRowsOf(other) : null, source.runs()]);
   const curves = new Curves(run, rows, beside, other);
   const choice = h("select", { "aria-label": "another run over this one", onchange: () => go(["run", run, "steps"], { with: choice.value }) },
     ["", ...runs.map((/** @type {any} */ each) => each.run).filter((/** @type {string} */ name) => name !== run)].map((value) => h("option", { value, selected: value === other }, value || "no other run")));
-  fill(page, h("section", { class: "steps-page" }, h("div", { class: "bar" }, h("h1", {}, "Steps"), source.exported ? null : choice, curves.said), curves.found, curves.element, curves.lanes));
+  present(h("section", { class: "steps-page" }, h("div", { class: "bar" }, h("h1", {}, "Steps"), source.exported ? null : choice, curves.said), curves.found, curves.element, curves.lanes));
   curves.draw();
   curves.step(query.get("step"));
   curves.look();

@@ -14,7 +14,7 @@ const SHOWN = [
   ["rollout_n", "n", "3em", number], ["status", "status", "6.5em", (value) => value ?? ""], ["reward", "reward", "4.5em", number], ["group_reward", "group mean", "6em", number],
   ["advantage", "advantage", "5.5em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
   ["prompt_tokens", "prompt", "4.5em", number], ["response_tokens", "written", "4.5em", number], ["duration", "duration", "6em", seconds],
-  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["finding", "findings", "minmax(8em, 1fr)", (value) => value ?? ""], ["error", "error", "minmax(8em, 2fr)", (value) => value ?? ""],
+  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["finding", "findings", "minmax(6em, 1fr)", (value) => value ?? ""], ["error", "error", "minmax(6em, 2fr)", (value) => value ?? ""],
 ];
 const RIGHT = new Set(["step", "sample_index", "rollout_n", "reward", "group_reward", "advantage", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration"]);
 const GRID = SHOWN.map(([, , width]) => width).join(" ");
@@ -23,10 +23,10 @@ const HEIGHT = 26;
 /** The rows as they were listed last, so that a trajectory's page knows what comes next. @type {{run: string, ids: string[]}} */
 export const listed = { run: "", ids: [] };
 
-/** @param {any} page @param {string} run @returns {Promise<import("./main.js").Page>} */
-export async function showTable(page, run) {
+/** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
+export async function showTable(present, run) {
   const table = new Table(run, await rowsOf(run));
-  fill(page, table.element);
+  present(table.element);
   table.apply();
   completeRowsOf(run).then((rows) => { table.rows = rows; table.choices(); table.apply(); }, () => table.say("Times and facts could not be read."));
   return {

@@ -16,11 +16,11 @@ const TIMES = [
   ["llm_s", "--role-llm", "llm"], ["tool_s", "--role-tool", "tools"], ["reward_s", "--role-reward", "reward"], ["other_s", "--role-other", "own work and waiting"],
 ];
 
-/** @param {any} page @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
-export async function showTrace(page, run, trace) {
+/** @param {import("./main.js").Present} present @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
+export async function showTrace(present, run, trace) {
   const detail = await source.trace(run, trace);
   const view = new TrajectoryPage(run, detail);
-  fill(page, view.element);
+  present(view.element);
   view.show(address().query.get("view") ?? "conversation");
   return {
     title: `${trace.slice(0, 8)}`,
@@ -146,7 +146,7 @@ class TrajectoryPage {
 
   async showTokens() {
     fill(this.body, h("p", { class: "waiting" }, "Reading tokens…"));
-    const packed = await source.tokens(this.run, this.detail.trace_id);
+    const packed = await source.tokens(this.run, this.detail.trace_id).catch((error) => { fill(this.body); throw error; });
     if (this.view !== "tokens") return;
     const { query } = address();
     const view = new TokensView(packed, query.get("colour") ?? "", { chosen: (colour) => note({ colour }), pointed: (token) => note({ token, turn: null }) });

@@ -3,7 +3,6 @@ import { Surface, follow, h, ink, visible } from "./dom.js";
 import { seconds, ticks } from "./format.js";
 
 const ROW = 20;
-const LABELS = 230;
 const AXIS = 22;
 /** Role -> colour of the style. @type {Record<string, string>} */
 export const ROLE_INK = {
@@ -53,8 +52,10 @@ export class Timeline {
     this.listen();
   }
 
+  /** Width of the names. */
+  get labels() { return Math.min(230, 0.4 * this.surface.width); }
   /** @param {number} time */
-  x(time) { return LABELS + ((time - this.from) / (this.to - this.from)) * (this.surface.width - LABELS - 8); }
+  x(time) { return this.labels + ((time - this.from) / (this.to - this.from)) * (this.surface.width - this.labels - 8); }
 
   draw() {
     const { context, width, height } = this.surface;
@@ -72,8 +73,8 @@ export class Timeline {
       if (at === this.current) { context.fillStyle = ink("--chosen"); context.fillRect(0, y, width, ROW); }
       const begin = this.spans.start[at];
       const end = begin + (this.spans.duration[at] ?? this.total - begin);
-      const [left, right] = [Math.max(LABELS, this.x(begin)), Math.min(width, this.x(end))];
-      if (right >= LABELS && left <= width) {
+      const [left, right] = [Math.max(this.labels, this.x(begin)), Math.min(width, this.x(end))];
+      if (right >= this.labels && left <= width) {
         context.globalAlpha = this.spans.duration[at] === null ? 0.45 : 1;
         context.fillStyle = colours[this.spans.role[at]] ?? colours.span;
         context.fillRect(left, y + 4, Math.max(1.5, right - left), ROW - 8);
@@ -85,7 +86,7 @@ export class Timeline {
         if (right + 4 < width - 40) context.fillText(took, right + 4, y + ROW / 2);
       }
       context.fillStyle = this.spans.status[at] === "OK" ? text : ink("--bad");
-      context.fillText(visible(this.spans.title[at].slice(0, 60)), 6 + Math.min(depth, 8) * 12, y + ROW / 2, LABELS - 12 - Math.min(depth, 8) * 12);
+      context.fillText(visible(this.spans.title[at].slice(0, 60)), 6 + Math.min(depth, 8) * 12, y + ROW / 2, this.labels - 12 - Math.min(depth, 8) * 12);
     }
     this.axis(context, width, height, dim, line);
   }
@@ -99,7 +100,7 @@ export class Timeline {
     PHASES.forEach(([, names], number) => {
       const length = /** @type {string[]} */ (names).reduce((sum, name) => sum + (given[name] ?? 0), 0);
       const to = Math.min(end, from + length);
-      const [left, right] = [Math.max(LABELS, this.x(from)), this.x(to)];
+      const [left, right] = [Math.max(this.labels, this.x(from)), this.x(to)];
       this.surface.context.fillStyle = colours[number];
       if (right > left) this.surface.context.fillRect(left, y + 8, right - left, ROW - 16);
       from = to;
@@ -112,7 +113,7 @@ export class Timeline {
     context.fillRect(0, 0, width, AXIS);
     context.strokeStyle = line;
     context.lineWidth = 1;
-    for (const time of ticks(this.from, this.to, 8)) {
+    for (const time of ticks(this.from, this.to, Math.min(8, (width - this.labels) / 70))) {
       const x = Math.round(this.x(time)) + 0.5;
       context.beginPath();
       context.moveTo(x, 14);
@@ -130,7 +131,7 @@ export class Timeline {
     this.canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => {
       if (!event.ctrlKey) return;
       event.preventDefault();
-      const share = Math.min(1, Math.max(0, (event.offsetX - LABELS) / (this.surface.width - LABELS)));
+      const share = Math.min(1, Math.max(0, (event.offsetX - this.labels) / (this.surface.width - this.labels)));
       const middle = this.from + share * (this.to - this.from);
       const factor = event.deltaY > 0 ? 1.25 : 0.8;
       this.zoom(middle - (middle - this.from) * factor, middle + (this.to - middle) * factor);
@@ -150,7 +151,7 @@ export class Timeline {
   /** @param {PointerEvent} event */
   drag(event) {
     const [x, from, to] = [event.clientX, this.from, this.to];
-    const scale = (to - from) / (this.surface.width - LABELS);
+    const scale = (to - from) / (this.surface.width - this.labels);
     let moved = false;
     follow((next) => {
       moved ||= Math.abs(next.clientX - x) > 3;

@@ -43,7 +43,7 @@ export class TokensView {
     this.legend = h("div", { class: "legend" });
     this.pointed = h("div", { class: "pointed", role: "status" }, "Point at a token, or press the arrow keys.");
     this.body = h("div", { class: "tokens prose", tabindex: "0", "aria-label": "tokens" });
-    this.element = h("div", { class: "tokens-view" }, this.bar(), this.pointed, this.body);
+    this.element = h("div", { class: "tokens-view" }, h("div", { class: "tokens-head" }, this.bar(), this.pointed), this.body);
     this.build();
     this.colour(this.way);
     this.listen();
@@ -54,7 +54,7 @@ export class TokensView {
       class: "way", title: way.has(this.tokens) ? way.why : `${way.why}: not recorded of this trajectory`, "data-way": name, disabled: !way.has(this.tokens),
       onclick: () => { this.colour(name); this.on.chosen(name); },
     }, way.label));
-    return h("div", { class: "bar sticky" }, h("span", { class: "dim" }, "colour by "), h("span", { role: "group", class: "choices" }, this.buttons), this.legend, this.unlikely());
+    return h("div", { class: "bar" }, h("span", { class: "dim" }, "colour by "), h("span", { role: "group", class: "choices" }, this.buttons), this.legend, this.unlikely());
   }
 
   /** The least likely tokens of the model, to jump to. */
@@ -116,10 +116,7 @@ export class TokensView {
   turn(block, near) {
     const place = this.blocks.get(block);
     if (!place || place.live === near) return;
-    if (!near) {
-      this.plain(block, place);
-      return;
-    }
+    if (!near) { this.plain(block, place); return; }
     const spans = document.createDocumentFragment();
     for (let at = place.first; at < place.last; at += 1) {
       const span = document.createElement("span");
