@@ -76,22 +76,18 @@ class Completion(Yielded):
 
     def add(self, item: Any) -> Keeper:
         """Take a chunk."""
-        self._take(members(item))
-        return NO_KEEPER
-
-    def _take(self, chunk: dict[str, Any]) -> None:
+        chunk = item if type(item) is dict else members(item)
         if not self._named:
             self._named = {name: text for name in ("id", "model") if type(text := _get(chunk, name)) is str}
-        usage = _get(chunk, "usage")
-        if usage is not None:
+        if (usage := _get(chunk, "usage")) is not None:
             self._usage = snapshot(usage, Limits(3, 64, 256))
         choices = _get(chunk, "choices")
-        if type(choices) is not list:
-            return
-        if self._prompt_ids is None and (ids := _get(chunk, "prompt_token_ids")) is not None:
-            self._prompt_ids = _numbers(ids, None)
-        for choice in choices:
-            self._add(members(choice))
+        if type(choices) is list:
+            if self._prompt_ids is None and (ids := _get(chunk, "prompt_token_ids")) is not None:
+                self._prompt_ids = _numbers(ids, None)
+            for choice in choices:
+                self._add(choice if type(choice) is dict else members(choice))
+        return NO_KEEPER
 
     def _add(self, chunk: dict[str, Any]) -> None:
         index = _get(chunk, "index")
@@ -101,11 +97,15 @@ class Completion(Yielded):
             if len(self._choices) >= MAX_PARTS:
                 return
             choice = self._choices[number] = _Choice(self._limits)
-        delta = members(_get(chunk, "delta"))
-        if delta:
-            self._add_delta(choice, delta)
-        else:
+        delta = _get(chunk, "delta")
+        if type(delta) is not dict:
+            delta = members(delta)
+        if (text := _get(delta, "content")) is not None:
+            choice.content.add(text)
+        if not delta:
             choice.content.add(_get(chunk, "text"))
+        elif len(delta) > 1 or text is None:
+            self._add_rest(choice, delta)
         if (ids := _get(chunk, "token_ids")) is not None:
             choice.token_ids = _numbers(ids, choice.token_ids)
         reason = _get(chunk, "finish_reason")
@@ -113,9 +113,9 @@ class Completion(Yielded):
             choice.finish_reason = reason
             self.done = True
 
-    def _add_delta(self, choice: _Choice, delta: dict[str, Any]) -> None:
-        if (text := _get(delta, "content")) is not None:
-            choice.content.add(text)
+    @staticmethod
+    def _add_rest(choice: _Choice, delta: dict[str, Any]) -> None:
+        """What a delta has beside its text."""
         if (text := _get(delta, "refusal")) is not None:
             choice.refusal.add(text)
         for name in _REASONING:

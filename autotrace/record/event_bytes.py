@@ -29,6 +29,7 @@ class EventBytes(Yielded):
         self._events = kind.startswith("text/event-stream")
         self._inflate = zlib.decompressobj(_GZIP_OR_ZLIB) if encoding in ("gzip", "deflate") else None
         self._readable = self._inflate is not None or encoding in ("", "identity")
+        self._plain = self._events and self._readable and self._inflate is None
         self._pieces: list[bytes] = []
         """Of the line or document that has not ended."""
         self._size = 0
@@ -42,11 +43,10 @@ class EventBytes(Yielded):
         self._chunks += 1
         if self._readable and type(item) is bytes:
             if (  # one event, as servers send them: half the work
-                item.startswith(b"data:")
-                and item.endswith(b"\n\n")
-                and item.count(b"\n") == 2
-                and self._events
-                and self._inflate is None
+                self._plain
+                and item[:5] == b"data:"
+                and item.find(b"\n") == len(item) - 2
+                and item[-1:] == b"\n"
                 and not (self._size or self._data)
             ):
                 self._event(item[5:-2])
@@ -95,10 +95,11 @@ class EventBytes(Yielded):
         if event is None:
             return
         self._count += 1
-        if self._answer is None:
-            self._answer = collecting.begin(self._role, event, self._limits)
-        self._answer.add(event)
-        self.done = self._answer.done
+        answer = self._answer
+        if answer is None:
+            answer = self._answer = collecting.begin(self._role, event, self._limits)
+        answer.add(event)
+        self.done = answer.done
 
     def value(self) -> Any:
         """The answer, as it is without a stream; None where nothing could be read."""

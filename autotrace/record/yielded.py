@@ -54,13 +54,15 @@ class Texts:
         """Take a piece; anything but an exact text is passed over."""
         if type(text) is not str or not text:
             return
-        room = self._room
-        self._room = max(0, room - len(text))
-        if room < len(text):  # what stands across the cut is needed to recognise a credential there
-            self.left_out += len(text) - room
-            text = text[:room]
-        if text:
+        room = self._room - len(text)
+        if room >= 0:
+            self._room = room
             self._pieces.append(text)
+            return
+        self.left_out -= room  # what stands across the cut is needed to recognise a credential there
+        if self._room:
+            self._pieces.append(text[: self._room])
+        self._room = 0
 
     def joined(self) -> str | None:
         """The whole; None where there was no piece."""
