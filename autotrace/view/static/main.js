@@ -23,9 +23,7 @@ const LOOK = 2;
 
 /** @type {Page | null} */
 let shown = null;
-let turn = 0;
-/** @type {any} */
-let timer = 0;
+let [turn, timer] = [0, /** @type {any} */ (0)];
 let [current, version] = ["", -1];
 
 /** Show the page that the address names. */

@@ -76,7 +76,7 @@ class Group {
         one.status === "OK" ? null : h("span", { class: "badge", "data-status": one.status }, one.status)),
       h("div", { class: "big" }, one.reward === undefined || one.reward === null ? "no reward" : `reward ${number(one.reward)}`),
       h("div", { class: "dim" }, [one.advantage === null || one.advantage === undefined ? "" : `advantage ${number(one.advantage)}`, `${one.tokens} tokens`, seconds(one.duration)].filter(Boolean).join(" · ")),
-      h("p", { class: base ? "dim" : "fork" }, where), sides,
+      h("p", { class: fork ? "fork" : "dim" }, where), sides,
       called ? h("p", { class: "fork" }, `tool call ${called.number}: ${called.part === "end" ? "only one of them makes it" : PARTS[called.part] ?? called.part}`) : null,
       base ? null : h("button", { class: "chip", onclick: () => this.compareWith(one.trace_id) }, "compare with this"));
   }

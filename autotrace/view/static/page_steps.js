@@ -12,6 +12,7 @@ const CURVES = [
   ["duration", "duration", "spread", true], ["tools", "tool_s", "spread", true], ["waiting for the engine", "queue_s", "spread", true], ["decode", "decode_s", "spread", true],
   ["advantage", "facts.advantage", "spread", false], ["mismatch, mean of a token", "facts.mismatch_mean", "spread", false], ["entropy", "facts.entropy", "spread", false], ["trained later, in steps", "staleness", "spread", false], ["trajectories", "step", "count", false],
 ];
+const WHOLE_STEPS = Array.from({ length: 48 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showSteps(present, run) {
@@ -130,7 +131,7 @@ class Curves {
     const options = {
       width: box.clientWidth || 380, height: 160, series, legend: { show: false }, bands: [{ series: [1, 2], fill: ink("--band") }],
       scales: { x: { time: false, range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => (low === high ? [low - 1, high + 1] : [low, high]) }, ...(isShare ? { y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ high) => [0, Math.max(0.1, high)] } } : {}) },
-      axes: [{ ...axis, size: 26, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6, 1e9] }, { ...axis, size: 58, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((value) => (isTime ? seconds(value) : number(value, 3))) }],
+      axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS }, { ...axis, size: 58, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((value) => (isTime ? seconds(value) : number(value, 3))) }],
       cursor: { sync: { key: "steps" }, drag: { x: true, y: false, setScale: false } },
       hooks: {
         draw: [(/** @type {any} */ chart) => this.marks(chart)],

@@ -39,8 +39,7 @@ export class Timeline {
     const ends = spans.start.map((/** @type {number} */ start, /** @type {number} */ at) => start + (spans.duration[at] ?? 0));
     this.total = Math.max(duration ?? 0, ends.reduce((/** @type {number} */ a, /** @type {number} */ b) => Math.max(a, b), 0)) || 1e-3;
     this.from = 0;
-    /** @type {number} */
-    this.to = this.total;
+    this.to = Number(this.total);
     this.canvas = h("canvas", { class: "timeline-canvas", role: "img", "aria-label": `timeline of ${this.rows.length} calls` });
     this.spacer = h("div", { style: { height: `${this.rows.length * ROW + AXIS + 8}px` } });
     this.scroll = h("div", { class: "timeline-scroll", tabindex: "0", "aria-label": "timeline; arrow keys choose a call" }, this.canvas, this.spacer);
@@ -86,7 +85,9 @@ export class Timeline {
         if (right + 4 < width - 40) context.fillText(took, right + 4, y + ROW / 2);
       }
       context.fillStyle = this.spans.status[at] === "OK" ? text : ink("--bad");
-      context.fillText(visible(this.spans.title[at].slice(0, 60)), 6 + Math.min(depth, 8) * 12, y + ROW / 2, this.labels - 12 - Math.min(depth, 8) * 12);
+      const [indent, title] = [6 + Math.min(depth, 8) * 12, visible(this.spans.title[at].slice(0, 60))];
+      const fits = Math.floor((this.labels - indent) / 5.5);
+      context.fillText(title.length > fits ? `${title.slice(0, fits - 1)}…` : title, indent, y + ROW / 2, this.labels - 6 - indent);
     }
     this.axis(context, width, height, dim, line);
   }
