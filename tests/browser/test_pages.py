@@ -372,9 +372,22 @@ def test_the_exported_page_opens_from_the_disk(demo: Path, browser: Browser, tmp
     page.close()
 
 
-@pytest.mark.parametrize("width", [390, 2560])
-def test_nothing_is_wider_than_the_window(width: int, demo: Path, visit: Open) -> None:
+@pytest.mark.parametrize(("width", "height"), [(380, 740), (720, 430), (3840, 2160)])
+def test_windows_of_any_size(width: int, height: int, demo: Path, visit: Open) -> None:
+    """A telephone, a laptop at 200 %, a wall: everything can be reached."""
     tab = visit(demo)
-    tab.page.set_viewport_size({"width": width, "height": 800})
-    tab.page.wait_for_selector(ROWS)
-    assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page = tab.page
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_selector(ROWS)
+    for cell in ('[data-column="error"]', f"{ROWS} .c-error:not(:empty)"):
+        page.locator(cell).first.scroll_into_view_if_needed()
+        expect(page.locator(cell).first).to_be_in_viewport()
+    trace = first_of(page, "sort=reward")
+    views = {"tokens": ".part-head.k1", "timeline": ".timeline-canvas", "conversation": ".item.assistant"}
+    for view, what in views.items():
+        tab.go(f"#/run/{demo.name}/trace/{trace}?view={view}", what)
+        page.locator(what).first.scroll_into_view_if_needed()
+        expect(page.locator(what).first).to_be_in_viewport()
+        page.locator("aside dd").last.scroll_into_view_if_needed()
+        expect(page.locator("aside dd").last).to_be_in_viewport()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

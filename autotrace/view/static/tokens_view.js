@@ -39,7 +39,7 @@ export class TokensView {
     this.classOf = () => "";
     /** @type {Map<any, {first: number, last: number, live: boolean}>} */
     this.blocks = new Map();
-    this.watcher = new IntersectionObserver((seen) => seen.forEach((each) => this.turn(each.target, each.isIntersecting)), { rootMargin: NEAR });
+    this.watcher = new IntersectionObserver((seen) => seen.forEach((each) => this.turn(each.target, each.isIntersecting)), { rootMargin: NEAR, scrollMargin: NEAR });
     this.legend = h("div", { class: "legend" });
     this.pointed = h("div", { class: "pointed", role: "status" }, "Point at a token, or press the arrow keys.");
     this.body = h("div", { class: "tokens prose", tabindex: "0", "aria-label": "tokens" });
