@@ -76,7 +76,10 @@ def application(folder: Path) -> Starlette:
 
     def all_columns(request: Request) -> Response:
         part = "more" if request.query_params.get("part") == "more" else "main"
-        version, body = of_run(request, lambda run: run.columns(part))
+        of = request.query_params.get("of", "")
+        version, body = of_run(
+            request, lambda run: run.columns(part, int(of) if of.isdecimal() and len(of) < 10 else None)
+        )
         return Response(body, media_type="application/octet-stream", headers={"x-version": str(version)})
 
     def trajectory(request: Request) -> Response:

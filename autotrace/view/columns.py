@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,7 +35,14 @@ MAX_NAME = 200
 """Characters of a name of the user's; a longer one is no column."""
 
 
-def main(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
+class Part(NamedTuple):
+    """What was packed, and of which trajectories, in their order: ids of 16 bytes each."""
+
+    body: bytes
+    ids: bytes
+
+
+def main(reader: RunReader, chosen: Container[str] | None = None) -> Part:
     """The columns that need no JSON to be read. Times are seconds since 1970, ``duration`` seconds. ``chosen``: ids of
     the trajectories; None: all."""
     numbers = {name: Numbers() for name in (*_TIMES, *_NUMBERS)}
@@ -48,25 +55,28 @@ def main(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
         columns: list[Numbers | Words] = [*numbers.values(), *texts.values()]
         for column, values in zip(columns, others, strict=True):
             column.extend(values)
-    return _packed(len(ids), numbers, texts, {"trace_id": array("B", bytes.fromhex("".join(ids)))})
+    packed = bytes.fromhex("".join(ids))
+    return Part(_packed(len(ids), numbers, texts, {"trace_id": array("B", packed)}), packed)
 
 
-def more(reader: RunReader, chosen: Container[str] | None = None) -> bytes:
+def more(reader: RunReader, chosen: Container[str] | None = None) -> Part:
     """The other columns, in the same order of rows: ``uid``, ``finding`` (codes with blanks between), ``queue_s``,
     ``facts.advantage``, ``attributes.agent_name``. At most ``MOST`` of the user's names."""
     found = _Found()
+    ids: list[str] = []
     own = {name: Numbers() for name in (*_MORE_NUMBERS, *_FLAGS)}
     words = {name: Words(MAX_TEXT) for name in (*_MORE_TEXTS, "finding")}
     flags = [f"({COLUMNS[name].sql}) AS {name}" for name in _FLAGS]
     names = ("trace_id", "times", "facts", "attributes", "profile", *_MORE_NUMBERS, *flags, *_MORE_TEXTS)
     for rows in _rows(reader, names, chosen):
-        _, times, facts, attributes, profiles, *others = zip(*rows, strict=True)
+        of_ids, times, facts, attributes, profiles, *others = zip(*rows, strict=True)
+        ids += of_ids
         found.chunk(times, facts, attributes)
         words["finding"].extend([_finding(profile) for profile in profiles])
         for name, values in zip((*own, *_MORE_TEXTS), others, strict=True):
             (own[name] if name in own else words[name]).extend(values)
     numbers, texts = found.columns()
-    return _packed(found.count, {**numbers, **own}, {**texts, **words}, {})
+    return Part(_packed(found.count, {**numbers, **own}, {**texts, **words}, {}), bytes.fromhex("".join(ids)))
 
 
 def _finding(profile: str) -> str | None:

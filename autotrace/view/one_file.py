@@ -59,8 +59,8 @@ def _data(reader: RunReader, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
     state = {**about, "version": 1, "live": False, "open": 0, "losses": [], "warnings": [], "notes": notes}
     yield "runs", _json({"version": "", "runs": [about]})
     yield "state", _json({**state, "error": None})
-    yield "main", _encoded(columns.main(reader, chosen))
-    yield "more", _encoded(columns.more(reader, chosen))
+    yield "main", _encoded(columns.main(reader, chosen).body)
+    yield "more", _encoded(columns.more(reader, chosen).body)
     yield "findings", _json(steps.findings(reader, {row.step for row in rows if row.step is not None}))
     by_group: dict[str, list[str]] = defaultdict(list)
     by_step: dict[int, list[dict[str, Any]]] = defaultdict(list)

@@ -23,6 +23,8 @@ from autotrace.spool.reader import segments
 from autotrace.view import columns, steps
 
 T = TypeVar("T")
+ORDERS = 4
+"""Versions of a run whose rows are remembered: for pages that have one part and ask for the other."""
 
 
 class NoSuchRun(KeyError):
@@ -41,6 +43,8 @@ class OpenRun:
         self._version = 0
         self._encoded: tuple[Any, int, dict[str, bytes]] = (None, 0, {})
         """What the run looked like, which version that is, the parts of it that were encoded."""
+        self._orders: dict[int, bytes] = {}
+        """Of the last versions the ids of the rows, as they were answered."""
         self._diagnosing = threading.Lock()
         self._findings: tuple[int, dict[str, Any]] | None = None
 
@@ -49,18 +53,36 @@ class OpenRun:
         with self._lock:
             return question(self._current())
 
-    def columns(self, part: str) -> tuple[int, bytes]:
+    def columns(self, part: str, of: int | None = None) -> tuple[int, bytes]:
         """The columns (``main`` or ``more``), and of which version of the run. Both parts of a version have the same
-        rows. What was encoded before does not wait for who encodes the other."""
+        rows; ``of``: the version that ``more`` is asked for, whatever was added since. What was encoded before does not
+        wait for who encodes the other."""
         seen, version, parts = self._encoded
-        if part in parts and seen == self._fingerprint():
+        if part in parts and of in (None, version) and (of == version or seen == self._fingerprint()):
             return version, parts[part]
         with self._lock:
             reader = self._current()
             _, version, parts = self._encoded
+            if part == "more":
+                return self._more(reader, version if of is None else of)
             if part not in parts:
-                parts[part] = columns.main(reader) if part == "main" else columns.more(reader)
+                parts[part], self._orders[version] = columns.main(reader)
+                self._orders = dict(sorted(self._orders.items())[-ORDERS:])
             return version, parts[part]
+
+    def _more(self, reader: RunReader, of: int) -> tuple[int, bytes]:
+        """The rest of the rows of version ``of``; of version 0, which is none, where that is not remembered."""
+        _, version, parts = self._encoded
+        rows = self._orders.get(of)
+        made = columns.more(reader) if of == version else None
+        if made is not None and rows in (None, made.ids):
+            parts["more"] = made.body
+            return version, made.body
+        if rows is None:
+            return 0, columns.more(reader).body
+        # the run has grown since
+        made = columns.more(reader, {rows[at : at + 16].hex() for at in range(0, len(rows), 16)})
+        return (of if made.ids == rows else 0), made.body
 
     def findings(self) -> dict[str, Any]:
         """What is wrong with its steps (``steps.findings``). Takes its time for a large run, so with a reader of its

@@ -338,8 +338,15 @@ def test_a_run_that_is_being_written_shows_what_comes(tmp_path: Path, visit: Ope
     expect(page.locator(".count")).to_have_text("2 trajectories", timeout=60_000)
     page.locator(ROWS).nth(1).click()
     expect(page.locator(".heading .badge")).to_have_text("being written")
+    for number in range(2):
+        said = {"messages": [{"role": "user", "content": f"line {number}\n" * 100}]}
+        process.close(b"\x7f" * 16, process.open(b"\x7f" * 16, "llm", root, inputs=said))
+    expect(page.locator(".item.user")).to_have_count(2)
+    place = page.locator(".body").evaluate("(body) => (body.scrollTop = 700, body.scrollTop)")
+    assert place == 700
     process.close(b"\x7f" * 16, root)
     expect(page.locator(".badge").first).to_have_text("OK", timeout=60_000)
+    assert page.locator(".body").evaluate("(body) => body.scrollTop") == place, "who reads stays where she reads"
 
 
 def test_an_empty_run_says_so(tmp_path: Path, visit: Open) -> None:

@@ -67,6 +67,24 @@ def test_more_columns_have_the_same_rows(client: TestClient, run: Path) -> None:
     assert "AT-TRUNCATED" in found[1] and list(second["truncated"]) == ["AT-TRUNCATED" in each for each in found]
 
 
+def test_both_parts_have_the_same_rows_also_while_the_run_grows(tmp_path: Path) -> None:
+    folder = new_run(tmp_path, NAME)
+    process = Process(folder)
+    trajectory(process)
+    with TestClient(application(folder)) as client:
+        main = client.get(f"/api/runs/{NAME}/columns?part=main")
+        version = main.headers["x-version"]
+        for _ in range(3):  # between the two, as it is while a step of a large run ends
+            trajectory(process)
+            more = client.get(f"/api/runs/{NAME}/columns?part=more&of={version}")
+            assert more.headers["x-version"] == version and unpacked(more.content)[0]["count"] == 1
+        assert unpacked(client.get(f"/api/runs/{NAME}/columns?part=main").content)[0]["count"] == 4
+        newest = client.get(f"/api/runs/{NAME}/columns?part=more")
+        assert unpacked(newest.content)[0]["count"] == 4 and newest.headers["x-version"] != version
+        unknown = client.get(f"/api/runs/{NAME}/columns?part=more&of=9999")
+        assert unknown.headers["x-version"] == "0"
+
+
 def test_a_trajectory_is_a_conversation_with_its_calls(client: TestClient) -> None:
     detail = client.get(f"/api/runs/{NAME}/traces/{ids(client)[1]}").json()
     assert [item["role"] for item in detail["conversation"]] == ["assistant", "tool", "assistant"]

@@ -52,9 +52,9 @@ export class Server {
   /** @param {string} run @param {number} step @returns {Promise<any>} */
   async lanes(run, step) { return (await this.ask(this.path(run, "steps", String(step)))).json(); }
 
-  /** @param {string} run @param {"main" | "more"} part @returns {Promise<Packed & {version: string}>} */
-  async columns(run, part) {
-    const answer = await this.ask(`${this.path(run, "columns")}?part=${part}`);
+  /** @param {string} run @param {"main" | "more"} part @param {string} [of] the version that it is to be of @returns {Promise<Packed & {version: string}>} */
+  async columns(run, part, of) {
+    const answer = await this.ask(`${this.path(run, "columns")}?part=${part}&of=${of ?? ""}`);
     return { ...unpack(await answer.arrayBuffer()), version: answer.headers.get("x-version") ?? "" };
   }
 

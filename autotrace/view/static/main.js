@@ -53,11 +53,10 @@ async function route() {
     bar(run, what);
     if (run) await look(run);
   } catch (error) {
+    clearTimeout(slow);
     if (mine !== turn) return;
     bar(run, what);
     fill(page, h("div", { class: "big", role: "alert" }, sentence(error)), h("p", {}, h("a", { href: "#/runs" }, "the runs")));
-  } finally {
-    clearTimeout(slow);
   }
 }
 

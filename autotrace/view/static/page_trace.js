@@ -28,7 +28,7 @@ export async function showTrace(present, run, trace) {
       j: () => view.neighbour(1), k: () => view.neighbour(-1), g: () => go(["run", run, "group", detail.trace_id]), "/": () => view.sought.focus(),
       1: () => view.show("conversation"), 2: () => view.show("tokens"), 3: () => view.show("timeline"), n: () => view.finding(1), p: () => view.finding(-1),
     },
-    again: detail.status === "OPEN" ? async () => { view.detail = await source.trace(run, trace); view.refresh(); } : undefined,
+    again: async () => view.refresh(await source.trace(run, trace)),
     close: () => view.close(),
   };
 }
@@ -97,17 +97,20 @@ class TrajectoryPage {
     note({ view: this.view === "conversation" ? null : this.view });
     this.tabs.forEach((tab) => tab.setAttribute("aria-selected", String(tab.dataset.view === this.view)));
     this.close();
-    if (this.view === "conversation") this.conversation();
-    else if (this.view === "tokens") this.showTokens();
-    else this.showTimeline();
+    return this.view === "conversation" ? this.conversation() : this.view === "tokens" ? this.showTokens() : this.showTimeline();
   }
 
-  refresh() {
-    const head = this.heading();
-    this.head.replaceWith(head);
-    this.head = head;
+  /** Show what came since, at the place that is being read. @param {any} detail */
+  async refresh(detail) {
+    if (JSON.stringify(detail) === JSON.stringify(this.detail)) return;
+    const items = () => /** @type {HTMLElement[]} */ ([...this.body.querySelectorAll(".item")]);
+    const [top, heights] = [this.body.scrollTop, items().map((item) => item.offsetHeight)];
+    this.detail = detail;
+    this.head.replaceWith(this.head = this.heading());
     this.known();
-    this.show(this.view ?? "");
+    await this.show(this.view ?? "");
+    items().forEach((item, at) => { if (heights[at]) item.style.containIntrinsicHeight = `auto ${heights[at]}px`; });
+    this.body.scrollTop = top;
   }
 
   conversation() {
@@ -215,7 +218,6 @@ class TrajectoryPage {
   close() {
     this.tokens?.close();
     this.tokens = undefined;
-    this.timeline = undefined;
   }
 }
 

@@ -164,7 +164,7 @@ export async function completeRowsOf(run) {
   for (;;) {
     const rows = await rowsOf(run);
     if (rows.complete) return rows;
-    const more = await source.columns(run, "more");
+    const more = await source.columns(run, "more", rows.version);
     if (more.version === rows.version && more.header.count === rows.count) {
       rows.add(more);
       rows.sorted.clear();

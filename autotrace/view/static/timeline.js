@@ -16,8 +16,7 @@ function tree(spans) {
   const count = spans.id.length;
   /** @type {number[][]} */
   const children = Array.from({ length: count }, () => []);
-  /** @type {number[]} */
-  const tops = [];
+  const tops = /** @type {number[]} */ ([]);
   for (let at = 0; at < count; at += 1) (spans.parent[at] < 0 || spans.parent[at] === at ? tops : children[spans.parent[at]]).push(at);
   const rows = [];
   const left = tops.reverse().map((at) => [at, 0]);
