@@ -34,9 +34,9 @@ def absent(*names: str) -> Iterator[None]:
 
 
 def arrow_without_pandas() -> None:
-    """Import pyarrow so that it never imports pandas, which it else does with the first array: a second of CPU. For a
-    command's process, where nobody asks an Arrow table for a data frame. Nothing where pyarrow is imported or missing.
-    """
+    """Import pyarrow so that it never imports pandas, which it else does with the first array: a second of CPU. For the
+    process of a command or of a shipper, where nobody asks an Arrow table for a data frame. Nothing where pyarrow is
+    imported or missing."""
     if "pyarrow" in sys.modules:
         return
     try:

@@ -119,7 +119,7 @@ class Rollout:
     @cached_property
     def untold(self) -> Span | None:
         """``answer``, where no turn has tokens or text of its own."""
-        if any(call.span.response_ids is not None or call.span.response_text is not None for call in self.turns):
+        if any(call.span.packed_response is not None or call.span.response_text is not None for call in self.turns):
             return None
         return self.answer
 

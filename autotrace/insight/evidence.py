@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import re
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -64,6 +65,12 @@ class LLMCall:
     def ids(self) -> bytes | None:
         """The response, four bytes a token; None: not recorded."""
         return self.span.packed_response
+
+    @cached
+    def last(self) -> int | None:
+        """The last token of the response; None: there is none."""
+        ids = self.ids
+        return unpacked(ids[-_WIDTH:])[0] if ids else None
 
     @property
     def total(self) -> int | None:
@@ -225,6 +232,11 @@ def judged(facts: Mapping[str, Any]) -> dict[str, Any]:
 def packed(ids: Sequence[int] | None) -> bytes | None:
     """Token ids, four bytes each; None for what are none."""
     return None if ids is None else packed_ids(ids)
+
+
+def unpacked(ids: bytes) -> list[int]:
+    """The inverse of ``packed``."""
+    return array("i", ids).tolist()
 
 
 def find(ids: bytes, part: bytes, start: int = 0) -> int:

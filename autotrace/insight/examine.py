@@ -6,7 +6,7 @@ import operator
 from itertools import islice
 
 from autotrace.insight import registry
-from autotrace.insight.evidence import Evidence, LLMCall, ToolCall, fingerprint, whole
+from autotrace.insight.evidence import Evidence, LLMCall, ToolCall, fingerprint, piece, unpacked, whole
 from autotrace.insight.families.tokens import shared_prefix
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
 from autotrace.insight.settings import Settings
@@ -29,14 +29,14 @@ def examine(trajectory: Trajectory, settings: Settings) -> Profile:
 
 
 def _profile(evidence: Evidence) -> Profile:
-    first = evidence.turns[0].span.new_prompt_ids if evidence.turns else None
+    first = evidence.turns[0].span.packed_prompt if evidence.turns else None
     said = (call.ids or b"" for call in evidence.turns)
     return Profile(
         stamp=registry.stamp(),
         turns=[_turn(evidence, call) for call in evidence.turns],
         tools=_tools(evidence.tools),
         marks=_marks(evidence),
-        head=list(first[:HEAD]) if first else [],
+        head=unpacked(piece(first, 0, HEAD)) if first else [],
         answers=fingerprint(said),
         returned=evidence.agent.response_tokens if evidence.agent is not None else None,
         judged=any(isinstance(span.inputs.get("solution_str"), str) for span in evidence.rewards),
@@ -45,14 +45,13 @@ def _profile(evidence: Evidence) -> Profile:
 
 def _turn(evidence: Evidence, call: LLMCall) -> Turn:
     span, figures = call.span, call.figures
-    ids = span.response_ids
     duration = span.duration_ns
     preempted = figures.get("preemptions", figures.get("num_preempted"))
     return Turn(
         prompt=span.prompt_tokens,
         response=span.response_tokens,
         finish=call.finish,
-        last=ids[-1] if ids else None,
+        last=call.last,
         shared=shared_prefix(evidence, call),
         cached=whole(figures.get("cached_tokens")),
         weights=whole(figures.get("weight_version")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import resource
@@ -14,6 +13,7 @@ from pathlib import Path
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.run.lock import ShipperLock
+from autotrace.ship import garbage
 from autotrace.ship.log import log_to_file
 from autotrace.ship.shipper import Shipper
 from autotrace.ship.store.migrations import NewerDatabase
@@ -21,7 +21,7 @@ from autotrace.ship.store.migrations import NewerDatabase
 
 def main(run_folder: str) -> int:
     """Follow the run until it is over; ``BROKEN`` when something unforeseen happened. Logs to ``shipper.log`` alone."""
-    gc.set_threshold(50_000, 20, 20)  # trajectories are thousands of objects and no cycles
+    garbage.put_off()
     os.environ[env.AUTOTRACE] = "0"
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     folder = Path(run_folder)

@@ -13,6 +13,7 @@ from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
+from autotrace.ship import garbage
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.backend_choice import chosen, remember
@@ -95,7 +96,8 @@ class Shipper:
         self._crew.scale(self._status.latest)
         settled = self._indexer.settle(over) + self._outbox.settle(self._indexer.open_groups, over)
         looked = self._live.settle(self._indexer.open_steps, self._indexer.binds, over)
-        moved = self._couriers.deliver(sending=not self.stopped) | self._reporting.deliver(over)
+        coming = self._indexer.open_traces > 0
+        moved = self._couriers.deliver(not self.stopped, coming) | self._reporting.deliver(over)
         self._retention.make_room()
         return self._verdict(draining, living, over), bool(read or settled or looked or moved)
 
@@ -160,6 +162,8 @@ class Shipper:
                     self._end(state)
                     return
             self.write(state)
+            if not moved:
+                garbage.idle()
             pause = POLL / 6 if self._couriers.busy else POLL
             self._crew.rest(0.0 if moved else pause)
         self.write("running")

@@ -152,7 +152,7 @@ def usage(span: Span) -> tuple[int, int] | None:
     read = span.prompt_tokens
     if read is None and (prompt := span.prompt_ids) is not None:
         read = len(prompt)
-    written = len(span.response_ids) if span.response_ids is not None else span.response_tokens
+    written = span.response_tokens if (ids := span.packed_response) is None else len(ids) // 4
     return None if read is None and written is None else (read or 0, written or 0)
 
 
@@ -178,21 +178,21 @@ def tokens(trajectory: Trajectory, span: Span) -> dict[str, str]:
     """Token fields to show with ``span``, as text: those of an LLM turn, or of the root if no turn has any."""
     if span.role == "llm":
         return _tokens(span)
-    turns_have = any(other.role == "llm" and other.response_ids is not None for other in trajectory.spans)
+    turns_have = any(other.role == "llm" and other.packed_response is not None for other in trajectory.spans)
     if turns_have or span is not trajectory.root:
         return {}
-    holder = next((other for other in trajectory.spans if other.response_ids is not None), None)
+    holder = next((other for other in trajectory.spans if other.packed_response is not None), None)
     return {} if holder is None else _tokens(holder)
 
 
 def _tokens(span: Span) -> dict[str, str]:
     fields: dict[str, str] = {}
-    if span.new_prompt_ids is not None:
-        fields["new_prompt_ids"] = packed(span.new_prompt_ids)
+    if (new := span.new_prompt_ids) is not None:
+        fields["new_prompt_ids"] = packed(new)
     elif (prompt := span.prompt_ids) is not None:
         fields["prompt_ids"] = packed(prompt)
-    if span.response_ids is not None:
-        fields["response_ids"] = packed(span.response_ids)
+    if (response := span.response_ids) is not None:
+        fields["response_ids"] = packed(response)
     if (logprobs := span.logprobs) is not None:
         fields["response_logprobs"] = packed_floats(logprobs)
     return fields

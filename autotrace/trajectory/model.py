@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotrace.trajectory.deferred import DeferrableField, PackedFloats
+from autotrace.trajectory.deferred import DeferrableField, Packed
 
 OK = "OK"
 ERROR = "ERROR"
@@ -35,6 +35,12 @@ def packed_ids(ids: Sequence[int]) -> bytes | None:
         return None
 
 
+def _packed(ids: Packed[int] | list[int] | None) -> bytes | None:
+    if isinstance(ids, Packed):
+        return ids.data
+    return None if ids is None else packed_ids(ids)
+
+
 @dataclass
 class Span:
     """One call. Times are wall-clock nanoseconds since the epoch; a duration comes from one monotonic clock."""
@@ -58,8 +64,9 @@ class Span:
     """Exception type, message, formatted stack."""
     prompt_ids: DeferrableField[list[int]] = DeferrableField()  # noqa: RUF009 - a descriptor
     """The full prompt, rebuilt each time it is asked for; its length is ``prompt_tokens``."""
-    new_prompt_ids: list[int] | None = None
-    """What this prompt adds to the trajectory's earlier tokens (tool results, user turns)."""
+    new_prompt_ids: DeferrableField[list[int]] = DeferrableField()  # noqa: RUF009 - a descriptor
+    """What this prompt adds to the trajectory's earlier tokens (tool results, user turns); like ``response_ids`` and
+    ``logprobs`` a list that is made each time it is asked for."""
     prompt_base: str | None = None
     """The span whose prompt + response this prompt begins with; None: with none."""
     prompt_keep: int = 0
@@ -68,9 +75,9 @@ class Span:
     prompt_tokens: int | None = None
     """Length of the prompt; set even where the ids are in another span (the engine's side) or were withheld."""
     response_tokens: int | None = None
-    response_ids: list[int] | None = None
+    response_ids: DeferrableField[list[int]] = DeferrableField()  # noqa: RUF009 - a descriptor
     logprobs: DeferrableField[list[float]] = DeferrableField()  # noqa: RUF009 - a descriptor
-    """Of each token of the response, as the engine reported it; a list that is made each time it is asked for."""
+    """Of each token of the response, as the engine reported it."""
     old_logprobs: list[float] | None = None
     """The same as the trainer computed it before its update; of some trajectories, and later. So is what follows, each
     a number for each token of the response; of an LLM call, or of the agent's where its calls are no pieces of the
@@ -117,38 +124,22 @@ class Span:
         }  # fmt: skip
         return span
 
-    def put_prompt(self, ids: array[int]) -> None:
-        """``new_prompt_ids``, of which ``packed_prompt`` is known then."""
-        self.new_prompt_ids = ids.tolist()
-        self.__dict__["_packed_prompt"] = self.new_prompt_ids, ids.tobytes()
-
-    def put_response(self, ids: array[int]) -> None:
-        """``response_ids``, of which ``packed_response`` is known then."""
-        self.response_ids = ids.tolist()
-        self.__dict__["_packed_response"] = self.response_ids, ids.tobytes()
-
     @property
     def packed_prompt(self) -> bytes | None:
         """``new_prompt_ids`` as an array of ``int`` has them, four bytes each; None where there are none or they are no
-        such integers."""
-        return self._packed(self.new_prompt_ids, "_packed_prompt")
+        such integers. Without making the list, where it is not made."""
+        return _packed(self.__dict__.get("_new_prompt_ids"))
 
     @property
     def packed_response(self) -> bytes | None:
         """The same of ``response_ids``."""
-        return self._packed(self.response_ids, "_packed_response")
-
-    def _packed(self, ids: list[int] | None, name: str) -> bytes | None:
-        if ids is None:
-            return None
-        of, packed = self.__dict__.get(name, (None, b""))
-        return packed if of is ids else packed_ids(ids)
+        return _packed(self.__dict__.get("_response_ids"))
 
     @property
     def packed_logprobs(self) -> bytes | None:
         """``logprobs`` as an array of ``float`` has them, four bytes each; None where they are no such bytes yet."""
         given = self.__dict__.get("_logprobs")
-        return given.packed if isinstance(given, PackedFloats) else None
+        return given.data if isinstance(given, Packed) else None
 
     @property
     def shown_name(self) -> str:
@@ -226,15 +217,22 @@ _MAX_DEPTH = 1000
 
 def own_llm_calls(spans: Sequence[Span]) -> list[Span]:
     """The LLM calls of an agent in the order of ``spans``: those that no tool, environment or reward made."""
-    calls = [span for span in spans if span.role == "llm"]
     by_id = {span.span_id: span for span in spans}
+    own: dict[str | None, bool] = {}  # of the calls below a span
 
-    def is_own(span: Span) -> bool:
-        above, depth = by_id.get(span.parent_id or ""), 0
+    def is_own(parent_id: str | None) -> bool:
+        above, depth = by_id.get(parent_id or ""), 0
         while above is not None and depth < _MAX_DEPTH:
             if above.role in _ANOTHERS:
                 return False
             above, depth = by_id.get(above.parent_id or ""), depth + 1
         return True
 
-    return [span for span in calls if is_own(span)]
+    calls = []
+    for span in spans:
+        if span.role == "llm":
+            if span.parent_id not in own:
+                own[span.parent_id] = is_own(span.parent_id)
+            if own[span.parent_id]:
+                calls.append(span)
+    return calls

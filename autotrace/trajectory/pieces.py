@@ -18,14 +18,15 @@ class Piece(NamedTuple):
 def pieces(turns: Sequence[Span], whole: Span | None) -> dict[str, Piece] | None:
     """Span id of each of ``turns`` -> what of ``whole``'s response it is; None where they are no pieces of one response
     (the agent began anew, or left a turn out), or where tokens are missing."""
-    if whole is None or whole.response_ids is None or not turns or turns[0].prompt_tokens is None:
+    response = None if whole is None else whole.response_ids
+    if response is None or not turns or turns[0].prompt_tokens is None:
         return None
     first, parts = turns[0].prompt_tokens, dict[str, Piece]()
     for span in turns:
         ids, start = span.response_ids, (span.prompt_tokens or 0) - first
         if ids is None or start < 0:
             return None
-        part = whole.response_ids[start : start + len(ids)]
+        part = response[start : start + len(ids)]
         if part != ids[: len(part)]:
             return None
         parts[span.span_id] = Piece(start, len(part))

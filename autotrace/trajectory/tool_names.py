@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from autotrace.trajectory.jsonable import text
@@ -41,9 +40,9 @@ def _argument(span: Span) -> str | None:
 
 def _named(value: Any) -> str | None:
     """``"search"``, ``{"name": "search"}`` or ``{"function": {"name": "search"}}``."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         inner = value.get("function")
-        return word(value.get("name")) or (_named(inner) if isinstance(inner, (str, Mapping)) else None)
+        return word(value.get("name")) or (_named(inner) if isinstance(inner, (str, dict)) else None)
     return word(value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall
+from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall, tokens
 from autotrace.insight.finding import Code
 from autotrace.insight.messages import classed
 from autotrace.insight.profile import Mark
@@ -106,9 +106,8 @@ def truncated(evidence: Evidence) -> Iterator[Mark]:
     if last.finish == AS_ASKED or (last.finish or "") in ABORTED or not last.span.response_tokens:
         return
     ends = evidence.settings.end_tokens
-    ids = last.span.response_ids
-    ended = bool(ids and ids[-1] in ends)
-    unknown = not ids or not ends
+    ended = last.last in ends
+    unknown = last.last is None or not ends
     limit = _limit(evidence, last)
     if last.finish in CUT or (limit and not ended and not unknown):
         code = limit or "AT-TRUNCATED"
@@ -152,12 +151,13 @@ def _lengths(call: LLMCall) -> str:
 def _cut_by_agent(evidence: Evidence, last: LLMCall) -> bool:
     """The agent returned less than its turns said: its response ends within the last answer."""
     agent, limit = evidence.agent, evidence.settings.response_length
-    if agent is None or limit is None or not agent.response_ids or not last.span.response_ids:
+    returned = None if agent is None else agent.response_ids
+    if limit is None or not returned or last.last is None:
         return False
-    if len(agent.response_ids) < limit or last.total is None:
+    if len(returned) < limit or last.total is None:
         return False
     said = last.total - (evidence.turns[0].span.prompt_tokens or 0)
-    return said > len(agent.response_ids) or (agent.response_ids[-1] != last.span.response_ids[-1] and said == limit)
+    return said > len(returned) or (returned[-1] != last.last and said == limit)
 
 
 def unanswered(evidence: Evidence) -> Iterator[Mark]:
@@ -205,8 +205,7 @@ def broken_off(evidence: Evidence) -> Iterator[Mark]:
 
 def _ended_at_once(evidence: Evidence, call: LLMCall) -> bool:
     """The first turn is an end token alone."""
-    ids = call.span.response_ids
-    return call.number == 1 and ids is not None and len(ids) == 1 and ids[0] in evidence.settings.end_tokens
+    return call.number == 1 and tokens(call.ids or b"") == 1 and call.last in evidence.settings.end_tokens
 
 
 OF_TRAJECTORY = (truncated, unanswered, broken_off)

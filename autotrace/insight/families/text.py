@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator
 from operator import eq
 
-from autotrace.insight.evidence import Evidence, LLMCall, piece
+from autotrace.insight.evidence import Evidence, LLMCall, piece, tokens, unpacked
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 
@@ -46,14 +46,14 @@ CODES = (
 def loops(evidence: Evidence) -> Iterator[Mark]:
     """Answers whose end is one piece over and over."""
     for call in evidence.turns:
-        ids = call.span.response_ids
-        if ids is None or len(ids) < SHORTEST or (_ended(evidence, call) and len(ids) < LONG):
-            continue
         data, ended = call.ids or b"", _ended(evidence, call)
-        end = len(ids) - 1 if ended else len(ids)
+        length = tokens(data)
+        if length < SHORTEST or (ended and length < LONG):
+            continue
+        end = length - 1 if ended else length
         period = _period(piece(data, max(0, end - WINDOW), end), EXACT if ended else COVERED)
         if period:
-            begin = _begin(ids, period)
+            begin = _begin(unpacked(data), period)
             yield Mark(
                 "AT-REPETITION", call.number, begin, f"the same {period} tokens over and over, from token {begin}"
             )
@@ -61,8 +61,7 @@ def loops(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _ended(evidence: Evidence, call: LLMCall) -> bool:
-    ids = call.span.response_ids
-    return bool(ids and ids[-1] in evidence.settings.end_tokens)
+    return call.last in evidence.settings.end_tokens
 
 
 def _period(data: bytes, covered: float) -> int:

@@ -115,7 +115,7 @@ def shared_prefix(evidence: Evidence, call: LLMCall) -> int:
 def continues(evidence: Evidence, call: LLMCall, before: LLMCall) -> bool:
     """The prompt begins with a whole earlier call and its answer, or nothing tells that it does not."""
     span = call.span
-    if span.new_prompt_ids is None or span.prompt_tokens is None:
+    if span.packed_prompt is None or span.prompt_tokens is None:
         return True
     base = evidence.by_id.get(span.prompt_base or "")
     if base is None or base.prompt_tokens is None:
@@ -129,7 +129,7 @@ def _rewritten(call: LLMCall, before: LLMCall) -> bool:
     span, other = call.span, before.span
     if (span.prompt_base, span.prompt_keep) != (other.prompt_base, other.prompt_keep) or before.ids is None:
         return False
-    asked, added = packed(other.new_prompt_ids), packed(span.new_prompt_ids)
+    asked, added = other.packed_prompt, span.packed_prompt
     if not asked or not added or added.startswith(asked):
         return False
     return find(added, asked[-PROBE // 2 * 4 :] + piece(before.ids, 0, PROBE)) >= 0
@@ -188,9 +188,9 @@ def _removed(base: bytes, prompt: bytes, kept: int) -> int:
 def masks(evidence: Evidence) -> Iterator[Mark]:
     """The agent's mask against its response and the turns."""
     agent = evidence.agent
-    if agent is None or agent.response_mask is None or not agent.response_ids:
+    if agent is None or agent.response_mask is None or not (ids := agent.response_ids):
         return
-    mask, ids = agent.response_mask, agent.response_ids
+    mask = agent.response_mask
     if not mask:
         return  # ``trainer`` knows what comes of that
     if len(mask) != len(ids):
@@ -199,7 +199,7 @@ def masks(evidence: Evidence) -> Iterator[Mark]:
     if not any(mask):
         yield Mark("AT-MASK-EMPTY", None, None, f"{len(mask)} tokens")
         return
-    if not evidence.turns or any(not call.span.response_ids for call in evidence.turns):
+    if not evidence.turns or any(not call.ids for call in evidence.turns):
         return
     places = _in_order(evidence, ids)
     if places is not None:

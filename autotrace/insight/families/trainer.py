@@ -81,14 +81,14 @@ def prompt_trained(evidence: Evidence) -> Iterator[Mark]:
     agent = evidence.agent
     if (
         agent is None
-        or not agent.response_ids
+        or not agent.packed_response
         or not evidence.turns
         or agent.response_mask
         or evidence.root.status != "OK"
     ):
         return
     said = sum(call.span.response_tokens or 0 for call in evidence.turns)
-    response, prompt = packed(agent.response_ids), packed(evidence.turns[0].span.prompt_ids)
+    response, prompt = agent.packed_response, packed(evidence.turns[0].span.prompt_ids)
     if said == 0 and response and prompt and find(prompt, piece(response, 0, min(32, tokens(response)))) >= 0:
         yield Mark("AT-PROMPT-TRAINED", 1, 0, f"{tokens(response)} tokens of the prompt")
 

@@ -17,7 +17,7 @@ from autotrace.ship.assembly.titles import entitle
 from autotrace.ship.assembly.tokens import TokenSequences, digest_of
 from autotrace.ship.assembly.tool_results import read_tool_results
 from autotrace.spool.records import MEASURED, Close, Header, Open, Tokens
-from autotrace.trajectory.deferred import PackedFloats
+from autotrace.trajectory.deferred import Packed
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import INTERRUPTED, OPEN, Span
 
@@ -83,6 +83,8 @@ class Assembly:
         self._whole = (0, "")
         """Length and digest of the longest conversation, as ``digest_of``."""
         self._lasting = True
+        self._ids = 0
+        """Token ids that its spans hold."""
 
     def lost(self, segment: str) -> None:
         """A segment with records of it is gone."""
@@ -124,11 +126,11 @@ class Assembly:
             return
         base = sequences.base(prompt)
         span.prompt_ids = full.first(full.length)
-        if base is None:
-            span.put_prompt(full.from_(0))
-        else:
+        if base is not None:
             span.prompt_base, span.prompt_keep = span_id(base.span), prompt.keep
-            span.put_prompt(full.from_(prompt.keep))
+        new = full.from_(span.prompt_keep)
+        span.new_prompt_ids = Packed("i", new.tobytes())
+        self._ids += len(new)
 
     def _close(self, origin: Origin, record: Close, at: int) -> None:
         draft = self._drafts.get(record.span)
@@ -151,7 +153,7 @@ class Assembly:
         if record.response is not None:
             self._response(origin, record, record.response, draft)
         if record.logprobs is not None:
-            span.logprobs = PackedFloats(record.logprobs)
+            span.logprobs = Packed("f", record.logprobs)
         if record.mask is not None:
             span.response_mask = list(record.mask)
 
@@ -168,7 +170,8 @@ class Assembly:
         span.response_tokens = max(0, response.total - before)
         if full is not None:
             ids = full.from_(before)
-            span.put_response(ids)
+            span.response_ids = Packed("i", ids.tobytes())
+            self._ids += 2 * len(ids)
             if ids:
                 self._digests.add(digest_of(ids))
         if response.digest:
@@ -212,7 +215,7 @@ class Assembly:
         read_tool_results(spans)
         entitle(spans)
         digests = sorted({*self._digests, self._whole[1]} - {""})
-        return Assembled(spans, list(self._notes), list(self._last), digests, self._lasting)
+        return Assembled(spans, list(self._notes), list(self._last), digests, self._lasting, self._ids)
 
     def _tree(self, spans: list[Span]) -> list[Span]:
         """Root first, the rest by start; a span whose parent is not here hangs from the root."""

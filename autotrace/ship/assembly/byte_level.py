@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -40,15 +40,17 @@ class ByteLevel:
             except KeyError:
                 self._bytes[number] = token.encode()
 
-    def __call__(self, ids: list[int]) -> str:
-        """The text of ``ids``."""
+    def __call__(self, ids: Sequence[int]) -> str:
+        """The text of ``ids``; of an array of ``int`` it is made most quickly."""
         try:
-            array("I", ids)  # a negative id would count from the end
+            # a negative id would count from the end; of an array it becomes one that is none
+            unsigned = array("I", ids.tobytes() if isinstance(ids, array) else ids)
+            numbers = unsigned if isinstance(ids, array) else ids
             # of one id, an ``itemgetter`` makes no tuple
-            pieces = itemgetter(*ids)(self._bytes) if len(ids) > 1 else [self._bytes[id] for id in ids]
+            pieces = itemgetter(*numbers)(self._bytes) if len(ids) > 1 else [self._bytes[id] for id in numbers]
             return b"".join(pieces).decode("utf-8", "replace")
         except (OverflowError, IndexError, TypeError):  # an id that is none: the library says what becomes of it
-            return str(self._tokenizer.decode(ids, skip_special_tokens=False))
+            return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
 def decoder(tokenizer: Any, samples: Iterable[list[int]]) -> ByteLevel | None:

@@ -1,8 +1,9 @@
 """The chat of an LLM call that was recorded as the client has it: messages, answer, tool calls, usage, model.
 
 Read from what was captured, whatever library made the call: chat completions, Responses and content blocks, as objects
-or as plain JSON. What is recognised moves from ``inputs`` and ``output`` to the fields of ``Span`` that every backend
-and command shows; what is not stays where it is. Roles stand in the messages and are never guessed.
+or as plain JSON; here all of them are plain dicts and lists. What is recognised moves from ``inputs`` and ``output`` to
+the fields of ``Span`` that every backend and command shows; what is not stays where it is. Roles stand in the messages
+and are never guessed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _READ, _WRITTEN = ("prompt_tokens", "input_tokens"), ("completion_tokens", "outp
 
 def read(span: Span) -> None:
     """Fill ``messages``, token counts, ``model`` and ``finish_reason`` of an LLM call from its arguments and result."""
-    span.inputs = {name: value for name, value in span.inputs.items() if not _is_omitted(value)}
+    if any(map(_is_omitted, span.inputs.values())):
+        span.inputs = {name: value for name, value in span.inputs.items() if not _is_omitted(value)}
     answer = _answer(span.output)
     name, messages = _given(span.inputs, answer is not None)
     if messages is None:
@@ -55,7 +57,7 @@ def read(span: Span) -> None:
 
 def _is_omitted(value: Any) -> bool:
     """What a client's helpers pass for an argument that was not given."""
-    if not isinstance(value, Mapping) or value.keys() != {MARKER}:
+    if not isinstance(value, dict) or value.keys() != {MARKER}:
         return False
     return str(value[MARKER]).rpartition(".")[2] in ("Omit", "NotGiven")
 
@@ -64,11 +66,11 @@ def _given(inputs: Mapping[str, Any], answered: bool) -> tuple[str, list[Message
     """The argument that has the messages, and them."""
     for name in ("messages", "input", "prompt"):
         value = inputs.get(name)
-        if isinstance(value, Mapping) and name == "input":  # LangChain's prompt value
+        if isinstance(value, dict) and name == "input":  # LangChain's prompt value
             value = value.get("messages")
         if isinstance(value, str) and value and answered:
             return name, [{"role": "user", "content": value}]
-        if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
             messages = [message for item in value for message in _messages(item)]
             if messages:
                 return name, [*message_parts.instructions(value), *messages]
@@ -103,7 +105,7 @@ def _spoken(role: str, item: Mapping[str, Any]) -> list[Message]:
     if isinstance(blocks, list):
         kept = []
         for block in blocks:
-            kind = block.get("type") if isinstance(block, Mapping) else None
+            kind = block.get("type") if isinstance(block, dict) else None
             if kind == "tool_use":
                 calls.append(_call(block, block.get("id")))
             elif kind == "tool_result":
@@ -129,8 +131,8 @@ def _spoken(role: str, item: Mapping[str, Any]) -> list[Message]:
 
 def _call(item: Mapping[str, Any], identity: Any) -> Message:
     """A tool call in the form of chat completions."""
-    function = item.get("function") if isinstance(item.get("function"), Mapping) else item
-    assert isinstance(function, Mapping)
+    function = item.get("function") if isinstance(item.get("function"), dict) else item
+    assert isinstance(function, dict)
     arguments = next((function[key] for key in ("arguments", "args", "input") if key in function), "")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return {"id": identity, "type": "function", "function": {"name": function.get("name"), "arguments": text}}
@@ -146,7 +148,7 @@ def _content(value: Any) -> Any:
 def _text(block: Any) -> str | None:
     if isinstance(block, str):
         return block
-    if not isinstance(block, Mapping) or block.get("type") in ("image", "image_url", "input_image"):
+    if not isinstance(block, dict) or block.get("type") in ("image", "image_url", "input_image"):
         return None
     return block["text"] if isinstance(block.get("text"), str) else None
 
@@ -155,21 +157,21 @@ def _answer(output: Any) -> Message | None:
     """The assistant's message in what the call returned."""
     if isinstance(output, str):
         return {"role": "assistant", "content": output}
-    if not isinstance(output, Mapping):
+    if not isinstance(output, dict):
         return None
     if isinstance(output.get("parts"), list) and output.get("kind") == "response":
         return _last(message_parts.read(output))
     choices, items = output.get("choices"), output.get("output")
-    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         message = choices[0].get("message")
-        if isinstance(message, Mapping):
+        if isinstance(message, dict):
             return _last(_spoken("assistant", message))
         text = choices[0].get("text")
         return {"role": "assistant", "content": text} if isinstance(text, str) else None
-    if isinstance(output.get("message"), Mapping):
+    if isinstance(output.get("message"), dict):
         return _last(_spoken("assistant", output["message"]))
     if isinstance(items, list):
-        return _joined([message for item in items if isinstance(item, Mapping) for message in _messages(item)])
+        return _joined([message for item in items if isinstance(item, dict) for message in _messages(item)])
     if output.get("role") in ("assistant", "ASSISTANT") or _ROLES.get(str(output.get("type")).lower()) == "assistant":
         message = {name: output[name] for name in ("type", "content", "tool_calls", "refusal") if name in output}
         return _last(_spoken("assistant", message))
@@ -193,15 +195,15 @@ def _joined(messages: list[Message]) -> Message | None:
 def _usage(span: Span) -> None:
     """Token counts, unless the tokens themselves were recorded."""
     for name in _USAGE:
-        usage = span.output.get(name) if isinstance(span.output, Mapping) else None
-        if not isinstance(usage, Mapping):
+        usage = span.output.get(name) if isinstance(span.output, dict) else None
+        if not isinstance(usage, dict):
             continue
         if span.prompt_tokens is None:
             span.prompt_tokens = _prompt_tokens(usage)
         if span.response_tokens is None:
             span.response_tokens = _count(usage, _WRITTEN)
         details = next((usage[key] for key in ("prompt_tokens_details", "input_tokens_details") if key in usage), None)
-        cached = details.get("cached_tokens") if isinstance(details, Mapping) else usage.get("cache_read_input_tokens")
+        cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cache_read_input_tokens")
         if isinstance(cached, int):
             span.attributes.setdefault("cached_tokens", cached)
         return
@@ -220,10 +222,10 @@ def _count(usage: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _from_output(output: Any, key: str) -> Any:
-    if not isinstance(output, Mapping):
+    if not isinstance(output, dict):
         return None
     choices = output.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     if key == "finish_reason":
         return first.get(key) or output.get("stop_reason")
     return output.get(key)
@@ -235,13 +237,13 @@ _TOKENS = ("prompt_token_ids", "token_ids")
 def _rest(span: Span) -> Any:
     """What the call returned beside its answer and usage, and beside the tokens that stand in fields of their own."""
     output = span.output
-    if not isinstance(output, Mapping):
+    if not isinstance(output, dict):
         return None
     choices = output.get("choices")
     tokens = _TOKENS if span.prompt_ids is not None or span.response_ids is not None else ()
     gone = {"type", "output", "message", "parts", "content", "role", "tool_calls", *_USAGE, *tokens}
     rest = {name: value for name, value in output.items() if name not in gone and value is not None}
-    if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], Mapping):
+    if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], dict):
         del rest["choices"]
         told = {"type", "index", "message", "text", "finish_reason", *tokens}
         rest |= {name: value for name, value in choices[0].items() if name not in told and value is not None}
@@ -249,4 +251,4 @@ def _rest(span: Span) -> Any:
 
 
 def _is_mapping(value: Any) -> bool:
-    return isinstance(value, Mapping)
+    return isinstance(value, dict)

@@ -7,7 +7,8 @@ together, and redacted, when somebody asks for it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,8 +82,12 @@ class Conversation:
             ]
 
     def _call(self, span: Span) -> None:
-        response = None if span.response_ids is None else self._decode(span.response_ids)
-        said = None if span.new_prompt_ids is None else self._prompt(span, span.new_prompt_ids, response)
+        new = _numbers(span.packed_prompt) or span.new_prompt_ids
+        answer = _numbers(span.packed_response) or span.response_ids
+        if new is None and answer is None:
+            return
+        response = None if answer is None else self._decode(answer)
+        said = None if new is None else self._prompt(span, new, response, len(answer or ()))
         redacted = said is not None and said.redacted
         if said is not None:
             redacted = self._redact(span, "new_prompt_text", "new_prompt_ids") or redacted
@@ -97,8 +102,9 @@ class Conversation:
         if redacted and span.messages is not None:
             span.messages = self._redactor.clean("messages", span.messages)
 
-    def _prompt(self, span: Span, ids: list[int], response: str | None) -> _Said:
-        """What ``span`` read, as a continuation of an earlier call where it is one; ``ids``: what is new of it."""
+    def _prompt(self, span: Span, ids: Sequence[int], response: str | None, answered: int) -> _Said:
+        """What ``span`` read, as a continuation of an earlier call where it is one; ``ids``: what is new of it;
+        ``answered``: the tokens of ``response``."""
         redacted, messages = False, None
         if span.prompt_base not in self._said:
             shared = self._shared.of(ids)
@@ -126,7 +132,7 @@ class Conversation:
         said = self._said[span.span_id] = _Said(pieces, count, count, "", tokens, response is not None, redacted)
         if response is not None:
             pieces.append(response)
-            said.end, said.tokens = count + 1, tokens + len(span.response_ids or ())
+            said.end, said.tokens = count + 1, tokens + answered
         said.tail = matters(tail + (response or ""))
         span.new_prompt_text, span.prompt_text = new, Deferred(_redacted_text(self._redactor, said))
         return said
@@ -136,7 +142,8 @@ class Conversation:
         base = self._spans.get(span.prompt_base or "")
         if base is None:
             return False
-        return span.prompt_keep < base.prompt_keep + len(base.new_prompt_ids or ()) + len(base.response_ids or ())
+        new = len(base.packed_prompt or b"") + len(base.packed_response or b"")
+        return span.prompt_keep < base.prompt_keep + new // 4
 
     def _signs_of(self, text: str) -> frozenset[str] | None:
         if text not in self._signs:
@@ -172,8 +179,9 @@ class Conversation:
         assert before is not None  # one of ``calls``
         outer.prompt_text = before.text(before.prompt)
         redacted = self._redact(outer, "prompt_text", "prompt_ids")
-        response, joined = outer.response_ids or [], None
-        if outer.response_ids is None:
+        returned, joined = outer.response_ids, None
+        response = returned or []
+        if returned is None:
             joined = self._joined(before, self._said[last.span_id])
             if joined is None or outer.response_mask is not None:
                 beginning, everything = first.prompt_ids or [], [*(last.prompt_ids or []), *(last.response_ids or [])]
@@ -206,6 +214,10 @@ class Conversation:
     def _mark(self, span: Span, redacted: bool) -> None:
         if redacted:
             self._redacted.add(span.span_id)
+
+
+def _numbers(packed: bytes | None) -> array[int] | None:
+    return None if packed is None else array("i", packed)
 
 
 def _redacted_text(redactor: Redactor, said: _Said) -> Callable[[], str]:

@@ -78,7 +78,7 @@ class Decoder:
             return None
 
     def _decoded(self, trajectory: Trajectory) -> None:
-        if not any(span.new_prompt_ids or span.response_ids for span in trajectory.spans):
+        if not any(span.packed_prompt or span.packed_response for span in trajectory.spans):
             return
         decode = self._loaded()
         if decode is None:

@@ -82,7 +82,7 @@ def _question(span: Span) -> list[tuple[object, object]]:
 
 
 def _has_tokens(span: Span) -> bool:
-    return span.new_prompt_ids is not None or span.response_ids is not None
+    return span.packed_prompt is not None or span.packed_response is not None
 
 
 def _outermost(span: Span, by_id: dict[str, Span]) -> Span | None:

@@ -9,7 +9,7 @@ from autotrace.trajectory.model import Span
 
 AHEAD = 48 << 20
 """Bytes that a process which delivers keeps, so that it reads each trajectory from the spool once."""
-TOKEN_BYTES, SPAN_BYTES, RECORD_BYTES = 40, 4_000, 2
+TOKEN_BYTES, SPAN_BYTES, RECORD_BYTES = 16, 4_000, 2
 """What a token id, a call, and a byte of its arguments and results take in memory, about (many small numbers: more)."""
 SOON = 5.0
 """Seconds in which delivery follows; what is older makes room."""
@@ -25,14 +25,15 @@ class Assembled(NamedTuple):
     """Of its responses."""
     lasting: bool
     """Every call of it has ended and all records could be read: the same records make the same."""
+    tokens: int = 0
+    """Of new prompts, and twice those of the responses."""
     bytes: int = 0
     """Of its records."""
 
     @property
     def size(self) -> int:
         """Bytes in memory, about."""
-        tokens = sum(len(span.new_prompt_ids or ()) + 2 * len(span.response_ids or ()) for span in self.spans)
-        return TOKEN_BYTES * tokens + SPAN_BYTES * len(self.spans) + RECORD_BYTES * self.bytes
+        return TOKEN_BYTES * self.tokens + SPAN_BYTES * len(self.spans) + RECORD_BYTES * self.bytes
 
 
 class _Entry(NamedTuple):

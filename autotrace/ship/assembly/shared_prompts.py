@@ -5,6 +5,7 @@ once and kept for a while.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotrace.redact.redactor import Redactor
@@ -41,7 +42,7 @@ class SharedPrompts:
         self._prompts: OrderedDict[bytes, SharedPrompt] = OrderedDict()
         self._characters = 0
 
-    def of(self, ids: list[int]) -> SharedPrompt:
+    def of(self, ids: Sequence[int]) -> SharedPrompt:
         """The prompt of these tokens. Raises what the tokenizer raises."""
         key = packed_ids(ids) if len(ids) > SHORT else None
         known = None if key is None else self._prompts.get(key)
@@ -53,7 +54,7 @@ class SharedPrompts:
             self._prompts.move_to_end(key)
         return known
 
-    def _made(self, ids: list[int]) -> SharedPrompt:
+    def _made(self, ids: Sequence[int]) -> SharedPrompt:
         text = self._decode(ids)
         return SharedPrompt(text, self._redactor.signs(text), prompt_messages(text), matters(text))
 

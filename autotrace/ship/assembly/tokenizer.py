@@ -15,7 +15,7 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from autotrace.ship.assembly.handing_over import decide_apart, loaded, sequences
 from autotrace.ship.assembly.plain_tokenizer import is_plain
 from autotrace.trajectory.jsonable import text
 
-Decode = Callable[[list[int]], str]
+Decode = Callable[[Sequence[int]], str]
 
 
 def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, keep: bool = True) -> Decode:
@@ -52,7 +52,7 @@ def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, keep: bool =
             return _decode_with(_from_file(Path(source, "tokenizer.json")))
         raise
     tokenizer, rust = loaded(source, bind, kept if keep else None)
-    return _decode_with(tokenizer) if rust else lambda ids: text(str(tokenizer.decode(ids, skip_special_tokens=False)))
+    return _decode_with(tokenizer) if rust else _asking(tokenizer)
 
 
 def _from_file(path: Path) -> Any:
@@ -64,7 +64,11 @@ def _from_file(path: Path) -> Any:
 def _decode_with(tokenizer: Any) -> Decode:
     """Of a Rust tokenizer."""
     quick = byte_level.decoder(tokenizer, sequences(tokenizer.get_vocab_size(with_added_tokens=True)))
-    return quick or (lambda ids: text(str(tokenizer.decode(ids, skip_special_tokens=False))))
+    return quick or _asking(tokenizer)
+
+
+def _asking(tokenizer: Any) -> Decode:
+    return lambda ids: text(str(tokenizer.decode(list(ids), skip_special_tokens=False)))
 
 
 def _key(name: str, bind: Mapping[str, Any]) -> str:

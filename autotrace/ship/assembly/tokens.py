@@ -35,9 +35,8 @@ def withheld(tokens: Tokens) -> bool:
 
 def _ints(data: bytes) -> array[int]:
     """Little-endian int32; trailing bytes that do not fill one are cut off."""
-    numbers = array("i")
-    numbers.frombytes(data[: len(data) - len(data) % _WIDTH])
-    return numbers
+    over = len(data) % _WIDTH
+    return array("i", data[:-over] if over else data)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from autotrace.trajectory.model import Span
 def read_tool_results(spans: Iterable[Span]) -> None:
     """Put the text of a tool's result in the place of the message or the blocks that hold it."""
     for span in spans:
-        if span.role == "tool" and isinstance(span.output, Mapping):
+        if span.role == "tool" and isinstance(span.output, dict):
             text = _text(span.output)
             if text is not None:
                 span.output = text
@@ -25,7 +25,7 @@ def _text(output: Mapping[str, Any]) -> str | None:
         return content if not output.get("artifact") else None
     if not isinstance(content, list) or not content:
         return None
-    if any(not isinstance(block, Mapping) or block.get("type") != "text" for block in content):
+    if any(not isinstance(block, dict) or block.get("type") != "text" for block in content):
         return None
     texts = [block.get("text") for block in content]
     if not all(isinstance(text, str) for text in texts):

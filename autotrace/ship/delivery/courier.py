@@ -28,7 +28,8 @@ taken from the queue at once: what does not fit goes back to it."""
 class Courier:
     """Delivers ``share`` of what backend ``name`` is to get, through ``carrier``."""
 
-    def __init__(self, name: str, carrier: Carrier, ledger: Ledger, share: Share = WHOLE) -> None:
+    def __init__(self, name: str, carrier: Carrier, ledger: Ledger, share: Share = WHOLE, gather: float = 0.0) -> None:
+        """``gather``: as in ``Backend``."""
         self.name = name
         self.ledger = ledger
         self.share = share
@@ -40,6 +41,8 @@ class Courier:
         self.batch = FIRST_BATCH
         self._carrier = carrier
         self._not_before = 0.0
+        self._gather = gather
+        self._gathers_since: float | None = None
         self._running: deque[tuple[Wanted, Future[Receipt]]] = deque()
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
@@ -61,8 +64,23 @@ class Courier:
         """A parcel may be sent now."""
         return len(self._running) < self._carrier.capacity and time.monotonic() >= self._not_before
 
+    @property
+    def gathers(self) -> bool:
+        """What waits may be too little for a parcel of its own."""
+        return self._gather > 0.0
+
+    def waits(self, count: int) -> bool:
+        """``count`` trajectories are too few for a parcel and have not waited long; more are to come."""
+        if not count or count >= self.batch * 3 // 4:
+            self._gathers_since = None
+            return False
+        now = time.monotonic()
+        self._gathers_since = self._gathers_since or now
+        return now < self._gathers_since + self._gather
+
     def send(self, wanted: Wanted) -> None:
         """Deliver ``wanted`` in the background; ``receipt`` tells what came of it."""
+        self._gathers_since = None
         self._running.append((wanted, self._carrier.send(wanted)))
 
     def receipt(self) -> Receipt | None:

@@ -64,21 +64,25 @@ class Couriers:
         self._couriers = [courier for name in names for courier in self._make(name)]
         self._pages, self._paused = {}, False
 
-    def deliver(self, sending: bool) -> bool:
-        """Store what came of earlier parcels and, if ``sending``, hand over new ones; True when something moved."""
+    def deliver(self, sending: bool, coming: bool = False) -> bool:
+        """Store what came of earlier parcels and, if ``sending``, hand over new ones; True when something moved.
+        ``coming``: there will be more to deliver."""
         moved = False
         for courier in self._couriers:
             while (receipt := courier.receipt()) is not None:
                 self._store(courier, receipt)
                 moved = moved or receipt.moved
-            while sending and not self._paused and courier.ready() and self._send(courier):
+            while sending and not self._paused and courier.ready() and self._send(courier, coming):
                 moved = True
         return moved
 
-    def _send(self, courier: Courier) -> bool:
+    def _send(self, courier: Courier, coming: bool) -> bool:
         page = self._pages.setdefault(courier, deque())
-        if not page:
+        if not page or (courier.gathers and len(page) < courier.batch):
+            page.clear()
             page.extend(id for id, _ in self._queue.next(courier.name, PAGE, courier.share, courier.under_way))
+        if coming and courier.gathers and courier.waits(len(page)):
+            return False
         wanted = self._queue.current(courier.name, islice(page, courier.batch))
         for _ in range(min(courier.batch, len(page))):
             page.popleft()

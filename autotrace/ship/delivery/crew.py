@@ -65,11 +65,12 @@ class Crew:
 
     def _make(self, name: str) -> list[Courier]:
         ledger = self._ledgers[name] = self._ledger(name)
+        backend = registry.usable(name)
         if self._workers is not None:
-            carriers = self._workers.carriers(name, registry.usable(name).parallel)
-            return [Courier(name, carrier, ledger, share) for carrier, share in carriers]
+            carriers = self._workers.carriers(name, backend.parallel)
+            return [Courier(name, carrier, ledger, share, backend.gather) for carrier, share in carriers]
         sink = registry.make(name, self._info, self._run_folder, Memory(self._state, f"backend:{name}:"))
-        return [Courier(name, ThreadCarrier(sink, self._packer, ledger), ledger)]
+        return [Courier(name, ThreadCarrier(sink, self._packer, ledger), ledger, gather=backend.gather)]
 
     def _ledger(self, name: str) -> Ledger:
         budgets = (None, None) if self._unlimited else (self._info.step_budget, self._info.month_budget)

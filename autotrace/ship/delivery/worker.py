@@ -21,6 +21,7 @@ from pathlib import Path
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.run.info import RunInfo
+from autotrace.ship import garbage
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader, binds_of
 from autotrace.ship.assembly.recent import AHEAD
@@ -62,6 +63,8 @@ class Worker:
                 self._deliver(order)
 
     def _received(self) -> Order:
+        if not self._connection.poll():
+            garbage.idle()
         return messages.orders.decode(self._connection.recv_bytes())
 
     def _reply(self, reply: Reply) -> None:
@@ -127,6 +130,7 @@ def main(run_folder: str, descriptor: int, everything: bool) -> int:
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     os.environ[env.AUTOTRACE] = "0"
+    garbage.put_off()
     log_to_file(Path(run_folder))
     try:
         Worker(Path(run_folder), Connection(descriptor), everything).serve()

@@ -41,12 +41,17 @@ class Calls:
         self._segment = -1
         self._latest: dict[bytes, _Latest] = {}
         """Id of a trace in ``_segment`` -> it, and where its records are put."""
+        self._touched: dict[str, OpenTrace] = {}
+        """The traces of this round."""
         self._added = self._bytes = 0
 
     def taken(self) -> Offsets:
         """``offsets``; the next round begins."""
         offsets, self.offsets = self.offsets, {}
         self.forget()
+        for trace in self._touched.values():  # their latest records were read only now
+            self._traces.last_touched = trace.touch()
+        self._touched.clear()
         self._kept.added(self._added, self._bytes)
         self._added = self._bytes = 0
         return offsets
@@ -73,7 +78,6 @@ class Calls:
             kept.append(located)
             self._added += 1
             self._bytes += located.size
-        self._traces.last_touched = trace.touch()
         if isinstance(record, Close):
             trace.closed(record.span, at)
             return
@@ -106,6 +110,7 @@ class Calls:
         offsets = self.offsets.setdefault((trace_id, segment.id), array("q"))
         kept = self._kept.of(trace_id, segment.id) if self.keeps else None
         latest = trace, offsets, kept
+        self._touched[trace_id] = trace
         if record.trace.hex() == trace_id:
             self._latest[record.trace] = latest
         else:  # joined just now

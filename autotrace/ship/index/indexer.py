@@ -159,8 +159,8 @@ class Indexer:
                     self._segments.remember(segment)
                     budget -= max(0, segment.reader.offset - before)
                     read = read or segment.reader.offset != before
-            self._traces.store()
             self._state.put_offsets(self._calls.taken())
+            self._traces.store()
             self._processes.watch(files, self._segments.readers)
         return read
 

@@ -53,6 +53,7 @@ _SOMETIMES = (
     "logprobs", *TRAINERS, "response_mask", "new_prompt_text", "response_text", "response_parts", "messages",
 )  # fmt: skip
 """Left out where there is nothing in them."""
+_DEFERRED = frozenset({"new_prompt_ids", "response_ids", "logprobs"})
 _NUMBERS = frozenset({"logprobs", *TRAINERS})
 
 
@@ -75,7 +76,7 @@ def _span(span: Span) -> dict[str, Any]:
     }
     having = vars(span)  # without what has the class's default, in which there is nothing
     for name in _SOMETIMES:
-        if value := having.get(name) if name != "logprobs" else span.logprobs:
+        if value := getattr(span, name) if name in _DEFERRED else having.get(name):
             if name in _NUMBERS and not math.isfinite(sum(value)):
                 value = jsonable(value)
             line[name] = value

@@ -168,10 +168,10 @@ def _own_attributes(trajectory: Trajectory, span: Span, is_turn: bool) -> dict[s
         own["autotrace.prompt_base"] = span.prompt_base
         own["autotrace.prompt_keep"] = span.prompt_keep if span.prompt_base else None
         own["autotrace.logprobs"] = payload.packed_floats(logprobs) if (logprobs := span.logprobs) else None
-        if span.new_prompt_ids is not None:
-            own["autotrace.new_prompt_ids"] = payload.packed(span.new_prompt_ids)
-        if span.response_ids is not None:
-            own["autotrace.response_ids"] = payload.packed(span.response_ids)
+        if (new := span.new_prompt_ids) is not None:
+            own["autotrace.new_prompt_ids"] = payload.packed(new)
+        if (response := span.response_ids) is not None:
+            own["autotrace.response_ids"] = payload.packed(response)
     if span.response_mask is not None and span.role != "engine":
         own["autotrace.response_mask"] = payload.runs(span.response_mask)
     own["autotrace.prompt_tokens"], own["autotrace.response_tokens"] = span.prompt_tokens, span.response_tokens

@@ -7,6 +7,7 @@ from collections.abc import MutableMapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from autotrace.data.lean import arrow_without_pandas
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health, extra
 from autotrace.sinks.parquet import location
@@ -21,15 +22,18 @@ class ParquetBackend(Backend):
     requires = ("pyarrow", "fsspec")
     install = extra("parquet")
     distributions = ("pyarrow", "fsspec")
+    gather = 2.0
 
     def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
         """See ``Backend``."""
+        arrow_without_pandas()
         from autotrace.sinks.parquet.sink import ParquetSink
 
         return ParquetSink(info, run_folder, memory)
 
     def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter:
         """See ``Backend``."""
+        arrow_without_pandas()
         from autotrace.sinks.parquet.metrics import MetricsWriter
 
         return MetricsWriter(info, run_folder, memory)

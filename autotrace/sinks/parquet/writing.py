@@ -23,6 +23,9 @@ TOKENS = ("new_prompt_ids", "prompt_ids", "response_ids", "rollout_log_probs")
 TEXTS = ("prompt_text", "response_text", "messages", "inputs", "output", "attributes", "error_stack", "value")
 """Columns whose values hardly ever repeat: a dictionary of them costs time and saves nothing. Of long texts smallest
 and largest say nothing, either."""
+_COMPRESSED = (pa.types.is_string, pa.types.is_list)
+"""What is compressed, beside ``UNIQUE``. Of other numbers a file has few bytes, as many columns as there are, and each
+that is compressed takes memory that has to be cleared first, which costs more than all the rest of it."""
 
 
 class TableFile:
@@ -86,13 +89,17 @@ class TableFile:
 def _settings(schema: pa.Schema) -> dict[str, Any]:
     plain = {*UNIQUE, *TOKENS, *TEXTS}
     return {
-        "compression": "zstd",
-        "compression_level": 1,
+        "compression": {_leaf(column): "zstd" if _is_compressed(column) else "none" for column in schema},
+        "compression_level": {_leaf(column): 1 for column in schema if _is_compressed(column)},
         "use_dictionary": [_leaf(column) for column in schema if column.name not in plain],
         "write_statistics": [
             column.name for column in schema if _leaf(column) == column.name and column.name not in TEXTS
         ],
     }
+
+
+def _is_compressed(column: pa.Field) -> bool:
+    return column.name in UNIQUE or any(kind(column.type) for kind in _COMPRESSED)
 
 
 def _leaf(column: pa.Field) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +31,7 @@ ids = st.lists(st.one_of(st.integers(0, SIZE - 1), st.integers(SIZE, SIZE + 3)),
 @given(ids=ids)
 def test_any_sequence_is_the_text_that_the_library_gives(ids: list[int]) -> None:
     assert ByteLevel(MADE)(ids) == MADE.decode(ids, skip_special_tokens=False)
+    assert ByteLevel(MADE)(array("i", ids)) == ByteLevel(MADE)(ids)
 
 
 @given(first=ids, second=ids)
@@ -41,8 +44,10 @@ def test_texts_of_parts_joined_are_the_text_of_the_whole_unless_a_character_was_
 
 
 def test_a_negative_id_is_left_to_the_library() -> None:
-    with pytest.raises(OverflowError):
-        ByteLevel(MADE)([-1])
+    for ids in ([-1], [0, -1]):
+        for given_as in (ids, array("i", ids)):
+            with pytest.raises(OverflowError):
+                ByteLevel(MADE)(given_as)
 
 
 def test_another_decoder_is_not_imitated() -> None:

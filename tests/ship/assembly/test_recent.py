@@ -18,7 +18,7 @@ from tests.ship.spools import Process, new_run
 
 def assembled(tokens: int = 1000, lasting: bool = True) -> Assembled:
     span = Span("1", None, "generate", "llm", "", 0, response_ids=[1] * tokens)
-    return Assembled([span], [], [], [], lasting)
+    return Assembled([span], [], [], [], lasting, 2 * tokens)
 
 
 def test_it_is_handed_over_once_and_only_if_it_was_made_of_the_same() -> None:

@@ -149,3 +149,23 @@ def test_parcels_grow_while_everything_fits_and_follow_what_fits(
     assert delivered() == 0
     assert courier.batch == 20
     assert [delivered() for _ in range(2)] == [20, 40]
+
+
+def test_a_few_wait_for_others_where_a_delivery_costs_much(
+    backend: Backend, packing: Packing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carrier = ThreadCarrier(cast(Sink, backend), cast(Packer, packing), cast(Ledger, Budget()))
+    courier, now = Courier("slow", carrier, cast(Ledger, Budget()), gather=2.0), 100.0
+    monkeypatch.setattr("autotrace.ship.delivery.courier.time.monotonic", lambda: now)
+    assert courier.gathers and not courier.waits(0)
+    assert courier.waits(3) and not courier.waits(courier.batch), "enough for a parcel"
+    assert courier.waits(3)
+    now += 1.9
+    assert courier.waits(4)
+    now += 0.2
+    assert not courier.waits(4), "no longer than that"
+    backend.answer.release()
+    courier.send(wanted(4))
+    assert courier.waits(1), "the next ones wait anew"
+    assert len(received(courier).delivered) == 4
+    courier.close(30)

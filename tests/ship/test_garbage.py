@@ -1,0 +1,37 @@
+"""Cycles are looked for when there is nothing else to do."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from autotrace.ship import garbage
+
+
+class Node:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def thresholds() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_cycles_are_collected_in_idle_moments_now_and_then(thresholds: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    garbage.put_off()
+    kept = [weakref.ref(Node()) for _ in range(2_000)]
+    monkeypatch.setattr(garbage, "_last", garbage.time.monotonic())
+    garbage.idle()
+    assert all(node() is not None for node in kept), "collected a moment ago"
+    monkeypatch.setattr(garbage, "EVERY", -1.0)
+    garbage.idle()
+    assert not any(node() is not None for node in kept)
