@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from autotrace.config.plan import Settings
 from autotrace.record.tokens import TokenLog
@@ -30,9 +30,9 @@ class Decode:
     def __init__(self) -> None:
         self.tokens = 0
 
-    def __call__(self, ids: list[int]) -> str:
+    def __call__(self, ids: Sequence[int]) -> str:
         self.tokens += len(ids)
-        return bytes(ids).decode("utf-8", "replace")
+        return bytes(list(ids)).decode("utf-8", "replace")
 
 
 def recorded(calls: list[tuple[list[int], list[int]]]) -> list[Open | Close]:
@@ -101,8 +101,8 @@ def test_what_is_redacted_in_one_turn_is_redacted_in_all_that_repeat_it_and_no_i
 def test_a_failing_tokenizer_leaves_nothing_that_was_not_redacted() -> None:
     decode = Decode()
 
-    def fails(tokens: list[int]) -> str:
-        if tokens == ids("boom"):
+    def fails(tokens: Sequence[int]) -> str:
+        if list(tokens) == ids("boom"):
             raise ValueError("no such token")
         return decode(tokens)
 
