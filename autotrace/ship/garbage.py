@@ -1,5 +1,5 @@
 """Garbage collection of a process that delivers: trajectories are thousands of objects and no cycles, so looking for
-cycles in them takes up to a twentieth of its time. It is done when there is nothing else to do.
+cycles whenever some have been made takes up to a twentieth of its time. It is done by the clock.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def put_off() -> None:
     gc.set_threshold(BACKSTOP, 20, 20)
 
 
-def idle() -> None:
-    """There is nothing to do now: collect, now and then."""
+def collect() -> None:
+    """Collect, unless that was done a moment ago."""
     global _last
     if (now := time.monotonic()) - _last > EVERY:
         gc.collect()

@@ -162,8 +162,7 @@ class Shipper:
                     self._end(state)
                     return
             self.write(state)
-            if not moved:
-                garbage.idle()
+            garbage.collect()
             pause = POLL / 6 if self._couriers.busy else POLL
             self._crew.rest(0.0 if moved else pause)
         self.write("running")

@@ -63,8 +63,7 @@ class Worker:
                 self._deliver(order)
 
     def _received(self) -> Order:
-        if not self._connection.poll():
-            garbage.idle()
+        garbage.collect()
         return messages.orders.decode(self._connection.recv_bytes())
 
     def _reply(self, reply: Reply) -> None:
