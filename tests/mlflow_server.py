@@ -40,8 +40,8 @@ class MlflowServer:
             self._process = subprocess.Popen(
                 command, cwd=self.folder, env={**os.environ, **settings}, stdout=log, stderr=log, start_new_session=True
             )
-        deadline = time.monotonic() + 90
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + 300  # a busy machine takes a minute
+        while time.monotonic() < deadline and self._process.poll() is None:
             try:
                 with urllib.request.urlopen(f"{self.url}/health", timeout=2) as answer:
                     if answer.status == 200:

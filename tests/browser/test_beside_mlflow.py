@@ -47,12 +47,12 @@ def test_30_000_calls_beside_mlflows_page(
     assert ship(folder, once=True).state == "done"
     ours = opened_here(visit(folder), long.hex())
     page = RunReader.peek(folder).page
-    few, many = (opened_there(browser, mlflow, page(trace.hex()) or "") for trace in (short, long))
+    (few_seconds, few), (_, many) = (opened_there(browser, mlflow, page(trace.hex()) or "") for trace in (short, long))
     measured(f"a trajectory of {CALLS:,} calls: opened", f"{ours:.0f} ms", "2,000 ms")
     measured("the same in MLflow's page", many, "")
     measured("one of 30 calls in MLflow's page", few, "")
-    assert few.startswith("calls after"), "what is looked for is what that page shows"
-    assert ours < 6000, "with room for a busy machine"
+    assert few_seconds is not None, "what is looked for is what that page shows"
+    assert ours < 1000 * few_seconds, "a thousand times as many calls, before that page shows the few"
 
 
 def opened_here(tab: Visit, trace: str) -> float:
@@ -73,8 +73,9 @@ def opened_here(tab: Visit, trace: str) -> float:
     return float(took)
 
 
-def opened_there(browser: Browser, server: MlflowServer, address: str) -> str:
-    """What a person sees of it, and when. Nothing of that page is at work afterwards."""
+def opened_there(browser: Browser, server: MlflowServer, address: str) -> tuple[float | None, str]:
+    """After how many seconds a person sees its calls, and all of that in words. Nothing of that page is at work
+    afterwards."""
     page = browser.new_page(viewport={"width": 1440, "height": 860})
     try:
         return looked_at(page, server, address)
@@ -82,7 +83,7 @@ def opened_there(browser: Browser, server: MlflowServer, address: str) -> str:
         page.context.close()
 
 
-def looked_at(page: Page, server: MlflowServer, address: str) -> str:
+def looked_at(page: Page, server: MlflowServer, address: str) -> tuple[float | None, str]:
 
     def only_here(route: Route) -> None:
         route.continue_() if route.request.url.startswith(server.url) else route.abort()
@@ -96,12 +97,12 @@ def looked_at(page: Page, server: MlflowServer, address: str) -> str:
     try:
         page.get_by_text("my.function").first.wait_for(timeout=1000 * PATIENCE)
     except Error:
-        return f"no call to be seen within {PATIENCE} s"
+        return None, f"no call to be seen within {PATIENCE} s"
     shown = time.monotonic() - begin
     try:
         page.wait_for_function("new Promise((done) => requestAnimationFrame(done))", timeout=1000 * PATIENCE)
     except Error:
-        return f"calls after {shown:.1f} s, and does not answer for {PATIENCE} s"
+        return shown, f"calls after {shown:.1f} s, and does not answer for {PATIENCE} s"
     answers = time.monotonic() - begin
     elements = page.evaluate("document.querySelectorAll('*').length")
-    return f"calls after {shown:.1f} s, answers after {answers:.1f} s, {elements:,} elements"
+    return shown, f"calls after {shown:.1f} s, answers after {answers:.1f} s, {elements:,} elements"

@@ -4,16 +4,21 @@ not count what else the machine does; times on the clock are printed.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import statistics
 import subprocess
 import sys
+import time
 from array import array
 from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
+from autotrace.ship.run_reader import RunReader
+from autotrace.view import columns
 from tests.browser.conftest import MANY, Server, Visit, started
 from tests.browser.figures import measured
 from tests.ship.spools import Process, attributes, new_run
@@ -63,20 +68,30 @@ def test_100_000_trajectories_can_be_used_at_once(many: Path, browser: Browser) 
     """Of a server that was started this moment, and again of one that has answered before."""
     first: list[float] = []
     again: list[float] = []
-    for _ in range(3):
+    worked: list[float] = []
+    for _ in range(ROUNDS):
         server = started(many)
+        before = processor_time(server.process.pid)
         try:
             page = browser.new_page(viewport={"width": 1440, "height": 860})
             page.add_init_script(f"({USABLE})()")
             for took in (first, again):
                 page.goto(server.link)
                 took.append(float(page.evaluate("window.usable")))
+                if took is first:
+                    worked.append(processor_time(server.process.pid) - before)
             page.context.close()
         finally:
             server.stop()
     for took, when in ((first, "after the first request to a new server"), (again, "when it is loaded again")):
-        measured(f"{MANY:,} trajectories: usable {when}", f"{statistics.median(took):.0f} ms", "1,000 ms")
-        assert statistics.median(took) < 3000, "with room for a busy machine"
+        came = f"{statistics.median(took):.0f} ms (median of {ROUNDS}; the best {min(took):.0f})"
+        measured(f"{MANY:,} trajectories: usable {when}", came, "1,000 ms")
+    measured(f"{MANY:,} trajectories: a new server until then, CPU", f"{statistics.median(worked):.0f} ms", "1,000 ms")
+    began = time.process_time()
+    with contextlib.closing(RunReader.peek(many)) as reader:
+        columns.main(reader), columns.more(reader)
+    encoded = 1000 * (time.process_time() - began)
+    assert statistics.median(worked) < 2 * encoded, "it reads the run once, and not much else"
 
 
 class Busy:
@@ -123,6 +138,12 @@ SCROLL = """async (number) => {
     }
     return most;
 }"""
+
+
+def processor_time(pid: int) -> float:
+    """Milliseconds of CPU that a process has used."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return 1000 * (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(pid: int) -> float:
