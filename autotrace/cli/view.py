@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import secrets
 import socket
@@ -105,6 +106,7 @@ def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: 
             raise
         raise terminal.fail(f"autotrace view needs {error.name}, which is not installed: {INSTALL}") from None
     sys.setswitchinterval(SWITCH)
+    gc.set_threshold(100_000)  # of many rows, an eighth of the time went to looking for cycles among them
     listening = _socket(host, port)
     number = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)

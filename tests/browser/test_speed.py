@@ -86,7 +86,7 @@ def test_100_000_trajectories_can_be_used_at_once(many: Path, browser: Browser) 
     for took, when in ((first, "after the first request to a new server"), (again, "when it is loaded again")):
         came = f"{statistics.median(took):.0f} ms (median of {ROUNDS}; the best {min(took):.0f})"
         measured(f"{MANY:,} trajectories: usable {when}", came, "1,000 ms")
-    measured(f"{MANY:,} trajectories: a new server until then, CPU", f"{statistics.median(worked):.0f} ms", "1,000 ms")
+    measured(f"{MANY:,} trajectories: a new server until then, CPU", f"{statistics.median(worked):.0f} ms", "")
     began = time.process_time()
     with contextlib.closing(RunReader.peek(many)) as reader:
         columns.main(reader), columns.more(reader)
