@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from autotrace.ship.run_reader import RunReader
 from autotrace.ship.store import migrations
 from autotrace.ship.store.row import Row
 from autotrace.view.app import application
+from autotrace.view.columns import MOST
 from tests.query.run_folder import recorded
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 from tests.view.conftest import listing, unpacked
@@ -83,6 +85,27 @@ def test_both_parts_have_the_same_rows_also_while_the_run_grows(tmp_path: Path) 
         assert unpacked(newest.content)[0]["count"] == 4 and newest.headers["x-version"] != version
         unknown = client.get(f"/api/runs/{NAME}/columns?part=more&of=9999")
         assert unknown.headers["x-version"] == "0"
+
+
+def test_names_of_the_users_become_columns_up_to_a_bound(tmp_path: Path) -> None:
+    folder = new_run(tmp_path, NAME)
+    process = Process(folder)
+    own = [
+        {"mixed": 1, "nested": {"depth": 2}},
+        {"mixed": "text", "words": "a"},
+        {f"key{number}": number for number in range(300)},
+    ]
+    for number, given in enumerate(own):
+        trace = bytes([number + 1]) * 16
+        process.close(trace, process.open(trace, "trajectory", attributes={**attributes(), **given}))
+    process.exit()
+    with TestClient(application(folder)) as client:
+        header, arrays = unpacked(client.get(f"/api/runs/{NAME}/columns?part=more").content)
+    assert arrays["attributes.mixed"][0] == 1 and math.isnan(arrays["attributes.mixed"][1])
+    assert arrays["attributes.nested.depth"][0] == 2
+    assert [header["words"]["attributes.words"][code] for code in arrays["attributes.words"] if code >= 0] == ["a"]
+    assert 20 < sum(name.startswith("attributes.key") for name in arrays) < MOST
+    assert {len(values) for name, values in arrays.items()} == {3}
 
 
 def test_a_trajectory_is_a_conversation_with_its_calls(client: TestClient) -> None:
