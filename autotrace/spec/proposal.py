@@ -20,9 +20,12 @@ MOST_FILES = 500
 """Of a folder."""
 _SKIPPED = frozenset({"tests", "test", "docs", "build", "dist", "node_modules", "site-packages", "__pycache__"})
 _RUNS = frozenset({"solve", "run", "rollout", "run_episode", "arun", "asolve", "play", "run_agent", "solve_task"})
+_SOLVES = re.compile(r"^a?(solve|rollout|run_(agent|episode|rollout|task))(_.*)?$")
+"""Methods that are a rollout in a class of any name; in an agent's class each of them is one."""
 _AGENT = re.compile(r"(Agent|AgentLoop|Solver|Rollout|Episode|Player)[A-Za-z]*$")
 _AGENT_FUNCTION = re.compile(r"^(run_(agent|episode|rollout|task)|rollout|solve(_.*)?|rollout_func)$")
 _TOOL = re.compile(r"(Tool|ToolBox|Toolbox|Toolset)s?$")
+_TOOL_FUNCTION = re.compile(r"^(call|execute|run|use|invoke)_tool$")
 _TOOL_METHODS = ("execute", "call_tool", "call", "run", "forward", "__call__", "invoke")
 _REWARD = re.compile(r"(^|_)(reward|rewards|score|grade|compute_score)(_|$)")
 _ASKS = re.compile(r"^(ask|ask_model|chat|complete|query_model|call_(llm|model)|generate_(text|response|answer))$")
@@ -140,6 +143,8 @@ def _function(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, st
         return None
     if _AGENT_FUNCTION.match(function.name):
         return "trajectory", "its name"
+    if _TOOL_FUNCTION.match(function.name):
+        return "tool", "its name"
     if _ASKS.match(function.name) or _asks_a_model(function):
         return "llm", "its name" if _ASKS.match(function.name) else "it asks a model"
     return None
@@ -152,16 +157,20 @@ def _class(cls: ast.ClassDef, module: str) -> Iterator[Proposal]:
     bases = [syntax.last_word(base) for base in cls.bases]
     names = (cls.name, *bases)
     if any(_AGENT.search(name) for name in names):
-        name = next((name for name in methods if name in _RUNS), None)
-        if name is not None:
-            why = "an agent by its name" if _AGENT.search(cls.name) else f"inherits from {', '.join(bases)}"
-            yield Proposal(f"{module}.{cls.name}.{name}", "trajectory", why, _identity(methods[name], "trajectory"))
+        first = next((name for name in methods if name in _RUNS), None)
+        runs = [name for name in methods if name == first or _SOLVES.match(name)]
+        why = "an agent by its name" if _AGENT.search(cls.name) else f"inherits from {', '.join(bases)}"
     elif any(_TOOL.search(name) for name in names):
+        runs, why = [], ""
         name = next((name for name in _TOOL_METHODS if name in methods), None)
         if name is not None:
             yield Proposal(f"{module}.{cls.name}.{name}", "tool", "a tool by its name or base class")
+    else:
+        runs, why = [name for name in methods if _SOLVES.match(name)], "its name"
+    for name in runs:
+        yield Proposal(f"{module}.{cls.name}.{name}", "trajectory", why, _identity(methods[name], "trajectory"))
     for name, method in methods.items():
-        found = None if name in _RUNS else _function(method)
+        found = None if name in _RUNS or name in runs else _function(method)
         if found is not None and found[0] != "trajectory":
             yield Proposal(f"{module}.{cls.name}.{name}", *found)
 

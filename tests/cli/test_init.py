@@ -67,6 +67,25 @@ def test_what_is_written_is_what_the_program_defines_and_check_accepts_it() -> N
     assert checked.exit_code == 0 and checked.output.count("  ok  ") == 5, checked.output
 
 
+def test_methods_that_solve_are_rollouts_whatever_their_class_is_called() -> None:
+    Path("my_program.py").write_text(
+        "class Agent:\n    def solve_sync(self, task): ...\n    async def solve_async(self, task): ...\n"
+        "    def call_tool(self, name): ...\n    def reset(self): ...\n"
+        "class ReAct:\n    def solve(self, task, step): ...\n    def solver(self): ...\n"
+        "class SearchAgent:\n    def run(self): ...\n    def rollout(self): ...\n"
+    )
+    assert call("init").exit_code == 0
+    found = {entry["target"]: entry["role"] for entry in yaml.safe_load(Path("patch_specs.yaml").read_text())}
+    assert found == {
+        "my_program.Agent.solve_sync": "trajectory",
+        "my_program.Agent.solve_async": "trajectory",
+        "my_program.Agent.call_tool": "tool",
+        "my_program.ReAct.solve": "trajectory",
+        "my_program.SearchAgent.run": "trajectory",
+        "my_program.SearchAgent.rollout": "trajectory",
+    }
+
+
 def test_a_file_that_is_there_stays_unless_forced() -> None:
     Path("patch_specs.yaml").write_text("mine")
     result = call("init", "my_program.py")

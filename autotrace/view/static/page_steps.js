@@ -132,7 +132,7 @@ class Curves {
       width: box.clientWidth || 380, height: 160, series, legend: { show: false }, bands: [{ series: [1, 2], fill: ink("--band") }],
       scales: { x: { time: false, range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => (low === high ? [low - 1, high + 1] : [low, high]) }, ...(isShare ? { y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ high) => [0, Math.max(0.1, high)] } } : {}) },
       axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS }, { ...axis, size: 58, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((value) => (isTime ? seconds(value) : number(value, 3))) }],
-      cursor: { sync: { key: "steps" }, drag: { x: true, y: false, setScale: false } },
+      cursor: { y: false, sync: { key: "steps" }, drag: { x: true, y: false, setScale: false } },
       hooks: {
         draw: [(/** @type {any} */ chart) => this.marks(chart)],
         setSelect: [(/** @type {any} */ chart) => this.selected(chart)],

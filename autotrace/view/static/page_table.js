@@ -11,7 +11,7 @@ import { WhereError, compile } from "./where.js";
 /** Name of a column, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
   ["trace_id", "trace", "5em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "4em", (value) => value ?? ""],
-  ["rollout_n", "n", "3em", number], ["status", "status", "6.5em", (value) => value ?? ""], ["reward", "reward", "4.5em", number], ["group_reward", "group mean", "6em", number],
+  ["rollout_n", "n", "3em", number], ["status", "status", "6.5em", (value) => value ?? ""], ["reward", "reward", "4.5em", number], ["group_reward", "group mean", "7em", number],
   ["advantage", "advantage", "5.5em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
   ["prompt_tokens", "prompt", "4.5em", number], ["response_tokens", "written", "4.5em", number], ["duration", "duration", "6em", seconds],
   ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["finding", "findings", "minmax(6em, 1fr)", (value) => value ?? ""], ["error", "error", "minmax(6em, 2fr)", (value) => value ?? ""],
