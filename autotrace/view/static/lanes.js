@@ -44,7 +44,7 @@ export async function showLanes(box, run, step) {
   const last = bars.reduce((/** @type {any} */ a, /** @type {any} */ b) => (a && a.end >= b.end ? a : b), null);
   const rows = blocks.flatMap(({ text, lanes }) => [text, ...lanes]);
   const canvas = h("canvas", { class: "lanes-canvas", role: "img", "aria-label": `rollouts of step ${step} over time, by worker and replica`, style: { height: `${Math.min(rows.length * LANE + TOP + 6, LONGEST)}px` } });
-  const tip = h("div", { class: "pointed", role: "status" }, "A bar is a rollout, or a request of one; pointing at it says what it waited for, a click opens it.");
+  const tip = h("div", { class: "pointed", role: "status" }, "A bar is a rollout, or a request of one; pointing at it says where its time went, a click opens it.");
   fill(box, h("div", { class: "bar" }, h("h2", {}, `Step ${step}: ${counted(rollouts.length, "rollout")}, ${seconds(total)}`),
     last ? h("span", { class: "last" }, "the last to end, ", h("a", { href: link(["run", run, "trace", last.one.id], { view: "timeline" }) }, last.one.id.slice(0, 8)), `, took ${seconds(last.end - last.start)}: ${told(last.one, kinds)}`) : null,
     left ? h("span", { class: "dim" }, `${left.toLocaleString("en")} shorter ones are not drawn`) : null, h("a", { class: "button quiet", href: link(["run", run, "table"], { where: `step = ${step}` }) }, "list them")),

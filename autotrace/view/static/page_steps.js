@@ -114,7 +114,7 @@ class Curves {
     }).filter(Boolean);
     fill(this.element, boxes.map((each) => /** @type {any} */ (each).box));
     if (!this.steps.size) fill(this.element, h("p", { class: "empty" }, "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one)."));
-    this.said.textContent = `${counted(this.steps.size, "step")}; drag over steps to list their trajectories, click a step to see where it waited`;
+    this.said.textContent = `${counted(this.steps.size, "step")}; drag over steps to list their trajectories, click a step to see where its time went`;
     for (const each of boxes) this.chart(/** @type {any} */ (each));
   }
 
