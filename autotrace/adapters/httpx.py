@@ -24,6 +24,7 @@ from autotrace import patch
 from autotrace.record import calls, closing, context, drivers, faults, ids, statements
 from autotrace.record.answers import MAX_BODY
 from autotrace.record.context import OpenCall
+from autotrace.record.errors import Failure
 from autotrace.record.event_bytes import EventBytes
 from autotrace.record.follower import Follower
 from autotrace.record.object_fields import member
@@ -62,10 +63,6 @@ def _key(library: str, client: str) -> str:
 # -- requests that no client makes ------------------------------------------------------------------------------------
 
 
-class Refused(Exception):
-    """The server answered with a status of 400 or more, which the caller may pass over."""
-
-
 class Question(Follower):
     """A request to a model."""
 
@@ -94,7 +91,7 @@ class Question(Follower):
         whole = member(result, "_content")
         if result.status_code >= 400:
             text = whole[:1000].decode(errors="replace") if type(whole) is bytes else ""
-            closing.fail(call, Refused(f"{result.status_code} {result.reason_phrase}", *([text] if text else [])))
+            closing.fail(call, Failure(refusal(result.status_code), *([text] if text else [])))
             return True
         bound = result.stream
         inner = member(bound, "_stream")
@@ -104,6 +101,13 @@ class Question(Follower):
         call.yielded = EventBytes(call.probe.role, call.probe.limits, kind, encoding)
         bound._stream = Followed(inner, call)
         return True
+
+
+def refusal(status: int) -> str:
+    """A status of 400 or more by its name: ``HTTP 404 Not Found``. The server's own words are no part of it."""
+    from http import HTTPStatus  # httpx has imported it
+
+    return f"HTTP {status} {HTTPStatus(status).phrase}" if status in {*HTTPStatus} else f"HTTP {status}"
 
 
 def question(request: Any) -> dict[str, Any] | None:

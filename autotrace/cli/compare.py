@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ LINES = 4
 """Lines shown of one text without ``--full``."""
 AROUND = 60
 """Characters shown of each side where two trajectories part."""
+MAX_STEPS = 5
+"""Named where a sample is in several."""
 MOST = 64
 """Trajectories beside each other."""
 FACTS = ("reward", "advantage", "trained_in_step", "dropped")
@@ -46,9 +48,10 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: --step 3 --sample 17.
 
-    Instead of --step and --sample, or besides them, --where chooses. Validation is left out without --validate.
+    Where a sample is in one step only, or the run has no steps, --sample alone is enough. Instead of them, or besides
+    them, --where chooses. Validation is left out without --validate.
     """
-    group = (selection.step is not None and selection.sample is not None) or bool(selection.where)
+    group = selection.sample is not None or bool(selection.where)
     if not (len(traces) >= 2 or (not traces and group)):
         raise click.UsageError("name at least two trajectories, or a group: --step 3 --sample 17")
     if traces and selection:
@@ -65,9 +68,8 @@ def compare(
         if selection.where:
             raise terminal.fail(f"{what} matches; autotrace ls, with the same options, shows what there is")
         step = selection.step
-        raise terminal.fail(
-            f"{what} of sample {selection.sample} in step {step}; autotrace ls --step {step} shows what there is"
-        )
+        at, option = ("", "") if step is None else (f" in step {step}", f" --step {step}")
+        raise terminal.fail(f"{what} of sample {selection.sample}{at}; autotrace ls{option} shows what there is")
     out = terminal.console()
     if as_json:
         out.file.write(terminal.json_line(as_dict(trajectories)))
@@ -83,6 +85,7 @@ def _of_run(folder: Path, traces: Sequence[str], selection: filters.Selection) -
         return [reader.load(trace) for trace in traces]
     wanted = dataclasses.replace(selection, validate=bool(selection.validate)).condition
     rows = reader.select(wanted & condition("role = 'trajectory'"), limit=MOST + 1)
+    _check_one_step(selection, (row.step for row in rows))
     if len(rows) > MOST:
         raise KeyError(f"more than {MOST} trajectories match, too many to stand beside each other; narrow --where")
     rows.sort(key=lambda row: (row.uid or "", row.rollout_n or 0))
@@ -92,9 +95,18 @@ def _of_run(folder: Path, traces: Sequence[str], selection: filters.Selection) -
 def _of_mlflow(uri: str, traces: Sequence[str], selection: filters.Selection, project: str | None) -> list[Trajectory]:
     from autotrace.sinks.mlflow.read_back import read
 
-    if selection.where or selection.statuses:
-        raise click.UsageError("out of MLflow a group is chosen by --step and --sample alone")
+    if selection.where or selection.statuses or (not traces and selection.step is None):
+        raise click.UsageError("out of MLflow a group is chosen by --step and --sample alone, and needs both")
     return read(uri, traces, selection.step, selection.sample, bool(selection.validate), project)
+
+
+def _check_one_step(selection: filters.Selection, steps: Iterable[int | None]) -> None:
+    """Raises ``KeyError`` where only a sample is named, and trajectories of several ``steps`` have it."""
+    if selection.step is not None or selection.where or len(steps := {*steps}) < 2:
+        return
+    known = sorted(step for step in steps if step is not None)
+    named = ", ".join(map(str, known[:MAX_STEPS])) + (", ..." if len(known) > MAX_STEPS else "")
+    raise KeyError(f"sample {selection.sample} is in several steps ({named}): name one, --step {known[-1]}")
 
 
 def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:

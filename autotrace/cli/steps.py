@@ -36,7 +36,11 @@ EVERY = 2.0
 def steps(
     run: str | None, step: int | None, validate: bool | None, by: str | None, follow: bool, as_json: bool
 ) -> None:
-    """One line a step: what its trajectories got, how they ended, and where their time went."""
+    """One line a step: what its trajectories got, how they ended, and where their time went.
+
+    The column tokens is the mean of what a trajectory generated over all its turns; those of which that is not known
+    (a stream without usage) are left out of it.
+    """
     folder = runs.locate(run)
     out = terminal.console()
     lines, living = _read(folder, step, validate, by)

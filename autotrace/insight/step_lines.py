@@ -44,7 +44,7 @@ class StepLine:
     """Tool -> calls that failed."""
     turns_mean: float | None
     tokens_mean: float | None
-    """Generated."""
+    """Generated over all turns, of the trajectories of which that is known."""
     seconds_p50: float | None
     seconds_p99: float | None
     time: dict[str, float]
@@ -99,7 +99,7 @@ def line(
         ),
         tool_errors=_tool_errors(records),
         turns_mean=_mean([len(record.profile.turns) for record in done]),
-        tokens_mean=_mean([sum(turn.response or 0 for turn in record.profile.turns) for record in done]),
+        tokens_mean=_mean([generated for record in done if (generated := _generated(record)) is not None]),
         seconds_p50=_at(seconds, 0.5),
         seconds_p99=_at(seconds, 0.99),
         time=_time(records),
@@ -152,6 +152,12 @@ def _time(records: Iterable[Record]) -> dict[str, float]:
                 sums[name] += value
     total = sum(sums.values())
     return {name: value / total for name, value in sums.items() if value > 0} if total else {}
+
+
+def _generated(record: Record) -> int | None:
+    """Tokens over all turns, as in ``response_tokens``; None where no turn's are known."""
+    counts = [turn.response for turn in record.profile.turns if turn.response is not None]
+    return sum(counts) if counts else None
 
 
 def _cached(records: Iterable[Record]) -> float | None:

@@ -22,6 +22,15 @@ control_flow: list[tuple[type[BaseException], str]] = []
 """Of adapters: exceptions by which a library leaves a call that did not fail, and what is said of such a call."""
 
 
+class Failure(Exception):
+    """Ends a call that failed though nothing was raised."""
+
+    def __init__(self, kind: str, *message: str) -> None:
+        """``kind`` is recorded in the place of the exception's type: neither redacted nor left out with the content."""
+        super().__init__(*message)
+        self.kind = kind
+
+
 def outcome_of(error: BaseException) -> str | None:
     """What is said of a call that ``error`` ended though it did not fail; None where it failed, or was cancelled."""
     kind = type(error)
@@ -47,7 +56,8 @@ def described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | Non
         frames.append((code.co_filename, trace.tb_lineno, code.co_name))
         trace = trace.tb_next
     kind = type(error)
-    return qualified_name(kind).removeprefix("builtins."), _message(error, kind), frames
+    title = error.kind if type(error) is Failure else qualified_name(kind).removeprefix("builtins.")
+    return title, _message(error, kind), frames
 
 
 def _message(error: BaseException, kind: type[BaseException]) -> Any:

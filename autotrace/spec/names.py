@@ -36,8 +36,8 @@ def fault(name: str) -> str | None:
         return f"{shown} has a space in it: a dotted name has none"
     if name.endswith(")"):
         return f"{shown}: leave the parentheses out, name the function and not a call of it"
-    if "/" in name or name.endswith(".py"):
-        return f"{shown} is a file: write it with dots, `{_dotted(name)}.function`"
+    if "/" in name or name.endswith(".py") or ".py:" in name:
+        return f"{shown} is a file: write it with dots, `{_dotted(name)}`"
     if "<locals>" in name:
         return f"{shown}: a function inside a function does not exist before the outer one runs; name the outer one"
     if name.count(":") > 1:
@@ -76,5 +76,7 @@ def refusal(name: str) -> str | None:
 
 
 def _dotted(name: str) -> str:
-    path = name[:-3] if name.endswith(".py") else name
-    return path.strip("./").replace("/", ".")
+    """What was meant by a path, behind which ``:`` or ``::`` may name the function."""
+    path, _, function = name.partition(":")
+    module = path.removesuffix(".py").strip("./").replace("/", ".")
+    return f"{module}.{function.strip(':').replace('::', '.') or 'function'}"

@@ -1,5 +1,5 @@
 """A server with the protocols of OpenAI and Anthropic, and a model without a mind: it calls the tool ``add`` once,
-then says the result."""
+then says the result. The model "cut" breaks off at a limit, as a Response says it."""
 
 from __future__ import annotations
 
@@ -96,6 +96,8 @@ def _response(body: dict[str, Any]) -> Any:
         "output": [item], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
         "usage": {**usage, "output_tokens_details": {"reasoning_tokens": 0}},
     }  # fmt: skip
+    if body["model"] == "cut":
+        done |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
     if not body.get("stream"):
         return done
     begun = {**done, "status": "in_progress", "output": [], "usage": None}
@@ -115,7 +117,7 @@ def _response(body: dict[str, Any]) -> Any:
     else:
         events += [{"type": "response.function_call_arguments.delta", "delta": ARGUMENTS, **where}]
     events += [{"type": "response.output_item.done", "output_index": 0, "item": item}]
-    events += [{"type": "response.completed", "response": done}]
+    events += [{"type": f"response.{done['status']}", "response": done}]
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
 

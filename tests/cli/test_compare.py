@@ -199,6 +199,23 @@ def test_a_group_is_chosen_by_a_condition(call: Call, run: Path) -> None:
     assert "name at least two trajectories" in call("compare", "--step", "2").output
 
 
+def test_a_sample_alone_is_a_group_where_it_is_in_one_step_only(call: Call, runs: Path) -> None:
+    folder = new_run(runs, "20261121-070003-dddddd")
+    process = Process(folder)
+    for step, sample, uid in ((None, 1, "a"), (None, 1, "a"), (None, 2, "b"), (3, 4, "c"), (3, 4, "c"), (5, 4, "d")):
+        trajectory(process, step=step, uid=uid, sample_index=sample)
+    process.exit()
+    shown = json.loads(call("compare", "--sample", "1", "--run", folder, "--json").output)
+    assert [one["attributes"]["sample_index"] for one in shown["trajectories"]] == [1, 1]
+    lonely = call("compare", "--sample", "2", "--run", folder)
+    assert lonely.exit_code != 0 and "only one trajectory of sample 2; autotrace ls shows" in lonely.output
+    several = call("compare", "--sample", "4", "--run", folder)
+    assert several.exit_code != 0 and "sample 4 is in several steps (3, 5): name one, --step 5" in several.output
+    assert call("compare", "--sample", "4", "--step", "3", "--run", folder).exit_code == 0
+    mlflow = call("compare", "--sample", "4", "--tracking-uri", "sqlite:///none.db")
+    assert "chosen by --step and --sample alone, and needs both" in mlflow.output
+
+
 def test_more_than_can_stand_beside_each_other(call: Call, runs: Path) -> None:
     process = Process(new_run(runs))
     for rollout in range(65):

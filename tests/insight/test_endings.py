@@ -59,6 +59,13 @@ def test_a_cut_answer_says_which_limit_it_reached() -> None:
         assert mark.note == f"prompt 100 and answer 30 tokens, the limit is {limit}"
 
 
+def test_an_answer_of_unknown_length_is_cut_where_the_server_says_so() -> None:
+    asked = span("llm", None, 1, attributes={"finish_reason": "length"})
+    (mark,) = examine(trajectory(asked), Settings()).marks
+    assert (mark.code, mark.token, mark.note) == ("AT-TRUNCATED", None, "prompt ? and answer ? tokens")
+    assert not marks(trajectory(span("llm", None, 1)))
+
+
 def test_an_empty_first_answer_whose_prompt_is_returned() -> None:
     agent = span("agent", None)
     agent.response_ids, agent.response_mask = list(range(100)), []

@@ -10,6 +10,7 @@ import pytest
 
 from autotrace.insight.diagnose import Diagnosis, diagnose
 from autotrace.insight.records import Record
+from autotrace.insight.step_lines import line
 from tests.insight.made import SECOND, Mark, ToolUse, Turn, record, step
 
 TWO = [Turn(100, 10, "stop", 2, 0, 0, 1), Turn(200, 10, "stop", 2, 110, 104, 1)]
@@ -202,6 +203,14 @@ def test_rows_of_a_trained_step_that_were_left_out() -> None:
     assert codes([*trained, left], trainer_mode="sync") == {"AT-NOT-TRAINED"}
     assert codes([*trained, left]) == set(), "it may be trained on later"
     assert codes([*trained, record(9, "1/v", facts={"dropped": "filtered"})], trainer_mode="sync") == set()
+
+
+def test_the_mean_of_tokens_is_of_those_that_are_known() -> None:
+    unknown, half = [Turn(finish="stop")], [Turn(4, 7), Turn(finish="stop")]
+    records = [*(record(n, turns=unknown) for n in range(3)), record(3, turns=[Turn(4, 7)]), record(4, turns=half)]
+    assert line(step(records), records, validate=False).tokens_mean == 7
+    assert line(step(records), records[:3], validate=False).tokens_mean is None
+    assert line(step(records), [record(turns=[Turn(4, 0)])], validate=False).tokens_mean == 0
 
 
 def test_requests_that_are_preempted() -> None:

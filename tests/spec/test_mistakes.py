@@ -127,6 +127,18 @@ MISTAKES = {
         "- my/agents.py\n",
         "specs.yaml:1:3: `my/agents.py` is a file: write it with dots, `my.agents.function`",
     ),
+    "file and function": (
+        "- ./oai.py:Agent.solve_sync\n",
+        "specs.yaml:1:3: `./oai.py:Agent.solve_sync` is a file: write it with dots, `oai.Agent.solve_sync`",
+    ),
+    "file here and function": (
+        "- oai.py:Agent.run\n",
+        "specs.yaml:1:3: `oai.py:Agent.run` is a file: write it with dots, `oai.Agent.run`",
+    ),
+    "file and test": (
+        "- my/agents.py::Agent::run\n",
+        "specs.yaml:1:3: `my/agents.py::Agent::run` is a file: write it with dots, `my.agents.Agent.run`",
+    ),
     "one word": (
         "- agents\n",
         "specs.yaml:1:3: `agents` is one word: write package.module.function or package.module.Class.method",

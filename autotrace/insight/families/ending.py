@@ -103,7 +103,7 @@ def truncated(evidence: Evidence) -> Iterator[Mark]:
     if not evidence.turns:
         return
     last = evidence.turns[-1]
-    if last.finish == AS_ASKED or (last.finish or "") in ABORTED or not last.span.response_tokens:
+    if last.finish == AS_ASKED or (last.finish or "") in ABORTED or last.span.response_tokens == 0:
         return
     ends = evidence.settings.end_tokens
     ended = last.last in ends
@@ -145,7 +145,10 @@ def _reached(evidence: Evidence, call: LLMCall, code: str) -> str:
 
 
 def _lengths(call: LLMCall) -> str:
-    return f"prompt {call.span.prompt_tokens or 0:,} and answer {call.span.response_tokens or 0:,} tokens"
+    prompt, answer = (
+        "?" if count is None else f"{count:,}" for count in (call.span.prompt_tokens, call.span.response_tokens)
+    )
+    return f"prompt {prompt} and answer {answer} tokens"
 
 
 def _cut_by_agent(evidence: Evidence, last: LLMCall) -> bool:

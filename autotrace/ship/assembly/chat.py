@@ -36,7 +36,7 @@ def read(span: Span) -> None:
     if any(map(_is_omitted, span.inputs.values())):
         span.inputs = {name: value for name, value in span.inputs.items() if not _is_omitted(value)}
     answer = _answer(span.output)
-    name, messages = _given(span.inputs, answer is not None)
+    name, messages = _given(span.inputs, answer is not None or _broken_off(span.output) is not None)
     if messages is None:
         return
     instructions = next((key for key in ("system", "instructions") if span.inputs.get(key)), None)
@@ -227,8 +227,17 @@ def _from_output(output: Any, key: str) -> Any:
     choices = output.get("choices")
     first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     if key == "finish_reason":
-        return first.get(key) or output.get("stop_reason")
+        return first.get(key) or output.get("stop_reason") or _broken_off(output)
     return output.get(key)
+
+
+def _broken_off(output: Any) -> Any:
+    """Why a Response ended early, in the words of chat completions; None for one that did not, and for all else."""
+    if not isinstance(output, dict) or output.get("status") != "incomplete":
+        return None
+    details = output.get("incomplete_details")
+    reason = details.get("reason") if isinstance(details, dict) else None
+    return "length" if reason == "max_output_tokens" else reason
 
 
 _TOKENS = ("prompt_token_ids", "token_ids")

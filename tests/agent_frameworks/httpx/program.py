@@ -126,6 +126,14 @@ class Agent:
         body = {"model": "tiny", "max_tokens": 9, "system": "Be brief.", "messages": ASKED[1:]}
         return str(self.client.post("/messages", json=body).json()["content"][0]["text"])
 
+    def cut(self) -> str:
+        """A Response at a limit of tokens, whole and streamed."""
+        body = {"model": "cut", "input": "2+2?"}
+        answer = self.client.post("/responses", json=body).json()
+        with self.client.stream("POST", "/responses", json={**body, "stream": True}) as stream:
+            assert '"status": "incomplete"' in stream.read().decode()
+        return str(answer["output"][0]["content"][0]["text"])
+
     def failing(self) -> str:
         refused = self.client.post("/chat/completions", json={**CHAT, "model": "missing"})
         assert refused.status_code == 400
@@ -154,7 +162,7 @@ class Agent:
 
 WAYS = (
     "chat", "chat_async", "function", "sent", "stream", "stream_async", "stream_raw", "stream_read", "stopped",
-    "second", "second_async", "text", "messages", "failing", "other", "below_a_client", "below_aiohttp",
+    "second", "second_async", "text", "messages", "cut", "failing", "other", "below_a_client", "below_aiohttp",
 )  # fmt: skip
 
 if __name__ == "__main__":

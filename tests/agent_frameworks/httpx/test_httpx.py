@@ -29,6 +29,7 @@ EXPECTED: dict[str, list[list[dict[str, Any]]]] = {
     "stopped": [*PLAIN, ASKED],  # all of it came at once, but the second was not read
     "second": PLAIN * 2,
     "text": [[{"role": "user", "content": "2+2? "}, ANSWER]],
+    "cut": [[{"role": "user", "content": "2+2?"}, ANSWER]] * 2,
     "failing": [ASKED, ASKED],
     "other": [],
 }
@@ -69,8 +70,13 @@ def test_what_was_left_and_what_failed_says_so(trajectories: dict[str, Trajector
     assert (unread.status, unread.attributes["outcome"]) == ("CANCELLED", "dropped")
     assert left.end_ns is not None
     refused, unreached = trajectories["failing"].llm_spans
-    assert refused.status == "ERROR" and refused.error is not None and "no such model" in str(refused.error)
+    assert refused.status == "ERROR" and refused.error is not None and not refused.error[2]
+    assert (refused.error_text or "").startswith('HTTP 400 Bad Request: {"error": {"message": "no such model"')
     assert unreached.status == "ERROR" and unreached.error is not None and "ConnectError" in unreached.error[0]
+
+
+def test_a_response_that_was_cut_is_a_cut_answer(trajectories: dict[str, Trajectory]) -> None:
+    assert [span.attributes["finish_reason"] for span in trajectories["cut"].llm_spans] == ["length", "length"]
 
 
 def test_both_libraries_are_bound_and_called(run: Path) -> None:

@@ -154,6 +154,14 @@ class Agent:
                     text += event.delta
         return text
 
+    def cut(self) -> str:
+        """At a limit of tokens, whole and streamed."""
+        answer = self.client.responses.create(model="cut", input="2+2?")
+        assert answer.status == "incomplete"
+        for event in self.client.responses.create(model="cut", input="2+2?", stream=True):
+            assert event.type != "response.completed"
+        return answer.output_text
+
     def text(self) -> str:
         asked = self.client.completions.create(model="tiny", prompt="2+2? ", stream=True)
         return "".join(chunk.choices[0].text for chunk in asked)
@@ -172,7 +180,7 @@ class Agent:
 
 WAYS = (
     "chat", "chat_async", "stream", "stream_async", "stopped", "helper", "structured", "raw", "raw_stream",
-    "raw_async", "responses", "responses_stream", "text", "embeddings", "failing",
+    "raw_async", "responses", "responses_stream", "cut", "text", "embeddings", "failing",
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from opentelemetry.sdk.resources import Resource
 
 from autotrace.cli.main import main
 from autotrace.export.conversation import conversation
+from autotrace.insight.examine import examine
+from autotrace.insight.settings import Settings
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.tags import previews
 from autotrace.sinks.otlp.spans import otel_span
@@ -44,6 +46,7 @@ EXPECTED: dict[str, list[list[dict[str, Any]]]] = {
     "raw_async": [*PLAIN, *PLAIN, ASKED],
     "responses": [[*ASKED, CALLED], [USER, CALLED, TOLD, ANSWER]],
     "responses_stream": [[USER, ANSWER]],
+    "cut": [[USER, ANSWER]] * 2,
     "text": [[{"role": "user", "content": "2+2? "}, ANSWER]],
     "embeddings": [],
     "failing": [ASKED],
@@ -91,6 +94,15 @@ def test_a_stream_that_was_left_before_its_end_says_so(trajectories: dict[str, T
     assert (left.status, left.attributes["outcome"]) == ("CANCELLED", "dropped")
     (failed,) = trajectories["failing"].llm_spans
     assert failed.status == "ERROR" and failed.error is not None and "no such model" in failed.error[1]
+
+
+def test_a_response_that_was_cut_is_a_cut_answer(trajectories: dict[str, Trajectory]) -> None:
+    trajectory = trajectories["cut"]
+    for span in trajectory.llm_spans:
+        assert (span.status, span.attributes["finish_reason"]) == ("OK", "length")
+    assert [mark.code for mark in examine(trajectory, Settings()).marks] == ["AT-TRUNCATED"]
+    (answered,) = trajectories["responses_stream"].llm_spans
+    assert "finish_reason" not in answered.attributes
 
 
 def test_tools_and_turns_have_names_and_embeddings_are_no_turn(

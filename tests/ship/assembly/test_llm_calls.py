@@ -21,6 +21,37 @@ def call(
     return Span(id, parent, "ask", role, "agents.ask", 0, status="OK", inputs=inputs, output=output)
 
 
+@pytest.mark.parametrize(
+    ("status", "details", "shown"),
+    [
+        ("incomplete", {"reason": "max_output_tokens"}, "length"),
+        ("incomplete", {"reason": "content_filter"}, "content_filter"),
+        ("incomplete", None, None),
+        ("incomplete", {"reason": ["max_output_tokens"]}, None),
+        ("completed", {"reason": "max_output_tokens"}, None),
+    ],
+)
+def test_why_a_response_ended_early(status: str, details: Any, shown: str | None) -> None:
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
+    span = call({"input": "Hello"}, {"status": status, "incomplete_details": details, "output": [message]})
+    chat.read(span)
+    assert span.messages == [HELLO, HI]
+    assert span.attributes.get("finish_reason") == shown
+
+
+def test_a_response_that_was_cut_while_it_reasoned_has_no_answer_and_says_so() -> None:
+    output = {
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+        "output": [{"type": "reasoning", "summary": []}],
+        "usage": {"input_tokens": 9, "output_tokens": 64},
+    }
+    span = call({"input": "Hello"}, output)
+    chat.read(span)
+    assert (span.messages, span.output) == ([HELLO], output)
+    assert (span.prompt_tokens, span.response_tokens, span.attributes["finish_reason"]) == (9, 64, "length")
+
+
 def test_content_blocks_with_tools() -> None:
     use = {"type": "tool_use", "id": "t1", "name": "search", "input": {"q": "cats"}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "nine lives"}]}
