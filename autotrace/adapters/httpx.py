@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import AsyncGeneratorType, GeneratorType, ModuleType
@@ -91,7 +92,7 @@ class Question(Follower):
         whole = member(result, "_content")
         if result.status_code >= 400:
             text = whole[:1000].decode(errors="replace") if type(whole) is bytes else ""
-            closing.fail(call, Failure(refusal(result.status_code), *([text] if text else [])))
+            closing.fail(call, Failure(refusal(call, result.status_code), *([text] if text else [])))
             return True
         bound = result.stream
         inner = member(bound, "_stream")
@@ -103,11 +104,11 @@ class Question(Follower):
         return True
 
 
-def refusal(status: int) -> str:
+def refusal(call: OpenCall, status: int) -> str:
     """A status of 400 or more by its name: ``HTTP 404 Not Found``. The server's own words are no part of it."""
-    from http import HTTPStatus  # httpx has imported it
-
-    return f"HTTP {status} {HTTPStatus(status).phrase}" if status in {*HTTPStatus} else f"HTTP {status}"
+    library = sys.modules.get(call.probe.key.partition(".")[0]) if call.probe is not None else None
+    name = "" if library is None else library.codes.get_reason_phrase(status)
+    return f"HTTP {status} {name}".rstrip()
 
 
 def question(request: Any) -> dict[str, Any] | None:
