@@ -53,7 +53,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         return None
     probe = probes.get(key)
     if probe is None:
-        return None if key else drivers.resume(args)
+        return drivers.resume(key, args) if key in drivers.KEYS else None
     if probe.off:
         return None
     previous = above = current.get()

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Callable
 from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType
 from typing import Any
 
-from autotrace.record import closing, iterators, template
+from autotrace.record import closed_streams, closing, iterators, template
 from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.object_fields import attribute_of, layout_of
 
@@ -41,7 +41,11 @@ def stream(call: OpenCall, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[An
 
 def through(call: OpenCall, inner: Any) -> Any:
     """``inner`` (a generator of any kind, not started yet), whose end is the end of ``call``."""
-    driver = _driver(inner)(_Pending(call, inner))
+    return _through(_Pending(call, inner), inner)
+
+
+def _through(pending: _Pending, inner: Any) -> Any:
+    driver = _driver(inner)(pending)
     driver.__name__, driver.__qualname__ = inner.__name__, inner.__qualname__
     return driver
 
@@ -53,15 +57,22 @@ def adopt(call: OpenCall, result: Any) -> bool:
     try:
         stored = layout_of(type(result)).stored(result)
         inner = dict.get(stored, _ITERATION)
+        pending = driver = None
         if inner is None:
-            later = _made_later(call, result)
-            if later is not None:
-                dict.__setitem__(stored, _ITERATION, later)
-                return True
+            pending, driver = _made_later(call, result)
         elif type(inner) in (GeneratorType, AsyncGeneratorType) and is_unstarted(inner):
-            dict.__setitem__(stored, _ITERATION, through(call, inner))
+            pending = _Pending(call, inner)
+            driver = _through(pending, inner)
+        if driver is not None:
+            dict.__setitem__(stored, _ITERATION, driver)
+            closed_streams.watch(result, pending, driver)
             return True
-        return any(adopter(call, result) for adopter in adopters) or iterators.follow(call, result)
+        if any(adopter(call, result) for adopter in adopters):
+            return True
+        step = iterators.follow(call, result)
+        if step is not None:
+            closed_streams.watch(result, step)
+        return step is not None
     except Exception as error:
         if call.probe is not None:
             call.probe.trouble("stream", error)
@@ -74,11 +85,12 @@ _ITERATION = "_iterator"
 """Where the clients that are generated from OpenAPI descriptions (openai, anthropic and their kin) keep it."""
 
 
-def _made_later(call: OpenCall, stream: Any) -> Any:
-    """A driver for a stream whose generator is made, as a cached property, when it is first asked for; else None."""
+def _made_later(call: OpenCall, stream: Any) -> tuple[_Pending | None, Any]:
+    """What is pending, and its driver, for a stream whose generator is made, as a cached property, when it is first
+    asked for; else nothing."""
     maker = attribute_of(type(stream), _ITERATION)
     if type(maker) is not functools.cached_property:
-        return None
+        return None, None
     driver = _async_generator if attribute_of(type(stream), "__anext__") is not None else _generator
     reference = weakref.ref(stream)  # the stream has the driver, and is to be dropped without the garbage collector
 
@@ -91,7 +103,8 @@ def _made_later(call: OpenCall, stream: Any) -> Any:
         finally:
             dict.__setitem__(stored, _ITERATION, driven)
 
-    return driver(_Pending(call, made))
+    pending = _Pending(call, made)
+    return pending, driver(pending)
 
 
 def is_unstarted(result: Any) -> bool:
@@ -112,17 +125,25 @@ _RETURN_GENERATOR = opcode.opmap.get("RETURN_GENERATOR")
 """The instruction at which an unstarted one stands, from Python 3.11."""
 
 
-class _Taken:
+class _Held:
+    """The layout of both."""
+
+    __slots__ = ("__weakref__", "call", "inner")
+
+
+class _Taken(_Held):
     """What was pending and is started."""
 
-    __slots__ = ("call", "inner")
+    __slots__ = ()
 
 
-class _Pending:
+class _Pending(_Held):
     """A call and what it returned, until that is started. If it is dropped before that, the call ends, and Python
     warns once, for the driver, that a coroutine was never awaited."""
 
-    __slots__ = ("call", "inner")
+    __slots__ = ()
+    call: OpenCall
+    inner: Any
 
     def __init__(self, call: OpenCall, inner: Any) -> None:
         self.call = call
@@ -154,10 +175,17 @@ class _Pending:
             closing.ended(self.call, GeneratorExit())
 
 
-def resume(args: tuple[Any, ...]) -> Any:
-    """``begin`` of a driver, or of an iterator's step: the only argument is what it drives, or the iterator."""
+KEYS = frozenset({"", closed_streams.KEY})
+"""What wrappers have for a key that belong to no target."""
+
+
+def resume(key: str, args: tuple[Any, ...]) -> Any:
+    """``begin`` of a driver, or of an iterator's step, or of the end of a stream: the only argument is what it drives,
+    or the iterator, or the stream."""
     if not args:
         return None
+    if key:
+        return closed_streams.begin(args[0])
     return args[0].resume() if type(args[0]) is _Pending else iterators.step(args)
 
 

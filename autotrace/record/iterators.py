@@ -26,7 +26,7 @@ _followed: dict[int, Step] = {}
 class Step:
     """What the wrappers carry as their call while such an object takes a step."""
 
-    __slots__ = ("busy", "call", "number", "reference")
+    __slots__ = ("__weakref__", "busy", "call", "number", "reference")
 
     def __init__(self, call: OpenCall, value: Any) -> None:
         self.call = call
@@ -59,22 +59,22 @@ class Step:
         return _followed.pop(self.number, None) is not None
 
 
-def follow(call: OpenCall, value: Any) -> bool:
-    """Whether ``value`` is such an iterator, and nobody else's; ``call`` then ends with its iteration."""
+def follow(call: OpenCall, value: Any) -> Step | None:
+    """``value``, if it is such an iterator, and nobody else's; ``call`` then ends with its iteration."""
     kind = type(value)
     if not any(type(attribute_of(kind, name)) is FunctionType for name in _STEPS) or id(value) in _followed:
-        return False
+        return None
     iterations = [attribute_of(kind, name) for name in _ITERATIONS]
     if any(type(own) is FunctionType and template.kind_of(own.__code__) != template.PLAIN for own in iterations):
-        return False  # iterated by a generator of its own, which need not take these steps
+        return None  # iterated by a generator of its own, which need not take these steps
     try:
         step = Step(call, value)
     except TypeError:  # no weak references: nobody would tell that it was dropped
-        return False
+        return None
     if not any([_wrapped(kind, name) for name in _STEPS]):
-        return False
+        return None
     _followed[step.number] = step
-    return True
+    return step
 
 
 def _wrapped(kind: type, name: str) -> bool:

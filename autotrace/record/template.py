@@ -150,8 +150,14 @@ def _compiled(kind: str, shape: Shape, with_class: bool) -> CodeType:
     return next(const for const in outer.co_consts if isinstance(const, CodeType))
 
 
-def function_for(kind: str, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A wrapper of ``function`` for the target without a key, whose one parameter it passes on."""
+def takes_one(code: CodeType) -> bool:
+    """Whether a function has one parameter and no more, as ``function_for`` wants it."""
+    variable = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+    return code.co_argcount == 1 and not code.co_kwonlyargcount and not code.co_flags & variable
+
+
+def function_for(kind: str, function: Callable[..., Any], name: str, key: str = "") -> Callable[..., Any]:
+    """A wrapper of ``function`` for no target but a use of our own, whose one parameter it passes on."""
     code = _compiled(kind, Shape("value", "value", "(value,)", "{}"), False).replace(co_name=name)
-    cells = {FUNCTION: CellType(function), KEY: CellType(""), SYS: CellType(sys)}
+    cells = {FUNCTION: CellType(function), KEY: CellType(key), SYS: CellType(sys)}
     return FunctionType(code, {}, name, None, tuple(cells[variable] for variable in code.co_freevars))

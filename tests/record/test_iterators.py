@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import calls, context, finished_streams
+from autotrace.record import calls, closed_streams, context, finished_streams
 from autotrace.spool.records import Close, Open
 
 from .conftest import Recorder
@@ -298,3 +298,132 @@ def test_a_process_that_stopped_recording_iterates_as_ever(recorder: Recorder, m
         monkeypatch.delitem(__import__("sys").modules, "autotrace.record.calls")
     assert list(stream) == CHUNKS
     assert calls.probes
+
+
+def make_client_s_stream(asynchronous: bool = False) -> type[Any]:
+    """As the clients of model servers have it: the generator refers to the stream."""
+
+    class Base:
+        def __init__(self, items: list[Any], refused: bool = False) -> None:
+            self.items, self.refused, self.closed = items, refused, 0
+            self._iterator: Any = self.aread() if asynchronous else self.read()
+
+        def read(self) -> Iterator[Any]:
+            while self.items:
+                yield self.items.pop(0)
+
+        async def aread(self) -> AsyncIterator[Any]:
+            while self.items:
+                yield self.items.pop(0)
+
+    class Stream(Base):
+        def __next__(self) -> Any:
+            return next(self._iterator)
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: Any) -> None:
+            self.close()
+
+        def close(self) -> str:
+            self.closed += 1
+            if self.refused:
+                raise OSError("refused")
+            return "closed"
+
+    class AsyncStream(Base):
+        async def __anext__(self) -> Any:
+            return await self._iterator.__anext__()
+
+        async def close(self) -> str:
+            self.closed += 1
+            return "closed"
+
+        async def aclose(self) -> str:
+            return await self.close()
+
+    return AsyncStream if asynchronous else Stream
+
+
+def cancelled(close: Close) -> tuple[Any, ...]:
+    output = close.output and close.output["choices"][0]["message"]["content"]
+    return close.status, close.attributes, close.items, output
+
+
+DROPPED = {"outcome": "dropped"}
+
+
+def test_a_stream_that_is_closed_ends_its_call_with_what_came(recorder: Recorder) -> None:
+    Stream = make_client_s_stream()
+    ask = recorder.wrap(lambda items, **more: Stream(items, **more), key="ask", role="llm")
+    kept = ask([*CHUNKS])
+    next(kept)
+    assert kept.close() == "closed" and kept.closed == 1
+    assert [cancelled(close) for close in recorder.records(Close)] == [("CANCELLED", DROPPED, 1, "It ")]
+    assert next(kept) == CHUNKS[1] and kept.close() == "closed", "it goes on, as the client's does"
+    assert list(kept._iterator) == CHUNKS[2:]
+    with ask([*CHUNKS]) as unread:
+        pass
+    refused = ask([*CHUNKS], refused=True)
+    next(refused)
+    with pytest.raises(OSError, match="refused"):
+        refused.close()
+    said = ask([*CHUNKS])
+    for _ in CHUNKS:
+        next(said)
+    said.close()
+    whole = ask([*CHUNKS])
+    assert list(whole._iterator) == CHUNKS
+    whole.close()
+    Stream([*CHUNKS]).close()
+    assert [cancelled(close)[::2] for close in recorder.records(Close)[1:]] == [
+        ("CANCELLED", 0), ("CANCELLED", 1), ("OK", 3), ("OK", 3),
+    ]  # fmt: skip
+    assert unread.closed == 1 and context.current.get() is None
+
+
+async def test_so_does_an_asynchronous_one(recorder: Recorder) -> None:
+    Stream = make_client_s_stream(asynchronous=True)
+    kept = recorder.wrap(lambda: Stream([*CHUNKS]), key="ask", role="llm")()
+    await kept.__anext__()
+    assert await kept.aclose() == "closed" and kept.closed == 1
+    assert [cancelled(close) for close in recorder.records(Close)] == [("CANCELLED", DROPPED, 1, "It ")]
+
+
+def test_so_does_an_iterator_with_steps_of_its_own(recorder: Recorder) -> None:
+    class Stream(make_stream()):  # type: ignore[misc]
+        def close(self) -> None:
+            self.closed = True
+
+    kept = recorder.wrap(lambda: Stream([*CHUNKS]), key="ask", role="llm")()
+    next(kept)
+    kept.close()
+    assert [cancelled(close) for close in recorder.records(Close)] == [("CANCELLED", DROPPED, 1, "It ")]
+    assert list(kept) == CHUNKS[1:] and len(recorder.records(Close)) == 1
+
+
+def test_a_stream_that_is_closed_in_the_middle_of_a_step_ends_with_the_step(recorder: Recorder) -> None:
+    class Stream(make_client_s_stream()):  # type: ignore[misc]
+        def read(self) -> Iterator[Any]:
+            self.close()
+            yield CHUNKS[0]
+            raise ValueError("cut")
+
+    stream = recorder.wrap(lambda: Stream([]), key="ask", role="llm")()
+    next(stream)
+    with pytest.raises(ValueError, match="cut"):
+        next(stream)
+    assert [close.status for close in recorder.records(Close)] == ["ERROR"]
+
+
+def test_a_stream_that_is_kept_keeps_nothing_of_its_call(recorder: Recorder) -> None:
+    Stream = make_client_s_stream()
+    kept = recorder.wrap(lambda: Stream([*CHUNKS]), key="ask", role="llm")()
+    holder = closed_streams._open[id(kept)].holder
+    assert holder() is not None and list(kept._iterator) == CHUNKS
+    assert holder() is None
+    number = id(kept)
+    del kept
+    gc.collect()
+    assert number not in closed_streams._open
