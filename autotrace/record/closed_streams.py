@@ -63,11 +63,9 @@ class Closable(Step):
 def watch(stream: Any, holder: Any, iteration: Any = None) -> None:
     """End the call of ``holder`` when ``stream`` is closed. ``holder`` has the ``call`` and is gone when that ended;
     ``iteration`` is the generator that takes the steps, or None where ``holder`` is a ``Step``."""
-    kind = type(stream)
-    if not any([_wrapped(kind, name) for name in _METHODS]):
-        return
     try:
-        _open[id(stream)] = Closable(stream, holder, iteration)
+        if any([_wrapped(type(stream), name) for name in _METHODS]):
+            _open[id(stream)] = Closable(stream, holder, iteration)
     except TypeError:  # no weak references
         return
 

@@ -91,7 +91,8 @@ class Agent:
             return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
     def stopped(self) -> str:
-        """A caller that stops at the finish reason, as many do, and one that stops earlier."""
+        """A caller that stops at the finish reason, as many do, and one that stops earlier, and one that closes it
+        then, and keeps it."""
         text = ""
         for chunk in self.client.chat.completions.create(model="tiny", messages=ASKED, stream=True):
             text += chunk.choices[0].delta.content or ""
@@ -100,6 +101,10 @@ class Agent:
         for chunk in self.client.chat.completions.create(model="tiny", messages=ASKED, stream=True):
             if chunk.choices[0].delta.content:
                 break
+        with self.client.chat.completions.create(model="tiny", messages=ASKED, stream=True) as self.closed:
+            for chunk in self.closed:
+                if chunk.choices[0].delta.content:
+                    break
         return text
 
     def helper(self) -> str:

@@ -38,7 +38,7 @@ EXPECTED: dict[str, list[list[dict[str, Any]]]] = {
     "chat_async": WITH_TOOLS,
     "stream": [WITH_TOOLS[0], [*ASKED, {**CALLED}, TOLD, ANSWER]],
     "stream_async": PLAIN,
-    "stopped": [*PLAIN, [*ASKED, {"role": "assistant", "content": "It "}]],
+    "stopped": [*PLAIN, *[[*ASKED, {"role": "assistant", "content": "It "}]] * 2],
     "helper": PLAIN,
     "structured": [[*ASKED, {"role": "assistant", "content": '{"sum": 4}', "parsed": {"type": "Sum", "sum": 4}}]],
     "raw": PLAIN,
@@ -89,9 +89,10 @@ def test_usage_that_a_stream_ends_with_is_counted(trajectories: dict[str, Trajec
 
 
 def test_a_stream_that_was_left_before_its_end_says_so(trajectories: dict[str, Trajectory]) -> None:
-    said, left = trajectories["stopped"].llm_spans
+    said, left, closed = trajectories["stopped"].llm_spans
     assert (said.status, said.attributes["finish_reason"]) == ("OK", "stop")
-    assert (left.status, left.attributes["outcome"]) == ("CANCELLED", "dropped")
+    for span in (left, closed):
+        assert (span.status, span.attributes["outcome"]) == ("CANCELLED", "dropped")
     (failed,) = trajectories["failing"].llm_spans
     assert failed.status == "ERROR" and failed.error is not None and "no such model" in failed.error[1]
 
