@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ MOST = 64
 """Rollouts beside each other."""
 AROUND = 200
 """Characters shown of each side where two part."""
+NOT_RUN = "not run"
 MAX_TEXT = 4000
 """Characters of an answer or a result; the trajectory's own page has all of it."""
 
@@ -27,6 +29,7 @@ def beside(trajectories: Sequence[Trajectory], base: str | None = None, *, every
     bases = rollouts if every else [chosen]
     plain: dict[str, Any] = jsonable({
         "base": chosen.trace_id,
+        "asked": _question(chosen)[:MAX_TEXT],
         "left_out": len(trajectories) - len(rollouts),
         "rollouts": [_rollout(one) for one in rollouts],
         "forks": {one.trace_id: {other.trace_id: _fork(one, other) for other in rollouts} for one in bases},
@@ -39,10 +42,16 @@ def _reward(one: Trajectory) -> float:
     return float(reward) if isinstance(reward, (int, float)) else float("-inf")
 
 
+def _question(one: Trajectory) -> str:
+    """What the user said last before the model first answered."""
+    asked = [message for span in one.llm_spans[:1] for message in span.messages or () if message.get("role") == "user"]
+    return message_item(asked[-1])["text"] if asked else ""
+
+
 def _rollout(one: Trajectory) -> dict[str, Any]:
-    made = calls(one)
+    made, spans = calls(one), one.llm_spans
     turns: list[dict[str, Any]] = []
-    for number, span in enumerate(one.llm_spans, 1):
+    for number, span in enumerate(spans, 1):
         reply = answer(span) or {"role": "assistant", "content": span.error_text or output_text(span) or ""}
         item = message_item(reply)
         turns.append({
@@ -57,6 +66,8 @@ def _rollout(one: Trajectory) -> dict[str, Any]:
                 if call.turn == number
             ],
         })  # fmt: skip
+        if made and (number < len(spans) or one.root.end_ns is not None):
+            turns[-1]["calls"] += _not_run(item.get("calls", []), turns[-1]["calls"])
     return {
         "trace_id": one.trace_id,
         "rollout_n": one.attributes.get("rollout_n"),
@@ -67,6 +78,17 @@ def _rollout(one: Trajectory) -> dict[str, Any]:
         "duration": None if one.root.duration_ns is None else one.root.duration_ns / 1e9,
         "turns": turns,
     }
+
+
+def _not_run(written: list[dict[str, str]], made: list[dict[str, str]]) -> list[dict[str, str]]:
+    """What the model wrote beyond the calls that were made: the agent runs fewer at once, or does not know the tool."""
+    ran = Counter(call["name"] for call in made)
+    rest = []
+    for call in written:
+        ran[call["name"]] -= 1
+        if ran[call["name"]] < 0:
+            rest.append({**call, "arguments": call["arguments"][:MAX_TEXT], "text": "", "status": NOT_RUN})
+    return rest[: max(0, len(written) - len(made))]
 
 
 def _fork(base: Trajectory, other: Trajectory) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Group {
       const parts = this.rollouts.some((one) => this.fork(one).fork?.turn === turn + 1 && this.fork(one).fork.known);
       grid.append(h("div", { class: `turn-name ${parts ? "parts" : ""}` }, parts ? "≠ " : "", `${turn + 1}`), ...this.rollouts.map((one) => this.turn(one, turn)));
     }
-    fill(this.element, h("div", { class: "bar" }, h("h1", {}, `${this.rollouts.length} rollouts of one prompt`),
+    fill(this.element, h("div", { class: "bar" }, h("h1", {}, `${this.rollouts.length} rollouts of one prompt`), this.data.asked ? h("span", { class: "dim", title: this.data.asked }, short(this.data.asked)) : null,
       rewards.length ? h("span", { class: "dim" }, `reward ${number(Math.min(...rewards))} to ${number(Math.max(...rewards))}, mean ${number(mean, 3)}`) : null,
       h("button", { title: "key b", onclick: () => this.compare("best") }, "compare with best"), h("button", { title: "key w", onclick: () => this.compare("worst") }, "compare with worst"),
       this.data.left_out ? h("span", { class: "dim" }, `${this.data.left_out} more are not shown`) : null), grid);
@@ -77,7 +77,7 @@ class Group {
       h("div", { class: "big" }, one.reward === undefined || one.reward === null ? "no reward" : `reward ${number(one.reward)}`),
       h("div", { class: "dim" }, [one.advantage === null || one.advantage === undefined ? "" : `advantage ${number(one.advantage)}`, `${one.tokens} tokens`, seconds(one.duration)].filter(Boolean).join(" · ")),
       h("p", { class: fork ? "fork" : "dim" }, where), sides,
-      called ? h("p", { class: "fork" }, `tool call ${called.number}: ${called.part === "end" ? "only one of them makes it" : PARTS[called.part] ?? called.part}`) : null,
+      called ? h("p", { class: "fork" }, `tool call ${called.number}: ${called.part === "end" ? "run for only one of them" : PARTS[called.part] ?? called.part}`) : null,
       base ? null : h("button", { class: "chip", onclick: () => this.compareWith(one.trace_id) }, "compare with this"));
   }
 
