@@ -65,6 +65,38 @@ def times(trajectory: Trajectory) -> Times:
     )
 
 
+@dataclass(frozen=True)
+class Gap:
+    """The longest time in a row with no LLM call, tool or reward open."""
+
+    seconds: float
+    where: str
+    """``before turn 2``, ``before the tool search``, ``after turn 5``."""
+
+
+def longest_gap(trajectory: Trajectory) -> Gap | None:
+    """Where a trajectory that has ended did its own work, or waited, longest; None if it made none of these calls."""
+    end, turns = trajectory.root.end_ns, {span.span_id: turn for turn, span in enumerate(trajectory.llm_spans, 1)}
+    timed = [span for span in trajectory.spans if span.role in _TIMED and span is not trajectory.root]
+    if end is None or not timed:
+        return None
+
+    def named(span: Span) -> str:
+        turn = turns.get(span.span_id)
+        role = {"llm": "call", "env": "environment"}.get(span.role, span.role)
+        return f"turn {turn}" if turn is not None else f"the {role} {span.shown_name}"
+
+    until, last, longest = trajectory.root.start_ns, "", Gap(0.0, "")
+    for span in sorted(timed, key=lambda span: span.start_ns):
+        if span.start_ns - until > longest.seconds * 1e9:
+            longest = Gap((span.start_ns - until) / 1e9, f"before {named(span)}")
+        if (ended := end if span.end_ns is None else span.end_ns) > until:
+            until, last = ended, named(span)
+    if end - until > longest.seconds * 1e9:
+        longest = Gap((end - until) / 1e9, f"after {last}")
+    return longest if longest.where else None
+
+
 def _phases(having: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, float | None]:
     """Sums over the requests with figures; of nested ones the innermost counts."""
     outer = {above.span_id for span in having for above in _ancestors(span, by_id)}

@@ -9,7 +9,7 @@ from typing import Any
 from autotrace.insight import registry
 from autotrace.insight.profile import decode
 from autotrace.trajectory.divergence import calls, tool_spans
-from autotrace.trajectory.durations import times
+from autotrace.trajectory.durations import longest_gap, times
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import answer, input_text, one_line, output_text
@@ -23,7 +23,7 @@ Item = dict[str, Any]
 
 def detail(trajectory: Trajectory) -> dict[str, Any]:
     """Everything that the page shows of a trajectory at once; contents of single calls: ``call``."""
-    root = trajectory.root
+    root, gap = trajectory.root, longest_gap(trajectory)
     return {
         "trace_id": trajectory.trace_id,
         "run_id": trajectory.run_id,
@@ -32,6 +32,7 @@ def detail(trajectory: Trajectory) -> dict[str, Any]:
         "facts": jsonable(trajectory.facts),
         "notes": jsonable(trajectory.notes),
         "times": times(trajectory).measured(),
+        "gap": None if gap is None else {"seconds": gap.seconds, "where": gap.where},
         "start": root.start_ns / 1e9,
         "duration": None if root.duration_ns is None else root.duration_ns / 1e9,
         "conversation": list(conversation(trajectory)),

@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from autotrace.ship.run_reader import RunReader
+from autotrace.trajectory.durations import longest_gap
 from tests.browser.conftest import Visit
 
 Open = Callable[..., Visit]
@@ -98,7 +99,9 @@ def test_what_the_slowest_rollout_waited_for(demo: Path, visit: Open) -> None:
     rows = RunReader.peek(demo).rows(role="trajectory")
     slowest = max(rows, key=lambda row: row.duration_ns or 0)
     expect(reader.page.locator(".heading code")).to_have_text(slowest.trace_id[:12])
-    expect(reader.page.locator(".spent")).to_contain_text("s")
+    gap = longest_gap(RunReader.peek(demo).load(slowest.trace_id))
+    assert gap is not None
+    expect(reader.page.locator(".spent")).to_contain_text(f"of it {gap.where})")
 
 
 PAGES = {

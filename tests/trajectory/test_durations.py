@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotrace.trajectory.durations import Times, times
+from autotrace.trajectory.durations import Gap, Times, longest_gap, times
 from autotrace.trajectory.model import Span, Trajectory
 
 
@@ -79,3 +79,22 @@ def test_a_call_whose_engine_is_not_traced_is_the_models_time_and_no_way() -> No
         )
     )
     assert durations == Times(decode_s=2.0, way_s=1.0, llm_s=3.0, tool_s=4.0, other_s=2.0)
+
+
+def test_the_longest_time_without_a_call_says_where_it_was() -> None:
+    def of(*spans: Span) -> Gap | None:
+        return longest_gap(trajectory(span("root", None, "trajectory", 0, 20), *spans))
+
+    first, tool, second = (
+        span("a", "root", "llm", 2, 6),
+        span("look", "root", "tool", 7, 9),
+        span("b", "root", "llm", 12, 19),
+    )
+    assert of(first, tool, second) == Gap(3.0, "before turn 2")
+    assert of(second) == Gap(12.0, "before turn 1")
+    assert of(first, span("look", "root", "tool", 10, 20)) == Gap(4.0, "before the tool look")
+    assert of(first, span("b", "root", "llm", 3, 8), tool) == Gap(11.0, "after the tool look")
+    inside = span("judge", "look", "llm", 7.5, 8)
+    assert of(first, tool, inside) == Gap(11.0, "after the tool look")
+    assert of(span("step", "root", "other", 3, 9)) is None
+    assert longest_gap(trajectory(span("root", None, "trajectory", 0, None), first)) is None

@@ -9,8 +9,7 @@ export async function showRuns(present) {
   const { runs, version } = await source.runs();
   const rows = runs.map((/** @type {any} */ run) => h("tr", {},
     h("td", {}, h("a", { href: link(["run", run.run, "table"]) }, run.run)),
-    h("td", {}, clock(run.created)),
-    h("td", {}, h("span", { class: `state ${run.state}` }, run.state)),
+    h("td", {}, clock(run.created)), h("td", {}, h("span", { class: `state ${run.state}` }, run.state)),
     h("td", { class: "n" }, run.trajectories === null ? "" : run.trajectories.toLocaleString("en")),
     h("td", {}, h("a", { href: link(["run", run.run, "steps"]) }, "curves")),
     h("td", { class: "command" }, run.command)));

@@ -66,8 +66,9 @@ class TrajectoryPage {
 
   /** What most of the time went on. */
   spent() {
-    const { times } = this.detail;
-    return TIMES.filter(([name]) => times[name] > 0).sort(([a], [b]) => times[b] - times[a]).slice(0, 3).map(([name, , word]) => `${word} ${seconds(times[name])}`).join(", ");
+    const { times, gap } = this.detail;
+    const within = (/** @type {string} */ name) => (name === "other_s" && gap ? ` (${seconds(gap.seconds)} of it ${gap.where})` : "");
+    return TIMES.filter(([name]) => times[name] > 0).sort(([a], [b]) => times[b] - times[a]).slice(0, 3).map(([name, , word]) => `${word} ${seconds(times[name])}${within(name)}`).join(", ");
   }
 
   timesBar() {
