@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -71,7 +72,7 @@ class SpoolWriter:
                 __version__,
             )
             head = MAGIC + frame(_encode(header))
-            if os.write(fd, head) != len(head):
+            if _append(fd, head) != len(head):
                 raise OSError("short write of a segment header")
         except OSError:
             os.close(fd)
@@ -86,7 +87,7 @@ class SpoolWriter:
         written = 0
         try:
             while written < len(data):
-                written += os.write(self._number(self._size + written), data[written:] if written else data)
+                written += _append(self._number(self._size + written), data[written:] if written else data)
         except files.Taken:
             self._file = None
             whole, count = _fitting(frames, written)
@@ -138,6 +139,20 @@ class SpoolWriter:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+
+def _append(fd: int, data: bytes) -> int:
+    """``os.write``. That a file may not grow (``ulimit -f``) is an ``OSError`` here and never a signal: Python ignores
+    ``SIGXFSZ``, but a host may have put its default back, which is to die of it, or a handler."""
+    if signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN:
+        return os.write(fd, data)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGXFSZ})
+    try:
+        return os.write(fd, data)
+    finally:
+        if signal.SIGXFSZ in signal.sigpending() - before:  # that of this write: it goes to the thread that writes
+            signal.sigwait({signal.SIGXFSZ})
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _fitting(frames: Sequence[bytes], written: int) -> tuple[int, int]:

@@ -168,10 +168,15 @@ def paced() -> None:
 
 
 def file_size() -> None:
-    """The disk is full: no file of this process may grow beyond so many bytes; later there is room again."""
+    """The disk is full: no file of this process may grow beyond so many bytes; later there is room again. Who writes
+    into such a file gets a signal, for which the process has the given handler."""
     import resource
+    import signal
 
     limit = int(ARGUMENTS[0])
+    heard: list[int] = []
+    handlers = {"ignored": signal.SIG_IGN, "default": signal.SIG_DFL, "heard": lambda number, _: heard.append(number)}
+    signal.signal(signal.SIGXFSZ, handlers[ARGUMENTS[1]])
     settings(flush_interval=0.01)
     calls(5)
     flusher.flush()
@@ -182,6 +187,7 @@ def file_size() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     time.sleep(record_writer.RETRY_EVERY)
     calls(5)
+    assert not heard, "a signal of ours reached the host"
 
 
 def read_only() -> None:

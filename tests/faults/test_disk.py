@@ -42,10 +42,11 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_disk_full_and_then_room_again(run: Path, start: Start, note: Callable[..., None]) -> None:
+@pytest.mark.parametrize("signal", ["ignored", "default", "heard"])
+def test_disk_full_and_then_room_again(run: Path, start: Start, note: Callable[..., None], signal: str) -> None:
     """``RLIMIT_FSIZE`` fails a write in the middle, as a full disk does: what was half written is taken back, held and
-    written once there is room; the reader never sees a torn record."""
-    _ends_well(start("file_size", 100_000))
+    written once there is room; the reader never sees a torn record, and the host no signal (``SIGXFSZ``)."""
+    _ends_well(start("file_size", 100_000, signal))
     found = outcome(run)
     assert found.drops == {} and found.lost == {} and found.duplicated == 0 and found.torn == 0
     assert found.delivered == found.written == 110 * 8
