@@ -1,17 +1,18 @@
-"""pydantic-ai: ``run_stream`` and ``request_stream`` are context managers: the call lasts as long as their generator.
-Which exceptions of tools are no errors. And an agent without a
-name takes that of the variable it stands in, in the frame that calls it: our frames are not to be in between."""
+"""pydantic-ai: which of the ways to run an agent, that call one another, is the run; what a streamed answer says; which
+exceptions of tools are no errors. And an agent without a name takes that of the variable it stands in, in the frame
+that calls it: our frames are not to be in between."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from types import AsyncGeneratorType, FrameType
+from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any
 
-from autotrace.record import calls, drivers, errors, template
+from autotrace.record import calls, errors, template
+from autotrace.record.context import RetainingCall, current
 from autotrace.record.follower import Follower
-from autotrace.record.object_fields import layout_of, member, members
+from autotrace.record.object_fields import member, members
 from autotrace.record.snapshot import Limits, snapshot
 from autotrace.record.yielded import NO_KEEPER, Keeper, Yielded
 
@@ -24,10 +25,15 @@ def install() -> None:
     """Attach to the target, and look past our frames. Idempotent."""
     from autotrace import patch
 
-    for key in (f"{_AGENT}.AbstractAgent.run_stream", "pydantic_ai.models.Model.request_stream"):
+    for key, follower in (
+        (f"{_AGENT}.AbstractAgent.run", Run()),
+        (f"{_AGENT}.AbstractAgent.run_stream", Run()),
+        (f"{_AGENT}.AbstractAgent.iter", Iteration()),
+        ("pydantic_ai.models.Model.request_stream", Answer()),
+    ):
         probe = calls.probes.get(key)
         if probe is not None:
-            probe.follower = Stream()
+            probe.follower = follower
     patch.when_imported(_AGENT, _hook)
     patch.when_imported("pydantic_ai.exceptions", _hook_exceptions)
 
@@ -68,24 +74,39 @@ def _is_ours(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_filename.startswith(_OURS)
 
 
-class Stream(Follower):
-    """A run whose answer is streamed: the call ends with the generator of its context manager."""
+class Run(Follower):
+    """A run of an agent."""
 
-    def holds(self, call: Any, result: Any) -> bool:
-        stored = layout_of(type(result)).stored(result)
-        inner = dict.get(stored, "gen")
-        if type(inner) is not AsyncGeneratorType or not drivers.is_unstarted(inner):
-            return False
-        if call.probe.role == "llm":
-            call.yielded = StreamedAnswer(call.probe.limits)
-        dict.__setitem__(stored, "gen", drivers.stream(call, inner))
-        return True
+    def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:
+        """Keep the agent."""
+        call.arguments = {"self": arguments["self"]}
+
+
+class Iteration(Run):
+    """A run that the caller steps through, unless it is how another call begins: ``run`` and ``run_stream`` enter one
+    of their agent, and that of a wrapper one of the agent it wraps."""
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """False before the body of the ``with`` of such a call; what that begins is its own."""
+        above = current.get()
+        if type(above) is not RetainingCall or above.items or above.probe is None:
+            return True
+        agent = (above.arguments or {}).get("self") if isinstance(above.probe.follower, Run) else None
+        while agent is not None and agent is not args[0]:
+            agent = member(agent, "wrapped")
+        return agent is None
+
+
+class Answer(Follower):
+    """A request whose answer is streamed."""
+
+    def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:
+        """Say how it is put together."""
+        call.yielded = StreamedAnswer(call.probe.limits)
 
 
 class StreamedAnswer(Yielded):
-    """What a model says in a stream: its manager yields one object, which collects the parts of the answer."""
-
-    kept = -1  # the object is no item of the stream
+    """What a model says in a stream: ``with`` binds one object, which collects the parts of the answer."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

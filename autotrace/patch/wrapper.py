@@ -9,6 +9,7 @@ in Ray actors: cloudpickle takes the proxy for a function and serialises the inn
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from autotrace.record import template
+from autotrace.record.arguments import described
 
 Function = Callable[..., Any]
 
@@ -24,21 +26,57 @@ _made: WeakValueDictionary[tuple[int, str], FunctionType] = WeakValueDictionary(
 """(id of the original, key) -> its wrapper, which keeps the original alive: two names of one function stay one."""
 
 
+def _nothing() -> Any:
+    yield
+
+
+_OF_CONTEXTLIB = (contextlib.contextmanager(_nothing).__code__, contextlib.asynccontextmanager(_nothing).__code__)
+"""Code of what these two decorators leave behind; it makes a context manager of the generator in its closure."""
+
+
 def wrap(function: Function, key: str) -> Function:
     """A function of the same kind as ``function`` that records its calls for the target ``key``."""
     assert type(function) is FunctionType
     wrapper = _made.get((id(function), key))
-    if wrapper is not None:
-        return wrapper
-    code = template.code_for(function.__code__)
+    if wrapper is None:
+        inner = _managed(function)
+        wrapper = _wrapped(function, key) if inner is None else _manager(function, inner, key)
+        _made[id(function), key] = wrapper
+    return wrapper
+
+
+def _wrapped(function: FunctionType, key: str, managed: bool = False) -> FunctionType:
+    code = template.code_for(function.__code__, managed)
     wrapper = FunctionType(
         code, function.__globals__, function.__name__, function.__defaults__, _closure(code, function, key)
     )
     if function.__kwdefaults__:
         wrapper.__kwdefaults__ = dict(function.__kwdefaults__)
     functools.update_wrapper(wrapper, function)
-    _made[id(function), key] = wrapper
     return wrapper
+
+
+def _manager(function: FunctionType, inner: FunctionType, key: str) -> FunctionType:
+    """What ``contextlib`` would have left behind, had it been given a wrapper of ``inner``: so a call begins whenever a
+    ``with`` is entered, also where the context manager is used as a decorator."""
+    known_as = function.__dict__.get("__wrapped__", inner)
+    if known_as is not inner:
+        described[inner] = known_as
+    wrapper = _wrapped(inner, key, managed=True)
+    made = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, (CellType(wrapper),)
+    )
+    functools.update_wrapper(made, function).__wrapped__ = wrapper if known_as is inner else known_as
+    return made
+
+
+def _managed(function: Any) -> FunctionType | None:
+    """The generator function that ``contextlib`` made ``function`` of; None for any other function."""
+    if type(function) is not FunctionType or function.__code__ not in _OF_CONTEXTLIB or not function.__closure__:
+        return None
+    inner = function.__closure__[0].cell_contents
+    generators = (template.GENERATOR, template.ASYNC_GENERATOR)
+    return inner if type(inner) is FunctionType and template.kind_of(inner.__code__) in generators else None
 
 
 def _closure(code: CodeType, function: FunctionType, key: str) -> tuple[CellType, ...]:
@@ -53,6 +91,7 @@ def _closure(code: CodeType, function: FunctionType, key: str) -> tuple[CellType
 
 def key_of(function: Any) -> str | None:
     """The key ``function`` was wrapped for; None for anything that is not a wrapper."""
+    function = _managed(function) or function
     if not is_wrapper(function):
         return None
     return str(function.__closure__[function.__code__.co_freevars.index(template.KEY)].cell_contents)
@@ -60,4 +99,5 @@ def key_of(function: Any) -> str | None:
 
 def is_wrapper(function: Any) -> bool:
     """Whether ``function`` is a wrapper itself (a decorator above one copies its ``__dict__``, but not its code)."""
+    function = _managed(function) or function
     return type(function) is FunctionType and template.KEY in function.__code__.co_freevars

@@ -4,7 +4,9 @@ copies them; the flusher puts the names to the copies."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from autotrace.record.fields import ABSENT
 from autotrace.record.pickled import captured
@@ -13,6 +15,10 @@ from autotrace.record.snapshot import Limits, snapshot
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 NOT_CAPTURED: Any = object()
 _UNDECLARED: Any = object()
+
+
+described: WeakKeyDictionary[FunctionType, Callable[..., Any]] = WeakKeyDictionary()
+"""Functions that somebody else's name and parameters were put on, once a context manager was made of them: whose."""
 
 
 class Signature:
@@ -47,6 +53,8 @@ class Signature:
 
     def __init__(self, function: Callable[..., Any], takes: Callable[[str], bool], whole: bool) -> None:
         self.identity = id(function)
+        if type(function) is FunctionType:
+            function = described.get(function, function)
         self.name = getattr(function, "__qualname__", None) or type(function).__qualname__
         self.module = getattr(function, "__module__", None) or ""
         code = _behind_decorators(function)

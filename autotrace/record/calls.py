@@ -16,7 +16,7 @@ from typing import Any
 from autotrace.record import closing, context, drivers, faults, groups, ids, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
-from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in
+from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in, standing
 from autotrace.record.fields import first
 from autotrace.record.follower import Follower
 from autotrace.record.iterators import Step
@@ -25,11 +25,12 @@ from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, weigh_numbers, without_large
+from autotrace.record.with_blocks import entered, resumed
 from autotrace.spool.records import OF
 
 __all__ = [
-    "aborted", "begin", "begin_stream", "close", "current", "end", "ended", "exhausted", "fail", "finish", "item",
-    "recording", "type_of", "unread",
+    "aborted", "begin", "begin_stream", "close", "current", "end", "ended", "entered", "exhausted", "fail", "finish",
+    "item", "recording", "resumed", "type_of", "unread",
 ]  # fmt: skip
 
 probes: dict[str, Probe] = {}
@@ -64,6 +65,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             above, outside = trajectory_ids.above(probe, arguments, above)
         except Exception as error:
             probe.trouble("of", error)
+    if above is not None and not above.recorded:
+        above = standing(above)
     if above is not None:
         if not above.recorded:
             if probe.id:

@@ -11,17 +11,13 @@ from typing import Any, Literal
 from autotrace.record import collecting, context, errors, origin, sampling, trajectory_ids, yielded
 from autotrace.record.answers import answered
 from autotrace.record.backlog import backlog
-from autotrace.record.context import Ended, OpenCall, RetainingCall, current
+from autotrace.record.context import CLOSED, Ended, OpenCall, RetainingCall, current
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.probe import Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, NOT_KEPT, weigh, weigh_numbers
 from autotrace.spool.records import Fact
-
-CLOSED = -1
-"""Epoch of a call that is closed: closing it again does nothing. (The adapter of an engine may have learnt that the
-request was aborted; an exception of the host's may arrive when the call was closed already.)"""
 
 ABORTED = frozenset({"abort", "aborted"})
 """Values of the attribute ``finish_reason`` that mean: somebody else ended the request (the engines say ``abort``)."""

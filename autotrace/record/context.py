@@ -135,6 +135,10 @@ class Ended(msgspec.Struct, eq=False, gc=False):
 epoch = 0
 """Counts forks; a call of another epoch belongs to the parent process."""
 
+CLOSED = -1
+"""Epoch of a call that is closed: closing it again does nothing. (The adapter of an engine may have learnt that the
+request was aborted; an exception of the host's may arrive when the call was closed already.)"""
+
 current: ContextVar[OpenCall | None] = ContextVar("autotrace_span", default=None)
 
 
@@ -144,9 +148,17 @@ def forked() -> None:
     epoch += 1
 
 
+def standing(call: OpenCall | None) -> OpenCall | None:
+    """What is current where ``call`` was made so: another one above it if it is the ``with`` of a context manager that
+    was left in another task or thread, where nobody could take it back."""
+    while call is not None and not call.recorded and (call.probe is not None or call.epoch == CLOSED):
+        call = call.above
+    return call
+
+
 def current_carrier() -> bytes | None:
     """The current span as bytes for another process, or None when nothing is being recorded here."""
-    call = current.get()
+    call = standing(current.get())
     if call is None:
         return None
     flags = _RECORDED if call.recorded else 0

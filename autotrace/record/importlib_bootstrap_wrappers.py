@@ -230,3 +230,100 @@ async def async_generator(*args, **kwargs):
                 calls.ended(call, again)
                 raise
         raise
+
+
+# The generator of a context manager, whose one item is what ``with`` binds. The call begins when the ``with`` is
+# entered, and is current in its body too (``calls.entered``, ``calls.resumed``).
+def manager(*args, **kwargs):
+    # cell
+    calls = sys.modules.get("autotrace.record.calls")
+    call = block = None
+    thrown = []
+    item = []
+    try:
+        if calls is not None:
+            call = calls.begin(function, key, args, kwargs)
+        if call is None:
+            return (yield from function(*args, **kwargs))
+        inner = function(*args, **kwargs)
+        sent = None
+        try:
+            while True:
+                if thrown:
+                    value = inner.throw(thrown.pop())
+                else:
+                    value = inner.send(sent)
+                    sent = None
+                try:
+                    block = calls.entered(call, value)
+                    item.append(value)
+                    value = None
+                    sent = yield item.pop()
+                except BaseException as error:
+                    thrown.append(error)
+                    value = None
+                    item.clear()
+                block = calls.resumed(call, block)
+        except StopIteration as stop:
+            calls.exhausted(call, stop.value)
+            return stop.value
+    except BaseException as error:
+        if call is not None:
+            try:
+                calls.ended(call, error)
+            except BaseException as again:
+                calls.ended(call, again)
+                raise
+        raise
+
+
+async def async_manager(*args, **kwargs):
+    # cell
+    calls = sys.modules.get("autotrace.record.calls")
+    call = sent = block = None
+    thrown = []
+    item = []
+    try:
+        if calls is not None:
+            call = calls.begin(function, key, args, kwargs)
+        inner = function(*args, **kwargs)
+        hooks = sys.get_asyncgen_hooks()
+        try:
+            sys.set_asyncgen_hooks(None, None)
+            step = inner.__anext__()
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+        try:
+            while True:
+                if thrown:
+                    value = await inner.athrow(thrown.pop())
+                elif step is not None:
+                    value = await step
+                    step = None
+                else:
+                    value = await inner.asend(sent)
+                    sent = None
+                try:
+                    if call is not None:
+                        block = calls.entered(call, value)
+                    item.append(value)
+                    value = None
+                    sent = yield item.pop()
+                except BaseException as error:
+                    thrown.append(error)
+                    value = None
+                    item.clear()
+                if call is not None:
+                    block = calls.resumed(call, block)
+        except StopAsyncIteration:
+            pass
+        if call is not None:
+            calls.exhausted(call, None)
+    except BaseException as error:
+        if call is not None:
+            try:
+                calls.ended(call, error)
+            except BaseException as again:
+                calls.ended(call, again)
+                raise
+        raise

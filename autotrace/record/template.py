@@ -26,6 +26,8 @@ CLASS = "__class__"
 class and put it into the cells of its methods' closures, and would not find the original's."""
 
 PLAIN, COROUTINE, GENERATOR, ASYNC_GENERATOR = "plain", "coroutine", "generator", "async generator"
+MANAGER, ASYNC_MANAGER = "manager", "async manager"
+"""A generator, or an asynchronous one, that ``contextlib`` makes a context manager of."""
 
 
 class Shape(NamedTuple):
@@ -48,7 +50,14 @@ _TEXT = Path(__file__).with_name("importlib_bootstrap_wrappers.py")
 FILE = str(_TEXT)
 """``co_filename`` of every wrapper: tracebacks, debuggers and coverage find the lines there."""
 
-_BODIES = {PLAIN: "plain", COROUTINE: "coroutine", GENERATOR: "generator", ASYNC_GENERATOR: "async_generator"}
+_BODIES = {
+    PLAIN: "plain",
+    COROUTINE: "coroutine",
+    GENERATOR: "generator",
+    ASYNC_GENERATOR: "async_generator",
+    MANAGER: "manager",
+    ASYNC_MANAGER: "async_manager",
+}
 """Names of the functions there."""
 _CELLS = {"function": FUNCTION, "key": KEY, "sys": SYS}
 """What the text calls what the closure holds."""
@@ -57,7 +66,7 @@ _BEGIN = re.compile(r"\bargs, kwargs\)")
 
 
 def kind_of(code: CodeType) -> str:
-    """Which of the four kinds of function ``code`` belongs to."""
+    """Which of the four kinds of function ``code`` belongs to; that of a context manager is a generator."""
     if code.co_flags & inspect.CO_ASYNC_GENERATOR:
         return ASYNC_GENERATOR
     if code.co_flags & inspect.CO_COROUTINE:
@@ -65,9 +74,12 @@ def kind_of(code: CodeType) -> str:
     return GENERATOR if code.co_flags & inspect.CO_GENERATOR else PLAIN
 
 
-def code_for(original: CodeType) -> CodeType:
-    """Code of a wrapper for a function with code ``original``; its free variables are named above."""
+def code_for(original: CodeType, managed: bool = False) -> CodeType:
+    """Code of a wrapper for a function with code ``original``; its free variables are named above. ``managed``: it is
+    the generator of a context manager."""
     kind = kind_of(original)
+    if managed:
+        kind = MANAGER if kind == GENERATOR else ASYNC_MANAGER
     code = _compiled(kind, _shape(original), CLASS in original.co_freevars)
     # CO_ITERABLE_COROUTINE: types.coroutine made this generator awaitable
     flags = code.co_flags | (original.co_flags & inspect.CO_ITERABLE_COROUTINE)
@@ -109,7 +121,7 @@ class Names(NamedTuple):
     """Builtins: an original with a parameter of such a name gets a wrapper with ``*args, **kwargs``."""
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=8)
 def _names(kind: str) -> Names:
     code = next(code for code in _nested(compile(_text(), FILE, "exec")) if code.co_name == _BODIES[kind])
     codes = [code, *_nested(code)]
@@ -128,7 +140,7 @@ def _text() -> str:
     return _TEXT.read_text(encoding="utf-8")
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=8)
 def _body(kind: str) -> tuple[str, str]:
     """Lines up to the body of the wrapper of this kind, blank, so that it keeps its line numbers; and the body."""
     lines = _text().splitlines()
@@ -144,7 +156,7 @@ def _compiled(kind: str, shape: Shape, with_class: bool) -> CodeType:
     body = body.replace("# cell", f"if 0: {CLASS}" if with_class else "", 1)
     body = _BEGIN.sub(lambda _: f"{shape.args}, {shape.kwargs})", body)
     body = _PASSED.sub(lambda _: f"({shape.call})", body)
-    prefix = "async " if kind in (COROUTINE, ASYNC_GENERATOR) else ""
+    prefix = "async " if kind in (COROUTINE, ASYNC_GENERATOR, ASYNC_MANAGER) else ""
     source = f"def outer({FUNCTION}, {KEY}, {SYS}, {CLASS}):\n{blank} {prefix}def wrapper({shape.declared}):\n{body}\n"
     outer = next(const for const in compile(source, FILE, "exec").co_consts if isinstance(const, CodeType))
     return next(const for const in outer.co_consts if isinstance(const, CodeType))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -58,6 +59,16 @@ def finished(result: Any, run: Callable[..., Any] = asyncio.run) -> Any:
                 items.append(next(result))
             except StopIteration as stop:
                 return items, stop.value
+    if isinstance(result, contextlib.AbstractContextManager):
+        with result as value:
+            return value
+    if isinstance(result, contextlib.AbstractAsyncContextManager):
+
+        async def use() -> Any:
+            async with result as value:
+                return value
+
+        return run(use())
     if inspect.isasyncgen(result):
 
         async def collect() -> list[Any]:
@@ -75,6 +86,8 @@ KINDS = (
     Kind("returns a coroutine", "returns_coroutine", lambda m: m.returns_coroutine),
     Kind("returns a generator", "returns_generator", lambda m: m.returns_generator),
     Kind("returns an async generator", "returns_async_generator", lambda m: m.returns_async_generator),
+    Kind("context manager", "manager", lambda m: m.manager),
+    Kind("async context manager", "async_manager", lambda m: m.async_manager),
     Kind("method", "Thing.method", lambda m: m.Thing().method),
     Kind("async method", "Thing.async_method", lambda m: m.Thing().async_method),
     Kind("generator method", "Thing.generator_method", lambda m: m.Thing().generator_method),

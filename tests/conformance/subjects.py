@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import warnings
@@ -75,6 +76,29 @@ def returns_generator(x: int, *, fail: bool = False) -> Generator[int, Any, str]
 
 def returns_async_generator(x: int, *, fail: bool = False) -> AsyncGenerator[int, Any]:
     return async_generator(x, fail=fail)
+
+
+@contextlib.contextmanager
+def manager(x: int, *, fail: bool = False) -> Generator[int, None, None]:
+    """Twice x, for a while."""
+    try:
+        yield _work(x, fail)
+    except KeyError as error:
+        closed.append(repr(error.__context__))
+    finally:
+        closed.append("manager")
+
+
+@contextlib.asynccontextmanager
+async def async_manager(x: int, *, fail: bool = False) -> AsyncGenerator[int, None]:
+    """Twice x, for a while."""
+    hostvar.host.set("changed inside")
+    try:
+        yield _work(x, fail)
+    except KeyError as error:
+        closed.append(repr(error.__context__))
+    finally:
+        closed.append("async manager")
 
 
 def warns(x: int) -> int:

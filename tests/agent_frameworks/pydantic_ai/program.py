@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from pydantic_ai import Agent
+from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -64,7 +65,46 @@ async def stream_without_a_client(_: str) -> str:
         return [text async for text in streamed.stream_text()][-1]
 
 
-WAYS = (run, run_stream, without_a_client, stream_without_a_client)
+async def iterate(url: str) -> str:
+    async with asking(url).iter("2+2?") as steps:
+        async for _ in steps:
+            pass
+    assert steps.result is not None
+    return steps.result.output
+
+
+async def iterate_by_hand(url: str) -> str:
+    """Through a wrapper, with a stream of each turn; the body runs the same agent once more."""
+    inner = asking(url)
+    async with WrapperAgent(inner).iter("2+2?") as steps:
+        node = steps.next_node
+        while not Agent.is_end_node(node):
+            if Agent.is_model_request_node(node):
+                async with node.stream(steps.ctx) as stream:
+                    async for _ in stream:
+                        pass
+            node = await steps.next(node)
+        async with inner.iter("again: 2+2?") as more:
+            async for _ in more:
+                pass
+    assert steps.result is not None
+    return steps.result.output
+
+
+async def left_in_the_middle(url: str) -> str:
+    try:
+        async with asking(url).iter("2+2?") as steps:
+            async for node in steps:
+                if Agent.is_call_tools_node(node):
+                    raise LookupError("enough")
+    except LookupError as error:
+        return str(error)
+    return "not raised"
+
+
+WAYS = (
+    run, run_stream, without_a_client, stream_without_a_client, iterate, iterate_by_hand, left_in_the_middle,
+)  # fmt: skip
 
 
 async def main(url: str) -> None:

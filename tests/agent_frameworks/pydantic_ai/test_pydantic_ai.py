@@ -13,19 +13,27 @@ from autotrace.trajectory.model import Span, Trajectory
 from tests.agent_frameworks.server import TEXT
 from tests.agent_frameworks.tracing import run_program, trajectories_of
 
-WAYS = ("run", "run_stream", "without_a_client", "stream_without_a_client")
+NAMES = {
+    "run": "agent",
+    "run_stream": "agent",
+    "without_a_client": "own",
+    "stream_without_a_client": "own",
+    "iterate": "agent",
+}
+WAYS = (*NAMES, "iterate_by_hand")
+ENDS = {way: TEXT for way in WAYS} | {"left_in_the_middle": "enough"}
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run, printed = run_program("pydantic_ai", tmp_path_factory.mktemp("pydantic_ai"))
-    assert printed == [f"{way} {TEXT}" for way in WAYS], "the program noticed"
+    assert printed == [f"{way} {end}" for way, end in ENDS.items()], "the program noticed"
     return run
 
 
 @pytest.fixture(scope="module")
 def trajectories(run: Path) -> dict[str, Trajectory]:
-    return dict(zip(WAYS, trajectories_of(run), strict=True))
+    return dict(zip(ENDS, trajectories_of(run), strict=True))
 
 
 def _tree(trajectory: Trajectory, span: Span) -> list[object]:
@@ -33,16 +41,32 @@ def _tree(trajectory: Trajectory, span: Span) -> list[object]:
     return [span.shown_name, *(_tree(trajectory, child) for child in below)]
 
 
-@pytest.mark.parametrize(("way", "name"), zip(WAYS, ("agent", "agent", "own", "own"), strict=True))
+@pytest.mark.parametrize(("way", "name"), [*NAMES.items()])
 def test_a_run_is_a_tree_of_turns_and_tools(trajectories: dict[str, Trajectory], way: str, name: str) -> None:
     trajectory = trajectories[way]
     assert _tree(trajectory, trajectory.root) == [name, ["turn 1"], ["add"], ["turn 2"]]
     assert {span.status for span in trajectory.spans} == {"OK"} and trajectory.root.end_ns is not None
 
 
+def test_what_the_body_of_an_iteration_begins_is_inside_of_it(trajectories: dict[str, Trajectory]) -> None:
+    trajectory = trajectories["iterate_by_hand"]
+    again = ["agent", ["turn 3"], ["add"], ["turn 4"]]
+    assert _tree(trajectory, trajectory.root) == ["agent", ["turn 1"], ["add"], ["turn 2"], again]
+    for span in trajectory.spans:
+        if span.role == "agent":
+            assert span.output == TEXT and span.end_ns is not None
+            assert all(child.end_ns <= span.end_ns for child in trajectory.spans if child.parent_id == span.span_id)
+
+
+def test_an_error_in_the_body_of_an_iteration_is_its_own(trajectories: dict[str, Trajectory]) -> None:
+    root = trajectories["left_in_the_middle"].root
+    assert (root.status, root.error and root.error[0]) == ("ERROR", "LookupError")
+    assert _tree(trajectories["left_in_the_middle"], root) == ["agent", ["turn 1"]]
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_turns_have_messages_of_every_role_and_usage(trajectories: dict[str, Trajectory], way: str) -> None:
-    first, second = trajectories[way].llm_spans
+    first, second = trajectories[way].llm_spans[:2]
     assert first.messages is not None and second.messages is not None
     assert [message["role"] for message in second.messages] == ["system", "user", "assistant", "tool", "assistant"]
     assert second.messages[:2] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
@@ -58,7 +82,7 @@ def test_turns_have_messages_of_every_role_and_usage(trajectories: dict[str, Tra
 def test_every_target_was_bound_and_called_and_no_key_was_recorded(run: Path) -> None:
     status = json.loads(CliRunner().invoke(main, ["status", str(run), "--json"], catch_exceptions=False).output)
     targets = [row for row in status["status"]["targets"] if row["key"].startswith("pydantic_ai.")]
-    assert len(targets) == 5
+    assert len(targets) == 6
     for target in targets:
         assert (list(target["states"]), bool(target["calls"])) == (["bound"], True), target
     assert not any(b"sk-secret" in path.read_bytes() for path in run.rglob("*") if path.is_file())

@@ -1,0 +1,82 @@
+"""Calls that last as long as the body of a ``with``: those of functions under ``contextlib.contextmanager`` and
+``asynccontextmanager``.
+
+The body runs in the caller's context while the generator is suspended, so the call stays current there, other than that
+of a stream. The exception is a call of role ``llm``, which gives the body its answer to read: what the body does with
+that is no part of it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from typing import Any
+
+from autotrace.record import closing
+from autotrace.record.context import CLOSED, OpenCall
+from autotrace.record.origin import is_hosts
+from autotrace.record.snapshot import Limits, snapshot
+from autotrace.record.yielded import NO_KEEPER, Keeper, Yielded
+
+
+class Given(Yielded):
+    """What ``with`` bound, as it is when the body ends; what takes no weak reference, as it was when that began."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._read: Callable[[], Any] = lambda: None
+
+    def add(self, item: Any) -> Keeper:
+        """Take it."""
+        try:
+            self._read = weakref.ref(item)
+        except TypeError:
+            copy = snapshot(item, self._limits)
+            self._read = lambda: copy
+        return NO_KEEPER
+
+    def value(self) -> Any:
+        """The object, if it is still there, or its copy."""
+        return self._read()
+
+
+_block: ContextVar[None] = ContextVar("autotrace_with")
+"""Set from the beginning of a body to its end; its token alone tells whether both are in the same context."""
+
+
+def entered(call: OpenCall, value: Any) -> Token[None] | None:
+    """The body begins, with ``value``. Returns what ``resumed`` wants; a call may not keep it, for it refers to the
+    whole context."""
+    call.items = 1  # until it ends: it is no item of a stream
+    probe = call.probe
+    if probe is not None:
+        if probe.asks_model:
+            closing.leave(call)
+        try:
+            if call.yielded is None and probe.collects:
+                call.yielded = Given(probe.limits)
+            if call.yielded is not None:
+                call.yielded.add(value)
+        except Exception as error:
+            probe.trouble("enter", error)
+        if probe.asks_model:
+            return None
+    return _block.set(None)
+
+
+def resumed(call: OpenCall, block: Token[None] | None) -> None:
+    """The body ended."""
+    call.items = 0
+    if call.probe is not None and call.probe.asks_model:
+        closing.enter(call)
+    if block is None:
+        return
+    try:
+        _block.reset(block)
+    except ValueError as error:  # in another task or thread: that which entered the body will not hear of its end
+        if is_hosts(error):
+            raise
+        call.recorded = False
+        if call.probe is None:
+            call.epoch = CLOSED
