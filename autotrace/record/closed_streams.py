@@ -1,4 +1,4 @@
-"""Streams that their caller closes before their end.
+"""Streams that their caller closes before their end, or never.
 
 Clients of model servers refer to themselves from inside their generator, so a stream that is closed and dropped lives
 on until the garbage collector comes, and one that is closed and kept lives longer. The call is over when ``close`` is:
@@ -68,6 +68,12 @@ def watch(stream: Any, holder: Any, iteration: Any = None) -> None:
             _open[id(stream)] = Closable(stream, holder, iteration)
     except TypeError:  # no weak references
         return
+
+
+def end_open() -> None:
+    """The process ends, and with it what nobody read to its end or closed."""
+    for found in [*_open.values()]:
+        found.took(None)
 
 
 def _wrapped(kind: type, name: str) -> bool:

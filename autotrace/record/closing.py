@@ -103,13 +103,15 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     if probe.facts:
         _facts(call, probe, values, at)
     attributes = probe.read(probe.late, values) if probe.late else None
-    status = "OK"
+    status, error = "OK", None
     if attributes is not None and attributes.get("finish_reason") in ABORTED:
         status, attributes["outcome"] = "CANCELLED", "aborted"
+    elif attributes is not None and attributes.get("is_error") is True:
+        status, error = "ERROR", errors.reported(result)
     logprobs = copy_tokens(first(probe.logprobs, values)) if probe.logprobs else None
     mask = copy_tokens(first(probe.mask, values)) if probe.mask else None
     output = probe.output(result, values)
-    return Ended(call, at, output, status, attributes, None, response, skip, logprobs, mask)
+    return Ended(call, at, output, status, attributes, error, response, skip, logprobs, mask)
 
 
 def _release(call: OpenCall) -> dict[str, Any]:

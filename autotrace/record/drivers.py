@@ -66,6 +66,9 @@ def adopt(call: OpenCall, result: Any) -> bool:
         if driver is not None:
             dict.__setitem__(stored, _ITERATION, driver)
             closed_streams.watch(result, pending, driver)
+            response = dict.get(stored, "response")
+            if response is not None:
+                closed_streams.watch(response, pending, driver)  # helpers around the stream close this one alone
             return True
         if any(adopter(call, result) for adopter in adopters):
             return True

@@ -8,7 +8,7 @@ from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from autotrace.record import faults
-from autotrace.record.object_fields import attribute_of, layout_of, name_of, qualified_name
+from autotrace.record.object_fields import attribute_of, layout_of, member, name_of, qualified_name
 from autotrace.record.snapshot import Limits, snapshot
 
 _LIMITS = Limits(2, 16)
@@ -58,6 +58,14 @@ def described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | Non
     kind = type(error)
     title = error.kind if type(error) is Failure else qualified_name(kind).removeprefix("builtins.")
     return title, _message(error, kind), frames
+
+
+def reported(result: Any) -> tuple[str, Any, list[tuple[str, int | None, str]]]:
+    """Of a result that says itself that the tool failed: the texts of its ``content``, as if it had been raised."""
+    content = member(result, "content")
+    parts = content if type(content) is list else [{"text": content}]
+    texts = [text for part in parts[:_MAX_FRAMES] if type(text := member(part, "text")) is str]
+    return "ToolError", snapshot(("\n".join(texts),) if texts else (), _LIMITS), []
 
 
 def _message(error: BaseException, kind: type[BaseException]) -> Any:

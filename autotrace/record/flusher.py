@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import faults, finished_streams, fork_warning, origin, own_thread
+from autotrace.record import closed_streams, faults, finished_streams, fork_warning, origin, own_thread
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -225,6 +225,7 @@ class Flusher:
             return
         try:
             finished_streams.settle(idle_ns=0)
+            closed_streams.end_open()
             if _lost(self._drain(pause=False, deadline=deadline)):
                 backlog.clear()
             backlog.settle(last=True)

@@ -76,7 +76,7 @@ A path begins with the name of an argument, or with one of
 |---|---|
 | `self` | the object the method was called on |
 | `kwargs` | all keyword arguments |
-| `result` | what the call returned; of a generator what it yielded, put together, or the item that ended it (`final`); of a context manager what `with` binds |
+| `result` | what was returned; of a generator its `final` item, or all items put together; of a `with` what it binds |
 | `item` | what a generator just yielded (only in `final`) |
 
 and goes on with attributes, keys and indexes, all joined by dots: `result.outputs.-1.token_ids`. Arguments that arrive

@@ -455,3 +455,15 @@ def test_a_tool_that_nothing_names_is_called_as_its_object_is(recorder: Recorder
     attributes = [record.attributes for record in recorder.records(Open)]
     assert attributes == [{"object_name": "search"}, {"object_name": "of the class"}, *[None] * 10]
     assert looked == []
+
+
+def test_a_result_that_says_that_it_failed_is_an_error(recorder: Recorder) -> None:
+    def call_tool(failed: bool) -> Any:
+        return {"content": [{"type": "text", "text": "no such file"}, {"type": "image"}], "is_error": failed}
+
+    traced = recorder.wrap(call_tool, role="tool", attributes={"is_error": ("result.is_error",)})
+    assert traced(False)["content"] == traced(True)["content"]
+    fine, failed = recorder.records(Close)
+    assert (fine.status, fine.error, fine.attributes) == ("OK", None, {"is_error": False})
+    assert (failed.status, failed.error[0], failed.error[1]) == ("ERROR", "ToolError", "no such file")
+    assert failed.output["is_error"] is True, "and is recorded"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import calls, closed_streams, context, finished_streams
+from autotrace.record import calls, closed_streams, context, finished_streams, flusher
 from autotrace.spool.records import Close, Open
 
 from .conftest import Recorder
@@ -427,3 +427,32 @@ def test_a_stream_that_is_kept_keeps_nothing_of_its_call(recorder: Recorder) -> 
     del kept
     gc.collect()
     assert number not in closed_streams._open
+
+
+def test_a_stream_whose_response_is_closed_ends_its_call(recorder: Recorder) -> None:
+    class Response:
+        def close(self) -> str:
+            return "closed"
+
+    class Stream(make_client_s_stream()):  # type: ignore[misc]
+        def __init__(self, items: list[Any]) -> None:
+            super().__init__(items)
+            self.response = Response()
+
+        def close(self) -> str:
+            return self.response.close()
+
+    ask = recorder.wrap(lambda: Stream([*CHUNKS]), key="ask", role="llm")
+    kept, both = ask(), ask()
+    next(kept)
+    assert kept.response.close() == "closed"
+    assert [cancelled(close) for close in recorder.records(Close)] == [("CANCELLED", DROPPED, 1, "It ")]
+    assert both.close() == "closed" and len(recorder.records(Close)) == 2
+
+
+def test_a_stream_that_nobody_closed_ends_with_the_process(recorder: Recorder) -> None:
+    kept = recorder.wrap(lambda: make_client_s_stream()([*CHUNKS]), key="ask", role="llm")()
+    next(kept)
+    flusher.stop()
+    assert [cancelled(close) for close in recorder.read(Close)] == [("CANCELLED", DROPPED, 1, "It ")]
+    assert list(kept._iterator) == CHUNKS[1:]

@@ -113,6 +113,22 @@ class Agent:
                 pass
             return str(stream.get_final_completion().choices[0].message.content)
 
+    async def helpers_left(self) -> str:
+        """The helpers of both protocols close the response alone: left early, and kept; and one that is read."""
+        with self.client.chat.completions.stream(model="tiny", messages=ASKED) as chat:
+            next(event for event in chat if event.type == "content.delta" and event.delta)
+        with self.client.responses.stream(model="tiny", input="2+2?") as response:
+            next(event for event in response if event.type == "response.output_text.delta")
+        async with self._later() as client:
+            async with client.chat.completions.stream(model="tiny", messages=ASKED) as chat_later:
+                await anext(event async for event in chat_later if event.type == "content.delta" and event.delta)
+            async with client.responses.stream(model="tiny", input="2+2?") as response_later:
+                await anext(event async for event in response_later if event.type == "response.output_text.delta")
+            async with client.responses.stream(model="tiny", input="2+2?") as whole:
+                text = (await whole.get_final_response()).output_text
+        self.left = (chat, response, chat_later, response_later)
+        return text
+
     def structured(self) -> str:
         parsed = self.client.chat.completions.parse(model="tiny", messages=ASKED, response_format=Sum)
         answer = parsed.choices[0].message.parsed
@@ -184,8 +200,8 @@ class Agent:
 
 
 WAYS = (
-    "chat", "chat_async", "stream", "stream_async", "stopped", "helper", "structured", "raw", "raw_stream",
-    "raw_async", "responses", "responses_stream", "cut", "text", "embeddings", "failing",
+    "chat", "chat_async", "stream", "stream_async", "stopped", "helper", "helpers_left", "structured", "raw",
+    "raw_stream", "raw_async", "responses", "responses_stream", "cut", "text", "embeddings", "failing",
 )  # fmt: skip
 
 if __name__ == "__main__":

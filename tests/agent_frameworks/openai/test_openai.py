@@ -31,15 +31,17 @@ CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 TOLD = {"role": "tool", "content": "4", "tool_call_id": "call_1"}
 WITH_TOOLS = [[*ASKED, CALLED], [*ASKED, CALLED, TOLD, ANSWER]]
 PLAIN = [[*ASKED, ANSWER]]
-STREAMS = ("stream", "stream_async", "stopped", "helper", "raw_stream", "responses_stream", "text")
+BEGUN = {"role": "assistant", "content": "It "}
+STREAMS = ("stream", "stream_async", "stopped", "helper", "helpers_left", "raw_stream", "responses_stream", "text")
 USER = {"role": "user", "content": "2+2?"}
 EXPECTED: dict[str, list[list[dict[str, Any]]]] = {
     "chat": WITH_TOOLS,
     "chat_async": WITH_TOOLS,
     "stream": [WITH_TOOLS[0], [*ASKED, {**CALLED}, TOLD, ANSWER]],
     "stream_async": PLAIN,
-    "stopped": [*PLAIN, *[[*ASKED, {"role": "assistant", "content": "It "}]] * 2],
+    "stopped": [*PLAIN, *[[*ASKED, BEGUN]] * 2],
     "helper": PLAIN,
+    "helpers_left": [[*ASKED, BEGUN], [USER, BEGUN]] * 2 + [[USER, ANSWER]],
     "structured": [[*ASKED, {"role": "assistant", "content": '{"sum": 4}', "parsed": {"type": "Sum", "sum": 4}}]],
     "raw": PLAIN,
     "raw_stream": PLAIN,
@@ -93,6 +95,9 @@ def test_a_stream_that_was_left_before_its_end_says_so(trajectories: dict[str, T
     assert (said.status, said.attributes["finish_reason"]) == ("OK", "stop")
     for span in (left, closed):
         assert (span.status, span.attributes["outcome"]) == ("CANCELLED", "dropped")
+    *helpers, whole = trajectories["helpers_left"].llm_spans
+    assert [(span.status, span.attributes.get("outcome")) for span in helpers] == [("CANCELLED", "dropped")] * 4
+    assert (whole.status, whole.response_tokens) == ("OK", 5)
     (failed,) = trajectories["failing"].llm_spans
     assert failed.status == "ERROR" and failed.error is not None and "no such model" in failed.error[1]
 
