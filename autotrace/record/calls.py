@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from autotrace.record import closing, context, drivers, faults, groups, ids, rows, sampling, trajectory_ids
@@ -65,14 +64,14 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             above, outside = trajectory_ids.above(probe, arguments, above)
         except Exception as error:
             probe.trouble("of", error)
-    if above is not None and not above.recorded:
-        above = standing(above)
     if above is not None:
         if not above.recorded:
-            if probe.id:
-                _not_recorded(probe, function, args, kwargs)
-            return None
-        if probe.subclasses and above.probe is probe and args and _is_super_call(above, probe, function, args[0]):
+            above = standing(above)
+            if above is not None and not above.recorded:
+                if probe.id:
+                    _not_recorded(probe, function, args, kwargs)
+                return None
+        if probe.subclasses and above is not None and above.probe is probe and _is_super_call(above, function, args):
             return None
     probe.calls += 1
     if above is None and probe.inside:
@@ -244,10 +243,13 @@ def _retain(call: Any, probe: Probe, arguments: Any) -> None:
             call.chosen = sampling.chosen.set(chosen)
 
 
-def _is_super_call(above: OpenCall, probe: Probe, function: Any, owner: Any) -> bool:
+def _is_super_call(above: OpenCall, function: Any, args: tuple[Any, ...]) -> bool:
     """Whether this is the base method that the override being recorded calls through ``super()``: another function for
     the same object, of the same name, and not of a class that comes before the override's."""
-    signature = above.signature
+    probe, signature = above.probe, above.signature
+    if probe is None or not args:
+        return False
+    owner = args[0]
     if above.owner != id(owner) or signature is None or signature.identity == id(function):
         return False
     if probe.several and signature.name.rpartition(".")[2] != function.__name__:
@@ -266,8 +268,8 @@ def recording(owner: Any, name: str, key: str) -> bool:
 
 
 def end(call: OpenCall | Step, result: Any) -> Any:
-    """Close ``call`` with its result, which is returned. A result that is itself still to run (a coroutine or generator
-    that a plain function returned) comes back driven by a wrapper of its own kind, and the call ends with it."""
+    """Close ``call`` with its result, which is returned. A result that is itself still to run (a coroutine, generator
+    or context manager that a plain function returned) is driven by a wrapper of its own kind, and ends the call."""
     if type(call) is OpenCall and current.get() is call:  # the common case of ``leave``
         current.set(call.above)
         call.above = None
@@ -278,8 +280,7 @@ def end(call: OpenCall | Step, result: Any) -> Any:
         leave(call)
         if type(call) is RetainingCall and call.followed and _held(call, result):
             return result
-    kind = type(result)
-    if kind is CoroutineType or kind is GeneratorType or kind is AsyncGeneratorType:
+    if id(type(result)) in drivers.LATER:
         try:
             return drivers.drive(call, result)
         except Exception as error:

@@ -1,4 +1,5 @@
-"""What a plain function returned to be run later: a coroutine, a generator, an asynchronous generator.
+"""What a plain function returned to be run later: a coroutine, a generator, an asynchronous generator, or a context
+manager that ``contextlib`` made of one.
 
 The call is over when that is over, so it comes back driven by one of its own kind: a wrapper of the same text as those
 of functions (``template``), of a function that hands out what was returned. Not everything of that type is the call's,
@@ -9,6 +10,7 @@ advanced already: what was sent into a driver that is not started yet would be a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import opcode
@@ -25,12 +27,33 @@ from autotrace.record.object_fields import attribute_of, layout_of
 
 
 def drive(call: OpenCall, result: Any) -> Any:
-    """``result`` (a coroutine or generator), whose end is the end of ``call``; as it is if somebody else holds it too,
-    or advanced it."""
-    if sys.getrefcount(result) > _FRESH or not is_unstarted(result):
+    """``result`` (one of ``LATER``), whose end is the end of ``call``; as it is if somebody else holds it too, or
+    advanced it."""
+    if sys.getrefcount(result) > _FRESH:
         closing.close(call, None)
-        return result
-    return through(call, result)
+    elif id(type(result)) in _MANAGERS:
+        _manage(call, result)
+    elif is_unstarted(result):
+        return through(call, result)
+    else:
+        closing.close(call, None)
+    return result
+
+
+def _manage(call: OpenCall, manager: Any) -> None:
+    """Have the end of ``manager`` be the end of ``call``, if its ``with`` was not entered yet."""
+    stored = layout_of(type(manager)).stored(manager)
+    inner = dict.get(stored, "gen")
+    driver = _managers.get(id(type(inner)))
+    if driver is None or not is_unstarted(inner):
+        closing.close(call, None)
+    else:
+        dict.__setitem__(stored, "gen", driver(_Pending(call, inner)))
+
+
+_MANAGERS = frozenset(map(id, (contextlib._GeneratorContextManager, contextlib._AsyncGeneratorContextManager)))
+LATER = _MANAGERS.union(map(id, (CoroutineType, GeneratorType, AsyncGeneratorType)))
+"""``id`` of the types of what is driven."""
 
 
 def stream(call: OpenCall, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
@@ -198,6 +221,11 @@ _awaitable: Callable[[_Pending], Any] = types.coroutine(
     template.function_for(template.GENERATOR, _Pending.take, "_awaitable")
 )
 _async_generator = template.function_for(template.ASYNC_GENERATOR, _Pending.take, "_async_generator")
+_managers: dict[int, Callable[[_Pending], Any]] = {
+    id(GeneratorType): template.function_for(template.MANAGER, _Pending.take, "_manager"),
+    id(AsyncGeneratorType): template.function_for(template.ASYNC_MANAGER, _Pending.take, "_async_manager"),
+}
+"""By the ``id`` of the type of its generator."""
 
 
 def _driver(result: Any) -> Callable[[_Pending], Any]:

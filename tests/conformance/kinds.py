@@ -88,6 +88,8 @@ KINDS = (
     Kind("returns an async generator", "returns_async_generator", lambda m: m.returns_async_generator),
     Kind("context manager", "manager", lambda m: m.manager),
     Kind("async context manager", "async_manager", lambda m: m.async_manager),
+    Kind("returns a context manager", "returns_manager", lambda m: m.returns_manager),
+    Kind("returns an async context manager", "returns_async_manager", lambda m: m.returns_async_manager),
     Kind("method", "Thing.method", lambda m: m.Thing().method),
     Kind("async method", "Thing.async_method", lambda m: m.Thing().async_method),
     Kind("generator method", "Thing.generator_method", lambda m: m.Thing().generator_method),

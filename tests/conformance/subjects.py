@@ -101,6 +101,14 @@ async def async_manager(x: int, *, fail: bool = False) -> AsyncGenerator[int, No
         closed.append("async manager")
 
 
+def returns_manager(x: int, *, fail: bool = False) -> contextlib.AbstractContextManager[int]:
+    return manager(x, fail=fail)
+
+
+def returns_async_manager(x: int, *, fail: bool = False) -> contextlib.AbstractAsyncContextManager[int]:
+    return async_manager(x, fail=fail)
+
+
 def warns(x: int) -> int:
     warnings.warn("old", DeprecationWarning, stacklevel=2)
     return x

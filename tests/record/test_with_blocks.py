@@ -291,3 +291,19 @@ def test_one_that_yields_twice_is_told_so_as_ever(recorder: Recorder) -> None:
             pass
     gc.collect()
     assert len(recorder.records(Close)) == 1
+
+
+async def test_one_that_another_function_made_is_no_different(recorder: Recorder) -> None:
+    work = recorder.wrap(tool)
+    made, later = recorder.wrap(lambda: session(), key="made"), recorder.wrap(lambda: asynchronous(), key="later")
+    with made() as answer:
+        answer.text = "4"
+        async with later():
+            work()
+    assert parents(recorder) == [-1, 0, 1] and len(recorder.records(Close)) == 3
+    assert recorder.records(Close)[-1].output["text"] == "4"
+    made()
+    assert ends(recorder)[-1] == ("CANCELLED", "dropped", None), "it was never entered"
+    held = session()
+    with recorder.wrap(lambda: held, key="held")():
+        assert len(recorder.records(Close)) == 5, "it is somebody else's, too"
