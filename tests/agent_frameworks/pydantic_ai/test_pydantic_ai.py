@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,8 @@ from click.testing import CliRunner
 from autotrace.cli.main import main
 from autotrace.trajectory.model import Span, Trajectory
 from tests.agent_frameworks.server import TEXT
-from tests.agent_frameworks.tracing import run_program, trajectories_of
+from tests.agent_frameworks.tracing import ROOT, TIMEOUT, python_of, run_program, trajectories_of
+from tests.docs.printed_trees import assert_shows, on_page
 
 NAMES = {
     "run": "agent",
@@ -77,6 +81,22 @@ def test_turns_have_messages_of_every_role_and_usage(trajectories: dict[str, Tra
     assert second.messages[3]["content"] == "4" and second.messages[-1]["content"] == TEXT
     assert all(span.messages is None for span in trajectories[way].spans if span.role == "engine"), "said twice"
     assert first.prompt_tokens and first.response_tokens and first.attributes["model"]
+
+
+def test_the_example_gives_the_tree_of_its_page(tmp_path: Path) -> None:
+    command = "autotrace-run --backend jsonl python examples/pydantic_ai_agent/agent.py"
+    assert command in (ROOT / "examples/pydantic_ai_agent/agent.py").read_text(), "the example says how to run it"
+    python, words = python_of("pydantic_ai"), command.split()
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "OPENAI"))}
+    done = subprocess.run(
+        [python, "-m", "autotrace.launch.main", "--run-dir", str(tmp_path), *words[1:3], python, words[-1]],
+        cwd=ROOT, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"^(\w+) It is \d+ degrees in \1\.$", done.stdout, re.MULTILINE) == ["Aachen", "Bonn", "Celle"]
+    (run,) = tmp_path.glob("*/run.json")
+    printed = CliRunner().invoke(main, ["ls", str(run.parent), "--tree"], catch_exceptions=False).output
+    assert_shows(printed, on_page("your-agent.md", command))
 
 
 def test_every_target_was_bound_and_called_and_no_key_was_recorded(run: Path) -> None:
