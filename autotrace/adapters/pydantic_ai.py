@@ -79,7 +79,7 @@ class Run(Follower):
 
     def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:
         """Keep the agent."""
-        call.arguments = {"self": arguments["self"]}
+        call.arguments = {"self": arguments["self"], **(call.arguments or {})}
 
 
 class Iteration(Run):
