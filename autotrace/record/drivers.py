@@ -44,11 +44,17 @@ def _manage(call: OpenCall, manager: Any) -> None:
     """Have the end of ``manager`` be the end of ``call``, if its ``with`` was not entered yet."""
     stored = layout_of(type(manager)).stored(manager)
     inner = dict.get(stored, "gen")
-    driver = _managers.get(id(type(inner)))
-    if driver is None or not is_unstarted(inner):
-        closing.close(call, None)
+    if type(inner) in (GeneratorType, AsyncGeneratorType) and is_unstarted(inner):
+        kind = template.MANAGER if type(inner) is GeneratorType else template.ASYNC_MANAGER
+        dict.__setitem__(stored, "gen", _managing(kind)(_Pending(call, inner)))
     else:
-        dict.__setitem__(stored, "gen", driver(_Pending(call, inner)))
+        closing.close(call, None)
+
+
+@functools.lru_cache(maxsize=2)
+def _managing(kind: str) -> Callable[[_Pending], Any]:
+    """The driver of such a generator, compiled when the first one comes: that takes two milliseconds."""
+    return template.function_for(kind, _Pending.take, "_manager")
 
 
 _MANAGERS = frozenset(map(id, (contextlib._GeneratorContextManager, contextlib._AsyncGeneratorContextManager)))
@@ -221,11 +227,6 @@ _awaitable: Callable[[_Pending], Any] = types.coroutine(
     template.function_for(template.GENERATOR, _Pending.take, "_awaitable")
 )
 _async_generator = template.function_for(template.ASYNC_GENERATOR, _Pending.take, "_async_generator")
-_managers: dict[int, Callable[[_Pending], Any]] = {
-    id(GeneratorType): template.function_for(template.MANAGER, _Pending.take, "_manager"),
-    id(AsyncGeneratorType): template.function_for(template.ASYNC_MANAGER, _Pending.take, "_async_manager"),
-}
-"""By the ``id`` of the type of its generator."""
 
 
 def _driver(result: Any) -> Callable[[_Pending], Any]:

@@ -123,11 +123,16 @@ class Names(NamedTuple):
 
 @functools.lru_cache(maxsize=8)
 def _names(kind: str) -> Names:
-    code = next(code for code in _nested(compile(_text(), FILE, "exec")) if code.co_name == _BODIES[kind])
+    code = next(code for code in _codes() if code.co_name == _BODIES[kind])
     codes = [code, *_nested(code)]
     variables = {name for code in codes for name in (*code.co_varnames, *code.co_cellvars)} - {"args", "kwargs"}
     own = re.compile(rf"(?<![\w.])({'|'.join(sorted(variables.union(_CELLS)))})\b")
     return Names(own, frozenset(name for code in codes for name in code.co_names if hasattr(builtins, name)))
+
+
+@functools.lru_cache(maxsize=1)
+def _codes() -> list[CodeType]:
+    return _nested(compile(_text(), FILE, "exec"))
 
 
 def _nested(code: CodeType) -> list[CodeType]:

@@ -68,12 +68,12 @@ def test_a_wrapper_has_no_names_but_its_own_and_builtins(kind: str) -> None:
 def test_a_new_variable_in_the_text_needs_no_list(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = template._text().replace("\n    call = None\n", "\n    call = None\n    brand_new = len('new')\n")
     monkeypatch.setattr(template, "_text", lambda: changed)
-    for cache in (template._names, template._body, template._compiled):
+    for cache in (template._codes, template._names, template._body, template._compiled):
         cache.cache_clear()
     try:
         for name in ("brand_new", "len"):
             traced = recorder.wrap(_original(template.PLAIN, name), key=name)
             assert traced(7) == 7
     finally:
-        for cache in (template._names, template._body, template._compiled):
+        for cache in (template._codes, template._names, template._body, template._compiled):
             cache.cache_clear()
