@@ -18,6 +18,8 @@ from autotrace.record.yielded import NO_KEEPER, Keeper, Yielded
 
 _AGENT = "pydantic_ai.agent.abstract"
 _MARK = "__autotrace_frames__"
+_WRAPPERS = 16
+"""Of one agent, at most."""
 _OURS = template.__file__.rpartition("/")[0]
 
 
@@ -92,9 +94,11 @@ class Iteration(Run):
         if type(above) is not RetainingCall or above.items or above.probe is None:
             return True
         agent = (above.arguments or {}).get("self") if isinstance(above.probe.follower, Run) else None
-        while agent is not None and agent is not args[0]:
+        for _ in range(_WRAPPERS):
+            if agent is None or agent is args[0]:
+                break
             agent = member(agent, "wrapped")
-        return agent is None
+        return agent is not args[0]
 
 
 class Answer(Follower):

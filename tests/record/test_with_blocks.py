@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import calls, context
-from autotrace.spool.records import Close, Open
+from autotrace.record import calls, context, statements
+from autotrace.spool.records import Close, Fact, Open
 
 from .conftest import Recorder
 
@@ -235,6 +235,8 @@ async def test_one_that_is_left_in_another_task_is_current_no_longer(recorder: R
     work()
     assert parents(recorder) == ([-1, 0, -1, -1, 3, -1] if sampled else [-1, -1, 1, -1])
     assert context.standing(context.current.get()) is None and context.current_carrier() is None
+    statements.fact("reward", 1.0)
+    assert not recorder.records(Fact), "it would be that of a trajectory which is over"
 
 
 def test_threads_enter_and_leave_for_themselves(recorder: Recorder) -> None:
