@@ -11,7 +11,7 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import StructuredTool, ToolException
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
@@ -86,6 +86,17 @@ def own_graph(url: str) -> str:
     return str(graph.compile(name="planner").invoke(asked())["messages"][-1].content)
 
 
+def refused(url: str) -> str:
+    """A tool whose error the model is told."""
+
+    def refuse(a: int, b: int) -> int:
+        raise ToolException(f"cannot add {a} and {b}")
+
+    tool = StructuredTool.from_function(refuse, name="add", description="Add.", handle_tool_error=True)
+    model = ChatOpenAI(base_url=url, model="tiny", api_key="sk-secret", max_retries=0)
+    return str(create_agent(model, [tool]).invoke(asked())["messages"][-1].content)
+
+
 def interrupted(url: str) -> str:
     """A node that waits for a person, and goes on with what that says."""
 
@@ -123,7 +134,19 @@ async def chain_stream_later(url: str) -> str:
     return "".join([part async for part in _chain(url).astream({"question": "2+2?"})])
 
 
-WAYS = (invoke, stream, ainvoke, astream, own_graph, chain, chain_stream, chain_later, chain_stream_later, interrupted)
+WAYS = (
+    invoke,
+    stream,
+    ainvoke,
+    astream,
+    own_graph,
+    refused,
+    chain,
+    chain_stream,
+    chain_later,
+    chain_stream_later,
+    interrupted,
+)
 
 
 async def main(url: str) -> None:

@@ -18,7 +18,7 @@ from tests.agent_frameworks.tracing import ROOT, TIMEOUT, python_of, run_program
 from tests.docs.printed_trees import assert_shows, on_page
 
 CHAINS = ("chain", "chain_stream", "chain_later", "chain_stream_later")
-ANSWERS = ("invoke", "stream", "ainvoke", "astream", "own_graph", *CHAINS, "interrupted")
+ANSWERS = ("invoke", "stream", "ainvoke", "astream", "own_graph", "refused", *CHAINS, "interrupted")
 SYSTEM, ASKED = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}
 CALLED = {"role": "assistant", "content": "", "tool_calls": [CALL]}
@@ -80,6 +80,12 @@ def test_a_node_that_waits_for_a_person_did_not_fail(trajectories: dict[str, Tra
     (node,) = waiting.spans[1:]
     assert (node.attributes["outcome"], node.error) == ("interrupted", None)
     assert "outcome" not in trajectories["resumed"].spans[1].attributes
+
+
+def test_a_tool_whose_error_the_model_is_told_failed(trajectories: dict[str, Trajectory]) -> None:
+    (tool,) = (span for span in trajectories["refused"].spans if span.role == "tool")
+    assert (tool.status, tool.error and tool.error[:2]) == ("ERROR", ("ToolError", "cannot add 2 and 2"))
+    assert trajectories["refused"].root.status == "OK" and trajectories["refused"].llm_spans[-1].messages is not None
 
 
 def test_graphs_in_graphs_and_models_without_a_client(trajectories: dict[str, Trajectory]) -> None:
