@@ -108,7 +108,7 @@ def signs(text: str) -> frozenset[str]:
     plain = _plain(text)
     lower = plain.lower()
     having = fragments(plain, lower)
-    if plain.encode().translate(_RUNS).find(_RUN) >= 0:
+    if _has_run(plain):
         having.append(RUN)
     for character, others in SIGNS.items():
         if character in lower:
@@ -118,6 +118,21 @@ def signs(text: str) -> frozenset[str]:
     if _has_folded(text):
         having.append(_FOLDED)
     return frozenset(having) if having else ORDINARY
+
+
+def signs_among(text: str, known: frozenset[str]) -> frozenset[str]:
+    """The signs of ``text``, perhaps more, of which all are ``known``: those of a text in which it is a line."""
+    if not known:
+        return ORDINARY
+    plain = _plain(text)
+    lower = plain.lower()
+    return frozenset(
+        sign for sign in known if (_has_run(plain) if sign == RUN else sign == _FOLDED or sign in lower)
+    )  # fmt: skip
+
+
+def _has_run(plain: str) -> bool:
+    return plain.encode().translate(_RUNS).find(_RUN) >= 0
 
 
 def _plain(text: str) -> str:

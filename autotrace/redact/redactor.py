@@ -13,7 +13,7 @@ from autotrace.config.plan import Settings
 from autotrace.config.scalars import MAX_INTEGER, integer, readable, shortened
 from autotrace.redact import secret_names
 from autotrace.redact.credentials import REDACTED as REDACTED
-from autotrace.redact.credentials import signs, without_credentials
+from autotrace.redact.credentials import signs, signs_among, without_credentials
 from autotrace.redact.images import LONG, described, may_be_image, without_images
 from autotrace.redact.rules import SHORTEST
 
@@ -76,12 +76,17 @@ class Redactor:
             return cleaned
         return self._cleaned(value)
 
-    def signs(self, text: str) -> frozenset[str] | None:
+    def signs(self, text: str, among: frozenset[str] | None = None) -> frozenset[str] | None:
         """What stands in ``text`` that credentials have (``credentials.signs``): where there is nothing, ``cleaned``
-        gives back what it gets. None: it may change for another reason."""
+        gives back what it gets. None: it may change for another reason. ``among``: ``signs_of_lines`` of which it is
+        one."""
         if self._patterns or not self._is_shown(text) or may_be_image(text):
             return None
-        return signs(text)
+        return signs(text) if among is None else signs_among(text, among)
+
+    def signs_of_lines(self, texts: Iterable[str]) -> frozenset[str] | None:
+        """What stands in any of ``texts``, so that it need not be looked for in each; None where that says nothing."""
+        return None if self._patterns else signs("\n".join(texts))
 
     def signs_of_whole(
         self, text: str, parts: Iterable[frozenset[str] | None], borders: Iterable[int]

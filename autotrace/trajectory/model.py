@@ -125,6 +125,12 @@ class Span:
         return span
 
     @property
+    def has_tokens(self) -> bool:
+        """Token ids of a prompt or of a response are known; they may be no integers that can be packed."""
+        fields = self.__dict__
+        return fields.get("_new_prompt_ids") is not None or fields.get("_response_ids") is not None
+
+    @property
     def packed_prompt(self) -> bytes | None:
         """``new_prompt_ids`` as an array of ``int`` has them, four bytes each; None where there are none or they are no
         such integers. Without making the list, where it is not made."""

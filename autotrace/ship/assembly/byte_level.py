@@ -44,8 +44,7 @@ class ByteLevel:
         """The text of ``ids``; of an array of ``int`` it is made most quickly."""
         try:
             # a negative id would count from the end; of an array it becomes one that is none
-            unsigned = array("I", ids.tobytes() if isinstance(ids, array) else ids)
-            numbers = unsigned if isinstance(ids, array) else ids
+            numbers = array("I", ids.tobytes() if isinstance(ids, array) else ids).tolist()
             # of one id, an ``itemgetter`` makes no tuple
             pieces = itemgetter(*numbers)(self._bytes) if len(ids) > 1 else [self._bytes[id] for id in numbers]
             return b"".join(pieces).decode("utf-8", "replace")

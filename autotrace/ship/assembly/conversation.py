@@ -24,6 +24,11 @@ from autotrace.trajectory.model import Span, Trajectory
 _OUTER_ROLES = ("agent", "trajectory")
 
 
+_Decoded = tuple[Span, Sequence[int] | None, str | None, int, str | None]
+"""A call, what is new of its prompt as tokens and, where it continues another call, as text; its answer: how many
+tokens, and as text."""
+
+
 @dataclass(slots=True)
 class _Said:
     """What one call read and answered, as the first of ``pieces``, which later calls continue."""
@@ -55,22 +60,32 @@ class Conversation:
         self._trajectory = trajectory
         self._decode = decode
         self._redactor = redactor
-        self._said: dict[str, _Said | None] = {}
-        """By span, in their order; None: it cannot be continued."""
+        self._said: dict[str, _Said] = {}
+        """By span, in their order."""
         self._spans: dict[str, Span] = {}
+        """Those that were looked at."""
         self._withdrawn: list[tuple[Span, str]] = []
         """Token ids that spell what was redacted."""
         self._redacted: set[str] = set()
+        self._among: frozenset[str] | None = None
+        """What stands in any of the texts that secrets have (``Redactor.signs``)."""
         self._signs: dict[str, frozenset[str] | None] = {}
-        """Text -> what stands in it that secrets have (``Redactor.signs``)."""
+        """Text -> what of that stands in it."""
 
     def fill(self) -> None:
         """Fill them. Raises what the tokenizer raises; what was filled until then is redacted."""
-        spans = self._trajectory.spans
+        spans, decoded = self._trajectory.spans, list[_Decoded]()
         try:
-            for span in spans:
-                self._spans[span.span_id], self._said[span.span_id] = span, None
-                self._call(span)
+            try:
+                for span in spans:
+                    self._spans[span.span_id] = span
+                    if span.has_tokens:
+                        decoded.append(self._decoded(span))
+            finally:
+                texts = [text for _, _, new, _, response in decoded for text in (new, response) if text]
+                self._among = self._redactor.signs_of_lines(texts)
+                for each in decoded:
+                    self._call(*each)
             self._whole()
         finally:
             for span, name in self._withdrawn:
@@ -81,13 +96,19 @@ class Conversation:
                 if span.span_id in self._redacted
             ]
 
-    def _call(self, span: Span) -> None:
-        new = _numbers(span.packed_prompt) or span.new_prompt_ids
+    def _decoded(self, span: Span) -> _Decoded:
+        ids = _numbers(span.packed_prompt) or span.new_prompt_ids
         answer = _numbers(span.packed_response) or span.response_ids
-        if new is None and answer is None:
-            return
-        response = None if answer is None else self._decode(answer)
-        said = None if new is None else self._prompt(span, new, response, len(answer or ()))
+        begins = ids is None or span.prompt_base not in self._spans
+        return (
+            span, ids, None if begins or ids is None else self._decode(ids),
+            len(answer or ()), None if answer is None else self._decode(answer),
+        )  # fmt: skip
+
+    def _call(
+        self, span: Span, ids: Sequence[int] | None, new: str | None, answered: int, response: str | None
+    ) -> None:
+        said = None if ids is None else self._prompt(span, ids, new, response, answered)
         redacted = said is not None and said.redacted
         if said is not None:
             redacted = self._redact(span, "new_prompt_text", "new_prompt_ids") or redacted
@@ -102,17 +123,19 @@ class Conversation:
         if redacted and span.messages is not None:
             span.messages = self._redactor.clean("messages", span.messages)
 
-    def _prompt(self, span: Span, ids: Sequence[int], response: str | None, answered: int) -> _Said:
-        """What ``span`` read, as a continuation of an earlier call where it is one; ``ids``: what is new of it;
-        ``answered``: the tokens of ``response``."""
+    def _prompt(
+        self, span: Span, ids: Sequence[int], new: str | None, response: str | None, answered: int
+    ) -> _Said:
+        """What ``span`` read, as a continuation of an earlier call where it is one; ``ids``: what is new of it, ``new``
+        their text, None where nothing was before it; ``answered``: the tokens of ``response``."""
         redacted, messages = False, None
-        if span.prompt_base not in self._said:
+        if new is None:
             shared = self._shared.of(ids)
             new, before, messages = shared.text, "", [{**message} for message in shared.messages]
             pieces, tail = [new], shared.tail
             self._signs[new] = shared.signs
         else:
-            new, base = self._decode(ids), self._said[span.prompt_base]
+            base = self._said.get(span.prompt_base or "")
             if base is not None and base.answered and span.prompt_keep == base.tokens:
                 pieces, redacted, before = base.pieces, base.redacted, base.tail
                 if len(pieces) != base.end:  # another call went on from there
@@ -147,7 +170,7 @@ class Conversation:
 
     def _signs_of(self, text: str) -> frozenset[str] | None:
         if text not in self._signs:
-            self._signs[text] = self._redactor.signs(text)
+            self._signs[text] = self._redactor.signs(text, self._among)
         return self._signs[text]
 
     def _redact(self, span: Span, name: str, ids: str) -> bool:
@@ -170,13 +193,12 @@ class Conversation:
         """The outermost agent call gets the first prompt and everything that followed it, as veRL's token2text has
         it."""
         spans = self._trajectory.spans
-        calls = [span for span in self._trajectory.llm_spans if self._said[span.span_id] is not None]
+        calls = [span for span in self._trajectory.llm_spans if span.span_id in self._said]
         outer = next((span for role in _OUTER_ROLES for span in spans if span.role == role), None)
         if not calls or outer is None:
             return
         first, last = calls[0], calls[-1]
         before = self._said[first.span_id]
-        assert before is not None  # one of ``calls``
         outer.prompt_text = before.text(before.prompt)
         redacted = self._redact(outer, "prompt_text", "prompt_ids")
         returned, joined = outer.response_ids, None
@@ -192,17 +214,17 @@ class Conversation:
         if outer.response_text is None:
             if joined is None:
                 text = self._decode(response)
-                joined = text, self._signs_of(text)
+                joined = text, self._redactor.signs(text)
             outer.response_text, known = joined
             redacted = self._redact_with(known, outer, "response_text", "response_ids") or redacted
         pieces = _parts(response, outer.response_mask, self._decode)
         outer.response_parts = None if pieces is None else self._redactor.clean("response_parts", pieces)
         self._mark(outer, redacted)
 
-    def _joined(self, first: _Said, last: _Said | None) -> tuple[str, frozenset[str] | None] | None:
+    def _joined(self, first: _Said, last: _Said) -> tuple[str, frozenset[str] | None] | None:
         """The text of what follows the prompt of ``first`` up to the end of ``last``, where it is that of its parts,
         and its signs; then ``last`` goes on, over others, where ``first`` ended."""
-        if last is None or last.pieces is not first.pieces or not getattr(self._decode, "joins", False):
+        if last.pieces is not first.pieces or not getattr(self._decode, "joins", False):
             return None
         pieces = last.pieces[first.prompt : last.end]
         text = "".join(pieces)
