@@ -181,10 +181,11 @@ class SegmentReader:
     def _records(self, fd: int, limit: int) -> list[Located]:
         records: list[Located] = []
         try:
-            for offset, end, payload in read_frames(fd, self.offset, limit):
-                self.offset = end
+            for frame in read_frames(fd, self.offset, limit):
+                offset, payload = frame.offset, frame.payload
+                self.offset = frame.end
                 size = len(payload)
-                if not size and end - offset > PREFIX_SIZE:
+                if not size and frame.end - offset > PREFIX_SIZE:
                     self.skipped["too large"] += 1
                     continue
                 try:

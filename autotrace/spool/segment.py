@@ -7,7 +7,8 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from autotrace.spool.records import MAGIC, MAX_FRAME
 
@@ -23,7 +24,7 @@ def frame(payload: bytes) -> bytes:
     return PREFIX.pack(len(payload), zlib.crc32(payload)) + payload
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, gc=False):
     """One complete frame: ``offset`` of its prefix, ``end`` = offset of the next frame."""
 
     offset: int

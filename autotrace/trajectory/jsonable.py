@@ -62,34 +62,36 @@ class Conversion:
         return text(str(value))
 
 
-class _Plain(Conversion):
-    """The same, and quick about what is plain already: nearly all of what is read back from a record."""
+_conversion = Conversion()
 
-    def __call__(self, value: Any, depth: int = MAX_DEPTH) -> Any:
-        kind = type(value)
-        if kind is str:
-            return value if value.isascii() else text(value)
-        if kind in _SAME or (kind is float and math.isfinite(value)):
-            return value
-        if depth > 0:
-            if kind is dict:
-                return {
-                    key if type(key) is str and key.isascii() else text(str(key)): (
-                        item if type(item) in _SAME or (type(item) is str and item.isascii()) else self(item, depth - 1)
-                    )
-                    for key, item in value.items()
-                }
-            if kind is list:
-                kinds = set(map(type, value))
-                if kinds <= _SAME or (kinds <= _NUMBERS and math.isfinite(sum(value))):
-                    return value.copy()
-                return [self(item, depth - 1) for item in value]
-        return super().__call__(value, depth)
+
+def jsonable(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """The conversion for files and commands: as ``Conversion`` makes it, and quick about what is plain already, nearly
+    all of what is read back from a record."""
+    kind = type(value)
+    if kind is str:
+        return value if value.isascii() else text(value)
+    if kind in _SAME or (kind is float and math.isfinite(value)):
+        return value
+    if depth > 0:
+        if kind is dict:
+            return {
+                key if type(key) is str and key.isascii() else text(str(key)): (
+                    item
+                    if (of := type(item)) in _SAME or (of is str and item.isascii())
+                    else jsonable(item, depth - 1)
+                )
+                for key, item in value.items()
+            }
+        if kind is list:
+            kinds = set(map(type, value))
+            if kinds <= _SAME or (kinds <= _NUMBERS and math.isfinite(sum(value))):
+                return value.copy()
+            return [jsonable(item, depth - 1) for item in value]
+    return _conversion(value, depth)
 
 
 _SAME = frozenset({type(None), bool, int})
 """Types of values that stay what they are."""
 _NUMBERS = frozenset({float})
 """A sum of floats is finite only if each of them is."""
-jsonable = _Plain()
-"""The conversion for files and commands."""

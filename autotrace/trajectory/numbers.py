@@ -7,7 +7,7 @@ from typing import Any
 
 def integer(value: Any) -> int | None:
     """``value`` as a whole number of 64 bits, if it is one."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
         number = int(value)

@@ -7,7 +7,6 @@ a wall clock that steps in the middle of a run moves nothing against anything, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from autotrace.ship.assembly.llm_calls import read_llm_calls
@@ -55,13 +54,6 @@ class Origin:
         return target
 
 
-@dataclass(slots=True)
-class _Draft:
-    span: Span
-    process: str
-    prompt_total: int = 0
-
-
 _64_BITS = (1 << 64) - 1
 
 
@@ -74,7 +66,9 @@ class Assembly:
     """One trace in the making: feed it its records in the order each process wrote them, then ``finish``."""
 
     def __init__(self) -> None:
-        self._drafts: dict[int, _Draft] = {}
+        self._spans: dict[int, Span] = {}
+        self._processes: dict[int, str] = {}
+        """Which process wrote each span."""
         self._roots: list[str] = []
         self._sequences: dict[tuple[str, bytes], TokenSequences] = {}
         self._last: dict[str, int] = {}
@@ -102,24 +96,27 @@ class Assembly:
             self._close(origin, record, at)
 
     def _open(self, origin: Origin, record: Open, at: int) -> None:
-        if record.span in self._drafts:
+        spans, number = self._spans, record.span
+        if number in spans:
             return
         key, name, role = origin.target(record.target)
-        span = Span.begun(
-            span_id(record.span), span_id(record.parent) if record.parent else None, name, role, key, at,
+        above = record.parent
+        parent_id = (spans[above].span_id if above in spans else span_id(above)) if above else None
+        span = spans[number] = Span.begun(
+            span_id(number), parent_id, name, role, key, at,
             _mapping(record.inputs), _mapping(record.attributes), origin.host, origin.pid,
         )  # fmt: skip
+        self._processes[number] = origin.process
         if record.thread:
             span.attributes.setdefault("thread", text(record.thread))
-        draft = self._drafts[record.span] = _Draft(span, origin.process)
-        if not record.parent:
+        if not above:
             self._roots.append(span.span_id)
         if record.prompt is not None:
-            self._prompt(origin, record, record.prompt, draft)
+            self._prompt(origin, record, record.prompt, span)
 
-    def _prompt(self, origin: Origin, record: Open, prompt: Tokens, draft: _Draft) -> None:
-        span, sequences = draft.span, self._tokens(origin, record)
-        draft.prompt_total = span.prompt_tokens = prompt.total
+    def _prompt(self, origin: Origin, record: Open, prompt: Tokens, span: Span) -> None:
+        sequences = self._tokens(origin, record)
+        span.prompt_tokens = prompt.total
         full, problem = sequences.full(record.span, prompt)
         if full is None:
             self._note(problem)
@@ -133,32 +130,33 @@ class Assembly:
         self._ids += len(new)
 
     def _close(self, origin: Origin, record: Close, at: int) -> None:
-        draft = self._drafts.get(record.span)
-        if draft is None:
+        span = self._spans.get(record.span)
+        if span is None:
             self._note("the beginning of a call was not recorded, only its end")
             return
-        span = draft.span
         if span.end_ns is not None:
             return
-        span.end_ns = max(at, span.start_ns)
+        span.end_ns = at if at > span.start_ns else span.start_ns
         span.status = record.status if record.status in _STATUSES else "ERROR"
-        span.output = jsonable(record.output)
+        if record.output is not None:
+            span.output = jsonable(record.output)
         if record.attributes:
             span.attributes.update(_mapping(record.attributes))
         if record.error is not None:
             span.error = (text(record.error[0]), text(record.error[1]), text(record.error[2]))
         for name in MEASURED:
             setattr(span, name, getattr(record, name))
-        span.first_item_ns = record.first_item_at + origin.shift if record.first_item_at else None
+        if record.first_item_at:
+            span.first_item_ns = record.first_item_at + origin.shift
         if record.response is not None:
-            self._response(origin, record, record.response, draft)
+            self._response(origin, record, record.response, span)
         if record.logprobs is not None:
             span.logprobs = Packed("f", record.logprobs)
         if record.mask is not None:
             span.response_mask = list(record.mask)
 
-    def _response(self, origin: Origin, record: Close, response: Tokens, draft: _Draft) -> None:
-        span, before = draft.span, draft.prompt_total or record.skip
+    def _response(self, origin: Origin, record: Close, response: Tokens, span: Span) -> None:
+        before = span.prompt_tokens or record.skip
         full, problem = self._tokens(origin, record).full(record.span, response)
         self._note(problem)
         if record.skip and span.prompt_tokens is None and span.role in ("llm", "engine"):
@@ -194,21 +192,22 @@ class Assembly:
         ``ended(process)`` is the wall-clock time of the last record of a process that lives no more, else None: its
         open spans are INTERRUPTED. ``final``: nothing is waited for any longer, so those of living processes are, too.
         """
-        if not self._drafts:
+        if not self._spans:
             return None
         interrupted = set()
-        for draft in self._drafts.values():
-            if draft.span.end_ns is not None:
+        for number, span in self._spans.items():
+            if span.end_ns is not None:
                 continue
             self._lasting = False
-            last = ended(draft.process)
+            process = self._processes[number]
+            last = ended(process)
             if last is None and final:
-                last = self._last[draft.process]
+                last = self._last[process]
                 self._note("delivered while a call was still running in a living process")
             if last is not None:
-                draft.span.status, draft.span.end_ns = INTERRUPTED, max(last, draft.span.start_ns)
-                interrupted.add(draft.span.span_id)
-        spans = join_passed_on(self._tree([draft.span for draft in self._drafts.values()]))
+                span.status, span.end_ns = INTERRUPTED, max(last, span.start_ns)
+                interrupted.add(span.span_id)
+        spans = join_passed_on(self._tree(list(self._spans.values())))
         _name_calls(spans)
         _cover_children(spans, interrupted)
         read_llm_calls(spans)
@@ -271,8 +270,8 @@ def _cover_children(spans: Iterable[Span], interrupted: set[str]) -> None:
 
 def _mapping(value: Any) -> dict[str, Any]:
     """A record's mapping of names to values; anything else stands under one name."""
-    if value is None:
-        return {}
+    if not value:
+        return {} if value is None or value == {} else {"value": jsonable(value)}
     mapping = jsonable(value)
     return mapping if isinstance(mapping, dict) else {"value": mapping}
 

@@ -26,6 +26,9 @@ _MEMBERS = {"SYSTEM": "system", "USER": "user", "ASSISTANT": "assistant", "TOOL"
 """Roles that are members of an enumeration, as smolagents has them."""
 _OF_MESSAGES = ("content", "tool_calls", "tool_call_id", "name")
 """What is said of them; the rest is about the call that made them."""
+_GIVEN_AS = ("messages", "input", "prompt")
+"""Arguments that have the messages."""
+_ARGUMENTS = frozenset(_GIVEN_AS)
 _USAGE = ("usage", "usage_metadata", "token_usage")
 _CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
 _READ, _WRITTEN = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
@@ -35,6 +38,8 @@ def read(span: Span) -> None:
     """Fill ``messages``, token counts, ``model`` and ``finish_reason`` of an LLM call from its arguments and result."""
     if any(map(_is_omitted, span.inputs.values())):
         span.inputs = {name: value for name, value in span.inputs.items() if not _is_omitted(value)}
+    if _ARGUMENTS.isdisjoint(span.inputs):
+        return
     answer = _answer(span.output)
     name, messages = _given(span.inputs, answer is not None or _broken_off(span.output) is not None)
     if messages is None:
@@ -64,7 +69,7 @@ def _is_omitted(value: Any) -> bool:
 
 def _given(inputs: Mapping[str, Any], answered: bool) -> tuple[str, list[Message] | None]:
     """The argument that has the messages, and them."""
-    for name in ("messages", "input", "prompt"):
+    for name in _GIVEN_AS:
         value = inputs.get(name)
         if isinstance(value, dict) and name == "input":  # LangChain's prompt value
             value = value.get("messages")

@@ -173,7 +173,8 @@ class Indexer:
         for located in records:
             record = located.record
             if isinstance(record, (Open, Close)):
-                last = max(last, record.at)
+                if record.at > last:
+                    last = record.at
                 self._calls.read(segment, located, record, record.at + shift)
                 continue
             last = max(last, getattr(record, "at", 0))
