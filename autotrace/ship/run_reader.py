@@ -18,8 +18,9 @@ from autotrace.run.drain import shipper_alive
 from autotrace.run.info import RunInfo
 from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
+from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.decoding import Decoder
-from autotrace.ship.assembly.loader import Loader, binds_of
+from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.index import step_facts
 from autotrace.ship.index.indexer import Indexer

@@ -77,9 +77,7 @@ def jsonable(value: Any, depth: int = MAX_DEPTH) -> Any:
         if kind is dict:
             return {
                 key if type(key) is str and key.isascii() else text(str(key)): (
-                    item
-                    if (of := type(item)) in _SAME or (of is str and item.isascii())
-                    else jsonable(item, depth - 1)
+                    item if (of := type(item)) in _SAME or (of is str and item.isascii()) else jsonable(item, depth - 1)
                 )
                 for key, item in value.items()
             }

@@ -123,9 +123,7 @@ class Conversation:
         if redacted and span.messages is not None:
             span.messages = self._redactor.clean("messages", span.messages)
 
-    def _prompt(
-        self, span: Span, ids: Sequence[int], new: str | None, response: str | None, answered: int
-    ) -> _Said:
+    def _prompt(self, span: Span, ids: Sequence[int], new: str | None, response: str | None, answered: int) -> _Said:
         """What ``span`` read, as a continuation of an earlier call where it is one; ``ids``: what is new of it, ``new``
         their text, None where nothing was before it; ``answered``: the tokens of ``response``."""
         redacted, messages = False, None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +11,12 @@ import msgspec
 
 from autotrace.insight.settings import Settings
 from autotrace.run.info import RunInfo
-from autotrace.run.losses import losses
+from autotrace.ship.assembly.about_run import AboutRun
 from autotrace.ship.assembly.assembler import Assembly, Origin, Target
 from autotrace.ship.assembly.kept_records import KeptRecords
 from autotrace.ship.assembly.recent import Assembled, Recent
 from autotrace.ship.assembly.token_columns import add_columns
-from autotrace.ship.store.state import State
+from autotrace.ship.store.state import OffsetsOf, State
 from autotrace.spool import token_facts
 from autotrace.spool.reader import Located, SegmentFile, opened, records_at
 from autotrace.spool.records import Close, Header, Open
@@ -49,13 +48,17 @@ class Loader:
         self._state = state
         self._run_folder = run_folder
         self._info = info
+        self._about = AboutRun(state)
         self._recent = Recent(ahead)
         self.kept = KeptRecords()
         """What the indexer has read; nothing where it is another process."""
-        self._settings: tuple[int, Settings, str] | None = None
-        """Of how many statements about the run, and what they say."""
         self._origins: dict[int, tuple[str, int, Origin]] = {}
         """Segment -> its name, its number in the process's series, what its records need."""
+
+    def refresh(self) -> None:
+        """More may be known of the run by now. To be called before traces are looked at or loaded, any number of them:
+        what is known of the run alone is then read once for all."""
+        self._about.refresh()
 
     def load(self, trace_id: str, *, final: bool = False) -> Trajectory | None:
         """The trace as far as it was recorded, for the caller alone; None when nothing of it is left.
@@ -63,18 +66,19 @@ class Loader:
         Raises ``OSError`` while a segment cannot be read. ``final``: calls still open count as interrupted even in
         living processes.
         """
+        self.refresh()
         assembled = self._taken(trace_id, final)
         return None if assembled is None else self._described(trace_id, assembled)
 
     def load_sized(self, trace_id: str) -> tuple[Trajectory, int] | None:
-        """``load`` with ``final``, and how many bytes of memory the trace takes, about."""
+        """``load`` with ``final`` and without ``refresh``, and how many bytes of memory the trace takes, about."""
         assembled = self._taken(trace_id, True)
         return None if assembled is None else (self._described(trace_id, assembled), assembled.size)
 
     def look(self, trace_id: str, *, final: bool) -> Look | None:
         """The same for a look at it that changes nothing."""
-        extent = self._state.extent(trace_id)
-        assembled = self._assembled(trace_id, final)
+        extent, offsets_of = self._state.places(trace_id)
+        assembled = self._assembled(trace_id, offsets_of, final)
         if assembled is None:
             return None
         self._recent.put(trace_id, extent, assembled)
@@ -84,23 +88,18 @@ class Loader:
     def _taken(self, trace_id: str, final: bool) -> Assembled | None:
         """As it was when it was looked at, if no more of it was read since."""
         recent = self._recent.take(trace_id, self._state.extent(trace_id))
-        return recent or self._assembled(trace_id, final)
+        return recent or self._assembled(trace_id, self._state.offsets_of(trace_id), final)
 
     def settings(self) -> Settings:
         """What is known of the run's configuration by now."""
-        bound = self._state.count("SELECT max(id) FROM binds")
-        if self._settings is None or self._settings[0] != bound:
-            settings = Settings.of(binds_of(self._state))
-            self._settings = bound, settings, settings.encode()
-        return self._settings[1]
+        return self._about.settings
 
     def room(self) -> int | None:
         """How many more may be looked at and loaded afterwards without being read again; None: none at all."""
         return self._recent.room()
 
-    def _assembled(self, trace_id: str, final: bool) -> Assembled | None:
+    def _assembled(self, trace_id: str, offsets_of: OffsetsOf, final: bool) -> Assembled | None:
         assembly, read = Assembly(), 0
-        offsets_of = self._state.offsets_of(trace_id)
         own = bytes.fromhex(trace_id)
         joined = {bytes.fromhex(orphan): span for orphan, span in self._state.joined_below(trace_id).items()}
         kept = self.kept.take(trace_id, offsets_of)
@@ -131,7 +130,7 @@ class Loader:
             trace_id, self._info.run_id, spans, dict(spans[0].attributes), notes=list(assembled.notes)
         )
         self._describe(trajectory)
-        trajectory.notes += self._losses(assembled.processes)
+        trajectory.notes += self._about.losses(assembled.processes)
         return trajectory
 
     def _in_order(self, segments: Iterable[int]) -> list[tuple[int, str, Origin]]:
@@ -172,22 +171,9 @@ class Loader:
         ).fetchone()
         return None if row is None else int(row[0])
 
-    def _losses(self, processes: Iterable[str]) -> Iterator[str]:
-        """What the processes of a trace could not record so far, so that its readers in a backend do not take it for
-        complete."""
-        counters: Counter[str] = Counter()
-        for process in processes:
-            row = self._state.db.execute("SELECT counters FROM processes WHERE process = ?", (process,)).fetchone()
-            if row is not None and row["counters"] is not None:
-                counters.update(msgspec.msgpack.decode(row["counters"])["drops"])
-        phrases = losses(counters)
-        if phrases:
-            listed = text("; ".join(phrases))
-            yield f"the processes of this trajectory could not record everything, perhaps of this one: {listed}"
-
     def _describe(self, trajectory: Trajectory) -> None:
         attributes = trajectory.attributes
-        config = self._state.metas("config:")
+        config = self._about.config
         for name, given in (("project_name", self._info.project), ("experiment_name", self._info.experiment)):
             if given:
                 attributes[name] = given
@@ -200,8 +186,7 @@ class Loader:
         if late:
             trajectory.notes.append(f"{late} late calls: they began after the trajectory had ended")
         trajectory.facts = facts_of(self._state, trajectory.trace_id)
-        self.settings()
-        trajectory.settings = "{}" if self._settings is None else self._settings[2]
+        trajectory.settings = self._about.encoded_settings
         add_columns(trajectory, self._state, self._run_folder)
 
 
@@ -237,12 +222,6 @@ def facts_of(state: State, trace_id: str) -> dict[str, Any]:
         if reward_before is not None and math.isclose(reward_before, score, rel_tol=1e-5, abs_tol=1e-6):
             del facts["token_level_score"]
     return facts
-
-
-def binds_of(state: State) -> list[tuple[str, dict[str, Any]]]:
-    """Everything reported about the run after its start, in order."""
-    rows = state.db.execute("SELECT name, value FROM binds ORDER BY id")
-    return [(row["name"], msgspec.msgpack.decode(row["value"])) for row in rows]
 
 
 def anchor(state: State, process: str, header: Header) -> int:

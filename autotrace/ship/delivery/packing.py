@@ -56,6 +56,7 @@ class Packer:
     ) -> tuple[Parcel | None, LeftOut]:
         """The first of ``wanted`` (trace ids and versions), None when none of them can be sent, and what never is."""
         parcel, left_out = Parcel([], {}), LeftOut()
+        self._loader.refresh()
         for trace_id, version in wanted:
             try:
                 loaded = self._loaded(trace_id)

@@ -22,8 +22,9 @@ from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.run.info import RunInfo
 from autotrace.ship import garbage
+from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.decoding import Decoder
-from autotrace.ship.assembly.loader import Loader, binds_of
+from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.delivery import messages
 from autotrace.ship.delivery.budgets import decided_of
@@ -58,6 +59,7 @@ class Worker:
         while True:
             order = self._waiting.popleft() if self._waiting else self._received()
             if isinstance(order, Summarise):
+                self._loader.refresh()
                 self._reply(Summarised(answer(self._loader, order.ticket, order.trace_id, order.final)))
             elif isinstance(order, Deliver):
                 self._deliver(order)

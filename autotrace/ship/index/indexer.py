@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import msgspec
 
 from autotrace.run.info import RunInfo
-from autotrace.ship.assembly.loader import Loader, anchor, binds_of, facts_of
+from autotrace.ship.assembly.about_run import binds_of
+from autotrace.ship.assembly.loader import Loader, anchor, facts_of
 from autotrace.ship.index import step_facts
 from autotrace.ship.index.calls import Calls
 from autotrace.ship.index.facts import FactBook

@@ -117,12 +117,13 @@ class Summaries:
     def answers(self) -> Iterator[Answer]:
         """See ``Summariser``."""
         asked, self._asked = self._asked, []
+        self._loader.refresh()
         for ticket, trace_id, final in asked:
             yield answer(self._loader, ticket, trace_id, final)
 
 
 def answer(loader: Loader, ticket: int, trace_id: str, final: bool) -> Answer:
-    """Load a trace and summarise it."""
+    """Load a trace and summarise it. ``loader`` is fresh."""
     try:
         look = loader.look(trace_id, final=final)
     except OSError:  # the file system fails: it is tried again

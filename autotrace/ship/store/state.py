@@ -23,6 +23,8 @@ from autotrace.ship.store.where import Condition
 from autotrace.spool.records import Define, Header
 
 _ROW = ", ".join(COLUMNS)
+OffsetsOf = dict[int, list[int]]
+"""Segment -> ascending offsets of records in it."""
 
 
 class State:
@@ -216,14 +218,18 @@ class State:
             ((trace_id, segment, offsets.tobytes()) for (trace_id, segment), offsets in offsets_of.items()),
         )
 
-    def offsets_of(self, trace_id: str) -> dict[int, list[int]]:
-        """Where the records of a trace lie: segment -> ascending offsets."""
+    def places(self, trace_id: str) -> tuple[tuple[int, int], OffsetsOf]:
+        """``extent`` and ``offsets_of``."""
         by_segment: dict[int, set[int]] = {}
-        for row in self.db.execute("SELECT segment, offsets FROM places WHERE trace_id = ?", (trace_id,)):
-            offsets = array("q")
-            offsets.frombytes(row["offsets"])
-            by_segment.setdefault(row["segment"], set()).update(offsets)
-        return {segment: sorted(offsets) for segment, offsets in by_segment.items()}
+        count = last = 0
+        for row in self.db.execute("SELECT rowid, segment, offsets FROM places WHERE trace_id = ?", (trace_id,)):
+            count, last = count + 1, max(last, row[0])
+            by_segment.setdefault(row[1], set()).update(array("q", row[2]))
+        return (count, last), {segment: sorted(offsets) for segment, offsets in by_segment.items()}
+
+    def offsets_of(self, trace_id: str) -> OffsetsOf:
+        """Where the records of a trace lie."""
+        return self.places(trace_id)[1]
 
     def extent(self, trace_id: str) -> tuple[int, int]:
         """Another one whenever more records of a trace were read."""

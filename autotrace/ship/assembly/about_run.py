@@ -1,0 +1,85 @@
+"""What is known of a run beside its traces, for who loads one trace after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from autotrace.insight.settings import Settings
+from autotrace.run.losses import losses
+from autotrace.ship.store.state import State
+from autotrace.trajectory.jsonable import text
+
+
+class AboutRun:
+    """Read from the state when it is asked for, and once until ``refresh``."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._bound = -1
+        self._settings, self._encoded = Settings(), "{}"
+        self.refresh()
+
+    def refresh(self) -> None:
+        """The state may have more by now."""
+        self._is_read = False
+        self._config: dict[str, str] = {}
+        self._drops: dict[str, Counter[str]] = {}
+
+    @property
+    def config(self) -> dict[str, str]:
+        """Names of the project and the experiment, as the trainer told them."""
+        self._read()
+        return self._config
+
+    @property
+    def settings(self) -> Settings:
+        """What is known of its configuration."""
+        self._read()
+        return self._settings
+
+    @property
+    def encoded_settings(self) -> str:
+        """The same as text."""
+        self._read()
+        return self._encoded
+
+    def _read(self) -> None:
+        if self._is_read:
+            return
+        self._config = self._state.metas("config:")
+        bound = self._state.count("SELECT max(id) FROM binds")
+        if bound != self._bound:
+            self._settings = Settings.of(binds_of(self._state))
+            self._bound, self._encoded = bound, self._settings.encode()
+        self._is_read = True
+
+    def losses(self, processes: Iterable[str]) -> Iterator[str]:
+        """What the processes of a trace could not record so far, so that its readers in a backend do not take it for
+        complete."""
+        counters: Counter[str] = Counter()
+        for process in processes:
+            drops = self._drops.get(process)
+            if drops is None:
+                drops = self._drops[process] = self._dropped_by(process)
+            if drops:
+                counters.update(drops)
+        phrases = losses(counters) if counters else ()
+        if phrases:
+            listed = text("; ".join(phrases))
+            yield f"the processes of this trajectory could not record everything, perhaps of this one: {listed}"
+
+    def _dropped_by(self, process: str) -> Counter[str]:
+        row = self._state.db.execute("SELECT counters FROM processes WHERE process = ?", (process,)).fetchone()
+        if row is None or row["counters"] is None:
+            return Counter()
+        return Counter(msgspec.msgpack.decode(row["counters"])["drops"])
+
+
+def binds_of(state: State) -> list[tuple[str, dict[str, Any]]]:
+    """Everything reported about the run after its start, in order."""
+    rows = state.db.execute("SELECT name, value FROM binds ORDER BY id")
+    return [(row["name"], msgspec.msgpack.decode(row["value"])) for row in rows]
