@@ -156,14 +156,17 @@ class Evidence:
     def tools(self) -> list[ToolCall]:
         """Calls of tools, in order."""
         made: dict[str, ToolCall] = {}
+        caller: str | None = ""
+        above = judges = None
         for span in self.trajectory.spans:
             if span.role != "tool":
                 continue
-            above = self._above(span, "tool")
+            if span.parent_id != caller:  # most of them have the same
+                caller, above, judges = span.parent_id, self._above(span, "tool"), self._above(span, "reward")
             if above is not None and above.span_id in made:
                 made[above.span_id].inner.append(span)
                 made[span.span_id] = made[above.span_id]
-            elif self._above(span, "reward") is None:
+            elif judges is None:
                 made[span.span_id] = ToolCall(span, self.turn_at(span.start_ns))
         return list({id(call): call for call in made.values()}.values())
 

@@ -73,10 +73,10 @@ def codes() -> dict[str, Code]:
     return known
 
 
-def of_trajectory() -> Iterator[OfTrajectory]:
+@functools.cache
+def of_trajectory() -> tuple[OfTrajectory, ...]:
     """Detectors of one trajectory."""
-    for family in FAMILIES:
-        yield from getattr(family, "OF_TRAJECTORY", ())
+    return tuple(detector for family in FAMILIES for detector in getattr(family, "OF_TRAJECTORY", ()))
 
 
 def of_group() -> Iterator[OfGroup]:
