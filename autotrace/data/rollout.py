@@ -4,11 +4,11 @@ computed once."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 import msgspec
 
+from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import Times, times
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import Span, Trajectory
@@ -81,18 +81,18 @@ class Rollout:
         parts = (project, self.step, source, sample, self.validate)
         return "/".join("" if part is None else str(part) for part in parts)
 
-    @cached_property
+    @cached
     def times(self) -> Times:
         """Where the time went."""
         return times(self.trajectory)
 
-    @cached_property
+    @cached
     def tool_calls(self) -> int:
         """Calls of tools; a tool's own method below the agent's call of it is the same call."""
         tools = {call.span.span_id for call in self.spans if call.span.role == "tool"}
         return sum(call.span.span_id in tools and call.span.parent_id not in tools for call in self.spans)
 
-    @cached_property
+    @cached
     def failed(self) -> Span | None:
         """The root if it failed, else the first call that did, leaving out those that were cancelled on purpose."""
         return next((call.span for call in self.spans if call.span.error and not self._dropped(call.span)), None)
@@ -100,30 +100,30 @@ class Rollout:
     def _dropped(self, span: Span) -> bool:
         return span.status == "CANCELLED" and (self.root.status == "OK" or not (span.error and span.error[1]))
 
-    @cached_property
+    @cached
     def finish_reasons(self) -> list[str | None]:
         """Why each turn ended."""
         return [finish_reason(call.figures) for call in self.turns]
 
-    @cached_property
+    @cached
     def weight_versions(self) -> list[int]:
         """Versions of the weights that answered."""
         versions = (integer(call.figures.get("weight_version")) for call in self.turns)
         return [version for version in versions if version is not None]
 
-    @cached_property
+    @cached
     def answer(self) -> Span | None:
         """The call that has the whole conversation: the agent's."""
         return whole_response(self.trajectory.spans)
 
-    @cached_property
+    @cached
     def untold(self) -> Span | None:
         """``answer``, where no turn has tokens or text of its own."""
         if any(call.span.packed_response is not None or call.span.response_text is not None for call in self.turns):
             return None
         return self.answer
 
-    @cached_property
+    @cached
     def masks(self) -> dict[str, list[int]] | None:
         """Span id of each turn -> the part of the agent's response mask over its response; None where the turns are no
         pieces of one response (the agent began anew, or left a turn out)."""

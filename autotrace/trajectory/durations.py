@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from autotrace.trajectory.model import Span, Trajectory
 
 _TOOLS = frozenset({"tool", "env"})
+_FIGURES = frozenset({"decode_s", "ttft_s"})
+"""Attributes of a request of which its engine reported something."""
 _TIMED = frozenset({"llm", "tool", "env", "reward"})
 """Roles whose calls have a time of their own: what they call is part of it."""
 
@@ -47,7 +49,7 @@ def times(trajectory: Trajectory) -> Times:
     calls = [span for span in spans if span.role == "llm" and not _above(span, by_id, _TIMED)]
     tools = [span for span in spans if span.role in _TOOLS]
     rewards = [span for span in spans if span.role == "reward"]
-    having = [span for span in spans if "decode_s" in span.attributes or "ttft_s" in span.attributes]
+    having = [span for span in spans if not _FIGURES.isdisjoint(span.attributes)]
     phases = _phases(having, by_id)
     traced = {id for span in having for id in (span.span_id, *(above.span_id for above in _ancestors(span, by_id)))}
     served, asked = ([span for span in calls if (span.span_id in traced) is known] for known in (True, False))
@@ -140,7 +142,9 @@ def _covered(spans: Iterable[Span]) -> float:
     total, until = 0, 0
     for start, end in sorted([(span.start_ns, span.end_ns or span.start_ns) for span in spans]):
         if end > until:
-            total += max(0, end - (start if start > until else until))
+            begin = start if start > until else until
+            if end > begin:
+                total += end - begin
             until = end
     return total / 1e9
 
