@@ -7,10 +7,13 @@ token, and does a name of a secret occur at all? Only where that is so, a patter
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import re
 import string
+from collections.abc import Sequence
 
-from autotrace.redact.named_values import FRAGMENTS, fragments, name_starts, without_named_values
+from autotrace.redact.named_values import FRAGMENTS, fragments, name_starts, pw_at, without_named_values
 from autotrace.redact.rules import PLACES, PRIVATE_KEY_BEGINS, SCHEME, SHORTEST, SIGNS, SLACK_HOOK, TOKENS
 
 REDACTED = "<redacted>"
@@ -108,7 +111,7 @@ def signs(text: str) -> frozenset[str]:
     plain = _plain(text)
     lower = plain.lower()
     having = fragments(plain, lower)
-    if _has_run(plain):
+    if plain.encode().translate(_RUNS).find(_RUN) >= 0:
         having.append(RUN)
     for character, others in SIGNS.items():
         if character in lower:
@@ -120,19 +123,32 @@ def signs(text: str) -> frozenset[str]:
     return frozenset(having) if having else ORDINARY
 
 
-def signs_among(text: str, known: frozenset[str]) -> frozenset[str]:
-    """The signs of ``text``, perhaps more, of which all are ``known``: those of a text in which it is a line."""
-    if not known:
-        return ORDINARY
-    plain = _plain(text)
+def signs_of_lines(texts: Sequence[str]) -> list[frozenset[str]]:
+    """The signs of each of ``texts``. All of them are looked through at once, which takes less than one by one."""
+    whole = "\n".join(texts)  # a line's end is in no sign, and ends a name as the end of a text does
+    plain = _plain(whole)
     lower = plain.lower()
-    return frozenset(
-        sign for sign in known if (_has_run(plain) if sign == RUN else sign == _FOLDED or sign in lower)
-    )  # fmt: skip
+    runs = plain.encode().translate(_RUNS)
+    ends = list(itertools.accumulate(len(text) + 1 for text in texts))
+    having: dict[int, set[str]] = {}
 
+    def find(sign: str, at: int) -> int:
+        if sign == RUN:
+            return runs.find(_RUN, at)
+        return pw_at(plain, lower, at) if sign == "pw" else lower.find(sign, at)
 
-def _has_run(plain: str) -> bool:
-    return plain.encode().translate(_RUNS).find(_RUN) >= 0
+    rare = [sign for character, others in SIGNS.items() if character in lower for sign in others]
+    for sign in (*FRAGMENTS, RUN, *rare):
+        at = find(sign, 0)
+        while at >= 0:
+            line = bisect.bisect_right(ends, at)
+            having.setdefault(line, set()).add(sign)
+            at = find(sign, ends[line])
+    if _has_folded(whole):
+        for line, text in enumerate(texts):
+            if _has_folded(text):
+                having.setdefault(line, set()).add(_FOLDED)
+    return [frozenset(having[line]) if line in having else ORDINARY for line in range(len(texts))]
 
 
 def _plain(text: str) -> str:

@@ -85,21 +85,22 @@ def fragments(plain: str, lower: str) -> list[str]:
     """Those of ``FRAGMENTS`` of which a secret's name in ``plain`` may be made; ``lower`` is the same in small
     letters."""
     having = [fragment for fragment in FRAGMENTS if fragment in lower]
-    if having and having[-1] == "pw" and not _has_pw(plain, lower):
+    if having and having[-1] == "pw" and pw_at(plain, lower, 0) < 0:
         del having[-1]
     return having
 
 
-def _has_pw(plain: str, lower: str) -> bool:
-    """Whether ``pw`` or ``pwd`` is, or ends, a name; within other words, as in *upwards*, it is none."""
-    at = lower.find("pw")
+def pw_at(plain: str, lower: str, start: int) -> int:
+    """Where, from ``start`` on, ``pw`` or ``pwd`` is, or ends, a name; -1: nowhere. Within other words, as in
+    *upwards*, it is none."""
+    at = lower.find("pw", start)
     while at >= 0:
         before, following = plain[at - 1 : at], lower[at + 2 : at + 3]
         begins = not before.isalnum() or (plain[at] == "P" and not before.isupper())
         if begins and (following == "d" or not following.isalnum()):
-            return True
+            return at
         at = lower.find("pw", at + 2)
-    return False
+    return -1
 
 
 def without_named_values(text: str, plain: str, having: Sequence[str], mask: str, any_value: bool) -> str:

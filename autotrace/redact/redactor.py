@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -13,7 +13,7 @@ from autotrace.config.plan import Settings
 from autotrace.config.scalars import MAX_INTEGER, integer, readable, shortened
 from autotrace.redact import secret_names
 from autotrace.redact.credentials import REDACTED as REDACTED
-from autotrace.redact.credentials import signs, signs_among, without_credentials
+from autotrace.redact.credentials import signs, signs_of_lines, without_credentials
 from autotrace.redact.images import LONG, described, may_be_image, without_images
 from autotrace.redact.rules import SHORTEST
 
@@ -76,17 +76,21 @@ class Redactor:
             return cleaned
         return self._cleaned(value)
 
-    def signs(self, text: str, among: frozenset[str] | None = None) -> frozenset[str] | None:
+    def signs(self, text: str) -> frozenset[str] | None:
         """What stands in ``text`` that credentials have (``credentials.signs``): where there is nothing, ``cleaned``
-        gives back what it gets. None: it may change for another reason. ``among``: ``signs_of_lines`` of which it is
-        one."""
-        if self._patterns or not self._is_shown(text) or may_be_image(text):
-            return None
-        return signs(text) if among is None else signs_among(text, among)
+        gives back what it gets. None: it may change for another reason."""
+        return signs(text) if self._is_known(text) else None
 
-    def signs_of_lines(self, texts: Iterable[str]) -> frozenset[str] | None:
-        """What stands in any of ``texts``, so that it need not be looked for in each; None where that says nothing."""
-        return None if self._patterns else signs("\n".join(texts))
+    def signs_of_each(self, texts: Sequence[str]) -> list[frozenset[str] | None]:
+        """``signs`` of each of ``texts``, sooner."""
+        if self._patterns:
+            return [None] * len(texts)
+        each = zip(texts, signs_of_lines(texts), strict=True)
+        return [having if self._is_known(text) else None for text, having in each]
+
+    def _is_known(self, text: str) -> bool:
+        """Nothing but its signs decides whether it changes."""
+        return not self._patterns and self._is_shown(text) and not may_be_image(text)
 
     def signs_of_whole(
         self, text: str, parts: Iterable[frozenset[str] | None], borders: Iterable[int]

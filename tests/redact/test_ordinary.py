@@ -69,6 +69,13 @@ def test_the_signs_of_a_text_are_those_of_its_parts_and_of_where_they_meet(text:
         assert signs(text) <= known
 
 
+@settings(max_examples=700, deadline=None)
+@given(st.lists(TEXTS, max_size=5))
+def test_the_signs_of_several_texts_are_those_of_each(texts: list[str]) -> None:
+    redactor = Redactor(Settings())
+    assert redactor.signs_of_each(texts) == list(map(redactor.signs, texts))
+
+
 @pytest.mark.parametrize(
     ("changed", "text"),
     [

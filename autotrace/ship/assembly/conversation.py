@@ -10,13 +10,13 @@ import itertools
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotrace.redact.credentials import ORDINARY
 from autotrace.redact.redactor import Redactor
 from autotrace.ship.assembly.byte_level import REPLACED
 from autotrace.ship.assembly.markup import UNKNOWN, matters, prompt_messages, response_message
-from autotrace.ship.assembly.shared_prompts import SharedPrompts
+from autotrace.ship.assembly.shared_prompts import SharedPrompt, SharedPrompts
 from autotrace.ship.assembly.tokenizer import Decode
 from autotrace.trajectory.deferred import Deferred
 from autotrace.trajectory.model import Span, Trajectory
@@ -24,9 +24,21 @@ from autotrace.trajectory.model import Span, Trajectory
 _OUTER_ROLES = ("agent", "trajectory")
 
 
-_Decoded = tuple[Span, Sequence[int] | None, str | None, int, str | None]
-"""A call, what is new of its prompt as tokens and, where it continues another call, as text; its answer: how many
-tokens, and as text."""
+Signs = frozenset[str] | None
+"""What stands in a text that secrets have (``Redactor.signs``)."""
+
+
+class _Decoded(NamedTuple):
+    """A call whose tokens are text now."""
+
+    span: Span
+    ids: Sequence[int] | None
+    """What is new of its prompt."""
+    new: str | None
+    """The same as text, where it continues another call."""
+    answered: int
+    """Tokens of its answer."""
+    response: str | None
 
 
 @dataclass(slots=True)
@@ -67,10 +79,8 @@ class Conversation:
         self._withdrawn: list[tuple[Span, str]] = []
         """Token ids that spell what was redacted."""
         self._redacted: set[str] = set()
-        self._among: frozenset[str] | None = None
-        """What stands in any of the texts that secrets have (``Redactor.signs``)."""
-        self._signs: dict[str, frozenset[str] | None] = {}
-        """Text -> what of that stands in it."""
+        self._signs: list[Signs] = []
+        """Of the texts."""
 
     def fill(self) -> None:
         """Fill them. Raises what the tokenizer raises; what was filled until then is redacted."""
@@ -82,10 +92,12 @@ class Conversation:
                     if span.has_tokens:
                         decoded.append(self._decoded(span))
             finally:
-                texts = [text for _, _, new, _, response in decoded for text in (new, response) if text]
-                self._among = self._redactor.signs_of_lines(texts)
+                texts = [text for each in decoded for text in (each.new, each.response) if text is not None]
+                self._signs = self._redactor.signs_of_each(texts)
+                signs = iter(self._signs.copy())
                 for each in decoded:
-                    self._call(*each)
+                    self._call(each, None if each.new is None else next(signs),
+                               None if each.response is None else next(signs))  # fmt: skip
             self._whole()
         finally:
             for span, name in self._withdrawn:
@@ -100,21 +112,23 @@ class Conversation:
         ids = _numbers(span.packed_prompt) or span.new_prompt_ids
         answer = _numbers(span.packed_response) or span.response_ids
         begins = ids is None or span.prompt_base not in self._spans
-        return (
+        return _Decoded(
             span, ids, None if begins or ids is None else self._decode(ids),
             len(answer or ()), None if answer is None else self._decode(answer),
         )  # fmt: skip
 
-    def _call(
-        self, span: Span, ids: Sequence[int] | None, new: str | None, answered: int, response: str | None
-    ) -> None:
-        said = None if ids is None else self._prompt(span, ids, new, response, answered)
-        redacted = said is not None and said.redacted
-        if said is not None:
-            redacted = self._redact(span, "new_prompt_text", "new_prompt_ids") or redacted
+    def _call(self, decoded: _Decoded, of_new: Signs, of_response: Signs) -> None:
+        """``of_new``, ``of_response``: the signs of its texts."""
+        span, response, redacted, said = decoded.span, decoded.response, False, None
+        if decoded.ids is not None:
+            shared = self._shared.of(decoded.ids) if decoded.new is None else None
+            said = self._prompt(decoded, decoded.ids, shared)
+            if shared is not None:
+                self._signs.append(of_new := shared.signs)
+            redacted = self._redact(of_new, span, "new_prompt_text", "new_prompt_ids") or said.redacted
         if response is not None:
             span.response_text = response
-            redacted = self._redact(span, "response_text", "response_ids") or redacted
+            redacted = self._redact(of_response, span, "response_text", "response_ids") or redacted
         if redacted:
             self._redacted.add(span.span_id)
             self._withdrawn.append((span, "prompt_ids"))
@@ -123,15 +137,14 @@ class Conversation:
         if redacted and span.messages is not None:
             span.messages = self._redactor.clean("messages", span.messages)
 
-    def _prompt(self, span: Span, ids: Sequence[int], new: str | None, response: str | None, answered: int) -> _Said:
-        """What ``span`` read, as a continuation of an earlier call where it is one; ``ids``: what is new of it, ``new``
-        their text, None where nothing was before it; ``answered``: the tokens of ``response``."""
-        redacted, messages = False, None
-        if new is None:
-            shared = self._shared.of(ids)
+    def _prompt(self, decoded: _Decoded, ids: Sequence[int], shared: SharedPrompt | None) -> _Said:
+        """What a call read, ``ids`` of it anew: the continuation of an earlier call where that is decoded, else
+        ``shared``."""
+        span, new, response, redacted, messages = decoded.span, decoded.new, decoded.response, False, None
+        if shared is not None or new is None:
+            assert shared is not None
             new, before, messages = shared.text, "", [{**message} for message in shared.messages]
             pieces, tail = [new], shared.tail
-            self._signs[new] = shared.signs
         else:
             base = self._said.get(span.prompt_base or "")
             if base is not None and base.answered and span.prompt_keep == base.tokens:
@@ -153,7 +166,7 @@ class Conversation:
         said = self._said[span.span_id] = _Said(pieces, count, count, "", tokens, response is not None, redacted)
         if response is not None:
             pieces.append(response)
-            said.end, said.tokens = count + 1, tokens + answered
+            said.end, said.tokens = count + 1, tokens + decoded.answered
         said.tail = matters(tail + (response or ""))
         span.new_prompt_text, span.prompt_text = new, Deferred(_redacted_text(self._redactor, said))
         return said
@@ -166,17 +179,8 @@ class Conversation:
         new = len(base.packed_prompt or b"") + len(base.packed_response or b"")
         return span.prompt_keep < base.prompt_keep + new // 4
 
-    def _signs_of(self, text: str) -> frozenset[str] | None:
-        if text not in self._signs:
-            self._signs[text] = self._redactor.signs(text, self._among)
-        return self._signs[text]
-
-    def _redact(self, span: Span, name: str, ids: str) -> bool:
-        """Redact a text now that tokens are text; ids that spell what was redacted go with it."""
-        return self._redact_with(self._signs_of(getattr(span, name)), span, name, ids)
-
-    def _redact_with(self, known: frozenset[str] | None, span: Span, name: str, ids: str) -> bool:
-        """The same; ``known``: the signs of that text."""
+    def _redact(self, known: Signs, span: Span, name: str, ids: str) -> bool:
+        """Redact a text now that tokens are text; ids that spell what was redacted go with it. ``known``: its signs."""
         if known == ORDINARY:
             return False
         decoded = getattr(span, name)
@@ -197,8 +201,8 @@ class Conversation:
             return
         first, last = calls[0], calls[-1]
         before = self._said[first.span_id]
-        outer.prompt_text = before.text(before.prompt)
-        redacted = self._redact(outer, "prompt_text", "prompt_ids")
+        outer.prompt_text = text = before.text(before.prompt)
+        redacted = self._redact(self._redactor.signs(text), outer, "prompt_text", "prompt_ids")
         returned, joined = outer.response_ids, None
         response = returned or []
         if returned is None:
@@ -214,12 +218,12 @@ class Conversation:
                 text = self._decode(response)
                 joined = text, self._redactor.signs(text)
             outer.response_text, known = joined
-            redacted = self._redact_with(known, outer, "response_text", "response_ids") or redacted
+            redacted = self._redact(known, outer, "response_text", "response_ids") or redacted
         pieces = _parts(response, outer.response_mask, self._decode)
         outer.response_parts = None if pieces is None else self._redactor.clean("response_parts", pieces)
         self._mark(outer, redacted)
 
-    def _joined(self, first: _Said, last: _Said) -> tuple[str, frozenset[str] | None] | None:
+    def _joined(self, first: _Said, last: _Said) -> tuple[str, Signs] | None:
         """The text of what follows the prompt of ``first`` up to the end of ``last``, where it is that of its parts,
         and its signs; then ``last`` goes on, over others, where ``first`` ended."""
         if last.pieces is not first.pieces or not getattr(self._decode, "joins", False):
@@ -229,7 +233,7 @@ class Conversation:
         if REPLACED in text:  # a character may be split between two parts
             return None
         *borders, _ = itertools.accumulate(map(len, pieces))
-        return text, self._redactor.signs_of_whole(text, map(self._signs_of, pieces), borders)
+        return text, self._redactor.signs_of_whole(text, self._signs, borders)
 
     def _mark(self, span: Span, redacted: bool) -> None:
         if redacted:
