@@ -81,6 +81,8 @@ class Conversation:
         self._redacted: set[str] = set()
         self._signs: list[Signs] = []
         """Of the texts."""
+        self._prompts: dict[str, Signs] = {}
+        """Prompts that begin a conversation, and their signs."""
 
     def fill(self) -> None:
         """Fill them. Raises what the tokenizer raises; what was filled until then is redacted."""
@@ -125,6 +127,7 @@ class Conversation:
             said = self._prompt(decoded, decoded.ids, shared)
             if shared is not None:
                 self._signs.append(of_new := shared.signs)
+                self._prompts[shared.text] = of_new
             redacted = self._redact(of_new, span, "new_prompt_text", "new_prompt_ids") or said.redacted
         if response is not None:
             span.response_text = response
@@ -202,7 +205,8 @@ class Conversation:
         first, last = calls[0], calls[-1]
         before = self._said[first.span_id]
         outer.prompt_text = text = before.text(before.prompt)
-        redacted = self._redact(self._redactor.signs(text), outer, "prompt_text", "prompt_ids")
+        known = self._prompts[text] if text in self._prompts else self._redactor.signs(text)
+        redacted = self._redact(known, outer, "prompt_text", "prompt_ids")
         returned, joined = outer.response_ids, None
         response = returned or []
         if returned is None:
