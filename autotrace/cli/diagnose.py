@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -56,10 +57,12 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], parquet: P
             terminal.console(stderr=True).print(terminal.line(words, "yellow"), soft_wrap=True)
     found = [finding for finding in diagnosis.findings() if not codes or finding.code in codes]
     if as_json:
-        out.file.writelines(terminal.json_line(finding.as_dict()) for finding in found)
+        for finding in found:
+            every = [place for code, place in places if code == finding.code] or finding.places
+            out.file.write(terminal.json_line(replace(finding, places=every).as_dict()))
         return
     _print(out, diagnosis, found)
-    for place in places:
+    for _, place in places:
         out.print(_place(place), soft_wrap=True)
 
 
@@ -78,13 +81,13 @@ def _known(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(code.upper() for code in given)
 
 
-def _diagnosed(steps: Iterable[Step], codes: Sequence[str]) -> tuple[Diagnosis, list[Place]]:
+def _diagnosed(steps: Iterable[Step], codes: Sequence[str]) -> tuple[Diagnosis, list[tuple[str, Place]]]:
     """With all places of ``codes``."""
-    diagnosis, places = Diagnosis(), []
+    diagnosis, places = Diagnosis(), list[tuple[str, Place]]()
     for step in steps:
         for hit in diagnosis.add(step):
             if hit.code in codes:
-                places.append(Place(hit.record.trace_id, step.number, hit.turn, hit.token, hit.note))
+                places.append((hit.code, Place(hit.record.trace_id, step.number, hit.turn, hit.token, hit.note)))
     return diagnosis, places
 
 

@@ -76,6 +76,17 @@ def test_a_finding_names_trajectory_turn_and_token(call: Call, run: Path) -> Non
     assert (mark["code"], mark["turn"], mark["token"]) == ("AT-RETOKENIZED", 2, place["token"])
 
 
+def test_of_a_finding_that_is_asked_for_every_place_is_listed(call: Call, runs: Path) -> None:
+    folder = new_run(runs, "20261121-064412-3f9c1b", backends=["jsonl"])
+    process = Process(folder)
+    for number in range(5):
+        rollout(process, step=1, rollout=number, uid="u", reward=float(number), fails=True)
+    process.exit()
+    for words, places in ((("--code", "AT-TOOL-TIMEOUT"), 5), ((), 3)):
+        found = map(json.loads, call("diagnose", folder, "--json", *words).output.splitlines())
+        assert [len(one["places"]) for one in found if one["code"] == "AT-TOOL-TIMEOUT"] == [places]
+
+
 def test_one_step_alone(call: Call, run: Path) -> None:
     assert "AT-RETOKENIZED" not in call("diagnose", run, "--step", "1").output
     assert "this run has no trajectory" in call("diagnose", run, "--step", "77").output
