@@ -6,7 +6,8 @@ from autotrace.insight import registry
 from autotrace.insight.finding import FAMILY_OF, Code
 
 FAMILIES = {
-    "tokens": "Tokens", "signal": "Learning signal", "rewards": "Rewards", "format": "Rewards for the form",
+    "tokens": "Tokens", "responses": "The response that is trained on", "signal": "Learning signal",
+    "rewards": "Rewards", "format": "Rewards for the form",
     "ending": "How it ended",
     "engine": "Engine against trainer", "mismatch": "Log-probabilities against the engine's",
     "tools": "Tools", "time": "Time", "trainer": "The trainer's own",

@@ -22,6 +22,7 @@ from autotrace.insight.families import (
     engine,
     format,
     mismatch,
+    responses,
     rewards,
     signal,
     text,
@@ -40,7 +41,7 @@ _log = logging.getLogger("autotrace")
 GROUP = "autotrace.findings"
 """Entry points of other packages."""
 FAMILIES: tuple[ModuleType, ...] = (
-    tokens, signal, rewards, format, ending, engine, mismatch, tools, time, trainer, text,
+    tokens, responses, signal, rewards, format, ending, engine, mismatch, tools, time, trainer, text,
 )  # fmt: skip
 OfTrajectory = Callable[[Evidence], Iterable[Mark]]
 OfGroup = Callable[[Group, Step], Iterable[Hit]]

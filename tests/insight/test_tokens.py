@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.insight.made import Settings, llm, marks, record, span, step, trajectory
@@ -42,6 +44,58 @@ def test_thinking_that_was_left_out_is_told_from_other_changes() -> None:
 )
 def test_what_resembles_it_is_none(second: list[int]) -> None:
     assert two_turns(second) == []
+
+
+def three_turns(third: list[int], first: list[int] = PROMPT) -> list[tuple[str, int | None, int | None]]:
+    between = list(range(300, 320))
+    agent = span("agent", None)
+    one = llm(agent.span_id, 1, first, ANSWER)
+    two = llm(agent.span_id, 2, first + ANSWER + between, SECOND, one)
+    return marks(trajectory(agent, one, two, llm(agent.span_id, 3, third, [5])))
+
+
+SECOND = list(range(400, 430))
+
+
+def test_a_history_that_was_edited() -> None:
+    between = list(range(300, 320))
+    slid = PROMPT + SECOND + TOOL
+    assert three_turns(slid) == [("AT-RETOKENIZED", 3, len(PROMPT))]
+    omitted = PROMPT + ANSWER + [11] + SECOND + TOOL
+    assert three_turns(omitted) == [("AT-RETOKENIZED", 3, len(PROMPT + ANSWER))]
+    clock = [*PROMPT[:3], 99, *PROMPT[4:], *ANSWER, *between, *SECOND, *TOOL]
+    assert three_turns(clock) == [("AT-RETOKENIZED", 3, 3)]
+    assert three_turns(PROMPT + list(range(500, 560))) == [], "another branch"
+    assert three_turns([*range(600, 640), *SECOND, *TOOL]) == [], "another prompt about the same answer"
+
+
+def test_of_several_samples_each_begins_as_it_likes() -> None:
+    stripped = PROMPT + ANSWER[9:] + TOOL
+    for returned, found in (([{}, {}], []), ([{}], ["AT-THINKING-STRIPPED"]), ({}, ["AT-THINKING-STRIPPED"])):
+        agent = span("agent", None, output=returned)
+        agent.response_ids = [5]
+        first = llm(agent.span_id, 1, PROMPT, ANSWER)
+        one = trajectory(agent, first, llm(agent.span_id, 2, stripped, [5]))
+        assert [code for code, _, _ in marks(one)] == found
+
+
+@pytest.mark.parametrize(
+    ("response", "mask", "expected"),
+    [
+        (ANSWER + [50] * 10 + SECOND, [1] * 30 + [0] * 10 + [1] * 30, []),
+        (ANSWER + [50] * 10 + [77] * 25, [1] * 30 + [0] * 10 + [1] * 25, [("AT-RESPONSE-CHANGED", 2, 40)]),
+        ([77] * 25 + [50] * 10 + SECOND, [1] * 25 + [0] * 10 + [1] * 30, [("AT-RESPONSE-CHANGED", 1, 0)]),
+        (ANSWER + [50] * 10 + [77] * 25, [1] * 30 + [0] * 35, []),  # left out of the loss
+        (SECOND, [1] * 30, []),  # some of its turns
+        (ANSWER + [50] * 10 + SECOND[:12], [1] * 30 + [0] * 10 + [1] * 12, []),  # cut
+    ],
+)
+def test_an_answer_that_was_changed(response: list[int], mask: list[int], expected: list[Any]) -> None:
+    agent = span("agent", None)
+    agent.response_ids, agent.response_mask = response, mask
+    first = llm(agent.span_id, 1, PROMPT, ANSWER)
+    second = llm(agent.span_id, 2, PROMPT + ANSWER + [50] * 10, SECOND, first)
+    assert marks(trajectory(agent, first, second)) == expected
 
 
 def of_mask(mask: list[int]) -> list[tuple[str, int | None, int | None]]:

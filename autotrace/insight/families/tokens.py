@@ -1,4 +1,4 @@
-"""What the model saw and what is trained on: prompts that do not continue the conversation, masks, ends."""
+"""What the model saw: prompts that do not continue the conversation, or lost their beginning; ends."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall, common, find, packed, piece, tokens
+from autotrace.insight.families.responses import PROBE, TRIMMED
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
 
-TRIMMED = 2
-"""Tokens at the end of an answer that a chat template may write otherwise: the end of the turn."""
 REMOVED = 3
 """Tokens from which a missing beginning of an answer is thinking, not a space."""
-PROBE = 8
-"""Tokens by which a piece is recognised."""
-RUN = 4
-"""Tokens in a row that the mask may wrongly cover without anybody's fault."""
+EDIT = 16
+"""Tokens of the longest difference that is a detail (a time of day, a counter) and not another prompt."""
 COMMON_END, USUAL_END = 0.05, 0.5
 """A last token of so many turns ends them on purpose: where end tokens are not known, and where they are (a stop
 string)."""
@@ -34,7 +31,7 @@ CODES = (
         "Append the new messages' tokens to those of the turn before instead of rendering the whole conversation, or "
         "train on each turn as a sample of its own.",
         "Templates that write the end of a turn otherwise (one or two tokens); a conversation that begins anew; a "
-        "second agent with a prompt of its own; the same prompt asked again.",
+        "second agent with a prompt of its own; the same prompt asked again; agents that return several samples.",
         1.0,
     ),
     Code(
@@ -47,40 +44,6 @@ CODES = (
         "Models whose template drops thinking by design are used this way on purpose by some; the trained tokens "
         "differ all the same.",
         0.5,
-    ),
-    Code(
-        "AT-MASK-TOOL-TOKENS", "the loss mask covers tokens that no turn generated",
-        "The response mask is 1 at tokens of tools or of the prompt, so the model is trained to write them.",
-        "The agent builds its mask by hand, with ones for what a tool or the template wrote.",
-        "Give 0 for every token that the engine did not generate.",
-        "Up to three tokens in a row, which a template moves over the border of a turn.",
-        1.0,
-    ),
-    Code(
-        "AT-MASK-EMPTY", "the loss mask is zero everywhere",
-        "No token of the trajectory is trained on: it costs a rollout and adds nothing.",
-        "The agent returns a mask of zeros.",
-        "Give 1 for each generated token.",
-        "Rows that a trainer pads a batch with.",
-        1.0,
-    ),
-    Code(
-        "AT-MASK-INVALID", "the loss mask does not fit its response",
-        "The mask is shorter or longer than the response, or shifted against the turns, so the wrong tokens are "
-        "trained on.",
-        "The agent cuts or pads mask and response differently, or shifts one of them.",
-        "Build both in one place, piece by piece.",
-        "Turns that are left out of the mask as a whole.",
-        1.0,
-    ),
-    Code(
-        "AT-RESPONSE-CHANGED", "the response that is trained on is not what the engine said",
-        "The agent returned a response in which no answer of its turns occurs, so the trainer learns tokens that the "
-        "model did not generate.",
-        "The agent encodes text anew for its response, or returns another rollout's.",
-        "Return the token ids that the engine gave.",
-        "Agents that return only some of their turns.",
-        1.0,
     ),
     Code(
         "AT-NO-EOS", "answers end without an end token",
@@ -136,7 +99,8 @@ def _rewritten(call: LLMCall, before: LLMCall) -> bool:
 
 
 def retokenised(evidence: Evidence) -> Iterator[Mark]:
-    """Turns whose prompt leaves the turn before."""
+    """Turns whose prompt leaves the turn before. Of an agent that returns several samples, each may begin so."""
+    marks = []
     for before, call in zip(evidence.turns, evidence.turns[1:], strict=False):
         if continues(evidence, call, before) or before.ids is None or (before.finish or "") in ABORTED:
             continue
@@ -145,29 +109,57 @@ def retokenised(evidence: Evidence) -> Iterator[Mark]:
             continue
         mark = _left(evidence, call.number, asked + before.ids, tokens(asked), prompt)
         if mark is not None:
-            yield mark
+            marks.append(mark)
+    returned = evidence.agent.output if evidence.agent is not None else None
+    if len(marks) >= (len(returned) if isinstance(returned, list) else 1):
+        yield from marks
 
 
 def _left(evidence: Evidence, turn: int, base: bytes, asked: int, prompt: bytes) -> Mark | None:
     kept, length = common(base, prompt), tokens(base)
     if kept >= length - TRIMMED or kept == tokens(prompt):
         return None
-    if kept < asked and not _same_conversation(base, prompt, kept, asked):
+    first = evidence.turns[0].span.prompt_tokens or 0
+    if kept < asked and not _same_conversation(base, prompt, kept, asked, first):
         return None
     removed = _removed(base, prompt, kept)
-    if removed >= REMOVED and any(0 <= kept - (call.span.prompt_tokens or 0) <= 1 for call in evidence.turns[:turn]):
+    began = [call for call in evidence.turns[:turn] if 0 <= kept - (call.span.prompt_tokens or 0) <= 1]
+    if any(REMOVED <= removed < (call.span.response_tokens or 0) for call in began):
         return Mark("AT-THINKING-STRIPPED", turn, kept, f"{removed} tokens that an answer began with are missing")
     note = f"{removed} tokens are missing there" if removed else f"of {length} tokens before, {kept} were kept"
     return Mark("AT-RETOKENIZED", turn, kept, note)
 
 
-def _same_conversation(base: bytes, prompt: bytes, kept: int, asked: int) -> bool:
+def _same_conversation(base: bytes, prompt: bytes, kept: int, asked: int, first: int) -> bool:
     """A prompt that leaves the one before early is the same conversation if it has grown and goes on with pieces of
-    it; else the agent began anew, or another one speaks."""
+    it, or was edited; else the agent began anew, or another one speaks."""
     if tokens(prompt) < asked or kept * 2 < min(asked, tokens(base)):
-        return False
+        return _is_edited(base, prompt, kept, asked, first)
     probes = range(max(kept + PROBE, asked - 4 * PROBE), tokens(base) - PROBE, PROBE)
     return any(find(prompt, piece(base, at, at + PROBE), kept) >= 0 for at in probes)
+
+
+def _is_edited(base: bytes, prompt: bytes, kept: int, asked: int, first: int) -> bool:
+    """A detail was changed and what follows is much as it was; or the whole first prompt and the last answer are there,
+    and what stood between was left out or made shorter. (Written anew, pieces may differ in single tokens.)"""
+    end = tokens(base) - TRIMMED
+    rest, answer = _found(base, prompt, range(kept + EDIT, end - PROBE, PROBE), kept), range(asked, end - PROBE, PROBE)
+    is_near = rest and rest[0][0] <= kept + EDIT + PROBE and abs(rest[0][1] - rest[0][0]) <= EDIT
+    if is_near and len(rest) * PROBE * 2 >= end - kept - EDIT:
+        return True
+    same = len(_found(base, prompt, answer, kept))
+    return kept >= first > 0 and same >= min(2, len(answer)) and same * 3 >= len(answer) > 0
+
+
+def _found(base: bytes, prompt: bytes, places: range, behind: int) -> list[tuple[int, int]]:
+    """Of the pieces at ``places`` those that the prompt has, in their order: where, and where there."""
+    found = []
+    for at in places:
+        there = find(prompt, piece(base, at, at + PROBE), behind)
+        if there >= 0:
+            found.append((at, there))
+            behind = there
+    return found
 
 
 def _removed(base: bytes, prompt: bytes, kept: int) -> int:
@@ -180,89 +172,6 @@ def _removed(base: bytes, prompt: bytes, kept: int) -> int:
         if piece(base, tokens(base) - length) == piece(following, 0, length):
             return tokens(base) - length - kept
     return 0
-
-
-# -- masks ------------------------------------------------------------------------------------------------------------
-
-
-def masks(evidence: Evidence) -> Iterator[Mark]:
-    """The agent's mask against its response and the turns."""
-    agent = evidence.agent
-    if agent is None or agent.response_mask is None or not (ids := agent.response_ids):
-        return
-    mask = agent.response_mask
-    if not mask:
-        return  # ``trainer`` knows what comes of that
-    if len(mask) != len(ids):
-        yield Mark("AT-MASK-INVALID", None, None, f"{len(mask)} values for {len(ids)} tokens")
-        return
-    if not any(mask):
-        yield Mark("AT-MASK-EMPTY", None, None, f"{len(mask)} tokens")
-        return
-    if not evidence.turns or any(not call.ids for call in evidence.turns):
-        return
-    places = _in_order(evidence, ids)
-    if places is not None:
-        yield from _covered(places, bytes(mask))
-        return
-    response, answers = packed(ids) or b"", [call.ids for call in evidence.turns]
-    if all(tokens(answer or b"") >= PROBE and find(response, piece(answer or b"", 0, PROBE)) < 0 for answer in answers):
-        yield Mark("AT-RESPONSE-CHANGED", 1, 0, f"{len(ids)} tokens were returned")
-        return
-    places = _places(evidence, response)
-    if places is not None:
-        yield from _covered(places, bytes(mask))
-
-
-def _covered(places: list[tuple[int, int]], mask: bytes) -> Iterator[Mark]:
-    gaps = [(0, 0)] + [(end, turn) for turn, (_, end) in enumerate(places, 1)]
-    starts = [start for start, _ in places] + [len(mask)]
-    for (begin, turn), end in zip(gaps, starts, strict=True):
-        at = mask.find(b"\x01" * RUN, begin, end)
-        if at >= 0:
-            what = "what followed" if turn else "the prompt before"
-            yield Mark("AT-MASK-TOOL-TOKENS", turn or 1, at, f"{mask.count(1, begin, end)} tokens of {what} turn "
-                       f"{turn or 1}")  # fmt: skip
-            return
-    for turn, (begin, end) in enumerate(places, 1):
-        inside = mask[begin:end]
-        if 0 < inside.count(0) < len(inside) and (inside[0] == 0) != (inside[-1] == 0):
-            beyond = mask[end : end + 1] if inside[0] == 0 else mask[begin - 1 : begin] if begin else b""
-            if beyond == b"\x01":
-                shifted = begin if inside[0] == 0 else begin + inside.find(0)
-                yield Mark("AT-MASK-INVALID", turn, shifted, "the mask is shifted against the turns")
-                return
-
-
-def _in_order(evidence: Evidence, ids: list[int]) -> list[tuple[int, int]] | None:
-    """Where each turn's answer stands in the response, if each stands where its prompt says; the quick way."""
-    first, places = evidence.turns[0].span.prompt_tokens or 0, []
-    for call in evidence.turns:
-        said = call.span.response_ids or []
-        begin = (call.span.prompt_tokens or 0) - first
-        if begin < 0 or ids[begin : begin + len(said)] != said:
-            return None
-        places.append((begin, begin + len(said)))
-    return places
-
-
-def _places(evidence: Evidence, response: bytes) -> list[tuple[int, int]] | None:
-    """Where each turn's answer stands in the response; None: they are no pieces of it."""
-    places, at, length = [], 0, tokens(response)
-    for call in evidence.turns:
-        ids = call.ids or b""
-        begin = find(response, ids, at)
-        if begin < 0:  # the response was cut within this turn, or before it
-            head = piece(ids, 0, PROBE)
-            begin = find(response, head, at)
-            cut = piece(response, begin) if begin >= 0 else b""
-            if begin >= 0 and ids[: len(cut)] == cut:
-                places.append((begin, length))
-                return places
-            return places if places and at >= length else None
-        at = begin + tokens(ids)
-        places.append((begin, at))
-    return places or None
 
 
 # -- a step -----------------------------------------------------------------------------------------------------------
@@ -307,5 +216,5 @@ def prompt_cut(step: Step, history: History) -> Iterator[Hit]:
             yield Hit("AT-PROMPT-CUT", record, 1, 0, f"{length} tokens")
 
 
-OF_TRAJECTORY = (retokenised, masks)
+OF_TRAJECTORY = (retokenised,)
 OF_STEP = (no_end, prompt_cut)

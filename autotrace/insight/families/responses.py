@@ -1,0 +1,160 @@
+"""What is trained on: the response that the agent returned and its mask, against what the engine said in each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autotrace.insight.evidence import Evidence, find, packed, piece, tokens
+from autotrace.insight.finding import Code
+from autotrace.insight.profile import Mark
+
+TRIMMED = 2
+"""Tokens at the end of an answer that a chat template may write otherwise: the end of the turn."""
+PROBE = 8
+"""Tokens by which a piece is recognised."""
+RUN = 4
+"""Tokens in a row that the mask may wrongly cover without anybody's fault."""
+
+CODES = (
+    Code(
+        "AT-MASK-TOOL-TOKENS", "the loss mask covers tokens that no turn generated",
+        "The response mask is 1 at tokens of tools or of the prompt, so the model is trained to write them.",
+        "The agent builds its mask by hand, with ones for what a tool or the template wrote.",
+        "Give 0 for every token that the engine did not generate.",
+        "Up to three tokens in a row, which a template moves over the border of a turn.",
+        1.0,
+    ),
+    Code(
+        "AT-MASK-EMPTY", "the loss mask is zero everywhere",
+        "No token of the trajectory is trained on: it costs a rollout and adds nothing.",
+        "The agent returns a mask of zeros.",
+        "Give 1 for each generated token.",
+        "Rows that a trainer pads a batch with.",
+        1.0,
+    ),
+    Code(
+        "AT-MASK-INVALID", "the loss mask does not fit its response",
+        "The mask is shorter or longer than the response, or shifted against the turns, so the wrong tokens are "
+        "trained on.",
+        "The agent cuts or pads mask and response differently, or shifts one of them.",
+        "Build both in one place, piece by piece.",
+        "Turns that are left out of the mask as a whole.",
+        1.0,
+    ),
+    Code(
+        "AT-RESPONSE-CHANGED", "the response that is trained on is not what the engine said",
+        "An answer of its turns does not occur in the response that the agent returned, and something else is trained "
+        "on in its place: tokens that the model did not generate.",
+        "The agent encodes text anew for its response, or returns another rollout's.",
+        "Return the token ids that the engine gave.",
+        "Agents that return only some of their turns.",
+        1.0,
+    ),
+)  # fmt: skip
+
+
+def masks(evidence: Evidence) -> Iterator[Mark]:
+    """The agent's mask against its response and the turns."""
+    agent = evidence.agent
+    if agent is None or agent.response_mask is None or not (ids := agent.response_ids):
+        return
+    mask = agent.response_mask
+    if not mask:
+        return  # ``trainer`` knows what comes of that
+    if len(mask) != len(ids):
+        yield Mark("AT-MASK-INVALID", None, None, f"{len(mask)} values for {len(ids)} tokens")
+        return
+    if not any(mask):
+        yield Mark("AT-MASK-EMPTY", None, None, f"{len(mask)} tokens")
+        return
+    if not evidence.turns or any(not call.ids for call in evidence.turns):
+        return
+    places = _in_order(evidence, ids)
+    if places is not None:
+        yield from _covered(places, bytes(mask))
+        return
+    response, answers = packed(ids) or b"", [call.ids for call in evidence.turns]
+    if all(tokens(answer or b"") >= PROBE and find(response, piece(answer or b"", 0, PROBE)) < 0 for answer in answers):
+        yield Mark("AT-RESPONSE-CHANGED", 1, 0, f"{len(ids)} tokens were returned")
+        return
+    places = _places(evidence, response)
+    if places is not None:
+        yield from _covered(places, bytes(mask))
+    else:
+        yield from _changed(evidence, response, bytes(mask))
+
+
+def _covered(places: list[tuple[int, int]], mask: bytes) -> Iterator[Mark]:
+    gaps = [(0, 0)] + [(end, turn) for turn, (_, end) in enumerate(places, 1)]
+    starts = [start for start, _ in places] + [len(mask)]
+    for (begin, turn), end in zip(gaps, starts, strict=True):
+        at = mask.find(b"\x01" * RUN, begin, end)
+        if at >= 0:
+            what = "what followed" if turn else "the prompt before"
+            yield Mark("AT-MASK-TOOL-TOKENS", turn or 1, at, f"{mask.count(1, begin, end)} tokens of {what} turn "
+                       f"{turn or 1}")  # fmt: skip
+            return
+    for turn, (begin, end) in enumerate(places, 1):
+        inside = mask[begin:end]
+        if 0 < inside.count(0) < len(inside) and (inside[0] == 0) != (inside[-1] == 0):
+            beyond = mask[end : end + 1] if inside[0] == 0 else mask[begin - 1 : begin] if begin else b""
+            if beyond == b"\x01":
+                shifted = begin if inside[0] == 0 else begin + inside.find(0)
+                yield Mark("AT-MASK-INVALID", turn, shifted, "the mask is shifted against the turns")
+                return
+
+
+def _changed(evidence: Evidence, response: bytes, mask: bytes) -> Iterator[Mark]:
+    """An answer that is no piece of the response, where the mask covers something that stands in its place."""
+    at, missing = 0, 0
+    for call in [*evidence.turns, None]:
+        ids = call.ids or b"" if call is not None else b""
+        if call is not None and tokens(ids) < PROBE + TRIMMED:
+            continue
+        begin = find(response, piece(ids, 0, tokens(ids) - TRIMMED), at) if call is not None else tokens(response)
+        if begin < 0 and call is not None:
+            head = find(response, piece(ids, 0, PROBE), at)
+            if head >= 0 and ids.startswith(piece(response, head)):
+                begin = head  # the response was cut within it
+        if begin < 0 and call is not None:
+            missing = missing or call.number
+            continue
+        learnt = mask.find(b"\x01" * RUN, at, begin) if missing else -1
+        if learnt >= 0:
+            yield Mark("AT-RESPONSE-CHANGED", missing, learnt, f"what the engine said in turn {missing} is not there")
+            return
+        at, missing = begin + tokens(ids), 0
+
+
+def _in_order(evidence: Evidence, ids: list[int]) -> list[tuple[int, int]] | None:
+    """Where each turn's answer stands in the response, if each stands where its prompt says; the quick way."""
+    first, places = evidence.turns[0].span.prompt_tokens or 0, []
+    for call in evidence.turns:
+        said = call.span.response_ids or []
+        begin = (call.span.prompt_tokens or 0) - first
+        if begin < 0 or ids[begin : begin + len(said)] != said:
+            return None
+        places.append((begin, begin + len(said)))
+    return places
+
+
+def _places(evidence: Evidence, response: bytes) -> list[tuple[int, int]] | None:
+    """Where each turn's answer stands in the response; None: they are no pieces of it."""
+    places, at, length = [], 0, tokens(response)
+    for call in evidence.turns:
+        ids = call.ids or b""
+        begin = find(response, ids, at)
+        if begin < 0:  # the response was cut within this turn, or before it
+            head = piece(ids, 0, PROBE)
+            begin = find(response, head, at)
+            cut = piece(response, begin) if begin >= 0 else b""
+            if begin >= 0 and ids[: len(cut)] == cut:
+                places.append((begin, length))
+                return places
+            return places if places and at >= length else None
+        at = begin + tokens(ids)
+        places.append((begin, at))
+    return places or None
+
+
+OF_TRAJECTORY = (masks,)
