@@ -12,21 +12,25 @@ from autotrace.insight.profile import Mark
 
 WINDOW = 256
 """Tokens at the end of an answer that are looked at."""
-PERIOD = 64
-"""Tokens of the longest loop."""
+PERIOD, LONG_PERIOD = 64, 128
+"""Tokens of the longest loop; of an answer of ``LONG`` tokens, of whose end twice the window is looked at."""
+GRAM, NEW = 4, 0.15
+"""Tokens of a piece, and the share of such pieces at the end of a cut answer that are not said twice: what has fewer
+says the same few sentences in another order."""
 COVERED, EXACT = 0.9, 0.99
 """Share of the window that one piece repeats; of an answer that ends by itself, which tables do, too."""
 SHORTEST = 128
 """Tokens of the shortest answer that is looked at."""
 LONG = 512
 """Tokens from which an answer that loops is one, though it ended."""
+NO_TEXT = "\ufffd"
 GARBLED, FEW = 0.02, 5
 """Share and number of characters that stand for what is no text."""
 
 CODES = (
     Code(
         "AT-REPETITION", "answers end in a loop",
-        "The same few tokens are said again and again until the answer is cut.",
+        "The same few tokens, or the same few sentences, are said again and again until the answer is cut.",
         "The policy collapses, a penalty is missing, or the temperature is too low.",
         "Look at entropy and KL; mask such answers out or give them a reward below a wrong answer's.",
         "Tables, code and lists; an answer that repeats and ends by itself.",
@@ -51,36 +55,40 @@ def loops(evidence: Evidence) -> Iterator[Mark]:
         if length < SHORTEST or (ended and length < LONG):
             continue
         end = length - 1 if ended else length
-        period = _period(piece(data, max(0, end - WINDOW), end), EXACT if ended else COVERED)
+        window, longest = (2 * WINDOW, LONG_PERIOD) if length >= LONG else (WINDOW, PERIOD)
+        start = max(0, end - window)
+        period = _period(piece(data, start, end), EXACT if ended else COVERED, longest)
         if period:
-            begin = _begin(unpacked(data), period)
-            yield Mark(
-                "AT-REPETITION", call.number, begin, f"the same {period} tokens over and over, from token {begin}"
-            )
-            return
+            begin = _begin(unpacked(data), period, start)
+            words = f"the same {period} tokens over and over"
+        elif not ended and length >= LONG and (few := _few(unpacked(piece(data, start)))):
+            begin, words = _since(unpacked(data), start), f"the same {few} tokens in ever other orders"
+        else:
+            continue
+        yield Mark("AT-REPETITION", call.number, begin, f"{words}, from token {begin}")
+        return
 
 
 def _ended(evidence: Evidence, call: LLMCall) -> bool:
     return call.last in evidence.settings.end_tokens
 
 
-def _period(data: bytes, covered: float) -> int:
+def _period(data: bytes, covered: float, longest: int) -> int:
     """The length of the piece that ``data``, four bytes a token, repeats; 0: none."""
     tail = data[-32:]
     at = data.rfind(tail, 0, len(data) - 4)
     while at >= 0 and at % 4:
         at = data.rfind(tail, 0, at + 31)
     period = (len(data) - 32 - at) // 4 if at >= 0 else 0
-    if not 0 < period <= PERIOD:
+    if not 0 < period <= longest:
         return 0
     window = array("i", data)
     same = sum(map(eq, window, window[period:]))
     return period if same >= covered * (len(window) - period) else 0
 
 
-def _begin(ids: list[int], period: int) -> int:
-    """The first token of the loop."""
-    at = len(ids) - WINDOW if len(ids) > WINDOW else 0
+def _begin(ids: list[int], period: int, at: int) -> int:
+    """The first token of the loop that goes on at ``at``, or soon after it."""
     while at > 0 and ids[at - 1] == ids[at - 1 + period]:
         at -= 1
     while at + period < len(ids) and ids[at] != ids[at + period]:
@@ -88,14 +96,54 @@ def _begin(ids: list[int], period: int) -> int:
     return at
 
 
+def _grams(ids: list[int]) -> list[tuple[int, ...]]:
+    return list(zip(*(ids[at:] for at in range(GRAM)), strict=False))
+
+
+def _few(window: list[int]) -> int:
+    """Of how many tokens ``window`` is made, if nearly all of it is said twice; 0: it says something new, or is
+    digits."""
+    grams, words = _grams(window), len(set(window))
+    return words if words >= 2 * GRAM and len(set(grams)) < NEW * len(grams) else 0
+
+
+def _since(ids: list[int], at: int) -> int:
+    """From where on nothing is said that is not said behind ``at``."""
+    known = set(_grams(ids[at:]))
+    while at > 0 and tuple(ids[at - 1 : at - 1 + GRAM]) in known:
+        at -= 1
+    return at
+
+
 def garbled(evidence: Evidence) -> Iterator[Mark]:
     """Texts with characters that are none."""
-    texts = [span.inputs.get("solution_str") for span in evidence.rewards]
-    texts += [call.span.response_text for call in evidence.turns]
-    for text in texts:
-        if isinstance(text, str) and (count := text.count("\ufffd")) >= max(FEW, GARBLED * len(text)):
-            yield Mark("AT-GARBLED", len(evidence.turns) or None, None, f"{count} of {len(text)} characters")
+    for turn, text in _texts(evidence):
+        if (count := text.count(NO_TEXT)) >= max(FEW, GARBLED * len(text)):
+            where = _where(evidence, text.index(NO_TEXT) / len(text)) if turn is None else turn
+            yield Mark("AT-GARBLED", where, None, f"{count} of {len(text)} characters")
             return
+
+
+def _texts(evidence: Evidence) -> Iterator[tuple[int | None, str]]:
+    """What was said, as far as it is known as text, and in which turn: None where that is not known."""
+    for call in evidence.turns:
+        if isinstance(text := call.span.response_text, str):
+            yield call.number, text
+    for span in evidence.trajectory.spans:
+        if span.role == "parser" and isinstance(span.output, list) and span.output and isinstance(span.output[0], str):
+            yield evidence.turn_at(span.start_ns) or None, span.output[0]
+    for span in evidence.rewards:
+        if isinstance(text := span.inputs.get("solution_str"), str):
+            yield None, text
+
+
+def _where(evidence: Evidence, share: float) -> int | None:
+    """The turn at that share of the response, as many tokens as characters."""
+    turns = evidence.turns
+    if not turns or (first := turns[0].span.prompt_tokens) is None or (total := turns[-1].total) is None:
+        return len(turns) or None
+    ends = ((call.total or 0) - first for call in turns)
+    return next((number for number, end in enumerate(ends, 1) if share * (total - first) < end), len(turns))
 
 
 OF_TRAJECTORY = (loops, garbled)
