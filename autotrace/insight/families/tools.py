@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
+from autotrace.insight import messages
 from autotrace.insight.evidence import Evidence, ToolCall
 from autotrace.insight.families.ending import truncated
 from autotrace.insight.finding import Code
@@ -89,21 +90,10 @@ CODES = (
     ),
 )  # fmt: skip
 
-_ERROR = re.compile(
-    r"\W*(?:error|exception|failed|failure|timeout|timed out|request timed|connection|rate limit|too many requests|"
-    r"(?:http\W*)?[45]\d\d\b|internal server error|service unavailable|bad gateway|tool error|\[error|\"?error\"?\s*:|"
-    r"traceback \(most recent|[\w.]*(?:error|exception):|an? (?:\w+ )?error occurred|(?:access|permission) denied|"
-    r"unauthori[sz]ed|forbidden|\"?status\"?\s*:\s*\"?(?:error|failed)|\"?success\"?\s*:\s*false)",
-    re.IGNORECASE,
-)
-_UNKNOWN = re.compile(
-    r"\W*(?:error:?\s*)?(?:unknown|no such|undefined) (?:function|tool)|\W*tool \S+ (?:not found|does not)",
-    re.IGNORECASE,
-)
-_ARGUMENTS = re.compile(r"\W*(?:error:?\s*)?invalid (?:json|arguments?|parameters?)", re.IGNORECASE)
-_ANY = re.compile("|".join(f"(?:{one.pattern})" for one in (_ERROR, _UNKNOWN, _ARGUMENTS)), re.IGNORECASE)
 _EXECUTES = re.compile(r"python|code|bash|shell|exec|compil|run|test|sandbox|terminal|sql", re.IGNORECASE)
 """Tools whose errors are the task."""
+_SAID = {"error": "AT-TOOL-ERROR-TEXT", "unknown": "AT-TOOL-UNKNOWN", "arguments": "AT-TOOL-ARGUMENTS"}
+"""What an answer says, and what that is."""
 _BAD_CALL = re.compile(r"(?:missing|unexpected|positional|required).*argument|JSONDecodeError|ValidationError")
 
 
@@ -128,14 +118,8 @@ def _outcome(call: ToolCall) -> str | None:
             return "AT-TOOL-TIMEOUT"
         wrong = failed.error[0] in ("TypeError", "JSONDecodeError", "ValidationError")
         return "AT-TOOL-ARGUMENTS" if wrong and _BAD_CALL.search(failed.error_text or "") else "AT-TOOL-RAISES"
-    answer = call.answer[:300]
-    if _ANY.match(answer) is None:
-        return None
-    if _UNKNOWN.match(answer):
-        return "AT-TOOL-UNKNOWN"
-    if _ARGUMENTS.match(answer):
-        return "AT-TOOL-ARGUMENTS"
-    return "AT-TOOL-ERROR-TEXT" if _ERROR.match(answer) and not _EXECUTES.search(call.name) else None
+    said = messages.kind(call.answer)
+    return None if said is None or (said == "error" and _EXECUTES.search(call.name)) else _SAID[said]
 
 
 def repeated(evidence: Evidence) -> Iterator[Mark]:
