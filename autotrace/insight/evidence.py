@@ -30,12 +30,16 @@ MARKERS = (
     "<|START_ACTION|>", "<|channel|>commentary to=", "```tool_code", "```tool_call",
 )  # fmt: skip
 """By which formats of tool calls begin; of one text the first that occurs counts."""
+_CALLED = r'\s*(?:```(?:json)?\s*)?\[?\{\s*"name"\s*:\s*"[\w.-]+"\s*,\s*"(?:arguments|parameters)"\s*:'
 BARE = re.compile(
-    r'\s*(?:```(?:json)?\s*)?\[?\{\s*"name"\s*:\s*"[\w.-]+"\s*,\s*"(?:arguments|parameters)"\s*:'
-    r"|\s*\[[\w.]+\((?:\w+\s*=[^\n]*)?\)\]\s*(?:<\|\w+\|>)?\s*$"
-    r"|(?:[^\n]*\n)*?Action:[ ]*[\w.-]+[ ]*\nAction Input:"
+    rf"\A{_CALLED}"
+    rf"|^{_CALLED}[^`]*[}}\]]\s*(?:```)?\s*(?:<\|\w+\|>)?\s*\Z"
+    r"|^[ ]*\[[\w.]+\((?:\w+\s*=[^\n]*)?\)\]\s*(?:<\|\w+\|>)?\s*\Z"
+    r"|^Action:[ ]*[\w.-]+[ ]*\nAction Input:",
+    re.MULTILINE,
 )
-"""A last answer that is a tool call without any mark: Llama's JSON, Llama 4's call in brackets, ReAct's two lines."""
+"""A last answer that ends in a tool call without any mark: Llama's JSON, also in a fence, Llama 4's call in brackets,
+ReAct's two lines."""
 JUDGED = ("reward", "reward_extra_info")
 """Facts that a look at one trajectory reads. The others, which a trainer reports of each of them later, change no
 profile."""
@@ -113,10 +117,10 @@ class ToolCall:
 
     @cached
     def arguments(self) -> bytes:
-        """What it was asked, in one piece: to be compared."""
-        asked = sorted(self.span.inputs.items(), key=itemgetter(0))
+        """What it was asked, in one piece: to be compared, in whatever order it was said."""
+        asked = self.span.inputs
         try:
-            return msgspec.json.encode(asked)
+            return msgspec.json.encode(_ordered(asked))
         except (TypeError, ValueError, OverflowError):  # values that are not plain: not from our assembly
             return repr(asked).encode("utf-8", "replace")
 
@@ -183,21 +187,27 @@ class Evidence:
 
     @cached
     def unparsed(self) -> str | None:
-        """The beginning of a tool call that the text has and no parser found; None: there is none, or no parser."""
+        """The beginning of a tool call that the last answer has and no parser found; None: there is none, or no
+        parser."""
         parsers = [span.output for span in self.trajectory.spans if span.role == "parser"]
         if not parsers:
             return None
-        found = [output[1] for output in parsers if isinstance(output, list) and len(output) > 1]
-        parsed = sum(len(calls) for calls in found if isinstance(calls, list))
-        judged = next((said for span in self.rewards if (said := span.inputs.get("solution_str"))), None)
-        texts = [output[0] for output in parsers if isinstance(output, list) and output and isinstance(output[0], str)]
-        text = judged if isinstance(judged, str) else "\n".join(texts)
-        marker = next((marker for marker in MARKERS if marker in text), None)
-        if marker is None and texts and not parsed and BARE.match(texts[-1]):
-            return texts[-1].strip()[:120]
-        if marker is None or text.count(marker) <= parsed:
-            return None
-        return f"{marker}{text.rpartition(marker)[2][:120]}"
+        read = [output for output in parsers if isinstance(output, list) and len(output) > 1]
+        said = next((output[0] for output in reversed(read[-1:]) if isinstance(output[0], str)), "")
+        calls = [len(output[1]) if isinstance(output[1], list) else 0 for output in read]
+        # a parser may take out what it could not read: the text that was judged has it
+        for text, parsed in ((said, calls[-1] if calls else 0), (self.judged, sum(calls))):
+            marker = next((marker for marker in MARKERS if marker in text), None)
+            if marker is not None and text.count(marker) > parsed:
+                return f"{marker}{text.rpartition(marker)[2][:120]}"
+        bare = None if not calls or calls[-1] else BARE.search(said)
+        return said[bare.start() :].strip()[:120] if bare else None
+
+    @property
+    def judged(self) -> str:
+        """The text that a reward judged; empty: not known."""
+        texts = (span.inputs.get("solution_str") for span in self.rewards)
+        return next((text for text in texts if isinstance(text, str)), "")
 
     def turn_at(self, at_ns: int) -> int:
         """The last turn that had begun; 0: none."""
@@ -298,6 +308,18 @@ def text_of(value: Any, depth: int = 0) -> str:
     if isinstance(value, list) and value:
         return text_of(value[0], depth + 1)
     return ""
+
+
+def _ordered(value: Any, depth: int = 0) -> Any:
+    """``value`` with the names of its objects in order, also of those that are written as JSON."""
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            return value
+    if isinstance(value, dict) and depth < 8:
+        return [(name, _ordered(part, depth + 1)) for name, part in sorted(value.items(), key=itemgetter(0))]
+    return value
 
 
 def whole(value: Any) -> int | None:

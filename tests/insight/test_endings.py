@@ -92,7 +92,16 @@ def tool_codes(**given: Any) -> list[str]:
         ({"output": [{"text": "Unknown function: 'treble'"}, 0.0, {}]}, "AT-TOOL-UNKNOWN"),
         ({"output": "Error: connection refused"}, "AT-TOOL-ERROR-TEXT"),
         ({"output": "HTTP 503 from upstream"}, "AT-TOOL-ERROR-TEXT"),
+        ({"output": "\u9519\u8bef: \u8d85\u65f6"}, "AT-TOOL-ERROR-TEXT"),
+        ({"output": "Sorry, the service is temporarily unavailable."}, "AT-TOOL-ERROR-TEXT"),
+        ({"output": "The tool did not respond within 30 s."}, "AT-TOOL-ERROR-TEXT"),
+        ({"output": "<html>\n<head><title>502 Bad Gateway</title>" + " " * 300}, "AT-TOOL-ERROR-TEXT"),
+        ({"output": '{"result": null, "error": {"code": -32000}}'}, "AT-TOOL-ERROR-TEXT"),
+        ({"output": "1 validation error for Flight\ndate"}, "AT-TOOL-ARGUMENTS"),
+        ({"status": "ERROR", "error": ("grpc.DeadlineExceeded", "504", "")}, "AT-TOOL-TIMEOUT"),
+        ({"output": '{"result": 4, "error": null}'}, None),
         ({"output": "The word error occurs in this page."}, None),
+        ({"output": "The search timed out. " * 20}, None),  # a page that tells of one
         ({"output": "4"}, None),
         ({"output": "Error: x", "inputs": {"tool_call": {"name": "python_interpreter"}}}, None),
         ({"status": "CANCELLED", "error": ("CancelledError", "", "")}, None),
@@ -121,6 +130,48 @@ def test_the_same_call_again_and_one_whose_answer_changes() -> None:
 
     assert made(["no", "no", "no"]) == ["AT-CALL-REPEATED"]
     assert made(["wait", "wait", "done"]) == []
+
+
+def test_the_same_call_in_another_order() -> None:
+    agent = span("agent", None)
+    written = ['{"from": 1, "to": 2}', '{"to": 2, "from": 1}', '{"to":2,"from":1}']
+    calls = [
+        span("tool", agent.span_id, n, inputs={"tool_call": {"name": "s", "arguments": arguments}}, output="no")
+        for n, arguments in enumerate(written)
+    ]
+    assert [code for code, _, _ in marks(trajectory(agent, *calls))] == ["AT-CALL-REPEATED"]
+
+
+@pytest.mark.parametrize(
+    ("said", "unread"),
+    [
+        ('I ask.\n```json\n{"name": "s", "arguments": {}}\n```', True),
+        ("[s(q=1)]", True),
+        ("Action: s\nAction Input: {}", True),
+        ("<\uff5ctool\u2581call\u2581begin\uff5c>s", True),
+        ('It is {"name": "s", "arguments": {}} that I asked.', False),
+        ("The answer is 4.", False),
+    ],
+)
+def test_a_call_that_is_not_read_after_one_that_was(said: str, unread: bool) -> None:
+    agent = span("agent", None)
+    first, second = llm(agent.span_id, 1, [1], [3, END]), llm(agent.span_id, 6, [1, 3, END, 4], [5, END])
+    second.prompt_base, second.prompt_keep = first.span_id, 3
+    read = span("parser", agent.span_id, 2, output=["", [{"name": "s"}]])
+    call = span("tool", agent.span_id, 3, inputs={"tool_call": {"name": "s"}}, output="4")
+    last = span("parser", agent.span_id, 7, output=[said, []])
+    reward = span("reward", None, 9, inputs={"solution_str": f"<tool_call>s</tool_call>4{said}"})
+    found = marks(trajectory(agent, first, read, call, second, last, reward))
+    assert found == ([("AT-CALL-NOT-PARSED", 2, None)] if unread else [])
+
+
+def test_garble_stands_in_its_turn() -> None:
+    agent = span("agent", None)
+    first = llm(agent.span_id, 1, [1], [3] * 40)
+    second = llm(agent.span_id, 3, [1] + [3] * 40, [5] * 40, first)
+    for text, turn in (("\ufffd" * 9 + "x" * 200, 1), ("x" * 200 + "\ufffd" * 9, 2)):
+        reward = span("reward", None, 5, inputs={"solution_str": text})
+        assert ("AT-GARBLED", turn, None) in marks(trajectory(agent, first, second, reward))
 
 
 def judged(*spans: Span, **facts: Any) -> list[str]:
@@ -168,6 +219,12 @@ def test_a_reward_judges_what_the_rollout_said(judged_text: str, other: bool) ->
         ([*range(20), *[3, 4, 5] * 100], "AT-REPETITION"),
         ([*[3, 4, 5] * 60, END], None),  # ends by itself
         ([*range(400)], None),
+        ([*range(20), *[*range(100, 200)] * 9], "AT-REPETITION"),  # a paragraph
+        (
+            [word for n in range(200) for word in (*range(9 * (n * n % 7 % 3), 9 * (n * n % 7 % 3) + 9),)],
+            "AT-REPETITION",
+        ),
+        ([*map(int, f"{7**320:b}")], None),  # digits
         ([value for row in range(60) for value in (9, row % 10, 8, 7, row % 7)], None),
     ],
 )
