@@ -31,7 +31,19 @@ def groups(rewards: Iterable[Sequence[float | None]], **given: Any) -> list[Reco
 
 def test_half_of_the_groups_flat_is_usual_and_nearly_all_are_not() -> None:
     assert codes(groups([[1, 1], [0, 0], [0, 1], [1, 0]])) == set()
-    assert codes(groups([[1, 1], [0, 0], [0, 0], [1, 1], [1, 1], [0, 1]])) == {"AT-NO-SIGNAL"}
+    assert codes(groups([[1, 1], [0, 0]] * 8 + [[0, 1]])) == {"AT-NO-SIGNAL"}
+
+
+@pytest.mark.parametrize(
+    ("rewards", "found"),
+    [
+        ([[1, 1], [0, 0], [0, 0], [1, 1], [1, 1], [0, 1]], False),  # five of six, as chance has it
+        ([[0, 0]] * 8 + [[0, 1]], True),  # of one cause, which it has not
+        ([[0, 0]] * 4, True),  # nothing is learned
+    ],
+)
+def test_flat_groups_of_a_step_of_few(rewards: list[list[float]], found: bool) -> None:
+    assert ("AT-NO-SIGNAL" in codes(groups(rewards))) is found
 
 
 def test_groups_that_are_flat_because_all_was_cut_are_told_apart() -> None:
@@ -178,11 +190,13 @@ def test_places_for_rollouts_that_are_empty() -> None:
 
 
 def test_answers_that_are_paid_for_their_form() -> None:
-    def rows(short: int, paid: float = 0.2, truth: float = 0.0) -> list[Record]:
+    def rows(
+        short: int, paid: float = 0.2, truth: float = 0.0, form: str = "format", right: str = "acc"
+    ) -> list[Record]:
         made = []
         for n in range(40):
             is_short = n < short
-            parts = {"format": 1.0, "acc": truth if is_short else float(n % 2)}
+            parts = {form: 1.0, right: truth if is_short else float(n % 2)}
             reward = paid if is_short else 0.2 + n % 2 if n % 5 else 0.0
             turns = [Turn(100, 12 if is_short else 200 + n, "stop", 2)]
             made.append(record(n, f"1/u{n // 4}", reward=reward, turns=turns, facts={"reward_extra_info": parts}))
@@ -193,6 +207,8 @@ def test_answers_that_are_paid_for_their_form() -> None:
     assert gamed not in codes(rows(2)), "two of forty"
     assert gamed not in codes(rows(6, paid=0.0)), "they are not paid"
     assert gamed not in codes(rows(6, truth=1.0)), "short and right"
+    assert gamed in codes(rows(6, form="fmt_reward", right="answer_reward"))
+    assert gamed not in codes(rows(6, form="answer_format", right="answer_format")), "no part is for the truth"
     (finding,) = (one for one in diagnose([step(rows(6))]) if one.code == gamed)
     assert finding.trajectories == 6 and "6 of 40 rows (7% to 29%)" in finding.places[0].note
 

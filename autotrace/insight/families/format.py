@@ -16,8 +16,11 @@ ROWS, RIGHT, SHARE, FEWEST = 16, 4, 0.05, 3
 said."""
 SHORT = 0.3
 """Of the usual length of a right answer: what is shorter says nothing but the form."""
-_FORM = re.compile(r"format|tag|structure|xml|json|schema|style|think", re.IGNORECASE)
-_TRUTH = re.compile(r"acc|correct|right|exact|match|pass|solved|success|truth", re.IGNORECASE)
+_FORM = re.compile(r"format|fmt|tag|structure|syntax|template|xml|json|schema|style|think", re.IGNORECASE)
+_TRUTH = re.compile(
+    r"acc|correct|right|exact|match|pass|solved|solution|success|truth|answer|outcome|verif|grade|\bem\b|\bf1\b",
+    re.IGNORECASE,
+)
 
 CODES = (
     Code(
@@ -71,8 +74,12 @@ def _parts(record: Record) -> tuple[float, float] | None:
     if not isinstance(extra, dict) or record.score is None or not math.isfinite(record.score):
         return None
     form = [value for name, part in extra.items() if _FORM.search(str(name)) and (value := _finite(part)) is not None]
-    truth = [value for name, part in extra.items() if _TRUTH.search(str(name)) and (value := _finite(part)) is not None]
+    truth = [value for name, part in extra.items() if _is_truth(name) and (value := _finite(part)) is not None]
     return (max(form), max(truth)) if form and truth else None
+
+
+def _is_truth(name: object) -> bool:
+    return _TRUTH.search(str(name)) is not None and _FORM.search(str(name)) is None
 
 
 def _finite(part: object) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from autotrace.insight.finding import Code
 from autotrace.insight.records import Group, History, Hit, Record, Step
@@ -15,6 +15,9 @@ CAUSE_SHARE = 0.2
 FLAT_SHARE = 0.8
 FEW_GROUPS = 4
 """Below so many groups a share of them says nothing."""
+HEALTHY, CHANCE, MANY_GROUPS = 0.5, 0.001, 200
+"""Share of the groups that is flat in a healthy run, half of them right and half wrong; how probable it may be that a
+step shows what it does by chance, up to how many groups chance does much."""
 BY_GROUP = frozenset(
     {"grpo", "grpo_passk", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "gpg", "reinforce_plus_plus_baseline"}
 )
@@ -116,8 +119,23 @@ def flat_groups(step: Step, history: History) -> Iterator[Hit]:
         if len(groups) > CAUSE_SHARE * len(judged):
             yield from (Hit(code, record, kind=kind) for group in groups for record in group.records)
     rest = [group for kind, groups in by_cause.items() if kind not in ("all cut", "all failed") for group in groups]
-    if len(judged) >= FEW_GROUPS and len(rest) > FLAT_SHARE * len(judged):
+    if len(judged) >= FEW_GROUPS and len(rest) > FLAT_SHARE * len(judged) and not _by_chance(by_cause, rest, judged):
         yield from (Hit("AT-NO-SIGNAL", group.records[0], kind=cause(group, step)) for group in rest)
+
+
+def _by_chance(by_cause: Mapping[str, list[Group]], rest: Sequence[Group], judged: Sequence[Group]) -> bool:
+    """So many flat groups, and so many for one cause, come about in a step of few groups in a healthy run, too. (If all
+    are, it is no matter of chance that nothing is learned.)"""
+    if len(rest) == len(judged):
+        return False
+    most = max(len(groups) for groups in by_cause.values())
+    each = (_at_least(len(rest), len(judged), HEALTHY), _at_least(most, len(judged), HEALTHY / 2))
+    return len(judged) <= MANY_GROUPS and min(each) > CHANCE
+
+
+def _at_least(count: int, of: int, share: float) -> float:
+    """The probability of ``count`` or more."""
+    return sum(math.comb(of, n) * share**n * (1 - share) ** (of - n) for n in range(count, of + 1))
 
 
 def cause(group: Group, step: Step) -> str:
