@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.findings.outside import clean_outside, outside
 from tests.findings.planted import SHORT, planted
 from tests.findings.replies import (
     cached,
@@ -109,7 +110,16 @@ def clean() -> list[Scenario]:
 
 def every() -> list[Scenario]:
     """All of both modes."""
-    return [*clean(), *clean_trained(), *clean_strange(), *planted(), *trained(), *strange()]
+    return [
+        *clean(),
+        *clean_trained(),
+        *clean_strange(),
+        *planted(),
+        *trained(),
+        *strange(),
+        *outside(),
+        *clean_outside(),
+    ]
 
 
 def corpus(mode: str) -> list[Scenario]:

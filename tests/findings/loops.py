@@ -27,12 +27,14 @@ class Turns(AgentLoopBase):
         ids = self.render(messages)
         first, response, mask, output = list(ids), [], [], None
         log_probs: list[float] = []
+        self.asked: list[tuple[list[int], list[int]]] = []
         for turn in range(self.turns):
             ids = self.prompt(ids, messages, turn, request)
             output = await self.server_manager.generate(
                 request_id=request, prompt_ids=ids, sampling_params=self.sampling(sampling_params, turn, request)
             )
             self.planted = ENGINE.planted(request)
+            self.asked.append((ids, output.token_ids))
             said = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
             self.heard(said)
             words = TEMPLATES.get(ENGINE.scenario.template, CHATML).between(f"And turn {turn}, again?")
@@ -47,11 +49,12 @@ class Turns(AgentLoopBase):
             log_probs += output.log_probs + [0.0] * (len(between) if turn + 1 < self.turns else 0)
         response, mask = self.returned(response, mask)
         limit = self.rollout_config.response_length
-        return AgentLoopOutput(
+        made = AgentLoopOutput(
             prompt_ids=first, response_ids=response[:limit], response_mask=mask[:limit], num_turns=2 * self.turns,
             response_logprobs=log_probs[:limit] if ENGINE.scenario.training is not None else None,
             metrics={}, extra_fields=dict(output.extra_fields) if output is not None else {},
         )  # fmt: skip
+        return self.made(made)
 
     def render(self, messages: list[dict[str, Any]]) -> list[int]:
         return self.tokenizer.apply_chat_template(
@@ -69,6 +72,9 @@ class Turns(AgentLoopBase):
 
     def returned(self, response: list[int], mask: list[int]) -> tuple[list[int], list[int]]:
         return response, mask
+
+    def made(self, whole: AgentLoopOutput) -> Any:
+        return whole
 
 
 def cleaned(message: dict[str, Any]) -> dict[str, Any]:
@@ -194,3 +200,45 @@ class Pair(Turns):
         return self.render(
             [{"role": "system", "content": "You judge."}, {"role": "user", "content": messages[1]["content"]}]
         )
+
+
+@register("samples")
+class Samples(Renders):
+    """Renders anew, and returns each turn as a sample of its own (V1)."""
+
+    def made(self, whole: Any) -> Any:
+        return [
+            whole.model_copy(update={"prompt_ids": ids, "response_ids": said, "response_mask": [1] * len(said)})
+            for ids, said in self.asked
+        ]
+
+
+@register("slides")
+class Slides(Turns):
+    """Leaves the oldest exchange out."""
+
+    def prompt(self, ids: Any, messages: Any, turn: int, request: str) -> list[int]:
+        return self.render([messages[0], *messages[3:]]) if turn == 2 and ENGINE.planted(request) else ids
+
+
+@register("dates")
+class Dates(Turns):
+    """Writes the time of day into the first message, whenever it renders."""
+
+    def prompt(self, ids: Any, messages: Any, turn: int, request: str) -> list[int]:
+        if turn == 0 or not ENGINE.planted(request):
+            return ids
+        first = {**messages[0], "content": messages[0]["content"].replace("10:41", f"10:4{turn + 1}")}
+        return self.render([first, *messages[1:]])
+
+
+@register("mends")
+class Mends(Turns):
+    """Returns its last answer as it would have liked it."""
+
+    def returned(self, response: Any, mask: Any) -> Any:
+        if not self.planted:
+            return response, mask
+        kept = len(mask) - mask[::-1].index(0)
+        better = self.tokenizer.encode("**Answer:** what was said, but in better words.", add_special_tokens=False)
+        return response[:kept] + better, mask[:kept] + [1] * len(better)

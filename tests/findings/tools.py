@@ -7,7 +7,7 @@ import itertools
 
 from verl.tools.function_tool import function_tool
 
-RAISES, TIMES_OUT, REFUSES, SAYS_MUCH, IS_SLOW, HANGS = 9001, 9002, 9003, 9004, 9005, 9006
+RAISES, TIMES_OUT, REFUSES, SAYS_MUCH, IS_SLOW, HANGS, IS_LATE = 9001, 9002, 9003, 9004, 9005, 9006, 9007
 
 POLLED = 9030
 _polls = itertools.count(1)
@@ -17,11 +17,23 @@ SAYS = {
     9012: "requests.exceptions.HTTPError: 503 Server Error",
     9013: "An unexpected error occurred while searching. Please try again.",
     9014: "Permission denied: token expired",
+    9015: "\u9519\u8bef: \u6570\u636e\u5e93\u8fde\u63a5\u5931\u8d25",
+    9016: "Fehler: Verbindung abgelehnt",
+    9017: "Sorry, the search service is temporarily unavailable. Please try again in 30 seconds.",
+    9018: "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body><hr>nginx</body></html>",
+    9019: '{"result": null, "error": {"code": -32000, "message": "upstream overloaded"}}',
     9020: "No results found.",
     9021: "",
+    9024: "1 validation error for Double\nnumber\n  Input should be less than 9000",
+    9025: "Request to http://search:8000/query failed with status code 503",
+    9026: "The service was founded in 1902. Its host, the engine works, was offline in the winter of 1911.",
     9022: "Understanding TypeError: a guide to the errors of Python, with examples of failures",
 }
 """Number -> what it answers."""
+
+
+class DeadlineExceeded(Exception):
+    """As remote procedure calls name it."""
 
 
 @function_tool
@@ -33,6 +45,8 @@ async def double(number: int) -> str:
     """
     if number == RAISES:
         raise RuntimeError("the index is broken")
+    if number == IS_LATE:
+        raise DeadlineExceeded("504 after 30 s")
     if number == TIMES_OUT:
         await asyncio.wait_for(asyncio.sleep(30), 0.01)
     if number == IS_SLOW:

@@ -124,6 +124,9 @@ def _outcome(call: ToolCall) -> str | None:
 
 def repeated(evidence: Evidence) -> Iterator[Mark]:
     """The same call with the same answer."""
+    told = Counter((call.name, call.answer) for call in evidence.tools)
+    if not told or max(told.values()) < REPEATED:
+        return  # which is quicker to see than what was asked
     made: Counter[tuple[str, bytes, str]] = Counter()
     for call in evidence.tools:
         key = (call.name, call.arguments, call.answer)
