@@ -168,6 +168,20 @@ class Hit:
     seconds: float | None = None
 
 
+@dataclass(frozen=True)
+class Scores:
+    """The rewards of a data source in one step, or in several."""
+
+    since: int | None
+    """The first step."""
+    rows: int
+    groups: int
+    usual: float | None
+    """The most frequent one of the last step."""
+    count: int
+    """Of how many rows."""
+
+
 KEPT_STEPS = 64
 """Of which ``History`` knows something."""
 
@@ -180,6 +194,26 @@ class History:
     """Step -> versions of the weights that answered in it."""
     mismatch: dict[int, float] = field(default_factory=dict)
     """Step -> by how much the trainer's probabilities differed from the engine's in it."""
+
+    scores: dict[str, dict[int, Scores]] = field(default_factory=dict)
+    """Data source -> step -> its rewards in it."""
+
+    def scored(self, source: str, scores: Scores) -> Scores:
+        """These are the rewards of ``source`` in a step; those of all steps up to it."""
+        if scores.since is None:
+            return scores
+        steps = self.scores.setdefault(source, {})
+        steps[scores.since] = scores
+        while len(steps) > KEPT_STEPS:
+            del steps[min(steps)]
+        whole = [steps[step] for step in sorted(steps) if step <= scores.since]
+        return Scores(
+            whole[0].since,
+            sum(one.rows for one in whole),
+            sum(one.groups for one in whole),
+            scores.usual,
+            sum(one.count for one in whole if one.usual == scores.usual),
+        )
 
     def answered(self, step: int, versions: frozenset[int], last: int) -> list[tuple[int, frozenset[int]]]:
         """``versions`` answered in ``step``; of the ``last`` steps up to it, which ones did."""

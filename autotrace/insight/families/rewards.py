@@ -11,7 +11,7 @@ from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.messages import classed, is_timeout
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import History, Hit, Step
+from autotrace.insight.records import History, Hit, Scores, Step
 from autotrace.trajectory.model import Span
 from autotrace.trajectory.numbers import number
 
@@ -173,17 +173,20 @@ def trainers_score(step: Step, history: History) -> Iterator[Hit]:
 
 
 def constant(step: Step, history: History) -> Iterator[Hit]:
-    """One reward for all rows of a data source."""
+    """One reward for all rows of a data source: in this step, or where they are few, in those before it too."""
     sources: dict[str, list[Any]] = {}
     for record in step.training:
         if record.score is not None:
             sources.setdefault(record.data_source or "", []).append(record)
     for source, records in sources.items():
-        if len(records) < MANY_ROWS or len({record.group for record in records}) < MANY_GROUPS:
-            continue
         ((value, count),) = Counter(record.score for record in records).most_common(1)
-        if count >= ONE_VALUE * len(records):
-            note = f"{count} of {len(records)} rows of {source!r} have {value:.4g}"
+        groups = len({record.group for record in records})
+        whole = history.scored(source, Scores(step.number, len(records), groups, value, count))
+        if whole.rows < MANY_ROWS or whole.groups < MANY_GROUPS:
+            continue
+        if count >= ONE_VALUE * len(records) and whole.count >= ONE_VALUE * whole.rows:
+            since = "" if whole.since == step.number else f" since step {whole.since}"
+            note = f"{whole.count} of {whole.rows} rows of {source!r} have {value:.4g}{since}"
             yield from (Hit("AT-REWARD-CONSTANT", record, note=note, kind=source) for record in records)
 
 
