@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from autotrace.insight import messages
+from autotrace.insight import error_texts
 from autotrace.insight.evidence import Evidence, ToolCall
 from autotrace.insight.families.ending import truncated
 from autotrace.insight.finding import Code
@@ -118,8 +118,8 @@ def _outcome(call: ToolCall) -> str | None:
             return "AT-TOOL-TIMEOUT"
         wrong = failed.error[0] in ("TypeError", "JSONDecodeError", "ValidationError")
         return "AT-TOOL-ARGUMENTS" if wrong and _BAD_CALL.search(failed.error_text or "") else "AT-TOOL-RAISES"
-    said = messages.kind(call.answer)
-    return None if said is None or (said == "error" and _EXECUTES.search(call.name)) else _SAID[said]
+    said = error_texts.kind(call.answer, executes=_EXECUTES.search(call.name) is not None)
+    return None if said is None else _SAID[said]
 
 
 def repeated(evidence: Evidence) -> Iterator[Mark]:

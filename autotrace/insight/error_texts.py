@@ -1,0 +1,155 @@
+"""Answers of tools that are the text of an error, told from answers that speak of errors.
+
+An error names itself at its beginning, or is short and has a phrase that is said of failures alone, or is an object or
+a page with a status. What defines, lists or quotes an error is an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from autotrace.insight.error_words import (
+    ARGUMENTS,
+    BEGINS,
+    CAUGHT,
+    ELSEWHERE,
+    FOREIGN,
+    HINTS,
+    INFRASTRUCTURE,
+    LABEL,
+    PHRASES,
+    SPEAKS_OF,
+    UNKNOWN,
+    WHOLE,
+)
+
+WITHIN = 300
+"""Characters of an answer that are looked at; a longer one is no text of an error within which to search."""
+LONGEST_OBJECT = 4000
+"""Characters of the longest object whose fields are looked at."""
+
+
+_FAILED = re.compile(r"(?:error|fail|failed|failure|exception|timeout|timed[_ ]out|rejected|denied)\Z", re.IGNORECASE)
+_SAID = (
+    "message",
+    "msg",
+    "errmsg",
+    "err_msg",
+    "reason",
+    "detail",
+    "details",
+    "description",
+    "errormessage",
+    "error_message",
+    "title",
+)
+_ERRORS = (
+    "error",
+    "errors",
+    "err",
+    "exception",
+    "fault",
+    "errormessage",
+    "error_message",
+    "errormsg",
+    "error_msg",
+    "faultstring",
+)
+_FLAGS = ("iserror", "is_error", "timed_out", "timedout", "failed", "has_error")
+_GOOD = ("success", "ok", "succeeded")
+_CODES = (
+    "status",
+    "statuscode",
+    "status_code",
+    "code",
+    "http_status",
+    "httpcode",
+    "cod",
+    "errcode",
+    "errno",
+    "error_code",
+    "type",
+    "__type",
+)
+_EXITS = ("exit_code", "exitcode", "returncode", "return_code")
+_EMPTY: tuple[Any, ...] = (None, "", False, 0, "null", "none", "None", [], {})
+
+
+def kind(answer: str, executes: bool = False) -> str | None:
+    """What a tool's answer says, if it says that something went wrong: ``error``, that the tool is ``unknown``, or
+    that its ``arguments`` are wrong. ``executes``: errors of what it runs are its answers, and only its own count."""
+    short = answer[:WITHIN].replace("\u2019", "'")
+    lowered = short.lower()
+    if short.isascii() and not _has(lowered, HINTS):
+        return None
+    label = LABEL.match(short)
+    if label is not None and label.end() < len(short):
+        short = short[label.end() :]
+    if executes:
+        is_own = len(answer) < WITHIN and "Traceback" not in short and INFRASTRUCTURE.search(short) is not None
+        return "error" if is_own else None
+    first = short.lstrip()[:1]
+    if first == "{" and len(answer) <= LONGEST_OBJECT and (told := _object(answer)) is not None:
+        return told or None
+    if UNKNOWN.match(short):
+        return "unknown"
+    if ARGUMENTS.match(short):
+        return "arguments"
+    says: Any = BEGINS.match(short) or CAUGHT.match(short)
+    if not says and (len(answer) < WITHIN or first in ("<", "{")):
+        says = (
+            WHOLE.match(short)
+            or any(_has(lowered, hints) and part.search(short) for hints, part in PHRASES)
+            or ((not short.isascii() or _has(lowered, FOREIGN)) and ELSEWHERE.search(short))
+        )
+    return "error" if says and not SPEAKS_OF.search(short) else None
+
+
+def _has(text: str, words: tuple[str, ...]) -> bool:
+    return any(map(text.__contains__, words))
+
+
+def _object(answer: str) -> str | None:
+    """``error`` or nothing, by the fields of an object; None: it is none."""
+    try:
+        value = msgspec.json.decode(answer)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    return ("error" if _is_error(value) else "") if isinstance(value, dict) else None
+
+
+def _is_error(value: dict[str, Any]) -> bool:
+    fields = {name.lower(): part for name, part in value.items()}
+    if any(fields.get(name) not in _EMPTY for name in _ERRORS) and not _are_figures(fields):
+        return True
+    if any(fields.get(name) is True for name in _FLAGS) or any(fields.get(name) is False for name in _GOOD):
+        return True
+    if any(isinstance(code := fields.get(name), int) and (code < 0 or code in (124, 137, 139)) for name in _EXITS):
+        return True
+    said = next((part for name in _SAID if isinstance(part := fields.get(name), str) and part), "")
+    if not said:
+        return False
+    if any(_bad(fields.get(name), fields) for name in _CODES) and "id" not in fields:
+        return True
+    return (
+        set(fields) <= {*_SAID, "type", "documentation_url", "requestid", "request_id", "path"}
+        and kind(said) is not None
+    )
+
+
+def _are_figures(fields: dict[str, Any]) -> bool:
+    """Errors in the sense of statistics, or how many there were."""
+    return all(isinstance(fields.get(name, 0), int | float) for name in _ERRORS)
+
+
+def _bad(code: Any, fields: dict[str, Any]) -> bool:
+    """A status, as a number or a word, that is one of a failure."""
+    if isinstance(code, str):
+        return _FAILED.search(code) is not None or (code.isdigit() and 400 <= int(code) < 600)
+    if not isinstance(code, int) or isinstance(code, bool):
+        return False
+    nothing = fields.get("data") in _EMPTY and fields.get("result") in _EMPTY
+    return 400 <= code < 600 or (nothing and code != 0 and not 200 <= code < 300)
