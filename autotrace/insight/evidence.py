@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import hashlib
-import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from autotrace.insight.call_texts import bare, marked
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.model import Span, Trajectory, packed_ids
@@ -24,22 +24,6 @@ CUT = frozenset({"length", "max_tokens", "max_length"})
 AS_ASKED = "max_tokens asked"
 """Finish reason of a response that is as long as the agent itself asked for in this call."""
 ABORTED = frozenset({"abort", "aborted", "cancelled"})
-MARKERS = (
-    "<tool_call>", "<function=", "<|tool_call_begin|>", "<|tool_call|>", "[TOOL_CALLS]", "<|python_tag|>",
-    "<\uff5ctool\u2581call\u2581begin\uff5c>", "<\uff5cDSML\uff5c", "<function_calls>", "<minimax:tool_call>",
-    "<|START_ACTION|>", "<|channel|>commentary to=", "```tool_code", "```tool_call",
-)  # fmt: skip
-"""By which formats of tool calls begin; of one text the first that occurs counts."""
-_CALLED = r'\s*(?:```(?:json)?\s*)?\[?\{\s*"name"\s*:\s*"[\w.-]+"\s*,\s*"(?:arguments|parameters)"\s*:'
-BARE = re.compile(
-    rf"\A{_CALLED}"
-    rf"|^{_CALLED}[^`]*[}}\]]\s*(?:```)?\s*(?:<\|\w+\|>)?\s*\Z"
-    r"|^[ ]*\[[\w.]+\((?:\w+\s*=[^\n]*)?\)\]\s*(?:<\|\w+\|>)?\s*\Z"
-    r"|^Action:[ ]*[\w.-]+[ ]*\nAction Input:",
-    re.MULTILINE,
-)
-"""A last answer that ends in a tool call without any mark: Llama's JSON, also in a fence, Llama 4's call in brackets,
-ReAct's two lines."""
 JUDGED = ("reward", "reward_extra_info")
 """Facts that a look at one trajectory reads. The others, which a trainer reports of each of them later, change no
 profile."""
@@ -196,12 +180,11 @@ class Evidence:
         said = next((output[0] for output in reversed(read[-1:]) if isinstance(output[0], str)), "")
         calls = [len(output[1]) if isinstance(output[1], list) else 0 for output in read]
         # a parser may take out what it could not read: the text that was judged has it
-        for text, parsed in ((said, calls[-1] if calls else 0), (self.judged, sum(calls))):
-            marker = next((marker for marker in MARKERS if marker in text), None)
-            if marker is not None and text.count(marker) > parsed:
-                return f"{marker}{text.rpartition(marker)[2][:120]}"
-        bare = None if not calls or calls[-1] else BARE.search(said)
-        return said[bare.start() :].strip()[:120] if bare else None
+        last, names = calls[-1] if calls else 0, {call.name for call in self.tools}
+        for text, parsed in ((said, last), (self.judged, sum(calls))):
+            if (asked := marked(text, parsed, names)) is not None:
+                return asked
+        return None if not calls or last else bare(said)
 
     @property
     def judged(self) -> str:

@@ -13,6 +13,8 @@ LATER = {
     "Llama's JSON": '{"name": "double", "parameters": {"number": 3}}',
     "brackets": "[double(number=3)]",
     "ReAct's": "Action: double\nAction Input: 3\nObservation:",
+    "a list's": '<TOOLCALL>[{"name": "double", "arguments": {"number": 3}}]</TOOLCALL>',
+    "an escaped one": '&lt;tool_call&gt;{"name": "double", "arguments": {"number": 3}}&lt;/tool_call&gt;',
     "DeepSeek's": "<\uff5ctool\u2581call\u2581begin\uff5c>function<\uff5ctool\u2581sep\uff5c>double",
 }
 """Calls in other formats, behind words and in a turn after one whose call was read."""
@@ -57,7 +59,7 @@ def outside() -> list[Scenario]:
     ]
     made += [
         Scenario(f"error text {number}", "AT-TOOL-ERROR-TEXT", reply=either(tool(number)), turn=1, share=FAINT)
-        for number in (9015, 9016, 9017, 9018, 9019, 9025)
+        for number in (9015, 9016, 9017, 9018, 9019, 9025, 9032, 9033, 9034)
     ]
     cut = frozenset({"AT-TRUNCATED-RESPONSE", "AT-TRUNCATED-CONTEXT", "AT-NO-SIGNAL-TRUNCATED", "AT-NO-SIGNAL"})
     one = "single_turn_agent"
@@ -85,4 +87,6 @@ def clean_outside() -> list[Scenario]:
         Scenario("each turn a sample of its own", reply=thinking, agent="samples", modes=("v1",)),
         Scenario("few groups, flat by chance", reply=flat, agent="single_turn_agent", groups=8),
         Scenario("a page about a service", reply=tool(9026)),
+        Scenario("a number like a status", reply=tool(9031)),
+        Scenario("commits about errors", reply=tool(9035)),
     ]

@@ -27,6 +27,11 @@ SAYS = {
     9024: "1 validation error for Double\nnumber\n  Input should be less than 9000",
     9025: "Request to http://search:8000/query failed with status code 503",
     9026: "The service was founded in 1902. Its host, the engine works, was offline in the winter of 1911.",
+    9031: "450",
+    9032: '{"message":"Bad credentials","documentation_url":"https://docs.example.org","status":"401"}',
+    9033: "Daily limit reached. Upgrade your plan to continue.",
+    9034: "no such table: orders",
+    9035: "a1b2c3d Fix error when connection refused\nd4e5f6a Handle timeout errors in client",
     9022: "Understanding TypeError: a guide to the errors of Python, with examples of failures",
 }
 """Number -> what it answers."""
