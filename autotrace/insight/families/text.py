@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator
 from operator import eq
@@ -19,13 +20,24 @@ GRAM, NEW = 4, 0.15
 says the same few sentences in another order."""
 COVERED, EXACT = 0.9, 0.99
 """Share of the window that one piece repeats; of an answer that ends by itself, which tables do, too."""
+SOON, SOON_PERIOD = 96, 24
+"""The same of an answer that was cut soon after its loop began: tokens at its end, all of them in the loop."""
 SHORTEST = 128
 """Tokens of the shortest answer that is looked at."""
 LONG = 512
 """Tokens from which an answer that loops is one, though it ended."""
-NO_TEXT = "\ufffd"
+NO_TEXT = re.compile(r"[\ufffd\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x80-\x9f\ue000-\uf8ff]")
+"""Characters that stand for what is no text: none, control characters, those that nobody has given a meaning."""
 GARBLED, FEW = 0.02, 5
-"""Share and number of characters that stand for what is no text."""
+"""Share and number of them."""
+MIXED = re.compile(
+    r"[\u0370-\u03ff\u1f00-\u1fff](?=[^\W\d_\u0370-\u03ff\u1f00-\u1fff])|[\u0400-\u04ff](?=[^\W\d_\u0400-\u04ff])|[\u0590-\u05ff](?=[^\W\d_\u0590-\u05ff])"
+    r"|[\u0600-\u06ff](?=[^\W\d_\u0600-\u06ff])|[\u0900-\u097f](?=[^\W\d_\u0900-\u097f])|[\u0e00-\u0e7f](?=[^\W\d_\u0e00-\u0e7f])"
+    r"|[\uac00-\ud7af](?=[^\W\d_\uac00-\ud7af])"
+)
+"""A letter that another script's letter follows within a word."""
+SCRIPTS = 0.1
+"""Share of such letters."""
 
 CODES = (
     Code(
@@ -58,11 +70,14 @@ def loops(evidence: Evidence) -> Iterator[Mark]:
         window, longest = (2 * WINDOW, LONG_PERIOD) if length >= LONG else (WINDOW, PERIOD)
         start = max(0, end - window)
         period = _period(piece(data, start, end), EXACT if ended else COVERED, longest)
+        if not period and not ended:
+            start = end - SOON
+            period = _period(piece(data, start, end), EXACT, SOON_PERIOD)
         if period:
             begin = _begin(unpacked(data), period, start)
             words = f"the same {period} tokens over and over"
-        elif not ended and length >= LONG and (few := _few(unpacked(piece(data, start)))):
-            begin, words = _since(unpacked(data), start), f"the same {few} tokens in ever other orders"
+        elif not ended and length >= LONG and (few := _few(unpacked(piece(data, end - window)))):
+            begin, words = _since(unpacked(data), end - window), f"the same {few} tokens in ever other orders"
         else:
             continue
         yield Mark("AT-REPETITION", call.number, begin, f"{words}, from token {begin}")
@@ -89,6 +104,8 @@ def _period(data: bytes, covered: float, longest: int) -> int:
 
 def _begin(ids: list[int], period: int, at: int) -> int:
     """The first token of the loop that goes on at ``at``, or soon after it."""
+    starts = range(at, len(ids) - 2 * period + 1)
+    at = next((i for i in starts if ids[i : i + period] == ids[i + period : i + 2 * period]), at)
     while at > 0 and ids[at - 1] == ids[at - 1 + period]:
         at -= 1
     while at + period < len(ids) and ids[at] != ids[at + period]:
@@ -118,10 +135,14 @@ def _since(ids: list[int], at: int) -> int:
 def garbled(evidence: Evidence) -> Iterator[Mark]:
     """Texts with characters that are none."""
     for turn, text in _texts(evidence):
-        if (count := text.count(NO_TEXT)) >= max(FEW, GARBLED * len(text)):
-            where = _where(evidence, text.index(NO_TEXT) / len(text)) if turn is None else turn
-            yield Mark("AT-GARBLED", where, None, f"{count} of {len(text)} characters")
-            return
+        for pattern, share in ((NO_TEXT, GARBLED), (MIXED, SCRIPTS)):
+            if text.isascii() and text.isprintable():
+                continue
+            found = [match.start() for match in pattern.finditer(text)]
+            if len(found) >= max(FEW, share * len(text)):
+                where = _where(evidence, found[0] / len(text)) if turn is None else turn
+                yield Mark("AT-GARBLED", where, None, f"{len(found)} of {len(text)} characters")
+                return
 
 
 def _texts(evidence: Evidence) -> Iterator[tuple[int | None, str]]:
