@@ -173,3 +173,21 @@ def test_settings_come_from_what_a_run_reported() -> None:
                          ("tokenizer", {"end_tokens": [2, 3]})])  # fmt: skip
     assert (known.prompt_length, known.max_model_len, known.is_sync) == (5, None, True)
     assert known.end_tokens == {2, 3}
+
+
+def test_an_end_token_that_the_agent_took_off_is_missed() -> None:
+    said, settings = [*range(200, 230), 9], Settings.of([("tokenizer", {"end_tokens": [9]})])
+    for returned, found in ((said[:-1], [("AT-NO-EOS", 1, 30)]), (said, []), ([*said, 7], []), (said[:20], [])):
+        agent = span("agent", None)
+        agent.response_ids, agent.response_mask = returned, [1] * len(returned[:31]) + [0] * len(returned[31:])
+        assert marks(trajectory(agent, llm(agent.span_id, 1, PROMPT, said)), settings) == found
+
+
+def test_at_the_limit_of_the_response_none_is_missed() -> None:
+    said = [*range(200, 230), 9]
+    settings = Settings.of([("config", {"response_length": 30}), ("tokenizer", {"end_tokens": [9]})])
+    agent = span("agent", None)
+    agent.response_ids, agent.response_mask = said[:-1], [1] * 30
+    assert "AT-NO-EOS" not in [
+        code for code, _, _ in marks(trajectory(agent, llm(agent.span_id, 1, PROMPT, said)), settings)
+    ]

@@ -157,4 +157,19 @@ def _places(evidence: Evidence, response: bytes) -> list[tuple[int, int]] | None
     return places or None
 
 
-OF_TRAJECTORY = (masks,)
+def end_lost(evidence: Evidence) -> Iterator[Mark]:
+    """The engine ended its last turn, and the response that is trained on has all of that turn but the end token."""
+    agent, settings = evidence.agent, evidence.settings
+    if agent is None or not evidence.turns or not (ids := agent.response_ids):
+        return
+    last = evidence.turns[-1]
+    said = tokens(last.ids or b"")
+    if said <= PROBE or last.last not in settings.end_tokens or ids[-1] in settings.end_tokens:
+        return
+    if settings.response_length is not None and len(ids) >= settings.response_length:
+        return
+    if (packed(ids[1 - said :]) or b"") == piece(last.ids or b"", 0, said - 1):
+        yield Mark("AT-NO-EOS", last.number, said - 1, f"token {last.last} is not in the response that is trained on")
+
+
+OF_TRAJECTORY = (masks, end_lost)
