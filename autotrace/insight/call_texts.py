@@ -12,12 +12,11 @@ MARKERS = (
 )  # fmt: skip
 """By which formats of tool calls begin; of one text the first that occurs counts."""
 TAGGED = re.compile(
-    r"(?:<|&lt;)[|\uff5c]?(?:\w+:)?(?:\w+[_\u2581-])?(?:tool[_ \u2581-]?(?:calls?|use)|"
-    r"function[_ \u2581-]?calls?|invoke|action[_-]?start|plugin)"
-    r"\b[^<>&\n]{0,60}(?:>|&gt;)(?=\s*(?:[\[{<&(]|\w+\s*[\n({]))"
-    r"|<(?:\w+:)?invoke name=|\bfunctools\[\{|\u273fFUNCTION\u273f|\"(?:tool_calls|function_call)\"\s*:\s*[\[{]",
+    r"[<&](?:lt;)?[|\uff5c]?(?:\w+:)?(?:\w+[_\u2581-])?(?:tool[_ \u2581-]?(?:calls?|use)|function[_ \u2581-]?calls?|"
+    r"invoke|action[_-]?start|plugin)\b[^<>&\n]{0,60}(?:>|&gt;)(?=\s*(?:[\[{<&(]|\w+\s*[\n({]))|<(?:\w+:)?invoke name=",
     re.IGNORECASE,
 )
+OTHERS = re.compile(r"functools\[\{|\u273fFUNCTION\u273f|\"(?:tool_calls|function_call)\"\s*:\s*[\[{]")
 """What begins a call in whatever other format: a tag that is named so, with something like a call behind it."""
 _CALLED = r'\s*(?:```(?:json)?\s*)?\[?\{\s*"name"\s*:\s*"[\w.-]+"\s*,\s*"(?:arguments|parameters)"\s*:'
 BARE = re.compile(
@@ -39,7 +38,7 @@ def marked(text: str, parsed: int, names: Collection[str] = ()) -> str | None:
         return f"{marker}{text.rpartition(marker)[2][:120]}" if text.count(marker) > parsed else None
     if parsed:
         return None
-    tag = TAGGED.search(text)
+    tag = TAGGED.search(text) or OTHERS.search(text)
     at = tag.start() if tag else next((at for name in names if (at := text.find(f"<{name}>")) >= 0), -1)
     return text[at : at + 120] if at >= 0 else None
 

@@ -50,7 +50,7 @@ CODES = (
     ),
     Code(
         "AT-GARBLED", "answers are no text",
-        "Answers contain bytes that are no characters.",
+        "Answers contain bytes that are no characters, control characters, or words of letters of many scripts.",
         "Weights that were loaded wrongly, a numerical fault in the engine, or a collapsed policy.",
         "Compare with the answers of a step before; look at the weight update.",
         "A character that was cut at the end.",
@@ -136,7 +136,7 @@ def garbled(evidence: Evidence) -> Iterator[Mark]:
     """Texts with characters that are none."""
     for turn, text in _texts(evidence):
         for pattern, share in ((NO_TEXT, GARBLED), (MIXED, SCRIPTS)):
-            if text.isascii() and text.isprintable():
+            if pattern is MIXED and text.isascii():
                 continue
             found = [match.start() for match in pattern.finditer(text)]
             if len(found) >= max(FEW, share * len(text)):

@@ -47,8 +47,8 @@ CODES = (
     ),
     Code(
         "AT-NO-EOS", "answers end without an end token",
-        "The last turn ends with none of the tokens that end a turn, and no limit was reached: the model is not "
-        "trained to stop.",
+        "The last turn ends with none of the tokens that end a turn, and no limit was reached, or the response that is "
+        "trained on lacks it: the model is not trained to stop.",
         "A stop string, `ignore_eos`, or a postprocessing that cuts the end token off.",
         "Keep the end token in the response; with stop strings include them.",
         "Answers that were cut or aborted; parsers that end a turn by tokens of their own.",

@@ -44,7 +44,8 @@ CODES = (
         "The tool's result is the text of an error, and counts as a good call.",
         "The tool catches what happens and returns it as text.",
         "Look at the text; repair what is behind it; raise instead, so that it is counted.",
-        "Compilers, interpreters and test runners, whose errors are the task; pages with the word error.",
+        "Compilers, interpreters and test runners, whose errors are the task (a missing container is none); "
+        "pages with the word error.",
         0.5,
     ),
     Code(
