@@ -74,6 +74,7 @@ _CODES = (
     "type",
     "__type",
 )
+_NUMBERS, _MESSAGES = ("code", "cod", "errcode", "errno", "error_code"), ("message", "msg", "errmsg", "err_msg")
 _EXITS = ("exit_code", "exitcode", "returncode", "return_code")
 _EMPTY: tuple[Any, ...] = (None, "", False, 0, "null", "none", "None", [], {})
 
@@ -132,7 +133,7 @@ def _is_error(value: dict[str, Any]) -> bool:
     said = next((part for name in _SAID if isinstance(part := fields.get(name), str) and part), "")
     if not said:
         return False
-    if any(_bad(fields.get(name), fields) for name in _CODES) and "id" not in fields:
+    if "id" not in fields and (any(_bad(fields.get(name)) for name in _CODES) or _has_number(fields)):
         return True
     return (
         set(fields) <= {*_SAID, "type", "documentation_url", "requestid", "request_id", "path"}
@@ -145,11 +146,16 @@ def _are_figures(fields: dict[str, Any]) -> bool:
     return all(isinstance(fields.get(name, 0), int | float) for name in _ERRORS)
 
 
-def _bad(code: Any, fields: dict[str, Any]) -> bool:
+def _bad(code: Any) -> bool:
     """A status, as a number or a word, that is one of a failure."""
     if isinstance(code, str):
-        return _FAILED.search(code) is not None or (code.isdigit() and 400 <= int(code) < 600)
-    if not isinstance(code, int) or isinstance(code, bool):
+        return _FAILED.search(code) is not None or (code.isascii() and code.isdecimal() and 400 <= int(code) < 600)
+    return isinstance(code, int) and 400 <= code < 600
+
+
+def _has_number(fields: dict[str, Any]) -> bool:
+    """A message with a number that is none of success, and nothing else."""
+    if any(fields.get(name) not in _EMPTY for name in ("data", "result")) or not any(map(fields.get, _MESSAGES)):
         return False
-    nothing = fields.get("data") in _EMPTY and fields.get("result") in _EMPTY
-    return 400 <= code < 600 or (nothing and code != 0 and not 200 <= code < 300)
+    codes = [code for name in _NUMBERS if isinstance(code := fields.get(name), int) and not isinstance(code, bool)]
+    return any(code != 0 and not 200 <= code < 300 for code in codes)

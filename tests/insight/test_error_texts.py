@@ -57,6 +57,8 @@ ANSWERS = [
     '{"id": 3, "status": "failed", "message": "payment declined"}',
     "Killed in action: 12 soldiers of the regiment are listed.",
     "timeout: 30s",
+    '{"type": 3, "description": "a lake"}',
+    '{"status": "\u00b2", "message": "a digit that is no number"}',
     "",
 ]
 
