@@ -28,6 +28,8 @@ from autotrace.insight.error_words import (
 
 WITHIN = 300
 """Characters of an answer that are looked at; a longer one is no text of an error within which to search."""
+BEGINNING = 160
+"""Characters that tell whether a longer answer begins as an error does."""
 LONGEST_OBJECT = 4000
 """Characters of the longest object whose fields are looked at."""
 
@@ -39,6 +41,8 @@ _SAID = (
     "errmsg",
     "err_msg",
     "reason",
+    "statustext",
+    "status_text",
     "detail",
     "details",
     "description",
@@ -62,6 +66,8 @@ _FLAGS = ("iserror", "is_error", "timed_out", "timedout", "failed", "has_error")
 _GOOD = ("success", "ok", "succeeded")
 _CODES = (
     "status",
+    "result",
+    "outcome",
     "statuscode",
     "status_code",
     "code",
@@ -76,6 +82,8 @@ _CODES = (
 )
 _NUMBERS, _MESSAGES = ("code", "cod", "errcode", "errno", "error_code"), ("message", "msg", "errmsg", "err_msg")
 _EXITS = ("exit_code", "exitcode", "returncode", "return_code")
+_HINTS = [(hint, number) for number, (hints, _) in enumerate(PHRASES) for hint in hints]
+"""Which of the phrases a hint speaks for; in one list, for most texts have none."""
 _EMPTY: tuple[Any, ...] = (None, "", False, 0, "null", "none", "None", [], {})
 
 
@@ -83,16 +91,18 @@ def kind(answer: str, executes: bool = False) -> str | None:
     """What a tool's answer says, if it says that something went wrong: ``error``, that the tool is ``unknown``, or
     that its ``arguments`` are wrong. ``executes``: errors of what it runs are its answers, and only its own count."""
     short = answer[:WITHIN].replace("\u2019", "'")
-    lowered = short.lower()
+    first = short.lstrip()[:1]
+    is_short = len(answer) < WITHIN or first in ("<", "{")
+    lowered = (short if is_short else short[:BEGINNING]).lower()
     if short.isascii() and not _has(lowered, HINTS):
         return None
     label = LABEL.match(short)
     if label is not None and label.end() < len(short):
         short = short[label.end() :]
+        first = short.lstrip()[:1]
     if executes:
         is_own = len(answer) < WITHIN and "Traceback" not in short and INFRASTRUCTURE.search(short) is not None
         return "error" if is_own else None
-    first = short.lstrip()[:1]
     if first == "{" and len(answer) <= LONGEST_OBJECT and (told := _object(answer)) is not None:
         return told or None
     if UNKNOWN.match(short):
@@ -100,10 +110,10 @@ def kind(answer: str, executes: bool = False) -> str | None:
     if ARGUMENTS.match(short):
         return "arguments"
     says: Any = BEGINS.match(short) or CAUGHT.match(short)
-    if not says and (len(answer) < WITHIN or first in ("<", "{")):
+    if not says and is_short:
         says = (
             WHOLE.match(short)
-            or any(_has(lowered, hints) and part.search(short) for hints, part in PHRASES)
+            or any(PHRASES[number][1].search(short) for number in {at for hint, at in _HINTS if hint in lowered})
             or ((not short.isascii() or _has(lowered, FOREIGN)) and ELSEWHERE.search(short))
         )
     return "error" if says and not SPEAKS_OF.search(short) else None

@@ -85,7 +85,7 @@ BEGINS = _any(
 PHRASES = tuple(
     (hints, _any(part))
     for hints, part in (
-        (("not ", "n't", "unable", "failed to"),
+        (("could not", "couldn't", "cannot", "can't", "unable to", "failed to"),
          r"(?:could not|couldn't|cannot|can't|unable to|failed to) (?:connect|reach|resolve|contact|"
          r"(?:be )?(?:found|reached|loaded|completed))"),
         (("timed out", "limit", "respon", "deadline", "exceeded", "protocol"),
@@ -122,7 +122,8 @@ PHRASES = tuple(
         (("no such",),
          r"no such (?:file|table|element|container|host|index|column|database|image|process|key|bucket|module|"
          r"collection|user|page|url|option)\b"),
-        ((" not ", "n't exist"),
+        (("not found", "not be found", "not loaded", "not be loaded", "not available", "not be available", "not exist",
+        "n't exist"),
          rf"{_THING}{_NAMED} (?:(?:was |were |is |are |could )?not (?:be )?(?:found|loaded|available)|(?:does|"
          rf"do|did) not exist|doesn't exist)"),
         (("exit", "code", "status"),

@@ -7,7 +7,7 @@ _USED = frozenset(
     {
         "_weakrefset", "abc", "autotrace", "base64", "codecs", "collections", "contextlib", "contextvars", "enum",
         "fnmatch", "functools", "genericpath", "hashlib", "io", "msgspec", "os", "posixpath", "queue", "re", "reprlib",
-        "struct", "threading", "time", "types", "typing", "weakref", "wrapt", "zlib",
+        "signal", "struct", "threading", "time", "types", "typing", "weakref", "wrapt", "zlib",
     }
 )  # fmt: skip
 
