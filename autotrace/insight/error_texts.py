@@ -6,6 +6,7 @@ a page with a status. What defines, lists or quotes an error is an answer.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -90,6 +91,10 @@ _EMPTY: tuple[Any, ...] = (None, "", False, 0, "null", "none", "None", [], {})
 def kind(answer: str, executes: bool = False) -> str | None:
     """What a tool's answer says, if it says that something went wrong: ``error``, that the tool is ``unknown``, or
     that its ``arguments`` are wrong. ``executes``: errors of what it runs are its answers, and only its own count."""
+    return (_kind_of_short if len(answer) < WITHIN else _kind)(answer, executes)
+
+
+def _kind(answer: str, executes: bool) -> str | None:
     short = answer[:WITHIN].replace("\u2019", "'")
     first = short.lstrip()[:1]
     is_short = len(answer) < WITHIN or first in ("<", "{")
@@ -117,6 +122,10 @@ def kind(answer: str, executes: bool = False) -> str | None:
             or ((not short.isascii() or _has(lowered, FOREIGN)) and ELSEWHERE.search(short))
         )
     return "error" if says and not SPEAKS_OF.search(short) else None
+
+
+_kind_of_short = functools.lru_cache(maxsize=1024)(_kind)
+"""The rollouts of a prompt often ask the same and are told the same."""
 
 
 def _has(text: str, words: tuple[str, ...]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -119,8 +120,13 @@ def _outcome(call: ToolCall) -> str | None:
             return "AT-TOOL-TIMEOUT"
         wrong = failed.error[0] in ("TypeError", "JSONDecodeError", "ValidationError")
         return "AT-TOOL-ARGUMENTS" if wrong and _BAD_CALL.search(failed.error_text or "") else "AT-TOOL-RAISES"
-    said = error_texts.kind(call.answer, executes=_EXECUTES.search(call.name) is not None)
+    said = error_texts.kind(call.answer, _executes(call.name))
     return None if said is None else _SAID[said]
+
+
+@functools.lru_cache(maxsize=256)
+def _executes(name: str) -> bool:
+    return _EXECUTES.search(name) is not None
 
 
 def repeated(evidence: Evidence) -> Iterator[Mark]:
