@@ -62,7 +62,7 @@ BEGINS = _any(
     r"executing|connecting|processing|response|code|status|message)\b(?! (?:from|given|emitted|when|of|that))",
     r"\W*(?:error|exception) (?:in|at|from|with) (?!the (?:study|message))",
     r"\W*failed (?:to \w|\w+ing\b|with\b|due\b|because\b|after\b)",
-    r"\W*[\w.]*(?-i:[a-z](?:Error|Exception|Timeout|Failure|Fault|Interrupt|Exhausted|"
+    r"\W*[\w.]*(?-i:[A-Za-z](?:Error|Exception|Timeout|Failure|Fault|Interrupt|Exhausted|"
     r"Unavailable))\b\s*(?:[:(\[]|$|\n)",
     rf"\W*(?:http(?:/\d(?:\.\d)?|s)?\W*(?:status\W*|error\W*|code\W*)*)?{_NUMBERED}(?=\W|$)",
     r"\W*(?:http|status|code|http status|status code)\W*[45]\d\d\b",
@@ -260,6 +260,6 @@ HINTS = (
     "cannot", "unterminated", "goroutine", "credential", "login", "bus ", "illegal", "just a moment",
     "attention required", "insufficient",
     "out of", "revoked", "disabled", "docker", "bad gateway", "title", "returned",
-    "has no", *FOREIGN,
+    "has no", "fehler", "erreur", "erro", "falha", "fallo", *FOREIGN,
 )  # fmt: skip
 """One of these is in whatever is found of plain letters; to look for them is quicker."""

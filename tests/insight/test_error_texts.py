@@ -34,6 +34,9 @@ ERRORS = [
     "\u7cfb\u7edf\u7e41\u5fd9,\u8bf7\u7a0d\u540e\u518d\u8bd5",
     "Servicio no disponible",
     "HTTP Error 403: Forbidden",
+    "requests.exceptions.HTTPError: 503 Server Error",
+    "Fehler: Verbindung abgelehnt",
+    "Erreur : service indisponible",
 ]
 ANSWERS = [
     "450",
