@@ -194,19 +194,18 @@ class History:
     """Step -> versions of the weights that answered in it."""
     mismatch: dict[int, float] = field(default_factory=dict)
     """Step -> by how much the trainer's probabilities differed from the engine's in it."""
-
-    scores: dict[str, dict[int, Scores]] = field(default_factory=dict)
-    """Data source -> step -> its rewards in it."""
+    scores: dict[int, dict[str, Scores]] = field(default_factory=dict)
+    """Step -> data source -> its rewards in it."""
 
     def scored(self, source: str, scores: Scores) -> Scores:
         """These are the rewards of ``source`` in a step; those of all steps up to it."""
         if scores.since is None:
             return scores
-        steps = self.scores.setdefault(source, {})
-        steps[scores.since] = scores
-        while len(steps) > KEPT_STEPS:
-            del steps[min(steps)]
-        whole = [steps[step] for step in sorted(steps) if step <= scores.since]
+        self.scores.setdefault(scores.since, {})[source] = scores
+        while len(self.scores) > KEPT_STEPS:
+            del self.scores[min(self.scores)]
+        before = (self.scores[step].get(source) for step in sorted(self.scores) if step < scores.since)
+        whole = [*(one for one in before if one is not None), scores]
         return Scores(
             whole[0].since,
             sum(one.rows for one in whole),

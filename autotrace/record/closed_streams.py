@@ -72,7 +72,7 @@ def watch(stream: Any, holder: Any, iteration: Any = None) -> None:
 
 def end_open() -> None:
     """The process ends, and with it what nobody read to its end or closed."""
-    for found in [*_open.values()]:
+    for found in _open.copy().values():  # which is in one piece: streams may be collected meanwhile
         found.took(None)
 
 

@@ -91,8 +91,7 @@ def fragments(plain: str, lower: str) -> list[str]:
 
 
 def pw_at(plain: str, lower: str, start: int) -> int:
-    """Where, from ``start`` on, ``pw`` or ``pwd`` is, or ends, a name; -1: nowhere. Within other words, as in
-    *upwards*, it is none."""
+    """Where, from ``start`` on, ``pw`` or ``pwd`` is, or ends, a name (in *upwards* it does not); -1: nowhere."""
     at = lower.find("pw", start)
     while at >= 0:
         before, following = plain[at - 1 : at], lower[at + 2 : at + 3]

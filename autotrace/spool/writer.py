@@ -8,6 +8,7 @@ close it and get its number for a file of its own, so it is looked at before eac
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -149,9 +150,11 @@ def _append(fd: int, data: bytes) -> int:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGXFSZ})
     try:
         return os.write(fd, data)
+    except OSError as error:
+        if error.errno == errno.EFBIG and signal.SIGXFSZ in signal.sigpending() - before:
+            signal.sigwait({signal.SIGXFSZ})  # it goes to the thread that wrote, so it is there
+        raise
     finally:
-        if signal.SIGXFSZ in signal.sigpending() - before:  # that of this write: it goes to the thread that writes
-            signal.sigwait({signal.SIGXFSZ})
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotrace.insight.families.rewards import constant
-from autotrace.insight.records import History, Record
+from autotrace.insight.records import KEPT_STEPS, History, Record
 from tests.insight.made import record, step
 
 
@@ -41,3 +41,11 @@ def test_a_step_of_many_rows_and_steps_without_a_number() -> None:
     assert len(hits) == 64 and hits[0].note == "64 of 64 rows of 'small' have 1"
     history = History()
     assert [list(constant(step(rows(1, [1.0] * 16), None), history)) for _ in range(6)] == [[]] * 6
+
+
+def test_a_step_of_long_ago_may_be_looked_at_again_and_sources_are_forgotten_with_their_steps() -> None:
+    history = History()
+    for number in range(1, 3 * KEPT_STEPS):
+        list(constant(step(rows(number, [0.0] * 2, f"source {number}"), number), history))
+    assert len(history.scores) == KEPT_STEPS and sum(map(len, history.scores.values())) == KEPT_STEPS
+    assert len(list(constant(step(rows(1, [0.0] * 64), 1), history))) == 64
