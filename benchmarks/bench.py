@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.before import HISTORY
 from benchmarks.budgets import AT_REFERENCE, REFERENCE_NS
 from benchmarks.measures import speed
 from benchmarks.subjects import NEED_WEAVE
@@ -81,10 +82,10 @@ class Lane:
 class Bench:
     """What scenarios use: ``rounds`` for things that are repeated, ``once`` for things that are not."""
 
-    def __init__(self, short: bool, seed: int = 1, against: Path | None = None) -> None:
+    def __init__(self, short: bool, seed: int = 1, against: str = HISTORY) -> None:
         self.short = short
-        self.against = None if against is None else against.resolve()
-        """Another checkout, whose figures stand beside those of this one where it can do the same (``delivery``)."""
+        self.against = against
+        """What stands beside this checkout where it can do the same (``delivery``); as ``before.named`` gives it."""
         self.missing: dict[str, str] = {}
         """Subject -> why it could not be measured."""
         self.speeds: list[float] = []

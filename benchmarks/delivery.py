@@ -4,120 +4,62 @@ starts; how that grows with the turns; memory in front of a long backlog.
     python benchmarks/delivery.py [--backend jsonl,mlflow,...] [--against CHECKOUT] [--trajectories N] [--rounds N]
 
 Each process delivers three folders: one trajectory, which imports everything; one more, which tells what a run costs
-whatever is in it; then the spool, of which that is taken off. ``--against``: another checkout delivers the same spool,
-in turns with this one. ``make bench BENCH="--only delivery --against CHECKOUT"`` runs it with the other scenarios.
-CPU times stand there as measured and, like those of the other budgets, at reference speed: each folder's by what the
-machine did just before and after it.
+whatever is in it; then the spool, of which that is taken off. The code before delivery was made faster
+(``before.COMMIT``) delivers a part of the same spool, in turns with this one: *before* and *now* are of one run.
+``--against CHECKOUT`` takes another one for it, ``--against none`` leaves the column out. ``make bench BENCH="--only
+delivery"`` runs it with the other scenarios. CPU times stand there as measured and, like those of the other budgets,
+at reference speed: each folder's by what the machine did just before and after it. ``delivery_rows`` has the goals.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from autotrace.run.info import RunInfo  # noqa: E402
+from benchmarks import before, report  # noqa: E402
 from benchmarks.bench import Bench  # noqa: E402
 from benchmarks.budgets import AT_REFERENCE, REFERENCE_NS  # noqa: E402
-from tests.mlflow_server import MlflowServer  # noqa: E402
-from tests.postgres import Postgres  # noqa: E402
+from benchmarks.delivery_rows import ASSEMBLED, BACKLOG, CASES, backlog, cost, linearity  # noqa: E402
+from benchmarks.spools import MANY_TURNS, SERVERS, TURNS, Spools, spans, uri  # noqa: E402
 
 Result = dict[str, Any]
 CPU_AT_REFERENCE = f"cpu_us_per_span{AT_REFERENCE}"
+PART, LEAST = 4, 40
+"""The code before takes many times as long, so it gets one of so many trajectories, but so many at least: from there on
+what it takes is in proportion to them, of ten it is a fifth more."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """A backend, and what it is to cost."""
-
-    goal: float
-    """Microseconds of the shipper's CPU a span, at 20 turns."""
-    trajectories: int
-    sink: str = "real"
-
-
-CASES = {
-    "assembled": Case(50, 400, "nowhere"),
-    "jsonl": Case(80, 400),
-    "parquet": Case(60, 400),
-    "mlflow": Case(300, 60),
-    "mlflow postgresql": Case(300, 100),
-    "mlflow server": Case(200, 40),
-    "weave": Case(250, 100),
-}
-"""*assembled*: indexed, put together and decoded, for a backend that takes no time."""
-TURNS, MANY_TURNS = 20, 80
-PROMPT, RESPONSE, TOOL = 1_000, 256, 32
-"""Tokens: of the first prompt, of each response, of each tool's answer."""
-LINEAR = 4.5
-"""Times as much a trajectory of ``MANY_TURNS`` may cost as one of ``TURNS``."""
-BACKLOG, BACKLOG_MB = 40_000, 256
-"""Traces of one call each that wait, and what the shipper may take in front of them."""
-
-
-class Spools:
-    """Spools of each shape, recorded when they are asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._made: dict[tuple[int, int], Path] = {}
-
-    def copy(self, to: Path, backend: str, uri: str, trajectories: int, turns: int) -> Path:
-        """A run folder at ``to`` that nothing was delivered from."""
-        made = self._made.get((trajectories, turns))
-        if made is None:
-            made = self._made[trajectories, turns] = self._folder / f"spool-{trajectories}-{turns}"
-            made.mkdir(mode=0o700)
-            sizes = [trajectories, turns, PROMPT, RESPONSE, TOOL]
-            command = [sys.executable, "-m", "benchmarks.spool_program", str(made), *map(str, sizes)]
-            subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True,
-                           stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)  # fmt: skip
-        shutil.copytree(made, to)
-        info = RunInfo.read(to)
-        info.backends, info.run_id = [backend], "bench"
-        info.project = "dev/bench" if backend == "weave" else "bench"
-        info.tracking_uri = uri if backend == "mlflow" else None
-        info.write(to)
-        return to
-
-
-def shipped(
-    bench: Bench, spools: Spools, where: str, checkout: Path, trajectories: int, turns: int, keep: Path | None = None
-) -> Result:
-    """What it took ``checkout`` to deliver so many trajectories to ``where``. Raises ``RuntimeError``.
-
-    ``keep``: a folder for what JSON lines wrote.
-    """
-    backend = {"assembled": "jsonl"}.get(where, where.split()[0])
+def shipped(bench: Bench, spools: Spools, where: str, checkout: Path, trajectories: int, turns: int) -> Result:
+    """What it took ``checkout`` to deliver so many trajectories to ``where``. Raises ``RuntimeError``."""
+    case = CASES[where]
     with tempfile.TemporaryDirectory(prefix="autotrace-delivery-") as name:
         environ: Mapping[str, str] = {"PYTHONPATH": str(checkout), "MLFLOW_DISABLE_TELEMETRY": "true"}
-        if backend == "weave":
+        if case.backend == "weave":
             environ = {**environ, **bench.weave_environment(), "HOME": name}
-        server = _SERVERS[where](Path(name)) if where in _SERVERS else None
+        server = None
         try:
-            if server is not None:
+            if where in SERVERS:
+                server = SERVERS[where](Path(name))
                 server.start()
-            uri = _uri(server, name)
-            counts = (1, 1, trajectories)
+            tracking_uri = uri(server, name)
             folders = [
-                spools.copy(Path(name, f"run{number}"), backend, uri, count, turns)
-                for number, count in enumerate(counts)
+                spools.copy(Path(name, f"run{number}"), case.backend, tracking_uri, count, turns)
+                for number, count in enumerate((1, 1, trajectories))
             ]
-            answer = _program(CASES[where].sink, folders, environ)
-            if keep is not None:
-                shutil.copy(folders[-1] / "trajectories.jsonl", keep)
+            answer = _program(case.sink, folders, environ)
         except AssertionError as error:
             raise RuntimeError(str(error)) from error
         finally:
@@ -128,34 +70,19 @@ def shipped(
     _, fixed, used = answer["folders"]
     if used["state"] != "done" or used["delivered"] != trajectories:
         raise RuntimeError(f"{used['delivered']} of {trajectories} were delivered: {used['state']}, {used['error']}")
-    spans = trajectories * (1 + 2 * turns)
-    cpu = used["cpu_s"] - fixed["cpu_s"]
+    more = spans(trajectories - 1, turns)
     bench.speeds.append(used["speed_ns"])
     return {
-        "cpu_us_per_span": cpu * 1e6 / spans,
-        CPU_AT_REFERENCE: (_scaled(used) - _scaled(fixed)) * 1e6 / spans,
-        "spans_per_s": spans / max(1e-9, used["wall_s"] - fixed["wall_s"]),
+        "cpu_us_per_span": (used["cpu_s"] - fixed["cpu_s"]) * 1e6 / more,
+        CPU_AT_REFERENCE: (_scaled(used) - _scaled(fixed)) * 1e6 / more,
+        "spans_per_s": more / max(1e-9, used["wall_s"] - fixed["wall_s"]),
         "peak_mb": used["peak_mb"],
-        "start_cpu_s": fixed["cpu_s"],
-        "spans": spans,
     }
 
 
 def _scaled(folder: Result) -> float:
     """CPU seconds at the speed of the budgets."""
     return float(folder["cpu_s"] * REFERENCE_NS / folder["speed_ns"])
-
-
-_SERVERS: dict[str, Callable[[Path], MlflowServer | Postgres]] = {
-    "mlflow server": MlflowServer,
-    "mlflow postgresql": lambda _: Postgres(),
-}
-
-
-def _uri(server: MlflowServer | Postgres | None, folder: str) -> str:
-    if isinstance(server, Postgres):
-        return server.uri("bench")
-    return f"sqlite:///{folder}/mlflow.db" if server is None else server.url
 
 
 def _program(sink: str, folders: Sequence[Path], environ: Mapping[str, str]) -> Result:
@@ -179,95 +106,97 @@ def measured(bench: Bench, where: Sequence[str], against: Path | None, trajector
         for backend in where:
             case = CASES[backend]
             number = trajectories or case.trajectories
-            runs = _runs(bench, spools, backend, against, number, TURNS, rounds)
-            if runs:
-                row = {"goal_us": case.goal, **_middle(runs["now"])}
-                rows[f"{backend}, {TURNS} turns"] = row | {"met": _met(row)} | _other(runs)
-            if backend in ("assembled", "jsonl") and runs:
+            few = _runs(bench, spools, backend, against, number, TURNS, rounds)
+            if few:
+                rows[backend] = cost(case, few["now"], few.get("before"))
+            if few and backend == "mlflow server":
+                rows[backend] |= _limit(bench, spools, number)
+            if few and backend in (ASSEMBLED, "jsonl"):
                 many = _runs(bench, spools, backend, against, max(4, number // 4), MANY_TURNS, rounds)
-                rows[f"{backend}, {MANY_TURNS} turns over {TURNS}, a trajectory"] = _linearity(runs, many)
+                if many:
+                    title = f"{backend}, {MANY_TURNS} turns over {TURNS}, a trajectory"
+                    rows[title] = linearity(*(_grown(few, many, version) for version in ("now", "before")))
         if "jsonl" in where:
-            few = BACKLOG if trajectories is None else min(BACKLOG, 20 * trajectories)
-            backlog = _runs(bench, spools, "jsonl", against, few, 0, 1)
-            for version, each in backlog.items():
-                one = each[0]
-                rows[f"jsonl, {few} traces of one call{'' if version == 'now' else ', before'}"] = one | {
-                    "met": "met" if one["peak_mb"] <= BACKLOG_MB else "not met"
-                }
+            count = BACKLOG if trajectories is None else min(BACKLOG, 20 * trajectories)
+            for short in _runs(bench, spools, "jsonl", None, count, 0, 1).values():
+                rows[f"jsonl, {count} traces of one call"] = backlog(short)
     return rows
-
-
-def _met(row: Result) -> str:
-    """As the verdicts of ``budgets`` have it."""
-    if row["cpu_us_per_span"] <= row["goal_us"]:
-        return "met"
-    return "met at reference speed" if row[CPU_AT_REFERENCE] <= row["goal_us"] else "not met"
 
 
 def _runs(
     bench: Bench, spools: Spools, where: str, against: Path | None, trajectories: int, turns: int, rounds: int
-) -> dict[str, list[Result]]:
-    """Version (``now``, ``before``) -> its rounds; nothing where the backend cannot be measured here."""
-    checkouts = {"now": ROOT} | ({} if against is None else {"before": against})
+) -> dict[str, Result]:
+    """Version (``now``, ``before``) -> medians of its rounds; nothing where the backend cannot be measured here. The
+    code before is measured between the rounds of this one."""
     runs: dict[str, list[Result]] = {}
-    for _ in range(rounds):
-        for version, checkout in checkouts.items():
-            try:
-                runs.setdefault(version, []).append(shipped(bench, spools, where, checkout, trajectories, turns))
-            except RuntimeError as error:
-                if version == "now":
-                    bench.missing[f"delivery, {where}"] = str(error)[:200]
-                    return {}
-                runs.pop(version, None)
-                bench.missing[f"delivery, {where}, {version}"] = str(error)[:200]
-                checkouts = {"now": ROOT}
-                break
-    return runs
+    failed = False
+    for version in _turns(rounds):
+        if version == "now":
+            what = where, ROOT, trajectories
+        elif failed or against is None:
+            continue
+        else:
+            what = CASES[where].before or where, against, min(trajectories, max(LEAST, trajectories // PART))
+        try:
+            runs.setdefault(version, []).append(shipped(bench, spools, *what, turns))
+        except RuntimeError as error:
+            bench.missing[f"delivery, {where}, {version}"] = str(error)[:200]
+            if version == "now":
+                return {}
+            runs.pop(version, None)
+            failed = True
+    return {version: _middle(each) for version, each in runs.items()}
+
+
+def _turns(rounds: int) -> Iterator[str]:
+    for number in range(rounds):
+        yield "now"
+        if number < max(1, rounds - 1):
+            yield "before"
 
 
 def _middle(runs: Sequence[Result]) -> Result:
     return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 
 
-def _other(runs: Mapping[str, Sequence[Result]]) -> Result:
-    if "before" not in runs:
-        return {}
-    before = _middle(runs["before"])
-    return {
-        "before_us": before["cpu_us_per_span"],
-        f"before_us{AT_REFERENCE}": before[CPU_AT_REFERENCE],
-        "before_spans_per_s": before["spans_per_s"],
-    }
+def _grown(few: Mapping[str, Result], many: Mapping[str, Result], version: str) -> float | None:
+    """Times as much as a trajectory of ``TURNS`` that one of ``MANY_TURNS`` costs."""
+    if version not in few or version not in many:
+        return None
+    return many[version][CPU_AT_REFERENCE] * spans(1, MANY_TURNS) / (few[version][CPU_AT_REFERENCE] * spans(1))
 
 
-def _linearity(few: Mapping[str, Sequence[Result]], many: Mapping[str, Sequence[Result]]) -> Result:
-    row: Result = {"goal_x": LINEAR}
-    for version in many:
-        if version in few:
-            one, other = _middle(few[version]), _middle(many[version])
-            spans = (1 + 2 * MANY_TURNS) / (1 + 2 * TURNS)
-            row["x" if version == "now" else "before_x"] = other[CPU_AT_REFERENCE] * spans / one[CPU_AT_REFERENCE]
-    row["met"] = "met" if row.get("x", LINEAR + 1) <= LINEAR else "not met"
-    return row
+def _limit(bench: Bench, spools: Spools, trajectories: int) -> Result:
+    """Spans a second that an MLflow server takes of requests that are ready."""
+    from benchmarks.limits import server_rate
+
+    with tempfile.TemporaryDirectory(prefix="autotrace-limit-") as name:
+        try:
+            rate, _ = server_rate(spools, Path(name, "server"), trajectories)
+        except (AssertionError, OSError, httpx.HTTPError) as error:
+            bench.missing["delivery, mlflow server, its own limit"] = str(error)[:200]
+            return {}
+    return {"server_spans_per_s": rate}
 
 
 def delivery(bench: Bench) -> Result:
     """The scenario of ``make bench``."""
-    return measured(bench, _available(), bench.against, None, 1 if bench.short else 3)
+    with before.checkout(before.NONE if bench.short else bench.against, bench.missing) as against:
+        return measured(bench, _available(), against, None, 1 if bench.short else 3)
 
 
 def _available() -> list[str]:
     from autotrace.sinks import registry
 
-    return [name for name in CASES if name == "assembled" or name.split()[0] in registry.names()]
+    return [name for name, case in CASES.items() if case.backend in registry.names()]
 
 
 def main() -> None:
     """The table, for one or some backends."""
     parser = argparse.ArgumentParser(description="CPU and throughput of the shipper.")
     parser.add_argument("--backend", default=",".join(_available()), help=f"some of {', '.join(CASES)}")
-    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="deliver with this one, too")
-    parser.add_argument("--trajectories", type=int, help="so many, instead of what suits the backend")
+    parser.add_argument("--against", type=before.named, default=before.HISTORY, metavar="CHECKOUT", help=before.HELP)
+    parser.add_argument("--trajectories", type=int, help="so many (2 at least), instead of what suits the backend")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     options = parser.parse_args()
@@ -275,20 +204,20 @@ def main() -> None:
     for name in where:
         if name not in CASES:
             parser.error(f"there is no backend {name!r} here; choose from {', '.join(CASES)}")
+    if options.trajectories is not None and options.trajectories < 2:
+        parser.error(f"--trajectories {options.trajectories} is too few: what one costs is taken off; give 2 or more")
     bench = Bench(short=False)
     try:
-        against = None if options.against is None else options.against.resolve()
-        rows = measured(bench, where, against, options.trajectories, options.rounds)
+        with before.checkout(options.against, bench.missing) as against:
+            rows = measured(bench, where, against, options.trajectories, options.rounds)
     finally:
         bench.close()
     if options.json:
         print(json.dumps(rows, indent=1))
-        return
-    for name, row in rows.items():
-        cells = (f"{key} {value:,.1f}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items())
-        print(f"{name}\n    {', '.join(cells)}")
+    else:
+        report.show_tables(report.delivery(rows))
     for name, why in bench.missing.items():
-        print(f"not measured: {name}: {why}")
+        print(f"not measured: {name}: {why}", file=sys.stderr if options.json else sys.stdout)
 
 
 if __name__ == "__main__":

@@ -35,8 +35,8 @@ from autotrace.spool.reader import segments  # noqa: E402
 from autotrace.spool.records import MAGIC, Close, Open, Record  # noqa: E402
 from autotrace.spool.segment import PREFIX, PREFIX_SIZE  # noqa: E402
 from benchmarks.budgets import REFERENCE_NS  # noqa: E402
-from benchmarks.delivery import TURNS, Spools  # noqa: E402
 from benchmarks.ship_program import speed  # noqa: E402
+from benchmarks.spools import TURNS, Spools  # noqa: E402
 
 Span = dict[str, Any]
 

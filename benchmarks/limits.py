@@ -32,10 +32,10 @@ from autotrace.run.info import RunInfo  # noqa: E402
 from autotrace.ship.run_reader import RunReader  # noqa: E402
 from autotrace.sinks.mlflow import sink as sinks  # noqa: E402
 from autotrace.sinks.mlflow.server import ServerStore  # noqa: E402
-from benchmarks.delivery import _SERVERS, TURNS, Spools, _uri  # noqa: E402
+from benchmarks.spools import SERVERS, TURNS, Spools, spans, uri  # noqa: E402
 from tests.mlflow_server import MlflowServer  # noqa: E402
 
-SPANS = 2 * TURNS + 1
+SPANS = spans(1)
 NEAR = 1.1
 """Times as long as the ready requests take, the shipper may."""
 FASTER = 1.7
@@ -99,6 +99,20 @@ def delivered(folders: list[Path]) -> list[dict[str, Any]]:
     return answer
 
 
+def server_rate(spools: Spools, folder: Path, trajectories: int) -> tuple[float, str]:
+    """Spans a second that a fresh server in ``folder`` takes of requests that are ready; the release of MLflow."""
+    folder.mkdir(parents=True)
+    mlflow = MlflowServer(folder)
+    try:
+        mlflow.start()
+        with httpx.Client() as client:
+            release = client.get(f"{mlflow.url}/version").text
+        run = spools.copy(folder / "run", "mlflow", mlflow.url, trajectories, TURNS)
+        return spans(trajectories) / replayed(mlflow.url, ready(run, release)), release
+    finally:
+        mlflow.stop()
+
+
 def server(options: argparse.Namespace) -> int:
     """Rates of the ready requests and of the shipper, in turns; 1 if the shipper is further away than ``NEAR``."""
     count = options.trajectories or 40
@@ -107,27 +121,22 @@ def server(options: argparse.Namespace) -> int:
         spools = Spools(Path(name))
         for number in range(options.rounds):
             folder = Path(name, str(number))
-            for way in ("bare", "ours"):
-                (folder / way).mkdir(parents=True)
-                mlflow = MlflowServer(folder / way)
+            rate, release = server_rate(spools, folder / "bare", count)
+            bare.append(rate)
+            (folder / "ours").mkdir()
+            mlflow = MlflowServer(folder / "ours")
+            try:
                 mlflow.start()
-                try:
-                    with httpx.Client() as client:
-                        release = client.get(f"{mlflow.url}/version").text
-                    if way == "bare":
-                        run = spools.copy(folder / "run", "mlflow", mlflow.url, count, TURNS)
-                        bare.append(count * SPANS / replayed(mlflow.url, ready(run, release)))
-                        continue
-                    runs = [
-                        spools.copy(folder / f"run{n}", "mlflow", mlflow.url, trajectories, TURNS)
-                        for n, trajectories in enumerate((1, 1, count))
-                    ]
-                    _, fixed, used = delivered(runs)
-                    assert used["delivered"] == count, used
-                    ours.append(count * SPANS / (used["wall_s"] - fixed["wall_s"]))
-                    cpu.append((used["cpu_s"] - fixed["cpu_s"]) / count / SPANS * 1e6)
-                finally:
-                    mlflow.stop()
+                runs = [
+                    spools.copy(folder / f"run{n}", "mlflow", mlflow.url, trajectories, TURNS)
+                    for n, trajectories in enumerate((1, 1, count))
+                ]
+                _, fixed, used = delivered(runs)
+            finally:
+                mlflow.stop()
+            assert used["delivered"] == count, used
+            ours.append(spans(count - 1) / (used["wall_s"] - fixed["wall_s"]))
+            cpu.append((used["cpu_s"] - fixed["cpu_s"]) / spans(count - 1) * 1e6)
     ratio = statistics.median(bare) / statistics.median(ours)
     print(f"MLflow {release}, {count} trajectories of {SPANS} spans, {options.rounds} rounds, medians")
     print(f"ready requests    {statistics.median(bare):8.0f} spans/s {_all(bare)}")
@@ -147,23 +156,23 @@ def shippers(options: argparse.Namespace) -> int:
             for processes, each in used.items():
                 folder = Path(name, f"{number}-{processes}")
                 folder.mkdir()
-                database = _SERVERS[options.backend](folder) if options.backend in _SERVERS else None
+                database = SERVERS[options.backend](folder) if options.backend in SERVERS else None
                 try:
                     if database is not None:
                         database.start()
-                    uri = _uri(database, str(folder))
-                    each.append(_shipped(spools, folder, options.backend.split()[0], uri, processes, count))
+                    backend, where = options.backend.split()[0], uri(database, str(folder))
+                    each.append(_shipped(spools, folder, backend, where, processes, count))
                 finally:
                     if database is not None:
                         database.stop()
                     shutil.rmtree(folder)
     print(f"{options.backend}, {count} trajectories of {SPANS} spans, {options.rounds} rounds, medians")
-    spans = count * SPANS
+    total = spans(count)
     (one, own, _), (two, serial, dealt) = (tuple(map(statistics.median, zip(*used[n], strict=True))) for n in used)
-    print(f"--shippers 1  {spans / one:7.0f} spans/s, {own / spans * 1e6:4.0f} us of CPU a span")
+    print(f"--shippers 1  {total / one:7.0f} spans/s, {own / total * 1e6:4.0f} us of CPU a span")
     print(
-        f"--shippers 2  {spans / two:7.0f} spans/s, {serial / spans * 1e6:4.0f} us of the shipper's own, "
-        f"{dealt / spans * 1e6:4.0f} us dealt out"
+        f"--shippers 2  {total / two:7.0f} spans/s, {serial / total * 1e6:4.0f} us of the shipper's own, "
+        f"{dealt / total * 1e6:4.0f} us dealt out"
     )
     print(f"on cores of their own: {own / max(serial, dealt / 2):.2f} times as much, by what each process spends")
     print(f"by the clock: {one / two:.2f} times, {'met' if one / two >= FASTER else 'NOT MET'} (goal {FASTER})")
@@ -171,12 +180,12 @@ def shippers(options: argparse.Namespace) -> int:
 
 
 def _shipped(
-    spools: Spools, folder: Path, backend: str, uri: str, processes: int, count: int
+    spools: Spools, folder: Path, backend: str, where: str, processes: int, count: int
 ) -> tuple[float, float, float]:
     """Seconds by the clock, of CPU of the shipper itself and of its delivery processes, without what starting takes."""
     runs = []
     for number, trajectories in enumerate((FEW, FEW, count)):
-        run = spools.copy(folder / f"run{number}", backend, uri, trajectories, TURNS)
+        run = spools.copy(folder / f"run{number}", backend, where, trajectories, TURNS)
         info = RunInfo.read(run)
         info.shippers = processes
         info.write(run)

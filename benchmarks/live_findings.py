@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 from autotrace.run.info import RunInfo  # noqa: E402
 from autotrace.ship.run_reader import RunReader  # noqa: E402
 from autotrace.spool.records import StepFacts  # noqa: E402
+from benchmarks.ship_program import without_findings  # noqa: E402
 from tests.ship.spools import Process  # noqa: E402
 
 BACKENDS = ("jsonl", "parquet", "mlflow")
@@ -40,10 +41,6 @@ WRONG = 4
 def deliver(warm: Path, folder: Path, findings: bool) -> None:
     """In a process of its own: ship ``warm``, which imports everything, then ``folder`` and what is said later; print
     the CPU seconds of that, and how many trajectories findings sent again."""
-    from autotrace.insight import registry
-    from autotrace.insight.profile import Profile
-    from autotrace.ship.index import summary
-    from autotrace.ship.live_findings import LiveFindings
     from autotrace.ship.shipper import ship
 
     again: list[Any] = []
@@ -53,9 +50,7 @@ def deliver(warm: Path, folder: Path, findings: bool) -> None:
         original = Outbox.again
         Outbox.again = lambda self, row: (again.append(row), original(self, row))  # type: ignore[assignment]
     else:
-        summary.examine = lambda *_: Profile(registry.stamp())  # type: ignore[assignment]
-        LiveFindings.settle = lambda *_: False  # type: ignore[assignment]
-        LiveFindings.waiting = property(lambda _: False)  # type: ignore[assignment]
+        without_findings()
     assert ship(warm, once=True).state == "done"
     again.clear()
     spent = 0.0

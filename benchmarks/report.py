@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from typing import Any, NamedTuple
 
 import rich.table
 from rich.console import Console
 
-from benchmarks.budgets import NOTES, REFERENCE_NS, Results, Verdict, verdicts
+from benchmarks.budgets import AT_REFERENCE, NOTES, REFERENCE_NS, Results, Verdict, verdicts
 
 PEERS = ("wrapt", "opentelemetry-sdk", "ddtrace", "mlflow", "weave", "verl", "msgspec")
 CONCURRENT = (
@@ -30,9 +30,29 @@ TITLES = {
     "volume": "Bytes of a trajectory of 20 turns, and of each token and text of it once",
     "startup": "Start-up",
     "rollout": "veRL's agent loop, 256 trajectories",
-    "delivery": "Shipper, catching up with what was recorded before it started",
 }
 """Scenarios whose result is a table as it is."""
+COST = {
+    "goal_us": "goal, us",
+    "before_us": "before, us",
+    "now_us": "now, us",
+    f"now_us{AT_REFERENCE}": "at reference speed",
+    "times_less": "times less",
+    "times_wanted": "wanted",
+    "before_spans_per_s": "before, spans/s",
+    "now_spans_per_s": "now, spans/s",
+    "server_spans_per_s": "server's limit",
+    "peak_mb": "peak, MB",
+    "met": "",
+}
+GROWTH = {"goal_x": "goal, x", "before_x": "before, x", "now_x": "now, x", "met": ""}
+WAITING = {"goal_mb": "goal, MB", "peak_mb": "peak, MB", "now_us": "us", "now_spans_per_s": "spans/s", "met": ""}
+SHIPPER = {
+    "goal_us": ("Shipper, catching up with what was recorded before it started: CPU a span at 20 turns", COST),
+    "goal_x": ("Shipper: CPU of a longer trajectory", GROWTH),
+    "goal_mb": ("Shipper: memory in front of a backlog", WAITING),
+}
+"""Tables of ``delivery``, by what all their rows have: title, and heads by the keys of ``delivery_rows``."""
 
 
 class Table(NamedTuple):
@@ -93,6 +113,21 @@ def tables(results: Results, about: dict[str, Any]) -> Iterator[Table]:
             keys = list(dict.fromkeys(key for run in runs.values() for key in run))
             rows = [[name, *(_cell(run.get(key)) for key in keys)] for name, run in runs.items()]
             yield Table(title, ["", *map(_words, keys)], rows)
+    yield from delivery(results.get("delivery", {}))
+
+
+def delivery(rows: dict[str, dict[str, Any]]) -> Iterator[Table]:
+    """What the shipper takes."""
+    for goal, (title, heads) in SHIPPER.items():
+        of_it = {name: row for name, row in rows.items() if goal in row}
+        shown = [key for key in heads if any(row.get(key) is not None for row in of_it.values())]
+        cells = [[name, *(_rounded(row.get(key)) for key in shown)] for name, row in of_it.items()]
+        if cells:
+            yield Table(title, ["", *(heads[key] for key in shown)], cells)
+
+
+def _rounded(value: Any) -> str:
+    return f"{value:,.1f}" if isinstance(value, int | float) else value or ""
 
 
 def _calls(title: str, group: dict[str, dict[str, float]]) -> Table:
@@ -139,18 +174,24 @@ def _cell(value: Any) -> str:
 
 
 def show(results: Results, about: dict[str, Any], missing: dict[str, str]) -> None:
-    """Print the tables."""
-    console = Console(width=None if os.isatty(1) else 180)
-    for one in tables(results, about):
-        shown = rich.table.Table(title=one.title, title_justify="left")
-        for place, column in enumerate(one.head):
-            shown.add_column(column, justify="left" if place == 0 or column in ("peers", "drops") else "right")
-        for row in one.rows:
-            shown.add_row(*row)
-        console.print(shown)
+    """Print everything."""
+    console = show_tables(tables(results, about))
     for name, why in missing.items():
         console.print(f"not measured: {name}: {why}", markup=False)
     console.print(f"{_on(about)}; a ContextVar's set and reset take {about['speed_ns']} ns", markup=False)
+
+
+def show_tables(shown: Iterable[Table]) -> Console:
+    """Print them; where, for more."""
+    console = Console(width=None if os.isatty(1) else 180)
+    for one in shown:
+        table = rich.table.Table(title=one.title, title_justify="left")
+        for place, column in enumerate(one.head):
+            table.add_column(column, justify="left" if place == 0 or column in ("peers", "drops") else "right")
+        for row in one.rows:
+            table.add_row(*row)
+        console.print(table)
+    return console
 
 
 def markdown(results: Results, about: dict[str, Any], missing: dict[str, str], command: str, parts: bool) -> str:
@@ -162,7 +203,8 @@ def markdown(results: Results, about: dict[str, Any], missing: dict[str, str], c
         'are shuffled among the subjects, each in a process of its own; "process in all" includes every thread and',
         "writing everything out. *At reference speed*: each round scaled by what a `ContextVar`'s `set` and `reset`",
         f"took just before it ({about['speed_ns']} ns as a rule) against {REFERENCE_NS:g} ns on the machine that the",
-        "budgets come from.",
+        "budgets come from. *Before*: the code before delivery was made faster, in turns with this one; *wanted*: how",
+        "many times less it was to be (`benchmarks/delivery_rows.py`).",
         "",
         f"{_on(about)}; " + ", ".join(f"{name} {version}" for name, version in about["versions"].items()) + ".",
     ]

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import report  # noqa: E402
+from benchmarks import before, report  # noqa: E402
 from benchmarks.bench import Bench  # noqa: E402
 from benchmarks.budgets import Results, failures  # noqa: E402
 from benchmarks.scenarios import SCENARIOS, SHORT  # noqa: E402
@@ -32,19 +32,17 @@ def main() -> int:
     parser.add_argument("--add", action="store_true", help="keep what FILE holds of other scenarios (a run in parts)")
     parser.add_argument("--results", action="store_true", help="write benchmarks/RESULTS.md")
     parser.add_argument("--only", help=f"some of {', '.join(SCENARIOS)}")
-    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout delivers the same, in turns")
+    parser.add_argument("--against", type=before.named, default=before.HISTORY, metavar="CHECKOUT", help=before.HELP)
     options = parser.parse_args()
-    if options.against is not None and not (options.against / "autotrace").is_dir():
-        parser.error(f"{options.against} is no checkout of autotrace; make one with: git worktree add PATH COMMIT")
     names = options.only.split(",") if options.only else list(SHORT if options.short else SCENARIOS)
     unknown = [name for name in names if name not in SCENARIOS]
     if unknown:
         parser.error(f"there is no scenario {unknown[0]!r}; choose from {', '.join(SCENARIOS)}")
-    before = json.loads(options.json.read_text()) if options.add and options.json.exists() else _EMPTY
+    earlier = json.loads(options.json.read_text()) if options.add and options.json.exists() else _EMPTY
     bench = Bench(options.short, against=options.against)
-    bench.missing = dict(before["missing"])
-    bench.speeds = list(before["machine"]["speeds"])
-    results: Results = dict(before["results"])
+    bench.missing = dict(earlier["missing"])
+    bench.speeds = list(earlier["machine"]["speeds"])
+    results: Results = dict(earlier["results"])
     try:
         for name in names:
             began = time.monotonic()
@@ -59,7 +57,7 @@ def main() -> int:
     results = {name: results[name] for name in SCENARIOS if name in results}
     report.show(results, about, bench.missing)
     if options.results:
-        text = report.markdown(results, about, bench.missing, "make bench", before is not _EMPTY)
+        text = report.markdown(results, about, bench.missing, "make bench", earlier is not _EMPTY)
         (ROOT / "benchmarks" / "RESULTS.md").write_text(text)
     beyond = failures(results) if options.short else []
     if options.only:

@@ -1,0 +1,64 @@
+"""The code before delivery was made faster, taken out of this repository's own history, so that both columns of the
+table of ``delivery`` come from one run."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import subprocess
+import tempfile
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMIT = "8d4fcdb1eba1bfc0412fbdd499a25c687eb61788"
+"""The last one before that which has everything ``ship_program.py`` needs."""
+HISTORY, NONE = "history", "none"
+HELP = f"what *before* is: another checkout, {HISTORY} (commit {COMMIT[:7]}, which is the default) or {NONE}"
+
+
+def named(value: str) -> str:
+    """The argument of ``--against``: ``history``, ``none``, or a folder that holds ``autotrace``."""
+    if value in (HISTORY, NONE):
+        return value
+    if not Path(value, "autotrace").is_dir():
+        raise argparse.ArgumentTypeError(
+            f"{value} is no checkout of autotrace; make one with: git worktree add PATH COMMIT"
+        )
+    return str(Path(value).resolve())
+
+
+@contextlib.contextmanager
+def checkout(against: str, missing: MutableMapping[str, str], repository: Path = ROOT) -> Iterator[Path | None]:
+    """The folder whose ``autotrace`` is measured as *before*, there until the end of the block; ``against`` as
+    ``named`` gives it. None where there is none: without a history (a shallow clone, files without a repository)
+    ``missing`` says why."""
+    if against != HISTORY:
+        yield None if against == NONE else Path(against)
+        return
+    with tempfile.TemporaryDirectory(prefix="autotrace-before-") as name:
+        folder = Path(name).resolve()
+        try:
+            _unpack(repository, folder)
+        except (OSError, subprocess.CalledProcessError) as error:
+            missing["delivery, before"] = _why(error)
+            yield None
+            return
+        yield folder
+
+
+def _unpack(repository: Path, folder: Path) -> None:
+    """Leaves nothing in the repository, which a worktree would."""
+    archive = folder / "before.tar"
+    for command in (
+        ["git", "-C", str(repository), "archive", f"--output={archive}", COMMIT, "autotrace"],
+        ["tar", "-x", "-f", str(archive), "-C", str(folder)],
+    ):
+        subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    archive.unlink()
+
+
+def _why(error: OSError | subprocess.CalledProcessError) -> str:
+    lines = error.stderr.strip().splitlines() if isinstance(error, subprocess.CalledProcessError) else [str(error)]
+    cause = lines[-1] if lines else str(error)
+    return f"commit {COMMIT[:7]} is not in the history ({cause}); in a shallow clone: git fetch --unshallow"
