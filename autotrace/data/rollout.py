@@ -63,6 +63,10 @@ class Rollout:
             if span.role == "engine":
                 _below(span, by_id, calls)
 
+    def release(self) -> None:
+        """Let go of its calls, which hold it: all of it is then freed at once, and not when cycles are looked for."""
+        self.spans, self.turns = [], []
+
     @property
     def is_trajectory(self) -> bool:
         """It has a row in ``trajectories``."""

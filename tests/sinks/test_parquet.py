@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
 import signal
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,19 @@ def test_a_delivery_is_one_file_a_table_and_step(made: Made, tmp_path: Path) -> 
     assert not list(tmp_path.rglob("*.part*"))
     metadata = pq.read_metadata(files(tmp_path)[0])
     assert metadata.row_group(0).column(0).compression == "ZSTD" and sink.sent > 1_000
+
+
+def test_what_was_delivered_is_freed_at_once(made: Made) -> None:
+    """A shipper looks for cycles of objects only now and then, and by then these would have been hundreds of MB."""
+    sink, one = made(), trajectory(step=3)
+    alive = [weakref.ref(one), *map(weakref.ref, one.spans)]
+    gc.disable()
+    try:
+        sink.deliver([one])
+        del one
+        assert [ref() for ref in alive] == [None] * len(alive)
+    finally:
+        gc.enable()
 
 
 def test_what_is_delivered_again_replaces_itself(made: Made, tmp_path: Path) -> None:

@@ -74,14 +74,18 @@ class Dataset:
 
     def write(self, trajectories: Sequence[Trajectory]) -> int:
         """Store ``trajectories``; bytes that were written, before compression."""
+        rollouts = [Rollout(trajectory) for trajectory in trajectories]
         try:
             self._settle()
             if not self._begun:
                 self._begin()
-            return self._write([Rollout(trajectory) for trajectory in trajectories])
+            return self._write(rollouts)
         except BaseException:
             self._partitions.clear()  # what is there is read again
             raise
+        finally:
+            for rollout in rollouts:
+                rollout.release()
 
     def _write(self, rollouts: list[Rollout]) -> int:
         by_step: dict[int | None, list[Rollout]] = {}

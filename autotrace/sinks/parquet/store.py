@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import time
 import uuid
@@ -268,6 +269,7 @@ def failed(root: str, error: BaseException) -> SinkError:
     """What went wrong, as the shipper takes it: one sentence."""
     kind = type(error).__name__
     words = str(getattr(error, "strerror", None) or error or kind).partition("\n")[0][:300].rstrip(".")
+    words = _OF_ARROW.sub("", words)
     remedy = _REMEDIES.get(kind) if is_url(root) else None
     if remedy is not None:
         return Refused(f"cannot write to {root}: {words}; {remedy}")
@@ -276,6 +278,8 @@ def failed(root: str, error: BaseException) -> SinkError:
     return Unavailable(f"cannot write to {root}: {words}")
 
 
+_OF_ARROW = re.compile(r".*Detail: \[errno \d+\] ")
+"""What pyarrow says before the system's own words."""
 _CREDENTIALS = "set the credentials of the object store (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
 _REMEDIES = {
     "NoCredentialsError": _CREDENTIALS,

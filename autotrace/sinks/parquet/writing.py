@@ -70,7 +70,9 @@ class TableFile:
         self._waiting, self._bytes = [], 0
 
     def __enter__(self) -> TableFile:
-        self._file = os.fdopen(files.overwrite(self._part), "wb")
+        os.close(files.overwrite(self._part))
+        # not Python's file: each of its many writes would wait for the interpreter's lock
+        self._file = pa.OSFile(str(self._part), "wb")
         self._writer = pq.ParquetWriter(self._file, self._schema, **_settings(self._schema))
         return self
 
