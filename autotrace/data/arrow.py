@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -61,14 +63,42 @@ def from_rows(columns: Sequence[Column], asked: Sequence[Any]) -> pa.Table:
     figures: set[str] = set()
     if any(column.figures for column in columns):
         figures.update(*(row.figures for row in asked))
-    arrays = [
-        pa.nulls(len(asked), arrow_type(column.type))
-        if column.figures and figures.isdisjoint(column.figures)
-        else _array(column, asked)
-        for column in columns
-    ]
+    repeated = _Repeated(asked)
+    unknown = {field for field in {column.field for column in columns} if field and _all_none(field, asked)}
+    arrays = []
+    for column in columns:
+        if column.field in unknown or (column.figures and figures.isdisjoint(column.figures)):
+            arrays.append(pa.nulls(len(asked), arrow_type(column.type)))
+        else:
+            arrays.append(_array(column, asked) if column.of_rollout is None else repeated.array(column))
     fields = [pa.field(column.name, arrow_type(column.type)) for column in columns]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _all_none(field: str, asked: Sequence[Any]) -> bool:
+    of = attrgetter(f"span.{field}")
+    return not asked or (of(asked[0]) is None and [*map(of, asked)].count(None) == len(asked))
+
+
+class _Repeated:
+    """Columns whose values are those of the rollout that a row is of: made once a rollout, then repeated."""
+
+    def __init__(self, asked: Sequence[Any]) -> None:
+        self._asked = asked
+        self._rollouts: list[Any] = []
+        self._places: pa.Array | None = None
+
+    def array(self, column: Column) -> pa.Array:
+        """Of ``column``."""
+        if self._places is None:
+            owners = [row.rollout for row in self._asked]
+            self._rollouts = list(dict.fromkeys(owners))
+            place = {rollout: place for place, rollout in enumerate(self._rollouts)}
+            places = array("i", map(place.__getitem__, owners))
+            self._places = pa.Array.from_buffers(pa.int32(), len(places), [None, pa.py_buffer(places)])
+        assert column.of_rollout is not None
+        each = dataclasses.replace(column, of=column.of_rollout)
+        return _array(each, self._rollouts).take(self._places)
 
 
 def _array(column: Column, asked: Sequence[Any]) -> pa.Array:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from autotrace.data.columns import OF_ROLLOUT, Column, Table, duration
+from autotrace.data.columns import OF_ROLLOUT, Column, Table, duration, of_span
 from autotrace.data.rollout import Call, finish_reason, json, word
 from autotrace.spool.records import MEASURED
 from autotrace.trajectory.numbers import integer, number
@@ -42,19 +42,17 @@ def _measured(name: str) -> Callable[[Call], int | None]:
 TURNS = Table("turns", "an LLM call of the agent", (
     *OF_ROLLOUT,
     Column("turn", "int64", "1, 2, ... in the trajectory", attrgetter("turn")),
-    Column("span_id", "string", "its row in `spans`", attrgetter("span.span_id")),
-    Column("name", "string", "the function that was called", attrgetter("span.name")),
-    Column("status", "string", "as in `spans`", attrgetter("span.status")),
-    Column("error", "string", "type and message of what failed", attrgetter("span.error_text")),
-    Column("prompt_tokens", "int64", "tokens of the whole prompt", attrgetter("span.prompt_tokens")),
-    Column("response_tokens", "int64", "tokens generated", attrgetter("span.response_tokens")),
+    of_span("span_id", "string", "its row in `spans`"),
+    of_span("name", "string", "the function that was called"),
+    of_span("status", "string", "as in `spans`"),
+    Column("error", "string", "type and message of what failed", attrgetter("span.error_text"), field="error"),
+    of_span("prompt_tokens", "int64", "tokens of the whole prompt"),
+    of_span("response_tokens", "int64", "tokens generated"),
     _figure("cached_tokens", "int64", "prompt tokens that the engine found in its prefix cache", integer),
     Column("new_prompt_ids", "list<int32>", "token ids that this prompt adds to the trajectory",
            attrgetter("span.new_prompt_ids"), packed=attrgetter("span.packed_prompt")),
-    Column("prompt_base", "string", "the `span_id` with whose prompt and response this prompt begins",
-           attrgetter("span.prompt_base")),
-    Column("prompt_keep", "int64", "how many tokens of them; then come `new_prompt_ids`",
-           attrgetter("span.prompt_keep")),
+    of_span("prompt_base", "string", "the `span_id` with whose prompt and response this prompt begins"),
+    of_span("prompt_keep", "int64", "how many tokens of them; then come `new_prompt_ids`"),
     Column("response_ids", "list<int32>", "token ids of the response",
            attrgetter("span.response_ids"), packed=attrgetter("span.packed_response")),
     Column("rollout_log_probs", "list<float32>", "log-probability of each token of the response",
@@ -73,8 +71,8 @@ TURNS = Table("turns", "an LLM call of the agent", (
     _figure("weight_versions", "json", "which weights made which tokens, where the engine says so", json),
     Column("model", "string", "name of the model", _model),
     _figure("request_id", "string", "the request's id in the engine", word),
-    Column("start_ns", "int64", "start, ns since 1970 (UTC)", attrgetter("span.start_ns")),
-    Column("end_ns", "int64", "end, ns since 1970 (UTC)", attrgetter("span.end_ns")),
+    of_span("start_ns", "int64", "start, ns since 1970 (UTC)"),
+    of_span("end_ns", "int64", "end, ns since 1970 (UTC)"),
     Column("duration_s", "float64", "s from start to end",
            lambda call: duration(call.span.start_ns, call.span.end_ns)),
     _figure("ttft_s", "float64", "s to the first token", number),
@@ -88,42 +86,42 @@ TURNS = Table("turns", "an LLM call of the agent", (
     _figure("preempted_s", "float64", "s of `decode_s` in which it waited to be resumed", number),
     _figure("itl_mean_ms", "float64", "mean ms between two outputs", number),
     _figure("itl_max_ms", "float64", "longest ms between two outputs", number),
-    Column("host", "string", "the machine that made the call", attrgetter("span.host")),
+    of_span("host", "string", "the machine that made the call"),
 ))  # fmt: skip
 
 SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the reward, the trainer", (
     *OF_ROLLOUT,
-    Column("span_id", "string", "its id in every backend", attrgetter("span.span_id")),
-    Column("parent_id", "string", "the call that made it", attrgetter("span.parent_id")),
-    Column("name", "string", "the function that was called", attrgetter("span.name")),
-    Column("role", "string", "`trajectory`, `agent`, `llm`, `tool`, `parser`, `env`, `reward`, `engine`, `trainer`"
-           " or `span`", attrgetter("span.role")),
-    Column("key", "string", "the entry of the list that names it", attrgetter("span.key")),
+    of_span("span_id", "string", "its id in every backend"),
+    of_span("parent_id", "string", "the call that made it"),
+    of_span("name", "string", "the function that was called"),
+    of_span("role", "string", "`trajectory`, `agent`, `llm`, `tool`, `parser`, `env`, `reward`, `engine`, `trainer`"
+           " or `span`"),
+    of_span("key", "string", "the entry of the list that names it"),
     Column("tool_name", "string", "the tool", _tool_name),
-    Column("status", "string", "`OK`, `ERROR`, `TIMEOUT`, `CANCELLED`, `INTERRUPTED` or, while it runs, `OPEN`",
-           attrgetter("span.status")),
-    Column("error_type", "string", "type of the exception", _error(0)),
-    Column("error_message", "string", "its message", _error(1)),
-    Column("error_stack", "string", "where it was raised", _error(2)),
-    Column("start_ns", "int64", "start, ns since 1970 (UTC)", attrgetter("span.start_ns")),
-    Column("end_ns", "int64", "end, ns since 1970 (UTC)", attrgetter("span.end_ns")),
+    of_span("status", "string", "`OK`, `ERROR`, `TIMEOUT`, `CANCELLED`, `INTERRUPTED` or, while it runs, `OPEN`"),
+    Column("error_type", "string", "type of the exception", _error(0), field="error"),
+    Column("error_message", "string", "its message", _error(1), field="error"),
+    Column("error_stack", "string", "where it was raised", _error(2), field="error"),
+    of_span("start_ns", "int64", "start, ns since 1970 (UTC)"),
+    of_span("end_ns", "int64", "end, ns since 1970 (UTC)"),
     Column("duration_s", "float64", "s from start to end",
            lambda call: duration(call.span.start_ns, call.span.end_ns)),
-    Column("first_item_ns", "int64", "when a stream yielded its first item", attrgetter("span.first_item_ns")),
-    *(Column(name, "int64", f"measured: {name.replace('_', ' ')}", _measured(name)) for name in MEASURED),
+    of_span("first_item_ns", "int64", "when a stream yielded its first item"),
+    *(Column(name, "int64", f"measured: {name.replace('_', ' ')}", _measured(name), field=name)
+      for name in MEASURED),
     Column("inputs", "json", "the recorded arguments", lambda call: json(call.span.inputs)),
     Column("output", "json", "what it returned", lambda call: json(call.span.output)),
     Column("attributes", "json", "what the list asks to be recorded, and what adapters add",
            lambda call: json(call.span.attributes)),
-    Column("host", "string", "the machine", attrgetter("span.host")),
-    Column("pid", "int64", "the process", attrgetter("span.pid")),
+    of_span("host", "string", "the machine"),
+    of_span("pid", "int64", "the process"),
 ))  # fmt: skip
 
 TOKENS = Table("tokens", "an LLM call for whose tokens the trainer's values were recorded, of some trajectories", (
     *OF_ROLLOUT,
     Column("turn", "int64", "its row in `turns`; empty: the whole response of an agent whose calls are no pieces of it",
            lambda call: call.turn or None),
-    Column("span_id", "string", "its row in `spans`", attrgetter("span.span_id")),
+    of_span("span_id", "string", "its row in `spans`"),
     Column("old_log_probs", "list<float32>", "log-probability of each token of the response as the trainer computed it"
            " before its update; like all of these it may be shorter than the response, where the trainer cut it",
            attrgetter("span.old_logprobs")),

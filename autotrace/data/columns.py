@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
@@ -25,6 +26,10 @@ class Column:
     """Of a list of numbers: the same as an array of them has it, where that is at hand; None: ask ``of``."""
     figures: tuple[str, ...] = ()
     """What is asked of a call, or of a trajectory's calls: nothing is known where no call has any of these."""
+    field: str | None = None
+    """The field of a call's span that is asked: nothing is known where it is None in all of them. None: more is."""
+    of_rollout: Callable[[Any], Any] | None = None
+    """The same for all rows of a rollout: its value, of the rollout."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,13 @@ IDENTITY = (
     Column("validate", "bool", "whether it is of a validation", attrgetter("validate")),
 )
 OF_ROLLOUT = tuple(
-    Column(column.name, column.type, column.meaning, attrgetter(f"rollout.{column.name}")) for column in IDENTITY
+    dataclasses.replace(column, of=attrgetter(f"rollout.{column.name}"), of_rollout=column.of) for column in IDENTITY
 )
+
+
+def of_span(name: str, kind: str, meaning: str, field: str | None = None) -> Column:
+    """A column that has a field of a call's span as it is; called the same if ``field`` is not given."""
+    return Column(name, kind, meaning, attrgetter(f"span.{field or name}"), field=field or name)
 
 
 def duration(start_ns: int, end_ns: int | None) -> float | None:

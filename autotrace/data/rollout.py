@@ -18,6 +18,7 @@ from autotrace.trajectory.pieces import pieces, whole_response
 ROLES = ("trajectory", "agent", "span")
 """Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
 have turns and spans."""
+_encode = msgspec.json.Encoder().encode
 CUT = frozenset({"length", "max_tokens", "max_length"})
 """Finish reasons of a response that was cut at a limit."""
 
@@ -29,10 +30,10 @@ def word(value: Any) -> str | None:
 
 def json(value: Any) -> str | None:
     """``value`` as JSON; None for None and for an empty mapping or list."""
-    if value is None or value == {} or value == []:
+    if not value and (value is None or value == {} or value == []):
         return None
     try:
-        return msgspec.json.encode(value).decode()
+        return _encode(value).decode()
     except (TypeError, ValueError, RecursionError):  # not plain, or text that is no Unicode
         return msgspec.json.encode(jsonable(value)).decode()
 
@@ -53,14 +54,14 @@ class Rollout:
         self.uid = word(attributes.get("uid"))
         self.rollout_n = integer(attributes.get("rollout_n", attributes.get("session_id")))
         self.validate = validate if isinstance(validate, bool) else None
-        by_id = {span.span_id: span for span in trajectory.spans}
         self.spans = [Call(self, span) for span in trajectory.spans]
         calls = {call.span.span_id: call for call in self.spans if call.span.role == "llm"}
         self.turns = [calls[span.span_id] for span in trajectory.llm_spans]
         for turn, call in enumerate(self.turns, 1):
             call.turn = turn
-        for span in trajectory.spans:
-            if span.role == "engine":
+        if engines := [span for span in trajectory.spans if span.role == "engine"]:
+            by_id = {span.span_id: span for span in trajectory.spans}
+            for span in engines:
                 _below(span, by_id, calls)
 
     def release(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from types import TracebackType
@@ -32,9 +33,8 @@ class TableFile:
     """A context manager; ``part`` is whole when it is left. Raises ``OSError`` and ``pa.ArrowException``."""
 
     def __init__(self, part: Path, name: str, run_id: str) -> None:
-        self._schema = arrow.schema(TABLES[name]).with_metadata(
-            {"autotrace.schema": str(VERSION), "autotrace.run": run_id}
-        )
+        schema, self._settings = _layout(name)
+        self._schema = schema.with_metadata({"autotrace.schema": str(VERSION), "autotrace.run": run_id})
         self._part = part
         self._waiting: list[pa.Table] = []
         self._bytes = 0
@@ -73,7 +73,7 @@ class TableFile:
         os.close(files.overwrite(self._part))
         # not Python's file: each of its many writes would wait for the interpreter's lock
         self._file = pa.OSFile(str(self._part), "wb")
-        self._writer = pq.ParquetWriter(self._file, self._schema, **_settings(self._schema))
+        self._writer = pq.ParquetWriter(self._file, self._schema, **self._settings)
         return self
 
     def __exit__(
@@ -86,6 +86,13 @@ class TableFile:
                 self._writer.close()
         finally:
             self._file.close()
+
+
+@functools.cache
+def _layout(name: str) -> tuple[pa.Schema, dict[str, Any]]:
+    """Of a table: the schema, and how its columns are written."""
+    schema = arrow.schema(TABLES[name])
+    return schema, _settings(schema)
 
 
 def _settings(schema: pa.Schema) -> dict[str, Any]:
