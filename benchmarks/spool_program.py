@@ -26,7 +26,7 @@ WORDS = 20_000
 """Words of the vocabulary, four letters each; behind them what a chat template writes."""
 TEMPLATE = ("<|im_start|>", "<|im_end|>", "system", "user", "assistant", "tool", "\u010a")
 BEGIN, END, SYSTEM, USER, ASSISTANT, TOOL, NEWLINE = range(WORDS, WORDS + len(TEMPLATE))
-GROUP, STEP = 8, 64
+GROUP, STEP = 16, 512 * 16
 """Rollouts of a prompt, and of a step."""
 
 

@@ -35,10 +35,6 @@ def _mask(call: Call) -> list[int] | None:
     return call.span.response_mask if masks is None else masks.get(call.span.span_id)
 
 
-def _measured(name: str) -> Callable[[Call], int | None]:
-    return lambda call: integer(getattr(call.span, name))
-
-
 TURNS = Table("turns", "an LLM call of the agent", (
     *OF_ROLLOUT,
     Column("turn", "int64", "1, 2, ... in the trajectory", attrgetter("turn")),
@@ -107,8 +103,7 @@ SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the re
     Column("duration_s", "float64", "s from start to end",
            lambda call: duration(call.span.start_ns, call.span.end_ns)),
     of_span("first_item_ns", "int64", "when a stream yielded its first item"),
-    *(Column(name, "int64", f"measured: {name.replace('_', ' ')}", _measured(name), field=name)
-      for name in MEASURED),
+    *(of_span(name, "int64", f"measured: {name.replace('_', ' ')}") for name in MEASURED),
     Column("inputs", "json", "the recorded arguments", lambda call: json(call.span.inputs)),
     Column("output", "json", "what it returned", lambda call: json(call.span.output)),
     Column("attributes", "json", "what the list asks to be recorded, and what adapters add",

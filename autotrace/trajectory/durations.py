@@ -46,9 +46,12 @@ def times(trajectory: Trajectory) -> Times:
     """Of a complete trajectory (open spans are passed over)."""
     spans = [span for span in trajectory.spans if span.end_ns is not None]
     by_id = {span.span_id: span for span in spans}
-    calls = [span for span in spans if span.role == "llm" and not _above(span, by_id, _TIMED)]
-    tools = [span for span in spans if span.role in _TOOLS]
-    rewards = [span for span in spans if span.role == "reward"]
+    by_role: dict[str, list[Span]] = {}
+    for span in spans:
+        by_role.setdefault(span.role, []).append(span)
+    calls = [span for span in by_role.get("llm", ()) if not _above(span, by_id, _TIMED)]
+    tools = [span for role in _TOOLS for span in by_role.get(role, ())]
+    rewards = by_role.get("reward", [])
     having = [span for span in spans if not _FIGURES.isdisjoint(span.attributes)]
     phases = _phases(having, by_id)
     traced = {id for span in having for id in (span.span_id, *(above.span_id for above in _ancestors(span, by_id)))}
@@ -131,7 +134,7 @@ def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterable[Span]:
 
 
 def _above(span: Span, by_id: Mapping[str, Span], roles: Collection[str]) -> bool:
-    parent = by_id.get(span.parent_id or "")
+    parent = by_id.get(span.parent_id) if span.parent_id else None
     if parent is None or parent.parent_id is None:  # nearly always
         return parent is not None and parent.role in roles
     return any(other.role in roles for other in _ancestors(span, by_id))

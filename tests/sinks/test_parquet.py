@@ -165,6 +165,19 @@ def test_full_files_are_left_alone(made: Made, tmp_path: Path, monkeypatch: pyte
     assert len(files(tmp_path, "turns")) == 4
 
 
+def test_large_tables_of_a_step_that_is_over_keep_files_of_a_useful_size(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset, "USEFUL_BYTES", 1)
+    sink = made()
+    for sample in range(5):
+        sink.deliver(steps(1, sample=sample))
+    sink.close()
+    assert {table: len(files(tmp_path, table)) for table in ("trajectories", "facts", "turns", "spans")} == {
+        "trajectories": 1, "facts": 1, "turns": 5, "spans": 5,
+    }  # fmt: skip
+
+
 def test_a_late_fact_of_a_step_long_past(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset, "MOST_PARTITIONS", 2)
     sink = made()

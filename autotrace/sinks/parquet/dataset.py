@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,9 @@ FULL_ROWS = {"trajectories": 2_048, "facts": 32_768, "tokens": 2_048}
 FEW = {"trajectories": 2, "facts": 2, "tokens": 2, "turns": 4, "spans": 4}
 """Small files that are merged once a step is behind; of large tables a few more may stay: merging costs as much as
 writing."""
+USEFUL_BYTES = 2 << 20
+"""A file of a large table that has as much is left as it is once its step is behind: a step then ends with fewer than
+``MANY`` of them."""
 BEHIND = 2
 """A step is behind once there are trajectories of a step that much later."""
 MOST_PARTITIONS = 8
@@ -213,36 +216,38 @@ class Dataset:
     def _merge_behind(self, newest: int | None) -> None:
         for step in list(self._unmerged):
             over = newest is not None and step is not None and step <= newest - BEHIND
-            self._merge(step, FEW if over else dict.fromkeys(OF_TRAJECTORIES, MANY))
+            self._merge(step, over)
             if over:
                 del self._unmerged[step]
 
     def merge_all(self) -> None:
         """The run is over: merge what is left."""
         for step in list(self._unmerged):
-            self._merge(step, FEW)
+            self._merge(step, over=True)
             del self._unmerged[step]
 
-    def _merge(self, step: int | None, at_least: Mapping[str, int]) -> None:
-        """Merge the small files of a step where a table has ``at_least`` so many of them."""
-        if not any(len(self._small(self._partition(step), name)) >= at_least[name] for name in OF_TRAJECTORIES):
+    def _merge(self, step: int | None, over: bool) -> None:
+        """Merge the small files of a step where a table has many of them; ``over``: where it has a few."""
+        if not any(self._small(self._partition(step), name, over) for name in OF_TRAJECTORIES):
             return
         with self._alone():
             partition = self._partition(step)
             partition.load(self._store)
             for name in OF_TRAJECTORIES:
-                paths = self._small(partition, name)
-                if len(paths) >= at_least[name]:
+                if paths := self._small(partition, name, over):
                     self._rewrite(partition, name, {path: frozenset() for path in paths})
 
     @staticmethod
-    def _small(partition: Partition, name: str) -> list[str]:
+    def _small(partition: Partition, name: str, over: bool) -> list[str]:
+        """The files to merge; none where there are too few."""
+        full = min(USEFUL_BYTES, FULL_BYTES) if over and name in LARGE else FULL_BYTES
         rows = FULL_ROWS.get(name)
-        return [
+        small = [
             path
             for path, file in partition.files[name].items()
-            if file.size < FULL_BYTES and (rows is None or file.rows < rows)
+            if file.size < full and (rows is None or file.rows < rows)
         ]
+        return small if len(small) >= (FEW[name] if over else MANY) else []
 
     def _rewrite(self, partition: Partition, name: str, old: dict[str, frozenset[str]]) -> None:
         """One file in the place of ``old``."""
