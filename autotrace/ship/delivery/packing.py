@@ -19,7 +19,7 @@ LeftOut = list[tuple[str, int, str]]
 """Trace id, version, and why it cannot go."""
 
 
-MAX_BYTES = 32 << 20
+MAX_BYTES = 48 << 20
 """Of memory that the trajectories of one call of a sink take, about. Two such parcels may be on their way."""
 
 
