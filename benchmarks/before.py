@@ -41,7 +41,7 @@ def checkout(against: str, missing: MutableMapping[str, str], repository: Path =
         try:
             _unpack(repository, folder)
         except (OSError, subprocess.CalledProcessError) as error:
-            missing["delivery, before"] = _why(error)
+            missing["delivery, before"] = f"commit {COMMIT[:7]} cannot be unpacked: {_why(error)}"
             yield None
             return
         yield folder
@@ -59,6 +59,7 @@ def _unpack(repository: Path, folder: Path) -> None:
 
 
 def _why(error: OSError | subprocess.CalledProcessError) -> str:
-    lines = error.stderr.strip().splitlines() if isinstance(error, subprocess.CalledProcessError) else [str(error)]
-    cause = lines[-1] if lines else str(error)
-    return f"commit {COMMIT[:7]} is not in the history ({cause}); in a shallow clone: git fetch --unshallow"
+    if not isinstance(error, subprocess.CalledProcessError):
+        return str(error)
+    said = (error.stderr.strip().splitlines() or [str(error)])[-1]
+    return f"{said}; in a shallow clone: git fetch --unshallow" if "archive" in error.cmd else said

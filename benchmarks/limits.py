@@ -1,7 +1,7 @@
 """What bounds delivery from outside: an MLflow server's own rate, and the cores that several processes use.
 
     python benchmarks/limits.py server [--trajectories 40] [--rounds 3]
-    python benchmarks/limits.py shippers [--backend jsonl] [--trajectories 400] [--rounds 3]
+    python benchmarks/limits.py shippers [--backend jsonl] [--trajectories 1600] [--rounds 3]
 
 ``server``: one server after the other, each fresh, gets the same requests from a client that has them ready, and from
 the shipper. ``shippers``: the same spool with one process and with two; besides the clock, what each of them spends,
@@ -148,7 +148,7 @@ def server(options: argparse.Namespace) -> int:
 
 def shippers(options: argparse.Namespace) -> int:
     """The rates with one and two processes; 1 if two deliver less than ``FASTER`` times as much."""
-    count = options.trajectories or 400
+    count = options.trajectories or 1_600
     used: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory(prefix="autotrace-limits-") as name:
         spools = Spools(Path(name))

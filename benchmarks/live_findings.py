@@ -28,12 +28,15 @@ from autotrace.run.info import RunInfo  # noqa: E402
 from autotrace.ship.run_reader import RunReader  # noqa: E402
 from autotrace.spool.records import StepFacts  # noqa: E402
 from benchmarks.ship_program import without_findings  # noqa: E402
+from benchmarks.spool_program import GROUP  # noqa: E402
 from tests.ship.spools import Process  # noqa: E402
 
 BACKENDS = ("jsonl", "parquet", "mlflow")
 MOST = 0.15
 ROUNDS = 3
 TURNS, PROMPT, RESPONSE, TOOL = 10, 1_000, 256, 100
+STEP = 64
+"""Rollouts of a step."""
 WRONG = 4
 """Of so many rollouts one has an advantage of the wrong sign."""
 
@@ -90,7 +93,7 @@ def copy(spool: Path, folder: Path, backend: str) -> Path:
     info.tracking_uri = f"sqlite:///{folder}/mlflow.db" if backend == "mlflow" else None
     info.write(folder)
     process = Process(folder, "node-1-first", run_id="bench")
-    process.bind("config", project_name="bench", rollout_n=8, adv_estimator="grpo", trainer_mode="sync")
+    process.bind("config", project_name="bench", rollout_n=GROUP, adv_estimator="grpo", trainer_mode="sync")
     process.exit()
     return folder
 
@@ -111,7 +114,7 @@ def round_of(spools: Sequence[Path], backend: str, findings: bool) -> tuple[floa
 def recorded(folder: Path, count: int) -> Path:
     """A spool of so many trajectories."""
     folder.mkdir(mode=0o700)
-    sizes = map(str, (count, TURNS, PROMPT, RESPONSE, TOOL))
+    sizes = map(str, (count, TURNS, PROMPT, RESPONSE, TOOL, STEP))
     subprocess.run([sys.executable, "-m", "benchmarks.spool_program", str(folder), *sizes], cwd=ROOT, check=True,
                    env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL)  # fmt: skip
     return folder

@@ -204,7 +204,8 @@ def markdown(results: Results, about: dict[str, Any], missing: dict[str, str], c
         "writing everything out. *At reference speed*: each round scaled by what a `ContextVar`'s `set` and `reset`",
         f"took just before it ({about['speed_ns']} ns as a rule) against {REFERENCE_NS:g} ns on the machine that the",
         "budgets come from. *Before*: the code before delivery was made faster, in turns with this one; *wanted*: how",
-        "many times less it was to be (`benchmarks/delivery_rows.py`).",
+        "many times less it was to be (`benchmarks/delivery_rows.py`). It had no Parquet: beside that stands what it",
+        "took to assemble alone.",
         "",
         f"{_on(about)}; " + ", ".join(f"{name} {version}" for name, version in about["versions"].items()) + ".",
     ]

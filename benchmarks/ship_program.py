@@ -2,9 +2,8 @@
 
 Whichever ``autotrace`` is first on ``PYTHONPATH`` does it, so nothing else of this checkout is imported. ``SINK``:
 ``nowhere`` replaces the backends by one that takes everything and looks at nothing; with ``nowhere without findings``
-nothing is examined either. Prints a JSON list, one object a
-folder: CPU seconds (of the processes it starts as well, and its own), wall seconds, peak memory so far, the
-machine's speed.
+nothing is examined either. Prints a JSON list, one object a folder: CPU seconds (of the processes it starts as well,
+and its own), wall seconds, peak memory so far, the machine's speed.
 """
 
 from __future__ import annotations

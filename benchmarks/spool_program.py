@@ -1,4 +1,4 @@
-"""Fills a run folder: ``python -m benchmarks.spool_program FOLDER TRAJECTORIES TURNS PROMPT RESPONSE TOOL``.
+"""Fills a run folder: ``python -m benchmarks.spool_program FOLDER TRAJECTORIES TURNS PROMPT RESPONSE TOOL [STEP]``.
 
 Trajectories as an agentic run has them: a prompt that grows by the response (with log-probabilities) and the tool's
 answer, a reward, and a tokenizer to decode it all with. ``TURNS`` 0: traces of one LLM call each and nothing else, also
@@ -27,7 +27,7 @@ WORDS = 20_000
 TEMPLATE = ("<|im_start|>", "<|im_end|>", "system", "user", "assistant", "tool", "\u010a")
 BEGIN, END, SYSTEM, USER, ASSISTANT, TOOL, NEWLINE = range(WORDS, WORDS + len(TEMPLATE))
 GROUP, STEP = 16, 512 * 16
-"""Rollouts of a prompt, and of a step."""
+"""Rollouts of a prompt, and of a step unless its number is given: a step of today's agentic runs."""
 
 
 class Rollout:
@@ -64,7 +64,7 @@ class Rollout:
         statements.fact("reward", {"score": float(rollout_n % 2), "format": 1.0})
 
 
-def main(folder: Path, trajectories: int, turns: int, prompt: int, response: int, tool: int) -> None:
+def main(folder: Path, trajectories: int, turns: int, prompt: int, response: int, tool: int, step: int = STEP) -> None:
     """Record them as if they had been rolled out, and describe the run."""
     RunInfo(
         run_id="bench", created="2026-01-01T00:00:00+00:00", command=["bench"], host=os.uname().nodename, main_pid=0,
@@ -84,7 +84,7 @@ def main(folder: Path, trajectories: int, turns: int, prompt: int, response: int
         for number in range(trajectories):
             rollout = Traced(number, turns, prompt, response, tool)
             if turns:
-                await rollout.run(f"uid-{number // GROUP}", number // STEP, number % GROUP)
+                await rollout.run(f"uid-{number // GROUP}", number // step, number % GROUP)
             else:
                 await rollout.generate(0, str(number), prompt_ids=rollout.prompts[0], sampling_params={})
             if number % (max(1, 160 // turns) if turns else 256) == 0:

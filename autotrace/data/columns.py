@@ -59,9 +59,9 @@ OF_ROLLOUT = tuple(
 )
 
 
-def of_span(name: str, kind: str, meaning: str, field: str | None = None) -> Column:
-    """A column that has a field of a call's span as it is; called the same if ``field`` is not given."""
-    return Column(name, kind, meaning, attrgetter(f"span.{field or name}"), field=field or name)
+def of_span(name: str, kind: str, meaning: str) -> Column:
+    """A column that has the field of a call's span that is called the same, as it is."""
+    return Column(name, kind, meaning, attrgetter(f"span.{name}"), field=name)
 
 
 def duration(start_ns: int, end_ns: int | None) -> float | None:

@@ -18,9 +18,10 @@ from autotrace.trajectory.pieces import pieces, whole_response
 ROLES = ("trajectory", "agent", "span")
 """Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
 have turns and spans."""
-_encode = msgspec.json.Encoder().encode
 CUT = frozenset({"length", "max_tokens", "max_length"})
 """Finish reasons of a response that was cut at a limit."""
+
+_encode = msgspec.json.Encoder().encode
 
 
 def word(value: Any) -> str | None:
@@ -65,7 +66,8 @@ class Rollout:
                 _below(span, by_id, calls)
 
     def release(self) -> None:
-        """Let go of its calls, which hold it: all of it is then freed at once, and not when cycles are looked for."""
+        """Let go of its calls, which hold it: all of it is then freed at once, and not when cycles are looked for.
+        Nothing may be asked of it any more."""
         self.spans, self.turns = [], []
 
     @property

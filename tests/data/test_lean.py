@@ -51,3 +51,17 @@ def test_a_process_that_has_imported_arrow_keeps_it_as_it_is() -> None:
         "print(pa.table({'a': [1]}).to_pandas().shape)"
     )
     assert printed == "(1, 1)"
+
+
+@pytest.mark.parametrize(("given", "taken"), [(None, "system"), ("mimalloc", "mimalloc")])
+def test_memory_of_tables_is_the_systems_unless_the_user_names_another(
+    given: str | None, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+    if given is not None:
+        monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", given)
+    printed = python(
+        "from autotrace.data.lean import arrow_without_pandas as lean; lean()\n"
+        "import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    )
+    assert printed == taken

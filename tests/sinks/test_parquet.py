@@ -69,6 +69,19 @@ def test_a_delivery_is_one_file_a_table_and_step(made: Made, tmp_path: Path) -> 
     assert metadata.row_group(0).column(0).compression == "ZSTD" and sink.sent > 1_000
 
 
+def test_a_folder_whose_name_is_no_unicode(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / os.fsdecode(b"caf\xe9")
+    monkeypatch.setenv(VARIABLE, str(place))
+    made().deliver(group(3))
+    (file,) = place.glob("trajectories/**/*.parquet")
+    assert pl.read_parquet(file.read_bytes()).height == 2
+
+
+def test_a_message_of_arrow_ends_with_what_the_system_says() -> None:
+    said = f"Error writing bytes to file {'x' * 280}. Detail: [errno 28] No space left on device"
+    assert str(store.failed("/data", OSError(said))) == "cannot write to /data: No space left on device"
+
+
 def test_what_was_delivered_is_freed_at_once(made: Made) -> None:
     """A shipper looks for cycles of objects only now and then, and by then these would have been hundreds of MB."""
     sink, one = made(), trajectory(step=3)
@@ -158,11 +171,13 @@ def test_small_files_are_merged_when_there_are_many_and_when_the_step_is_behind(
 
 def test_full_files_are_left_alone(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset, "FULL_BYTES", 1)
+    monkeypatch.setattr(dataset, "MANY", 3)
     sink = made()
     for sample in range(4):
         sink.deliver(steps(1, sample=sample))
-    sink.close()
     assert len(files(tmp_path, "turns")) == 4
+    sink.close()
+    assert len(files(tmp_path, "trajectories")) == 4
 
 
 def test_large_tables_of_a_step_that_is_over_keep_files_of_a_useful_size(

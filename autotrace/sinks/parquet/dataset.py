@@ -240,8 +240,7 @@ class Dataset:
     @staticmethod
     def _small(partition: Partition, name: str, over: bool) -> list[str]:
         """The files to merge; none where there are too few."""
-        full = min(USEFUL_BYTES, FULL_BYTES) if over and name in LARGE else FULL_BYTES
-        rows = FULL_ROWS.get(name)
+        full, rows = USEFUL_BYTES if over and name in LARGE else FULL_BYTES, FULL_ROWS.get(name)
         small = [
             path
             for path, file in partition.files[name].items()

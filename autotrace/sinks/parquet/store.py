@@ -268,8 +268,8 @@ def store(root: str) -> Store:
 def failed(root: str, error: BaseException) -> SinkError:
     """What went wrong, as the shipper takes it: one sentence."""
     kind = type(error).__name__
-    words = str(getattr(error, "strerror", None) or error or kind).partition("\n")[0][:300].rstrip(".")
-    words = _OF_ARROW.sub("", words)
+    words = str(getattr(error, "strerror", None) or error or kind).partition("\n")[0]
+    words = _OF_ARROW.sub("", words)[:300].rstrip(".")
     remedy = _REMEDIES.get(kind) if is_url(root) else None
     if remedy is not None:
         return Refused(f"cannot write to {root}: {words}; {remedy}")

@@ -70,9 +70,13 @@ class TableFile:
         self._waiting, self._bytes = [], 0
 
     def __enter__(self) -> TableFile:
-        os.close(files.overwrite(self._part))
-        # not Python's file: each of its many writes would wait for the interpreter's lock
-        self._file = pa.OSFile(str(self._part), "wb")
+        descriptor = files.overwrite(self._part)
+        try:
+            # not Python's file: each of its many writes would wait for the interpreter's lock. By its number: pyarrow
+            # takes names in UTF-8 only
+            self._file = pa.OSFile(f"/dev/fd/{descriptor}", "wb")
+        finally:
+            os.close(descriptor)
         self._writer = pq.ParquetWriter(self._file, self._schema, **self._settings)
         return self
 
