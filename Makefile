@@ -176,7 +176,7 @@ pythons: environment ## what wraps and records, on other Pythons (PYTHONS="pytho
 
 ##@ Speed
 # BENCH="--json FILE --only small,llm" for less or for machines to read
-bench: environment ## every budget beside the other tracers, delivery beside what it was (half an hour; BENCH="--only small,llm" for less)
+bench: environment ## every budget beside the other tracers, delivery beside what it was (45 minutes; BENCH="--only small,llm" for less)
 	./benchmarks/setup.sh $(BENCH_VENV)
 	BENCH_VERL_PYTHON=$(abspath $(VENV))/bin/python $(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
 
