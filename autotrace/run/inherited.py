@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 
 from autotrace.config import environment as env
 from autotrace.run import layout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing it takes longer than everything else that starts with a process
+    from collections.abc import Mapping
 
 _CLOCKS = 60.0
 """Seconds by which the clocks of the machine and of the run folder's file system may differ."""

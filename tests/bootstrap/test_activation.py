@@ -296,13 +296,15 @@ class TestCost:
         assert all(span["messages"][-1]["content"] == "It is 4." for span in trajectory["spans"][1:])
 
     def test_it_starts_within_milliseconds_of_a_bare_one(self, place: Place, variables: dict[str, str]) -> None:
-        """CPU time, interleaved, median of differences: steady on a busy machine. Measured: 1 to 2 ms."""
+        """CPU time beside bare interpreters of the same moment. Measured: 1.15 times theirs, some 2 ms; with
+        ``collections.abc`` imported it was 1.3."""
         code = "import time; print(time.process_time())"
-        differences = []
-        for _ in range(15):
-            spent = [float(place.run([place.python, "-c", code], env).stdout) for env in ({}, variables)]
-            differences.append(spent[1] - spent[0])
-        assert statistics.median(differences) < 0.006
+
+        def spent(env: dict[str, str]) -> float:
+            return float(place.run([place.python, "-c", code], env).stdout)
+
+        spent(variables)  # compiled, as after an installation
+        assert statistics.median(spent(variables) / spent({}) for _ in range(15)) < 1.6
 
     def test_the_launcher_itself_is_quick(self, place: Place) -> None:
         """CPU time beside bare interpreters of the same moment; the second time everything is compiled. Measured: that
