@@ -4,11 +4,16 @@ tenth of the time that their library takes.
 ``tokenizers``, decoder ``ByteLevel``: each token's letters stand for one byte each (GPT-2's alphabet); a token with any
 other letter, as special tokens may be, is its own text; the bytes of all tokens are read as UTF-8, with U+FFFD for what
 is none.
+
+A vocabulary of 150,000 Python objects fits into no cache, and each token that is looked up waits for memory. Where much
+is decoded the table is therefore one of numpy's as well, where that is installed: a quarter of the time for the tokens
+of a whole trajectory.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
@@ -20,14 +25,21 @@ REPLACED = "\ufffd"
 MAX_ID = 1 << 22
 """Today's vocabularies end far below it; a table of more would be mostly empty."""
 
+_WIDTH = 16
+"""Bytes of a cell: of a hundred tokens one or two are longer."""
+_PADDING, _BORDER, _OTHER = b"\xff", b"\xfe", b"\xfd"
+"""What no UTF-8 has: what fills a cell, what stands between two sequences, and what comes before the id of a token that
+cannot stand in a cell: a longer one, one with such a byte, or none at all."""
+_ID = re.compile(_OTHER + rb"([0-9a-f]{8})")
+
 
 class ByteLevel:
-    """Decodes as ``tokenizer`` does, special tokens kept."""
+    """Decodes as ``tokenizer`` does, special tokens kept. ``often``: numpy may be imported for it."""
 
     joins = True
     """The texts of parts, joined, are the text of the whole, but for ``REPLACED``."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, *, often: bool = False) -> None:
         letters = _letters()
         self._tokenizer = tokenizer
         numbers = set(tokenizer.get_vocab(with_added_tokens=True).values())
@@ -39,6 +51,7 @@ class ByteLevel:
                 self._bytes[number] = bytes(letters[letter] for letter in token)
             except KeyError:
                 self._bytes[number] = token.encode()
+        self._cells = _cells(self._bytes) if often else None
 
     def __call__(self, ids: Sequence[int]) -> str:
         """The text of ``ids``; of an array of ``int`` it is made most quickly."""
@@ -51,15 +64,31 @@ class ByteLevel:
         except (OverflowError, IndexError, TypeError):  # an id that is none: the library says what becomes of it
             return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
 
+    def each(self, sequences: Sequence[array[int]]) -> list[str] | None:
+        """The texts of ``sequences``, which are of ``int``. None: ask for one after the other."""
+        if self._cells is None or not sequences:
+            return None
+        import numpy
 
-def decoder(tokenizer: Any, samples: Iterable[list[int]]) -> ByteLevel | None:
+        border = array("i", [len(self._bytes)]).tobytes()
+        try:
+            cells = self._cells.take(numpy.frombuffer(border.join(sequences), "u4")).tobytes()
+            texts = cells.translate(None, _PADDING).split(_BORDER)
+            if _OTHER in cells:
+                texts = [_ID.sub(lambda found: self._bytes[int(found[1], 16)], text) for text in texts]
+        except (IndexError, TypeError):  # an id that is none
+            return None
+        return [text.decode("utf-8", "replace") for text in texts] if len(texts) == len(sequences) else None
+
+
+def decoder(tokenizer: Any, samples: Iterable[list[int]], *, often: bool = False) -> ByteLevel | None:
     """What ``tokenizer`` (a ``tokenizers.Tokenizer``) decodes to with special tokens kept, or None where its decoder is
     another one. ``samples``: sequences for which the two are compared."""
     if _decoders(json.loads(tokenizer.to_str()).get("decoder")) != ["ByteLevel"]:
         return None
     if max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0) > MAX_ID:
         return None
-    decode = ByteLevel(tokenizer)
+    decode = ByteLevel(tokenizer, often=often)
     same = all(decode(ids) == tokenizer.decode(ids, skip_special_tokens=False) for ids in samples)
     return decode if same else None
 
@@ -77,3 +106,19 @@ def _letters() -> dict[str, int]:
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in visible]
     return {chr(byte): byte for byte in visible} | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+
+def _cells(tokens: Sequence[bytes | None]) -> Any:
+    """By id: the token and ``_PADDING``; behind them a cell of ``_BORDER``. None without numpy."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    cells = [_cell(number, token).ljust(_WIDTH, _PADDING) for number, token in enumerate(tokens)]
+    return numpy.frombuffer(b"".join([*cells, _BORDER.ljust(_WIDTH, _PADDING)]), f"V{_WIDTH}")
+
+
+def _cell(number: int, token: bytes | None) -> bytes:
+    if token is None or len(token) > _WIDTH or token.translate(None, _PADDING + _BORDER + _OTHER) != token:
+        return _OTHER + b"%08x" % number
+    return token

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,17 @@ _OUTER_ROLES = ("agent", "trajectory")
 
 Signs = frozenset[str] | None
 """What stands in a text that secrets have (``Redactor.signs``)."""
+
+
+class _Asked(NamedTuple):
+    """A call with tokens."""
+
+    span: Span
+    ids: Sequence[int] | None
+    """What is new of its prompt."""
+    new: Sequence[int] | None
+    """The same, where it continues another call."""
+    answer: Sequence[int] | None
 
 
 class _Decoded(NamedTuple):
@@ -89,10 +100,10 @@ class Conversation:
         spans, decoded = self._trajectory.spans, list[_Decoded]()
         try:
             try:
-                for span in spans:
-                    self._spans[span.span_id] = span
-                    if span.has_tokens:
-                        decoded.append(self._decoded(span))
+                asked = self._asked(spans)
+                made = self._texts([ids for call in asked for ids in (call.new, call.answer) if ids is not None])
+                for call in asked:
+                    decoded.append(_decoded(call, made))
             finally:
                 texts = [text for each in decoded for text in (each.new, each.response) if text is not None]
                 self._signs = self._redactor.signs_of_each(texts)
@@ -110,14 +121,23 @@ class Conversation:
                 if span.span_id in self._redacted
             ]
 
-    def _decoded(self, span: Span) -> _Decoded:
-        ids = _numbers(span.packed_prompt) or span.new_prompt_ids
-        answer = _numbers(span.packed_response) or span.response_ids
-        begins = ids is None or span.prompt_base not in self._spans
-        return _Decoded(
-            span, ids, None if begins or ids is None else self._decode(ids),
-            len(answer or ()), None if answer is None else self._decode(answer),
-        )  # fmt: skip
+    def _asked(self, spans: Sequence[Span]) -> list[_Asked]:
+        """Those of ``spans`` that have tokens."""
+        asked = []
+        for span in spans:
+            self._spans[span.span_id] = span
+            if span.has_tokens:
+                ids = _numbers(span.packed_prompt) or span.new_prompt_ids
+                begins = span.prompt_base not in self._spans
+                answer = _numbers(span.packed_response) or span.response_ids
+                asked.append(_Asked(span, ids, None if begins else ids, answer))
+        return asked
+
+    def _texts(self, sequences: list[Sequence[int]]) -> Iterator[str]:
+        """Of each of ``sequences``; all at once where that can be done. Raises what the tokenizer raises."""
+        at_once = getattr(self._decode, "each", None)
+        made = None if at_once is None or not all(isinstance(ids, array) for ids in sequences) else at_once(sequences)
+        return map(self._decode, sequences) if made is None else iter(made)
 
     def _call(self, decoded: _Decoded, of_new: Signs, of_response: Signs) -> None:
         """``of_new``, ``of_response``: the signs of its texts."""
@@ -242,6 +262,14 @@ class Conversation:
     def _mark(self, span: Span, redacted: bool) -> None:
         if redacted:
             self._redacted.add(span.span_id)
+
+
+def _decoded(asked: _Asked, texts: Iterator[str]) -> _Decoded:
+    """``texts``: of what it asks for, then of what others do."""
+    return _Decoded(
+        asked.span, asked.ids, None if asked.new is None else next(texts),
+        len(asked.answer or ()), None if asked.answer is None else next(texts),
+    )  # fmt: skip
 
 
 def _numbers(packed: bytes | None) -> array[int] | None:

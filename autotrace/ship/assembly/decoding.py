@@ -28,7 +28,8 @@ _log = logging.getLogger("autotrace.ship")
 class Decoder:
     """Adds the texts to trajectories. ``bind`` names the tokenizer; before that nothing is decoded.
 
-    ``read_only``: nothing is written into the run folder, which may make loading slow.
+    ``read_only``: nothing is written into the run folder, which may make loading slow, and nothing is imported in order
+    to decode much.
     """
 
     def __init__(self, run_folder: str | Path, *, read_only: bool = False) -> None:
@@ -100,7 +101,7 @@ class Decoder:
         for bind in self._binds:
             for source in self._sources(bind):
                 try:
-                    self._decode = load(source, bind, self._run_folder, keep=not self._read_only)
+                    self._decode = load(source, bind, self._run_folder, often=not self._read_only)
                     self._source = source
                     return self._decode
                 except Exception as error:

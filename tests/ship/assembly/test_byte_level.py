@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 
 import pytest
@@ -18,7 +19,7 @@ def tokenizer() -> Tokenizer:
     words = [*letters, "Ġthe", "ä½łå¥½", "你", "a b"]
     made = Tokenizer(models.BPE({word: number for number, word in enumerate(words)}, []))
     made.decoder = decoders.ByteLevel()
-    made.add_special_tokens(["<|im_start|>", "<｜end｜>"])  # noqa: RUF001 - as DeepSeek writes it
+    made.add_special_tokens(["<|im_start|>", "<|start_header_id|>", "<｜end｜>"])  # noqa: RUF001 - as DeepSeek writes it
     made.add_tokens([AddedToken(" added ", lstrip=True)])
     return made
 
@@ -32,6 +33,24 @@ ids = st.lists(st.one_of(st.integers(0, SIZE - 1), st.integers(SIZE, SIZE + 3)),
 def test_any_sequence_is_the_text_that_the_library_gives(ids: list[int]) -> None:
     assert ByteLevel(MADE)(ids) == MADE.decode(ids, skip_special_tokens=False)
     assert ByteLevel(MADE)(array("i", ids)) == ByteLevel(MADE)(ids)
+
+
+@given(sequences=st.lists(ids, max_size=6))
+def test_many_sequences_at_once_are_the_same_or_left_to_be_asked_for_one_by_one(sequences: list[list[int]]) -> None:
+    decode = ByteLevel(MADE, often=True)
+    texts = decode.each([array("i", ids) for ids in sequences])
+    known = bool(sequences) and all(id < SIZE for ids in sequences for id in ids)
+    assert texts == ([decode(ids) for ids in sequences] if known else None)
+
+
+@pytest.mark.parametrize("ids", [[-1], [SIZE], [0, -SIZE, 1]])
+def test_an_id_that_is_none_is_never_taken_for_what_stands_between_two_sequences(ids: list[int]) -> None:
+    assert ByteLevel(MADE, often=True).each([array("i", ids), array("i", [0])]) is None
+
+
+def test_without_numpy_they_are_asked_for_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert ByteLevel(MADE, often=True).each([array("i", [0])]) is None
 
 
 @given(first=ids, second=ids)
