@@ -63,21 +63,28 @@ def from_rows(columns: Sequence[Column], asked: Sequence[Any]) -> pa.Table:
     figures: set[str] = set()
     if any(column.figures for column in columns):
         figures.update(*(row.figures for row in asked))
-    repeated = _Repeated(asked)
-    unknown = {field for field in {column.field for column in columns} if field and _all_none(field, asked)}
+    repeated, fields = _Repeated(asked), _fields(columns, asked)
     arrays = []
     for column in columns:
-        if column.field in unknown or (column.figures and figures.isdisjoint(column.figures)):
+        if column.figures and figures.isdisjoint(column.figures):
             arrays.append(pa.nulls(len(asked), arrow_type(column.type)))
+        elif column.of_rollout is not None:
+            arrays.append(repeated.array(column))
         else:
-            arrays.append(_array(column, asked) if column.of_rollout is None else repeated.array(column))
-    fields = [pa.field(column.name, arrow_type(column.type)) for column in columns]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+            arrays.append(_array(column, asked, None if column.field is None else fields[column.field]))
+    named = [pa.field(column.name, arrow_type(column.type)) for column in columns]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(named))
 
 
-def _all_none(field: str, asked: Sequence[Any]) -> bool:
-    of = attrgetter(f"span.{field}")
-    return not asked or (of(asked[0]) is None and [*map(of, asked)].count(None) == len(asked))
+def _fields(columns: Sequence[Column], asked: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
+    """What the calls ``asked`` have in each field that ``columns`` are made of; empty where it is None in all. Each
+    call is looked at once, while it is in the processor's cache."""
+    names = [*dict.fromkeys(column.field for column in columns if column.field is not None)]
+    if not names or not asked:
+        return dict.fromkeys(names, ())
+    of_each = attrgetter("span_id", *names)  # of two and more it makes a tuple
+    _, *values = zip(*[of_each(row.span) for row in asked], strict=True)
+    return {name: () if found.count(None) == len(found) else found for name, found in zip(names, values, strict=True)}
 
 
 class _Repeated:
@@ -101,11 +108,18 @@ class _Repeated:
         return _array(each, self._rollouts).take(self._places)
 
 
-def _array(column: Column, asked: Sequence[Any]) -> pa.Array:
+def _array(column: Column, asked: Sequence[Any], field: Sequence[Any] | None = None) -> pa.Array:
+    """``field``: what it is made of; empty: nothing is known."""
     kind = arrow_type(column.type)
     code = _CODES.get(column.type.removeprefix("list<").removesuffix(">")) if column.type.startswith("list<") else None
+    if field is not None and not field:
+        return pa.nulls(len(asked), kind)
     try:
-        return pa.array(list(map(column.of, asked)), kind) if code is None else _lists(kind, code, column, asked)
+        if code is not None:
+            return _lists(kind, code, column, asked)
+        if field is None:
+            return pa.array([*map(column.of, asked)], kind)
+        return pa.array(field if column.made is None else [*map(column.made, field)], kind)
     except _MISFITS:  # a host program's own class, half a character: one odd value must not keep its trajectory out
         return pa.array([_each(column.type, column.of(row)) for row in asked], kind)
 

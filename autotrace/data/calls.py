@@ -26,8 +26,8 @@ def _model(call: Call) -> str | None:
     return word(call.figures.get("model")) or (inputs if isinstance(inputs, str) else None)
 
 
-def _error(position: int) -> Callable[[Call], str | None]:
-    return lambda call: call.span.error[position] or None if call.span.error else None
+def _error(position: int) -> Callable[[tuple[str, str, str] | None], str | None]:
+    return lambda error: error[position] or None if error else None
 
 
 def _mask(call: Call) -> list[int] | None:
@@ -41,7 +41,7 @@ TURNS = Table("turns", "an LLM call of the agent", (
     of_span("span_id", "string", "its row in `spans`"),
     of_span("name", "string", "the function that was called"),
     of_span("status", "string", "as in `spans`"),
-    Column("error", "string", "type and message of what failed", attrgetter("span.error_text"), field="error"),
+    Column("error", "string", "type and message of what failed", attrgetter("span.error_text")),
     of_span("prompt_tokens", "int64", "tokens of the whole prompt"),
     of_span("response_tokens", "int64", "tokens generated"),
     _figure("cached_tokens", "int64", "prompt tokens that the engine found in its prefix cache", integer),
@@ -59,8 +59,7 @@ TURNS = Table("turns", "an LLM call of the agent", (
            lambda call: call.span.new_prompt_text if call.span.new_prompt_text is not None else call.span.prompt_text,
            text=True),
     Column("response_text", "string", "the response, as text", attrgetter("span.response_text"), text=True),
-    Column("messages", "json", "the messages of this turn, where they are known",
-           lambda call: json(call.span.messages), text=True),
+    of_span("messages", "json", "the messages of this turn, where they are known", made=json, text=True),
     Column("finish_reason", "string", "why the response ended: `stop`, `length`, ...",
            lambda call: finish_reason(call.figures), figures=("finish_reason", "stop_reason")),
     _figure("weight_version", "int64", "the weights that answered (veRL: the step)", integer),
@@ -95,19 +94,18 @@ SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the re
     of_span("key", "string", "the entry of the list that names it"),
     Column("tool_name", "string", "the tool", _tool_name),
     of_span("status", "string", "`OK`, `ERROR`, `TIMEOUT`, `CANCELLED`, `INTERRUPTED` or, while it runs, `OPEN`"),
-    Column("error_type", "string", "type of the exception", _error(0), field="error"),
-    Column("error_message", "string", "its message", _error(1), field="error"),
-    Column("error_stack", "string", "where it was raised", _error(2), field="error"),
+    of_span("error_type", "string", "type of the exception", "error", _error(0)),
+    of_span("error_message", "string", "its message", "error", _error(1)),
+    of_span("error_stack", "string", "where it was raised", "error", _error(2)),
     of_span("start_ns", "int64", "start, ns since 1970 (UTC)"),
     of_span("end_ns", "int64", "end, ns since 1970 (UTC)"),
     Column("duration_s", "float64", "s from start to end",
            lambda call: duration(call.span.start_ns, call.span.end_ns)),
     of_span("first_item_ns", "int64", "when a stream yielded its first item"),
     *(of_span(name, "int64", f"measured: {name.replace('_', ' ')}") for name in MEASURED),
-    Column("inputs", "json", "the recorded arguments", lambda call: json(call.span.inputs)),
-    Column("output", "json", "what it returned", lambda call: json(call.span.output)),
-    Column("attributes", "json", "what the list asks to be recorded, and what adapters add",
-           lambda call: json(call.span.attributes)),
+    of_span("inputs", "json", "the recorded arguments", made=json),
+    of_span("output", "json", "what it returned", made=json),
+    of_span("attributes", "json", "what the list asks to be recorded, and what adapters add", made=json),
     of_span("host", "string", "the machine"),
     of_span("pid", "int64", "the process"),
 ))  # fmt: skip

@@ -27,7 +27,10 @@ class Column:
     figures: tuple[str, ...] = ()
     """What is asked of a call, or of a trajectory's calls: nothing is known where no call has any of these."""
     field: str | None = None
-    """The field of a call's span that is asked: nothing is known where it is None in all of them. None: more is."""
+    """The one field of a call's span that it is made of, by ``made``; nothing is known where that is None. None: more
+    is."""
+    made: Callable[[Any], Any] | None = None
+    """None: the field is the value."""
     of_rollout: Callable[[Any], Any] | None = None
     """The same for all rows of a rollout: its value, of the rollout."""
 
@@ -59,9 +62,20 @@ OF_ROLLOUT = tuple(
 )
 
 
-def of_span(name: str, kind: str, meaning: str) -> Column:
-    """A column that has the field of a call's span that is called the same, as it is."""
-    return Column(name, kind, meaning, attrgetter(f"span.{name}"), field=name)
+def of_span(
+    name: str,
+    kind: str,
+    meaning: str,
+    field: str | None = None,
+    made: Callable[[Any], Any] | None = None,
+    *,
+    text: bool = False,
+) -> Column:
+    """A column that is made of one field of a call's span: of the one that is called the same, as it is."""
+    of = attrgetter(f"span.{field or name}")
+    return Column(
+        name, kind, meaning, of if made is None else lambda call: made(of(call)), text, field=field or name, made=made
+    )
 
 
 def duration(start_ns: int, end_ns: int | None) -> float | None:
