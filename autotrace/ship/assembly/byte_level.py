@@ -34,22 +34,27 @@ _ID = re.compile(_OTHER + rb"([0-9a-f]{8})")
 
 
 class ByteLevel:
-    """Decodes as ``tokenizer`` does, special tokens kept. ``often``: numpy may be imported for it."""
+    """Decodes as ``tokenizer`` does, special tokens kept. ``often``: numpy may be imported for it. Raises
+    ``ValueError`` where an id is above ``MAX_ID``."""
 
     joins = True
     """The texts of parts, joined, are the text of the whole, but for ``REPLACED``."""
 
     def __init__(self, tokenizer: Any, *, often: bool = False) -> None:
-        letters = _letters()
+        letters = _bytes_of_letters()
         self._tokenizer = tokenizer
-        numbers = set(tokenizer.get_vocab(with_added_tokens=True).values())
-        self._bytes: list[Any] = [None] * (max(numbers, default=-1) + 1)
+        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+        tokens = dict(zip(vocabulary.values(), vocabulary, strict=True))
+        if len(tokens) < len(vocabulary):  # two of them have the same id
+            tokens = {number: tokenizer.id_to_token(number) for number in tokens}
+        if max(tokens, default=-1) > MAX_ID:
+            raise ValueError(f"there are ids above {MAX_ID}")
+        self._bytes: list[Any] = [None] * (max(tokens, default=-1) + 1)
         """By id; None: there is no such token."""
-        for number in numbers:
-            token = tokenizer.id_to_token(number)
+        for number, token in tokens.items():
             try:
-                self._bytes[number] = bytes(letters[letter] for letter in token)
-            except KeyError:
+                self._bytes[number] = token.translate(letters).encode("latin-1")
+            except UnicodeEncodeError:
                 self._bytes[number] = token.encode()
         self._cells = _cells(self._bytes) if often else None
 
@@ -84,11 +89,13 @@ class ByteLevel:
 def decoder(tokenizer: Any, samples: Iterable[list[int]], *, often: bool = False) -> ByteLevel | None:
     """What ``tokenizer`` (a ``tokenizers.Tokenizer``) decodes to with special tokens kept, or None where its decoder is
     another one. ``samples``: sequences for which the two are compared."""
-    if _decoders(json.loads(tokenizer.to_str()).get("decoder")) != ["ByteLevel"]:
+    kind = tokenizer.decoder
+    if kind is None or _decoders(json.loads(kind.__getstate__())) != ["ByteLevel"]:  # to_str() writes the vocabulary
         return None
-    if max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0) > MAX_ID:
+    try:
+        decode = ByteLevel(tokenizer, often=often)
+    except ValueError:
         return None
-    decode = ByteLevel(tokenizer, often=often)
     same = all(decode(ids) == tokenizer.decode(ids, skip_special_tokens=False) for ids in samples)
     return decode if same else None
 
@@ -101,11 +108,13 @@ def _decoders(spec: Any) -> list[str]:
     return [str(spec.get("type"))]
 
 
-def _letters() -> dict[str, int]:
-    """GPT-2's alphabet: the visible characters of Latin-1 stand for themselves, the others for what follows it."""
+def _bytes_of_letters() -> dict[int, int]:
+    """GPT-2's alphabet: the visible characters of Latin-1 stand for themselves, the others for what follows it. For
+    ``str.translate``; a letter that is none of it becomes one that Latin-1 does not have, or stays one."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in visible]
-    return {chr(byte): byte for byte in visible} | {chr(256 + place): byte for place, byte in enumerate(others)}
+    none = dict.fromkeys(others, 0xFFFF)
+    return none | {byte: byte for byte in visible} | {256 + place: byte for place, byte in enumerate(others)}
 
 
 def _cells(tokens: Sequence[bytes | None]) -> Any:
@@ -114,7 +123,11 @@ def _cells(tokens: Sequence[bytes | None]) -> Any:
         import numpy
     except ImportError:
         return None
-    cells = [_cell(number, token).ljust(_WIDTH, _PADDING) for number, token in enumerate(tokens)]
+    cells = [
+        token.ljust(_WIDTH, _PADDING) if token is not None and token.isascii() and len(token) <= _WIDTH
+        else _cell(number, token).ljust(_WIDTH, _PADDING)
+        for number, token in enumerate(tokens)
+    ]  # fmt: skip
     return numpy.frombuffer(b"".join([*cells, _BORDER.ljust(_WIDTH, _PADDING)]), f"V{_WIDTH}")
 
 
