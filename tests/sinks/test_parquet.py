@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,12 @@ def read(root: Path, table: str = "trajectories") -> pl.DataFrame:
 
 def steps(*numbers: int, sample: int = 1) -> list[Trajectory]:
     return [trajectory(step=step, sample=sample, reward=1.0) for step in numbers]
+
+
+def deliver_singly(sink: ParquetSink, samples: Iterable[int]) -> None:
+    """Each into files of its own, all of step 1."""
+    for sample in samples:
+        sink.deliver(steps(1, sample=sample))
 
 
 def test_a_delivery_is_one_file_a_table_and_step(made: Made, tmp_path: Path) -> None:
@@ -154,13 +160,11 @@ def test_small_files_are_merged_when_there_are_many_and_when_the_step_is_behind(
 ) -> None:
     monkeypatch.setattr(dataset, "MANY", 6)
     sink = made()
-    for sample in range(5):
-        sink.deliver(steps(1, sample=sample))
+    deliver_singly(sink, range(5))
     assert len(files(tmp_path, "turns")) == 5
     sink.deliver(steps(1, sample=5))
     assert len(files(tmp_path, "turns")) == 1
-    for sample in range(6, 10):
-        sink.deliver(steps(1, sample=sample))
+    deliver_singly(sink, range(6, 10))
     sink.deliver(steps(3))
     assert len([path for path in files(tmp_path) if path.parent.name == "step-1"]) == len(OF_TRAJECTORIES)
     sink.deliver(steps(3, sample=2))
@@ -173,8 +177,7 @@ def test_full_files_are_left_alone(made: Made, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(dataset, "FULL_BYTES", 1)
     monkeypatch.setattr(dataset, "MANY", 3)
     sink = made()
-    for sample in range(4):
-        sink.deliver(steps(1, sample=sample))
+    deliver_singly(sink, range(4))
     assert len(files(tmp_path, "turns")) == 4
     sink.close()
     assert len(files(tmp_path, "trajectories")) == 4
@@ -185,8 +188,7 @@ def test_large_tables_of_a_step_that_is_over_keep_files_of_a_useful_size(
 ) -> None:
     monkeypatch.setattr(dataset, "USEFUL_BYTES", 1)
     sink = made()
-    for sample in range(5):
-        sink.deliver(steps(1, sample=sample))
+    deliver_singly(sink, range(5))
     sink.close()
     assert {table: len(files(tmp_path, table)) for table in ("trajectories", "facts", "turns", "spans")} == {
         "trajectories": 1, "facts": 1, "turns": 5, "spans": 5,
