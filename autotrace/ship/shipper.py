@@ -59,7 +59,7 @@ class Shipper:
         self._indexer = Indexer(
             self._state, self.run_folder, self.info, (self._outbox, self._live, self._reporting), AHEAD
         )
-        self._decoder = Decoder(self.run_folder)
+        self._decoder = Decoder(self.run_folder, much=True)
         self._retention = Retention(self._state, self.run_folder)
         self._crew = Crew(
             self._state, self.run_folder, self.info, self._outbox, self._indexer, self._decoder,

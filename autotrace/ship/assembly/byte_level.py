@@ -25,6 +25,8 @@ REPLACED = "\ufffd"
 MAX_ID = 1 << 22
 """Today's vocabularies end far below it; a table of more would be mostly empty."""
 
+SMALL = 8_192
+"""Tokens that are in the cache as they are."""
 _WIDTH = 16
 """Bytes of a cell: of a hundred tokens one or two are longer."""
 _PADDING, _BORDER, _OTHER = b"\xff", b"\xfe", b"\xfd"
@@ -33,14 +35,20 @@ cannot stand in a cell: a longer one, one with such a byte, or none at all."""
 _ID = re.compile(_OTHER + rb"([0-9a-f]{8})")
 
 
+class TooLarge(Exception):
+    """An id is above ``MAX_ID``."""
+
+
 class ByteLevel:
-    """Decodes as ``tokenizer`` does, special tokens kept. ``often``: numpy may be imported for it. Raises
-    ``ValueError`` where an id is above ``MAX_ID``."""
+    """Decodes as ``tokenizer`` does, special tokens kept. ``much``: numpy may be imported for it.
+
+    Raises ``TooLarge``.
+    """
 
     joins = True
     """The texts of parts, joined, are the text of the whole, but for ``REPLACED``."""
 
-    def __init__(self, tokenizer: Any, *, often: bool = False) -> None:
+    def __init__(self, tokenizer: Any, *, much: bool = False) -> None:
         letters = _bytes_of_letters()
         self._tokenizer = tokenizer
         vocabulary = tokenizer.get_vocab(with_added_tokens=True)
@@ -48,7 +56,7 @@ class ByteLevel:
         if len(tokens) < len(vocabulary):  # two of them have the same id
             tokens = {number: tokenizer.id_to_token(number) for number in tokens}
         if max(tokens, default=-1) > MAX_ID:
-            raise ValueError(f"there are ids above {MAX_ID}")
+            raise TooLarge
         self._bytes: list[Any] = [None] * (max(tokens, default=-1) + 1)
         """By id; None: there is no such token."""
         for number, token in tokens.items():
@@ -56,7 +64,7 @@ class ByteLevel:
                 self._bytes[number] = token.translate(letters).encode("latin-1")
             except UnicodeEncodeError:
                 self._bytes[number] = token.encode()
-        self._cells = _cells(self._bytes) if often else None
+        self._cells = _cells(self._bytes) if much else None
 
     def __call__(self, ids: Sequence[int]) -> str:
         """The text of ``ids``; of an array of ``int`` it is made most quickly."""
@@ -80,23 +88,25 @@ class ByteLevel:
             cells = self._cells.take(numpy.frombuffer(border.join(sequences), "u4")).tobytes()
             texts = cells.translate(None, _PADDING).split(_BORDER)
             if _OTHER in cells:
-                texts = [_ID.sub(lambda found: self._bytes[int(found[1], 16)], text) for text in texts]
+                texts = [_ID.sub(lambda found: b"" + self._bytes[int(found[1], 16)], text) for text in texts]
         except (IndexError, TypeError):  # an id that is none
             return None
         return [text.decode("utf-8", "replace") for text in texts] if len(texts) == len(sequences) else None
 
 
-def decoder(tokenizer: Any, samples: Iterable[list[int]], *, often: bool = False) -> ByteLevel | None:
+def decoder(tokenizer: Any, samples: Iterable[list[int]], *, much: bool = False) -> ByteLevel | None:
     """What ``tokenizer`` (a ``tokenizers.Tokenizer``) decodes to with special tokens kept, or None where its decoder is
     another one. ``samples``: sequences for which the two are compared."""
     kind = tokenizer.decoder
     if kind is None or _decoders(json.loads(kind.__getstate__())) != ["ByteLevel"]:  # to_str() writes the vocabulary
         return None
     try:
-        decode = ByteLevel(tokenizer, often=often)
-    except ValueError:
+        decode = ByteLevel(tokenizer, much=much)
+    except TooLarge:
         return None
-    same = all(decode(ids) == tokenizer.decode(ids, skip_special_tokens=False) for ids in samples)
+    known = [(ids, tokenizer.decode(ids, skip_special_tokens=False)) for ids in samples]
+    at_once = decode.each([array("i", ids) for ids, _ in known])
+    same = all(decode(ids) == text for ids, text in known) and at_once in (None, [text for _, text in known])
     return decode if same else None
 
 
@@ -118,17 +128,21 @@ def _bytes_of_letters() -> dict[int, int]:
 
 
 def _cells(tokens: Sequence[bytes | None]) -> Any:
-    """By id: the token and ``_PADDING``; behind them a cell of ``_BORDER``. None without numpy."""
-    try:
-        import numpy
-    except ImportError:
+    """By id: the token and ``_PADDING``; behind them a cell of ``_BORDER``. None where they would be no quicker, and
+    without numpy."""
+    if len(tokens) < SMALL or tokens.count(None) > len(tokens) // 2:
         return None
     cells = [
         token.ljust(_WIDTH, _PADDING) if token is not None and token.isascii() and len(token) <= _WIDTH
         else _cell(number, token).ljust(_WIDTH, _PADDING)
         for number, token in enumerate(tokens)
     ]  # fmt: skip
-    return numpy.frombuffer(b"".join([*cells, _BORDER.ljust(_WIDTH, _PADDING)]), f"V{_WIDTH}")
+    try:
+        import numpy
+
+        return numpy.frombuffer(b"".join([*cells, _BORDER.ljust(_WIDTH, _PADDING)]), f"V{_WIDTH}")
+    except Exception:  # none, one that does not start with these libraries, or a folder that is called so
+        return None
 
 
 def _cell(number: int, token: bytes | None) -> bytes:

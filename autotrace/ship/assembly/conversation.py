@@ -127,10 +127,9 @@ class Conversation:
         for span in spans:
             self._spans[span.span_id] = span
             if span.has_tokens:
-                ids = _numbers(span.packed_prompt) or span.new_prompt_ids
-                begins = span.prompt_base not in self._spans
-                answer = _numbers(span.packed_response) or span.response_ids
-                asked.append(_Asked(span, ids, None if begins else ids, answer))
+                ids = span.new_prompt_ids if (packed := _numbers(span.packed_prompt)) is None else packed
+                answer = span.response_ids if (packed := _numbers(span.packed_response)) is None else packed
+                asked.append(_Asked(span, ids, ids if span.prompt_base in self._spans else None, answer))
         return asked
 
     def _texts(self, sequences: list[Sequence[int]]) -> Iterator[str]:

@@ -28,13 +28,13 @@ _log = logging.getLogger("autotrace.ship")
 class Decoder:
     """Adds the texts to trajectories. ``bind`` names the tokenizer; before that nothing is decoded.
 
-    ``read_only``: nothing is written into the run folder, which may make loading slow, and nothing is imported in order
-    to decode much.
+    ``read_only``: nothing is written into the run folder, which may make loading slow. ``much``: see
+    ``tokenizer.load``.
     """
 
-    def __init__(self, run_folder: str | Path, *, read_only: bool = False) -> None:
+    def __init__(self, run_folder: str | Path, *, read_only: bool = False, much: bool = False) -> None:
         self._run_folder = Path(run_folder)
-        self._read_only = read_only
+        self._read_only, self._much = read_only, much
         settings = _settings(self._run_folder)
         self._redactor = Redactor(dataclasses.replace(settings, max_string=1 << 40, redact_hook=None))
         """The run's own rules; texts of whole trajectories are not cut."""
@@ -101,7 +101,7 @@ class Decoder:
         for bind in self._binds:
             for source in self._sources(bind):
                 try:
-                    self._decode = load(source, bind, self._run_folder, often=not self._read_only)
+                    self._decode = load(source, bind, self._run_folder, keep=not self._read_only, much=self._much)
                     self._source = source
                     return self._decode
                 except Exception as error:

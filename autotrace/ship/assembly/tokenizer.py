@@ -28,31 +28,31 @@ from autotrace.trajectory.jsonable import text
 Decode = Callable[[Sequence[int]], str]
 
 
-def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, often: bool = True) -> Decode:
+def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, keep: bool = True, much: bool = False) -> Decode:
     """The decoding function of the tokenizer at ``source`` (a folder, or a name on the hub), loaded as ``bind`` says
-    that the run loaded it. Raises whatever its libraries raise. ``often``: much will be decoded, so what makes that
-    quick is imported, and what makes loading quick next time is written into the run folder."""
+    that the run loaded it. Raises whatever its libraries raise. ``keep``: what makes it quick next time is written into
+    the run folder. ``much``: so much will be decoded that what makes it quick may take a while."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     blobs = run_folder / layout.BLOBS
     key = _key(Path(source).name if Path(source).parent == blobs else source, bind)
     kept = blobs / f"decoding-{key}.json"
     with contextlib.suppress(Exception):  # none, or written by a later release of `tokenizers`
-        return _decode_with(_from_file(kept), often)
+        return _decode_with(_from_file(kept), much)
     if is_plain(Path(source)):
         with contextlib.suppress(Exception):
-            return _decode_with(_from_file(Path(source, "tokenizer.json")), often)
-    if often and "transformers" not in sys.modules and importlib.util.find_spec("transformers") is not None:
+            return _decode_with(_from_file(Path(source, "tokenizer.json")), much)
+    if keep and "transformers" not in sys.modules and importlib.util.find_spec("transformers") is not None:
         decide_apart(source, bind, kept, blobs / f"transformers-{key}")
         with contextlib.suppress(Exception):
-            return _decode_with(_from_file(kept), often)
+            return _decode_with(_from_file(kept), much)
     try:
         importlib.import_module("transformers")
     except ImportError:
         if os.path.exists(os.path.join(source, "tokenizer.json")):
-            return _decode_with(_from_file(Path(source, "tokenizer.json")), often)
+            return _decode_with(_from_file(Path(source, "tokenizer.json")), much)
         raise
-    tokenizer, rust = loaded(source, bind, kept if often else None)
-    return _decode_with(tokenizer, often) if rust else _asking(tokenizer)
+    tokenizer, rust = loaded(source, bind, kept if keep else None)
+    return _decode_with(tokenizer, much) if rust else _asking(tokenizer)
 
 
 def _from_file(path: Path) -> Any:
@@ -61,10 +61,10 @@ def _from_file(path: Path) -> Any:
     return Tokenizer.from_file(str(path))
 
 
-def _decode_with(tokenizer: Any, often: bool) -> Decode:
+def _decode_with(tokenizer: Any, much: bool) -> Decode:
     """Of a Rust tokenizer."""
     samples = sequences(tokenizer.get_vocab_size(with_added_tokens=True))
-    quick = byte_level.decoder(tokenizer, samples, often=often)
+    quick = byte_level.decoder(tokenizer, samples, much=much)
     return quick or _asking(tokenizer)
 
 

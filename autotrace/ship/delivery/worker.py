@@ -47,7 +47,7 @@ class Worker:
         self._unlimited = everything
         self._state = State.of_run(run_folder)
         self._loader = Loader(self._state, run_folder, self._info, AHEAD)
-        self._decoder = Decoder(run_folder)
+        self._decoder = Decoder(run_folder, much=True)
         self._packer = Packer(self._state, self._loader, self._decoder)
         self._carriers: dict[str, ThreadCarrier] = {}
         self._bound = 0

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import sys
+import types
 from array import array
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from autotrace.ship.assembly import byte_level
 from autotrace.ship.assembly.byte_level import REPLACED, ByteLevel, decoder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_is_large() -> Iterator[None]:
+    """The vocabulary of these tests counts as one of today's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(byte_level, "SMALL", 2)
+        yield
 
 
 def tokenizer() -> Tokenizer:
@@ -37,7 +48,7 @@ def test_any_sequence_is_the_text_that_the_library_gives(ids: list[int]) -> None
 
 @given(sequences=st.lists(ids, max_size=6))
 def test_many_sequences_at_once_are_the_same_or_left_to_be_asked_for_one_by_one(sequences: list[list[int]]) -> None:
-    decode = ByteLevel(MADE, often=True)
+    decode = ByteLevel(MADE, much=True)
     texts = decode.each([array("i", ids) for ids in sequences])
     known = bool(sequences) and all(id < SIZE for ids in sequences for id in ids)
     assert texts == ([decode(ids) for ids in sequences] if known else None)
@@ -45,12 +56,37 @@ def test_many_sequences_at_once_are_the_same_or_left_to_be_asked_for_one_by_one(
 
 @pytest.mark.parametrize("ids", [[-1], [SIZE], [0, -SIZE, 1]])
 def test_an_id_that_is_none_is_never_taken_for_what_stands_between_two_sequences(ids: list[int]) -> None:
-    assert ByteLevel(MADE, often=True).each([array("i", ids), array("i", [0])]) is None
+    assert ByteLevel(MADE, much=True).each([array("i", ids), array("i", [0])]) is None
 
 
-def test_without_numpy_they_are_asked_for_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    assert ByteLevel(MADE, often=True).each([array("i", [0])]) is None
+def test_an_id_within_the_vocabulary_that_it_does_not_list_is_left_to_the_library() -> None:
+    made = Tokenizer(models.Unigram([("a", -1.0), ("twice", -1.0), ("b", -1.0), ("twice", -2.0)], 0, False))
+    made.decoder = decoders.ByteLevel()
+    decode = decoder(made, [[0, 2]], much=True)
+    assert decode is not None and decode([0, 1, 2]) == made.decode([0, 1, 2], skip_special_tokens=False) == "atwiceb"
+    assert decode.each([array("i", [0, 2]), array("i", [3])]) == ["ab", "twice"]
+    assert decode.each([array("i", [0, 1, 2])]) is None
+
+
+@pytest.mark.parametrize("numpy", [None, types.ModuleType("numpy")], ids=["none", "a folder that is called so"])
+def test_without_numpy_they_are_asked_for_one_by_one(
+    numpy: types.ModuleType | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", numpy)
+    assert ByteLevel(MADE, much=True).each([array("i", [0])]) is None
+
+
+def test_a_table_that_is_no_quicker_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Tokenizer(models.BPE({"a": 0, "b": 1, "c": 9}, []))
+    assert ByteLevel(made, much=True).each([array("i", [0])]) is None, "most of it would be holes"
+    monkeypatch.setattr(byte_level, "SMALL", SIZE + 1)
+    assert ByteLevel(MADE, much=True).each([array("i", [0])]) is None
+
+
+def test_the_table_is_compared_with_the_library_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert decoder(MADE, [[0, 1]], much=True) is not None
+    monkeypatch.setattr(ByteLevel, "each", lambda *_: ["another"])
+    assert decoder(MADE, [[0, 1]], much=True) is None
 
 
 @given(first=ids, second=ids)

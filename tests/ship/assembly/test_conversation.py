@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Sequence
 
 from autotrace.config.plan import Settings
@@ -127,6 +128,34 @@ def test_each_token_is_decoded_once() -> None:
     decode, calls = Decode(), conversation(50)
     filled(calls, decode)
     assert decode.tokens == len(calls[-1][0]) + len(calls[-1][1])
+
+
+class AtOnce(Decode):
+    """As ``ByteLevel`` with a table of numpy's: many sequences in one call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[int] = []
+
+    def each(self, sequences: Sequence[array[int]]) -> list[str] | None:
+        """None: one of them is to be asked for by itself."""
+        self.calls.append(len(sequences))
+        return None if any(7 in ids for ids in sequences) else [self(ids) for ids in sequences]
+
+
+def test_what_a_trajectory_added_is_decoded_in_one_call_also_where_a_call_said_nothing() -> None:
+    calls = conversation(5)
+    prompt, _ = calls[2]
+    calls[2] = (prompt, [])
+    decode = AtOnce()
+    at_once, singly = filled(calls, decode), filled(calls)
+    assert len(decode.calls) == 1 and decode.calls[0] > 5
+    assert at_once == singly
+
+
+def test_what_cannot_be_decoded_at_once_is_decoded_one_by_one() -> None:
+    calls = [*conversation(3), (ids("Bell: \a"), ids("Ding."))]
+    assert filled(calls, AtOnce()) == filled(calls)
 
 
 def test_a_trajectory_costs_its_turns_and_not_their_square() -> None:
