@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from autotrace.config.plan import Settings
 from autotrace.record import calls, faults, flusher
+from autotrace.spool.records import Open
 from tests.record.conftest import Recorder
 
 TOKEN = "ghp_Cana7yCana7yCana7yCana7yCana7y"
@@ -131,6 +132,6 @@ def test_what_is_no_secret_is_there(recorder: Recorder) -> None:
 
     headers = [("accept", "text/html"), ("x-api-key", PASSWORD)]
     recorder.wrap(fetch)(f"https://bob:{PASSWORD}@search.example/v1?q=apples", headers)
-    opened = recorder.records()[-2]
+    opened = recorder.records(Open)[-1]
     assert opened.inputs["url"] == "https://bob:<redacted>@search.example/v1?q=apples"
     assert opened.inputs["headers"] == [["accept", "text/html"], ["x-api-key", "<redacted>"]]
