@@ -96,7 +96,7 @@ class Shipper:
         self._crew.scale(self._status.latest)
         settled = self._indexer.settle(over) + self._outbox.settle(self._indexer.open_groups, over)
         looked = self._live.settle(self._indexer.open_steps, self._indexer.binds, over)
-        coming = self._indexer.open_traces > 0
+        coming = self._indexer.open_traces > 0 and self._indexer.has_room
         moved = self._couriers.deliver(not self.stopped, coming) | self._reporting.deliver(over)
         self._retention.make_room()
         return self._verdict(draining, living, over), bool(read or settled or looked or moved)

@@ -21,8 +21,9 @@ from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
 from autotrace.ship.assembly.tokens import digest_of
 from autotrace.ship.run_reader import RunReader
-from autotrace.ship.shipper import ship
+from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
+from autotrace.sinks.parquet.backend import ParquetBackend
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 
 
@@ -442,6 +443,24 @@ def test_killed_again_and_again_nothing_is_lost_or_doubled(
     assert last.wait(30) == 0
     assert {trace: line["facts"].get("reward") for trace, line in delivered(run).items()} == expected
     assert Status.read(run).state == "done"
+
+
+def test_a_backlog_waits_for_no_more_than_memory_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotrace.ship.shipper.AHEAD", 2 << 20)
+    monkeypatch.setattr("autotrace.ship.delivery.courier.FIRST_BATCH", 200)
+    monkeypatch.setattr(ParquetBackend, "gather", 1e9)  # seconds, where more is to come
+    run = new_run(tmp_path, backends=["parquet"])
+    process = Process(run)
+    for number in range(300):
+        trajectory(process, uid=f"u{number}")
+    process.exit()
+    shipper, deadline = Shipper(run, once=True), time.monotonic() + 60
+    try:
+        while shipper.step()[0] != "done":
+            assert time.monotonic() < deadline, "each waits for the other"
+            time.sleep(0.01)
+    finally:
+        shipper.close()
 
 
 def test_a_second_shipper_leaves_quietly(run: Path, follow: Callable[[Path], subprocess.Popen[bytes]]) -> None:
