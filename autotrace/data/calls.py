@@ -9,6 +9,7 @@ from typing import Any
 from autotrace.data.columns import OF_ROLLOUT, Column, Table, duration, of_span
 from autotrace.data.rollout import Call, finish_reason, json, word
 from autotrace.spool.records import MEASURED
+from autotrace.trajectory.model import error_text
 from autotrace.trajectory.numbers import integer, number
 
 
@@ -17,8 +18,14 @@ def _figure(name: str, kind: str, meaning: str, convert: Callable[[Any], Any]) -
 
 
 def _tool_name(call: Call) -> str | None:
-    named = word(call.span.attributes.get("tool_name"))
-    return named if named is not None or call.span.role != "tool" else call.span.shown_name
+    span = call.span
+    named = word(span.attributes.get("tool_name"))
+    return named if named is not None or span.role != "tool" else span.shown_name
+
+
+def _duration(call: Call) -> float | None:
+    span = call.span
+    return duration(span.start_ns, span.end_ns)
 
 
 def _model(call: Call) -> str | None:
@@ -41,7 +48,7 @@ TURNS = Table("turns", "an LLM call of the agent", (
     of_span("span_id", "string", "its row in `spans`"),
     of_span("name", "string", "the function that was called"),
     of_span("status", "string", "as in `spans`"),
-    Column("error", "string", "type and message of what failed", attrgetter("span.error_text")),
+    of_span("error", "string", "type and message of what failed", made=error_text),
     of_span("prompt_tokens", "int64", "tokens of the whole prompt"),
     of_span("response_tokens", "int64", "tokens generated"),
     _figure("cached_tokens", "int64", "prompt tokens that the engine found in its prefix cache", integer),
@@ -68,8 +75,7 @@ TURNS = Table("turns", "an LLM call of the agent", (
     _figure("request_id", "string", "the request's id in the engine", word),
     of_span("start_ns", "int64", "start, ns since 1970 (UTC)"),
     of_span("end_ns", "int64", "end, ns since 1970 (UTC)"),
-    Column("duration_s", "float64", "s from start to end",
-           lambda call: duration(call.span.start_ns, call.span.end_ns)),
+    Column("duration_s", "float64", "s from start to end", _duration),
     _figure("ttft_s", "float64", "s to the first token", number),
     _figure("dispatch_s", "float64", "s until the scheduler had the request", number),
     _figure("queue_s", "float64", "s in the scheduler's queue", number),
@@ -99,8 +105,7 @@ SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the re
     of_span("error_stack", "string", "where it was raised", "error", _error(2)),
     of_span("start_ns", "int64", "start, ns since 1970 (UTC)"),
     of_span("end_ns", "int64", "end, ns since 1970 (UTC)"),
-    Column("duration_s", "float64", "s from start to end",
-           lambda call: duration(call.span.start_ns, call.span.end_ns)),
+    Column("duration_s", "float64", "s from start to end", _duration),
     of_span("first_item_ns", "int64", "when a stream yielded its first item"),
     *(of_span(name, "int64", f"measured: {name.replace('_', ' ')}") for name in MEASURED),
     of_span("inputs", "json", "the recorded arguments", made=json),

@@ -96,8 +96,9 @@ class Rollout:
     @cached
     def tool_calls(self) -> int:
         """Calls of tools; a tool's own method below the agent's call of it is the same call."""
-        tools = {call.span.span_id for call in self.spans if call.span.role == "tool"}
-        return sum(call.span.span_id in tools and call.span.parent_id not in tools for call in self.spans)
+        tools = [span for span in self.trajectory.spans if span.role == "tool"]
+        ids = {span.span_id for span in tools}
+        return sum(span.parent_id not in ids for span in tools)
 
     @cached
     def failed(self) -> Span | None:

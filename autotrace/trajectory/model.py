@@ -155,14 +155,19 @@ class Span:
     @property
     def error_text(self) -> str | None:
         """Type and message of the error in one line, the type alone where it has no message; None without error."""
-        if self.error is None:
-            return None
-        kind, message, _ = self.error
-        return f"{kind}: {message}" if message else kind
+        return error_text(self.error)
 
     @property
     def duration_ns(self) -> int | None:
         return None if self.end_ns is None else self.end_ns - self.start_ns
+
+
+def error_text(error: tuple[str, str, str] | None) -> str | None:
+    """``Span.error_text`` of ``Span.error``."""
+    if error is None:
+        return None
+    kind, message, _ = error
+    return f"{kind}: {message}" if message else kind
 
 
 @dataclass

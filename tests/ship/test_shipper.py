@@ -447,7 +447,6 @@ def test_killed_again_and_again_nothing_is_lost_or_doubled(
 
 def test_a_backlog_waits_for_no_more_than_memory_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotrace.ship.shipper.AHEAD", 2 << 20)
-    monkeypatch.setattr("autotrace.ship.delivery.courier.FIRST_BATCH", 200)
     monkeypatch.setattr(ParquetBackend, "gather", 1e9)  # seconds, where more is to come
     run = new_run(tmp_path, backends=["parquet"])
     process = Process(run)

@@ -23,6 +23,8 @@ REFUSED_DELAY = 15.0
 FIRST_BATCH, MAX_BATCH = 50, 1_000
 """Trajectories that a parcel is made of, if so many fit into it. As many as the latest ones held and some more are
 taken from the queue at once: what does not fit goes back to it."""
+GATHERED_BATCH = 200
+"""``FIRST_BATCH`` of a backend to which each delivery is a cost of its own."""
 
 
 class Courier:
@@ -38,7 +40,7 @@ class Courier:
         self.error: str | None = None
         self.failures = 0
         """In a row."""
-        self.batch = FIRST_BATCH
+        self.batch = GATHERED_BATCH if gather else FIRST_BATCH
         self._carrier = carrier
         self._not_before = 0.0
         self._gather = gather
