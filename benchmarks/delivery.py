@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,14 @@ def shipped(bench: Bench, spools: Spools, where: str, checkout: Path, trajectori
     }
 
 
+def grown(bench: Bench, spools: Spools, where: str, checkout: Path, trajectories: int, turns: int) -> Result:
+    """``x``: times as much as a trajectory of ``TURNS`` that one of ``turns`` costs. One is delivered right after the
+    other: within minutes the machine's speed changes by more than what is looked for. Raises ``RuntimeError``."""
+    many = shipped(bench, spools, where, checkout, max(4, trajectories // PART), turns)
+    few = shipped(bench, spools, where, checkout, trajectories, TURNS)
+    return {"x": many["cpu_us_per_span"] * spans(1, turns) / (few["cpu_us_per_span"] * spans(1))}
+
+
 def _scaled(folder: Result) -> float:
     """CPU seconds at the speed of the budgets."""
     return float(folder["cpu_s"] * REFERENCE_NS / folder["speed_ns"])
@@ -111,11 +119,11 @@ def measured(bench: Bench, where: Sequence[str], against: Path | None, trajector
                 rows[backend] = cost(case, few["now"], few.get("before"))
             if few and backend == "mlflow server":
                 rows[backend] |= _limit(bench, spools, number)
-            if few and backend in (ASSEMBLED, "jsonl"):
-                many = _runs(bench, spools, backend, against, max(4, number // 4), MANY_TURNS, rounds)
-                if many:
-                    title = f"{backend}, {MANY_TURNS} turns over {TURNS}, a trajectory"
-                    rows[title] = linearity(*(_grown(few, many, version) for version in ("now", "before")))
+            if backend not in (ASSEMBLED, "jsonl"):
+                continue
+            if times := _runs(bench, spools, backend, against, number, MANY_TURNS, rounds, grown):
+                title = f"{backend}, {MANY_TURNS} turns over {TURNS}, a trajectory"
+                rows[title] = linearity(times["now"]["x"], times.get("before", {}).get("x"))
         if "jsonl" in where:
             count = BACKLOG if trajectories is None else min(BACKLOG, 20 * trajectories)
             for short in _runs(bench, spools, "jsonl", None, count, 0, 1).values():
@@ -124,8 +132,9 @@ def measured(bench: Bench, where: Sequence[str], against: Path | None, trajector
 
 
 def _runs(
-    bench: Bench, spools: Spools, where: str, against: Path | None, trajectories: int, turns: int, rounds: int
-) -> dict[str, Result]:
+    bench: Bench, spools: Spools, where: str, against: Path | None, trajectories: int, turns: int, rounds: int,
+    measure: Callable[[Bench, Spools, str, Path, int, int], Result] = shipped,
+) -> dict[str, Result]:  # fmt: skip
     """Version (``now``, ``before``) -> medians of its rounds; nothing where the backend cannot be measured here. The
     code before is measured between the rounds of this one."""
     runs: dict[str, list[Result]] = {}
@@ -138,7 +147,7 @@ def _runs(
         else:
             what = CASES[where].before or where, against, min(trajectories, max(LEAST, trajectories // PART))
         try:
-            runs.setdefault(version, []).append(shipped(bench, spools, *what, turns))
+            runs.setdefault(version, []).append(measure(bench, spools, *what, turns))
         except RuntimeError as error:
             bench.missing[f"delivery, {where}, {version}"] = str(error)[:200]
             if version == "now":
@@ -157,13 +166,6 @@ def _turns(rounds: int) -> Iterator[str]:
 
 def _middle(runs: Sequence[Result]) -> Result:
     return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-
-
-def _grown(few: Mapping[str, Result], many: Mapping[str, Result], version: str) -> float | None:
-    """Times as much as a trajectory of ``TURNS`` that one of ``MANY_TURNS`` costs."""
-    if version not in few or version not in many:
-        return None
-    return many[version][CPU_AT_REFERENCE] * spans(1, MANY_TURNS) / (few[version][CPU_AT_REFERENCE] * spans(1))
 
 
 def _limit(bench: Bench, spools: Spools, trajectories: int) -> Result:
