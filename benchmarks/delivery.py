@@ -83,7 +83,7 @@ def shipped(bench: Bench, spools: Spools, where: str, checkout: Path, trajectori
 def grown(bench: Bench, spools: Spools, where: str, checkout: Path, trajectories: int, turns: int) -> Result:
     """``x``: times as much as a trajectory of ``TURNS`` that one of ``turns`` costs. One is delivered right after the
     other: within minutes the machine's speed changes by more than what is looked for. Raises ``RuntimeError``."""
-    many = shipped(bench, spools, where, checkout, max(4, trajectories // PART), turns)
+    many = shipped(bench, spools, where, checkout, min(trajectories, max(LEAST, trajectories // PART)), turns)
     few = shipped(bench, spools, where, checkout, trajectories, TURNS)
     return {"x": many["cpu_us_per_span"] * spans(1, turns) / (few["cpu_us_per_span"] * spans(1))}
 

@@ -445,6 +445,18 @@ def test_killed_again_and_again_nothing_is_lost_or_doubled(
     assert Status.read(run).state == "done"
 
 
+def stepped(shipper: Shipper) -> State:
+    """Delivers everything; fails where something waits for ever."""
+    deadline = time.monotonic() + 60
+    try:
+        while shipper.step()[0] != "done":
+            assert time.monotonic() < deadline, "it waits for something that does not come"
+            time.sleep(0.01)
+    finally:
+        shipper.close()
+    return State.of_run(shipper.run_folder)
+
+
 def test_a_backlog_waits_for_no_more_than_memory_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotrace.ship.shipper.AHEAD", 2 << 20)
     monkeypatch.setattr(ParquetBackend, "gather", 1e9)  # seconds, where more is to come
@@ -453,13 +465,50 @@ def test_a_backlog_waits_for_no_more_than_memory_has_room_for(tmp_path: Path, mo
     for number in range(300):
         trajectory(process, uid=f"u{number}")
     process.exit()
-    shipper, deadline = Shipper(run, once=True), time.monotonic() + 60
-    try:
-        while shipper.step()[0] != "done":
-            assert time.monotonic() < deadline, "each waits for the other"
-            time.sleep(0.01)
-    finally:
-        shipper.close()
+    stepped(Shipper(run, once=True))
+
+
+@pytest.mark.parametrize(
+    ("group", "given"),
+    [
+        ("u{}", {"keep": ["errors"]}),
+        ("u", {"keep": ["errors"]}),
+        ("u", {"step_budget": 1 << 30}),
+        ("u{}", {"backends": []}),
+    ],
+    ids=["nothing is kept", "a large group", "a large group under a budget", "no backend"],
+)
+def test_what_is_not_delivered_at_once_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str, given: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("autotrace.ship.shipper.AHEAD", 2 << 20)  # for a quarter of them
+    run = new_run(tmp_path, **given)
+    process = Process(run)
+    for number in range(300):
+        trajectory(process, uid=group.format(number), rollout=number)
+    process.exit()
+    state = stepped(Shipper(run, once=True))
+    assert state.count("SELECT count(*) FROM traces WHERE complete = 1") == 300
+
+
+def test_what_belongs_together_is_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a trajectory of a long backlog is complete without what the other process recorded of it."""
+    monkeypatch.setattr("autotrace.ship.index.indexer.ROUND_BYTES", 200_000)
+    monkeypatch.setattr("autotrace.ship.index.open_traces.GRACE", 0.0)
+    run = new_run(tmp_path)
+    agents, engine = Process(run, "node-1-aa"), Process(run, "node-2-bb")
+    for number in range(200):
+        trace = os.urandom(16)
+        root = agents.open(trace, "trajectory", attributes=attributes(uid=f"u{number}"))
+        call = agents.open(trace, "llm", root, inputs={"messages": "x" * 2_000})
+        request = engine.open(trace, "engine", call)
+        engine.close(trace, request)
+        agents.close(trace, call)
+        agents.close(trace, root)
+    agents.exit()
+    engine.exit()
+    state = stepped(Shipper(run, once=True))
+    assert state.count("SELECT count(*) FROM traces WHERE complete = 1 AND version = 1 AND spans = 3") == 200
 
 
 def test_a_second_shipper_leaves_quietly(run: Path, follow: Callable[[Path], subprocess.Popen[bytes]]) -> None:

@@ -98,6 +98,13 @@ class Loader:
         """How many more may be looked at and loaded afterwards without being read again; None: none at all."""
         return self._recent.room()
 
+    def drop(self, trace_id: str | None = None) -> None:
+        """A trace that was looked at will not be loaded now; None: no trace that was."""
+        if trace_id is None:
+            self._recent.drop_all()
+        else:
+            self._recent.drop(trace_id)
+
     def _assembled(self, trace_id: str, offsets_of: OffsetsOf, final: bool) -> Assembled | None:
         assembly, read = Assembly(), 0
         own = bytes.fromhex(trace_id)

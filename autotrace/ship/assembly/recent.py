@@ -52,18 +52,24 @@ class Recent:
         self._bytes = 0
         self._usual = 1 << 20
         """Bytes of one of them, as the latest ones were."""
+        self._asked_at = time.monotonic()
+        """When somebody came for one."""
 
     def room(self) -> int | None:
-        """How many more may be kept, about; None where none are. While it is 0, what is here will soon be taken."""
+        """How many more may be kept, about; None where none are, or nobody comes for them. While it is 0, what is here
+        will soon be taken."""
         if not self._limit:
             return None
-        if self._bytes >= self._limit:
+        if self._limit - self._bytes < self._usual:
             self._make_room()
-        return max(0, self._limit - self._bytes) // self._usual
+        if not self._entries:
+            return max(1, self._limit // self._usual)
+        room = max(0, self._limit - self._bytes) // self._usual
+        return None if not room and time.monotonic() - self._asked_at > SOON else room
 
     def put(self, trace_id: str, mark: Any, assembled: Assembled) -> None:
         """Keep it, if there is room. ``mark``: what it was made of."""
-        self.take(trace_id, None)
+        self.drop(trace_id)
         if not self._limit or not assembled.lasting:
             return
         size = assembled.size
@@ -76,11 +82,21 @@ class Recent:
 
     def take(self, trace_id: str, mark: Any) -> Assembled | None:
         """What was made of ``mark``, once."""
+        self._asked_at = time.monotonic()
+        entry = self.drop(trace_id)
+        return None if entry is None or entry.mark != mark else entry.assembled
+
+    def drop(self, trace_id: str) -> _Entry | None:
+        """Nobody will come for it."""
         entry = self._entries.pop(trace_id, None)
-        if entry is None:
-            return None
-        self._bytes -= entry.size
-        return entry.assembled if entry.mark == mark else None
+        if entry is not None:
+            self._bytes -= entry.size
+        return entry
+
+    def drop_all(self) -> None:
+        """Nobody will come for any of them."""
+        self._entries.clear()
+        self._bytes = 0
 
     def _make_room(self) -> None:
         """Drop what nobody came for."""
@@ -88,4 +104,4 @@ class Recent:
         for trace_id, entry in list(self._entries.items()):
             if entry.put_at > before:
                 break
-            self.take(trace_id, None)
+            self.drop(trace_id)

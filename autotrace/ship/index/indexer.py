@@ -44,8 +44,9 @@ from autotrace.spool.records import (
 )
 from autotrace.trajectory.jsonable import jsonable
 
-ROUND_BYTES = 16 << 20
-"""Read in one transaction at most, about: four times as much takes 30 to 50 MB more memory and is no quicker."""
+ROUND_BYTES, LEAST_BYTES = 16 << 20, 64 << 10
+"""Read in one transaction at most, about (four times as much takes 30 to 50 MB more memory and is no quicker), and of
+the segments of one process at least: each gets the same share, so that what belongs together is read together."""
 ONCE_PER_ROUND = 256
 """Traces completed in one transaction at most."""
 _CONFIG_KEYS = ("project_name", "experiment_name")
@@ -133,6 +134,7 @@ class Indexer:
     def use_summariser(self, summariser: Summariser) -> None:
         """Have summaries made elsewhere from now on; what was asked before is asked again."""
         self._summariser = summariser
+        self.loader.drop()
         self._calls.keeps = isinstance(summariser, Summaries)
         if not self._calls.keeps:  # others will read them
             self.loader.kept.drop_all()
@@ -152,18 +154,21 @@ class Indexer:
 
     def round(self) -> bool:
         """Read what is new in all segments and store it in one transaction; True when there was any."""
-        budget, read = ROUND_BYTES, False
+        read = False
         files = segments(self._run_folder)
         with self._state:
-            for file in files:
-                segment = self._segments.of(file)
+            found = [(file, self._segments.of(file)) for file in files]
+            writers = {segment.process for file, segment in found if segment.has_news(file)}
+            share = max(LEAST_BYTES, ROUND_BYTES // max(1, len(writers)))
+            left = dict.fromkeys(writers, share)
+            for file, segment in found:
                 before = segment.reader.offset
-                if budget > 0 and segment.has_news(file):
-                    located = self._segments.read(segment, budget, self._processes)
+                if left.get(segment.process, 0) > 0 and segment.has_news(file):
+                    located = self._segments.read(segment, left[segment.process], self._processes)
                     if located and segment.reader.header is not None:
                         self._apply(segment, segment.reader.header, located)
                     self._segments.remember(segment)
-                    budget -= max(0, segment.reader.offset - before)
+                    left[segment.process] -= max(0, segment.reader.offset - before)
                     read = read or segment.reader.offset != before
             self._state.put_offsets(self._calls.taken())
             self._traces.store()
@@ -312,5 +317,7 @@ class Indexer:
             self._has_news(changed - {row.trace_id})
             for subscriber in self._subscribers:
                 subscriber.completed(row)
+        if not row.kept:  # it waits for its group, or stays in the spool
+            self.loader.drop(row.trace_id)
         self._traces.completed(trace)
         self._state.put_rows([row])

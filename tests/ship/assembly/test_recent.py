@@ -47,6 +47,36 @@ def test_room_is_as_many_as_fit_and_what_nobody_came_for_makes_room(monkeypatch:
     assert Recent(0).room() is None
 
 
+def test_what_nobody_comes_for_holds_nothing_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    def room_at_last(kept: Recent) -> bool:
+        monkeypatch.setattr(recent, "SOON", 0.0)  # as if so long had passed
+        return kept.room() != 0
+
+    kept = Recent(1 << 20)  # what is left is less than another one takes, and more than nothing
+    while kept.room():
+        kept.put(str(kept.room()), "mark", assembled(8_000))
+    assert room_at_last(kept)
+    kept = Recent(1 << 20)
+    for name in ("large", "larger"):  # than all that may be kept
+        kept.put(name, "mark", assembled(400_000))
+        kept.take(name, "mark")
+    assert kept.room() == 1
+    kept.put("large", "mark", assembled(400_000))
+    assert room_at_last(kept)
+
+
+def test_what_nobody_will_come_for_makes_room_at_once() -> None:
+    kept = Recent(1 << 20)
+    for number in range(100):
+        kept.put(str(number), "mark", assembled())
+    assert kept.room() == 0
+    kept.drop("0")
+    kept.drop("1")
+    assert kept.room() and kept.take("0", "mark") is None
+    kept.drop_all()
+    assert kept.take("2", "mark") is None and (kept.room() or 0) > 10
+
+
 def test_arguments_and_results_take_room_too(tmp_path: Path) -> None:
     run = new_run(tmp_path)
     process = Process(run)
