@@ -19,7 +19,7 @@ from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.backend_choice import chosen, remember
 from autotrace.ship.cluster.listening import Listening
 from autotrace.ship.delivery.crew import Crew
-from autotrace.ship.delivery.outbox import Outbox
+from autotrace.ship.delivery.outbox import QUIET, Outbox
 from autotrace.ship.delivery.reporting import Reporting
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.live_findings import LiveFindings
@@ -178,7 +178,9 @@ class Shipper:
                 return self.write("running", progress)
             if state == "done":
                 return self._end(state, progress)
-            if unfinished and all(self._couriers.gave_up(courier) for courier in unfinished):
+            waiting = self._indexer.open_traces or self._outbox.undecided
+            others = moved or (waiting and self._indexer.quiet_for <= QUIET + IDLE)  # may get more than those given up
+            if unfinished and not others and all(self._couriers.gave_up(courier) for courier in unfinished):
                 return self.write("blocked", progress)
             self.write(state, progress)
             self._crew.rest(0.0 if moved else POLL / 6)

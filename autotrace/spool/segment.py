@@ -15,7 +15,7 @@ from autotrace.spool.records import MAGIC, MAX_FRAME
 PREFIX = struct.Struct("<II")
 """Length and checksum of the payload that follows."""
 PREFIX_SIZE = PREFIX.size
-_CHUNK = 1 << 20
+_CHUNK, _LEAST_CHUNK = 1 << 20, 16 << 10
 """Bytes read in one go."""
 
 
@@ -70,11 +70,15 @@ def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Fram
             raise Torn(0, damaged=not MAGIC.startswith(head))
         offset = len(MAGIC)
     stop = offset + limit
+
+    def ahead() -> int:
+        return min(_CHUNK, max(_LEAST_CHUNK, stop - offset))
+
     chunk, base = memoryview(b""), offset
     while offset < stop:
         at = offset - base
         if len(chunk) - at < PREFIX_SIZE:
-            chunk, base, at = memoryview(os.pread(fd, _CHUNK, offset)), offset, 0
+            chunk, base, at = memoryview(os.pread(fd, ahead(), offset)), offset, 0
             if not chunk:
                 return
             if len(chunk) < PREFIX_SIZE:
@@ -89,7 +93,7 @@ def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Fram
             continue
         payload = chunk[begin - base : begin - base + length]
         if len(payload) < length:
-            chunk, base = memoryview(os.pread(fd, max(length, _CHUNK), begin)), begin
+            chunk, base = memoryview(os.pread(fd, max(length, ahead()), begin)), begin
             payload = chunk[:length]
             if len(payload) < length:
                 raise Torn(offset, damaged=False)

@@ -44,9 +44,10 @@ from autotrace.spool.records import (
 )
 from autotrace.trajectory.jsonable import jsonable
 
-ROUND_BYTES, LEAST_BYTES = 16 << 20, 64 << 10
+ROUND_BYTES, LEAST_BYTES = 16 << 20, 4 << 10
 """Read in one transaction at most, about (four times as much takes 30 to 50 MB more memory and is no quicker), and of
-the segments of one process at least: each gets the same share, so that what belongs together is read together."""
+the segments of one process at least. Of each the same part of what is unread: what belongs together was written at the
+same time, and a trace must not be complete before what another process recorded of it is read."""
 ONCE_PER_ROUND = 256
 """Traces completed in one transaction at most."""
 _CONFIG_KEYS = ("project_name", "experiment_name")
@@ -158,9 +159,12 @@ class Indexer:
         files = segments(self._run_folder)
         with self._state:
             found = [(file, self._segments.of(file)) for file in files]
-            writers = {segment.process for file, segment in found if segment.has_news(file)}
-            share = max(LEAST_BYTES, ROUND_BYTES // max(1, len(writers)))
-            left = dict.fromkeys(writers, share)
+            unread: dict[str, int] = {}
+            for file, segment in found:
+                if segment.has_news(file):
+                    unread[segment.process] = unread.get(segment.process, 0) + abs(file.size - segment.reader.offset)
+            part = min(1.0, ROUND_BYTES / max(1, sum(unread.values())))
+            left = {process: max(LEAST_BYTES, int(size * part)) for process, size in unread.items()}
             for file, segment in found:
                 before = segment.reader.offset
                 if left.get(segment.process, 0) > 0 and segment.has_news(file):
