@@ -19,7 +19,7 @@ FLOAT32 = 2.0**-23
 BFLOAT16 = 2.0**-8
 TOOL = {"traced": "FunctionTool.call", "base_tool": "AddTool.execute", "legacy": "FunctionTool.call"}
 
-pytestmark = pytest.mark.timeout(1500)  # the first test of the session waits for the runs
+pytestmark = pytest.mark.timeout(3600)  # the first test of the session waits for the runs
 
 
 def trajectories(run: MainPPO) -> list[Any]:
