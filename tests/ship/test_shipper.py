@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
 from autotrace.sinks.parquet.backend import ParquetBackend
-from autotrace.sinks.protocol import Refused
-from autotrace.trajectory.model import Trajectory
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 
 
@@ -515,36 +513,9 @@ def test_what_belongs_together_is_read_together(tmp_path: Path, monkeypatch: pyt
     assert at_once > 180, "but for some at the end of a round, for which GRACE is there"
 
 
-class Taking:
-    """A sink that counts, or one that refuses."""
-
-    sent = 0
-
-    def __init__(self, name: str, refuses: bool) -> None:
-        self.name, self.refuses = name, refuses
-        self.taken: list[str] = []
-
-    def deliver(self, trajectories: Sequence[Trajectory]) -> None:
-        if self.refuses:
-            raise Refused("there is no such account")
-        self.taken += [one.trace_id for one in trajectories]
-
-    def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        pass
-
-    def size(self, trajectory: Trajectory) -> int:
-        return 0
-
-    def page(self, trajectory: Trajectory) -> str | None:
-        return None
-
-    def close(self) -> None:
-        pass
-
-
 def test_a_backend_that_refuses_keeps_nothing_from_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sinks = {name: Taking(name, refuses=name == "parquet") for name in ("jsonl", "parquet")}
-    monkeypatch.setattr("autotrace.sinks.registry.make", lambda name, *_: sinks[name])
+    (tmp_path / "parquet").mkdir()
+    (tmp_path / "parquet" / "another.txt").write_text("it is refused where something else is")
     monkeypatch.setattr("autotrace.ship.index.indexer.ROUND_BYTES", 200_000)
     monkeypatch.setattr("autotrace.ship.index.open_traces.GRACE", 0.05)
     run = new_run(tmp_path, backends=["jsonl", "parquet"])
@@ -563,7 +534,7 @@ def test_a_backend_that_refuses_keeps_nothing_from_another(tmp_path: Path, monke
             process.close(trace, root)
     process.exit()
     assert ship(run, once=True).state == "blocked"
-    assert set(sinks["jsonl"].taken) == made
+    assert set(delivered(run)) == made
 
 
 def test_a_second_shipper_leaves_quietly(run: Path, follow: Callable[[Path], subprocess.Popen[bytes]]) -> None:

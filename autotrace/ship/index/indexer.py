@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -158,16 +159,15 @@ class Indexer:
         read = False
         files = segments(self._run_folder)
         with self._state:
-            found = [(file, self._segments.of(file)) for file in files]
-            unread: dict[str, int] = {}
-            for file, segment in found:
-                if segment.has_news(file):
-                    unread[segment.process] = unread.get(segment.process, 0) + abs(file.size - segment.reader.offset)
-            part = min(1.0, ROUND_BYTES / max(1, sum(unread.values())))
+            news = [(file, segment) for file in files if (segment := self._segments.of(file)).has_news(file)]
+            unread: Counter[str] = Counter()
+            for file, segment in news:
+                unread[segment.process] += abs(file.size - segment.reader.offset)
+            part = min(1.0, ROUND_BYTES / max(1, unread.total()))
             left = {process: max(LEAST_BYTES, int(size * part)) for process, size in unread.items()}
-            for file, segment in found:
+            for _, segment in news:
                 before = segment.reader.offset
-                if left.get(segment.process, 0) > 0 and segment.has_news(file):
+                if left[segment.process] > 0:
                     located = self._segments.read(segment, left[segment.process], self._processes)
                     if located and segment.reader.header is not None:
                         self._apply(segment, segment.reader.header, located)
