@@ -1,19 +1,23 @@
 """torch: nothing may be recorded inside a compiled region, and ``forward`` of a module is not wrapped.
 
 vLLM compiles with ``fullgraph=True``: a wrapper that read a clock or a context variable there would be a crash at
-start-up. ``torch.compiler.is_compiling()`` costs 69 ns and is constant to the compiler, so the wrappers ask it first,
-once torch is imported.
+start-up. ``torch.compiler.is_compiling()`` costs 69 ns and is constant to the compiler, so it is asked first. The
+compiler takes no constant of a code but literals and codes (torch 2.13, ``ConstantVariable``), and wrappers hold
+others. So their code asks before it touches them, by a builtin that is there once ``torch._dynamo`` is imported.
 """
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import inspect
 import sys
+from types import ModuleType
 from typing import Any
 
-from autotrace.patch import library_rules
-from autotrace.record import calls, faults
+from autotrace import patch
+from autotrace.patch import library_rules, wrapper
+from autotrace.record import calls, faults, template
 
 
 def install() -> None:
@@ -23,8 +27,15 @@ def install() -> None:
         torch = importlib.import_module("torch")
         compiler = getattr(torch, "compiler", None)
         calls.compiling = getattr(compiler, "is_compiling", None)  # torch >= 2.3; older ones have no such question
+        if calls.compiling is not None:
+            patch.when_imported("torch._dynamo", _guard)
     except Exception as error:
         faults.failed("torch", error)
+
+
+def _guard(_: ModuleType) -> None:
+    setattr(builtins, template.COMPILING, calls.compiling)
+    wrapper.guard()
 
 
 def forward(value: Any, owner: Any, attribute: str) -> str | None:

@@ -34,21 +34,28 @@ def settings() -> Settings:
     return engine.engine.plan.settings if engine.engine is not None else Settings()
 
 
-def wrap_function(function: Any, *, key: str, role: str = "span", name: str | None = None, **target: Any) -> Any:
-    """``function`` recorded under a target made here: for what a list cannot name, a function from a user's file, say.
+def copied(function: Any) -> Any:
+    """A function like ``function``, to be recorded where ``function`` itself shall not."""
+    from autotrace.patch import wrapper
 
-    Takes functions and partials of functions; anything else comes back as it is. ``target``: further fields of
+    return wrapper.copied(function)
+
+
+def record_function(function: Any, *, key: str, role: str = "span", name: str | None = None, **target: Any) -> None:
+    """Record the calls of ``function`` under a target made here: for what a list cannot name, a function from a user's
+    file, say.
+
+    Takes functions and partials of functions; anything else is left alone. ``target``: further fields of
     ``config.plan.Target``.
     """
-    from autotrace.patch import engine, wrapper
+    from autotrace.patch import attach, engine, wrapper
     from autotrace.record import calls
 
-    if isinstance(function, functools.partial):
-        inner = wrap_function(function.func, key=key, role=role, name=name, **target)
-        return function if inner is function.func else functools.partial(inner, *function.args, **function.keywords)
+    while isinstance(function, functools.partial):
+        function = function.func
     if type(function) is not FunctionType or wrapper.key_of(function) is not None:
-        return function
+        return
     if key not in calls.probes:
         engine.add(Target(key, (key,), role=role, label=name, **target), settings())
-    engine.report(key, f"{function.__module__}:{function.__qualname__}", "bound", "")
-    return wrapper.wrap(function, key)
+    engine.report(key, f"{function.__module__}:{function.__qualname__}", "bound", attach.IN_PLACE)
+    wrapper.place(function, key)

@@ -1,23 +1,23 @@
 """Binding: put wrappers where the plan's names stand, and say for every target what happened to it.
 
-Resolution and installation are wrapt's (see ``installer``); what is installed is a plain function.
+What is recorded is a function that is given another code (see ``attach`` and ``wrapper``).
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from autotrace.config.plan import Target
 from autotrace.patch import library_rules, main_module
+from autotrace.patch.attach import Refused, attach, instance_with_call, recorded_for
 from autotrace.patch.globs import members_of_class, members_of_module
 from autotrace.patch.installer import Installer
 from autotrace.patch.plan_index import Glob, PlanIndex, Spelling, excluded
 from autotrace.patch.release import outside
-from autotrace.patch.rewrap import Refused, instance_with_call, recorded_for, rewrap
 from autotrace.record import faults
 from autotrace.record.object_fields import attribute_of, members_of, module_of, mro_of, name_of
 from autotrace.record.origin import is_hosts
@@ -57,20 +57,13 @@ class Binder:
 
     # -- occasions --------------------------------------------------------------------------------------------------
 
-    def module(self, module: ModuleType, meanwhile: Sequence[ModuleType] = ()) -> None:
-        """``module`` was executed: bind what the plan names in it. ``meanwhile``: modules that were imported while it
-        was, which may have taken functions from it already."""
+    def module(self, module: ModuleType) -> None:
+        """``module`` was executed: bind what the plan names in it."""
         name = module.__name__
-        functions = {key: value for key, value in vars(module).items() if type(value) is FunctionType}
         for spelling in self.index.modules.get(name, ()):
             self._guard(self._spelling, spelling, module)
         for glob, inside in self.index.globs_of(name):
             self._guard(self._glob_module, glob, module, inside)
-        if meanwhile:
-            pairs = ((raw, vars(module).get(key)) for key, raw in functions.items())
-            replaced = {id(raw): (raw, made) for raw, made in pairs if made is not raw and made is not None}
-            if replaced:
-                self.installer.spread(replaced, [other for other in meanwhile if other is not module])
 
     def created(self, cls: type) -> None:
         """A class statement just finished, no decorator has seen the class yet."""
@@ -117,21 +110,16 @@ class Binder:
 
         return takes
 
-    def defined(self, location: str, function: FunctionType) -> Any:
-        """The function at ``location`` of the program was just made: what to use in its stead."""
+    def defined(self, location: str, function: FunctionType) -> None:
+        """The function at ``location`` of the program was just made."""
         module, _, name = location.partition(":")
         targets = [spelling.target for spelling in self.index.modules.get(module, ()) if spelling.qualname == name]
         targets += [glob.target for glob, inside in self.index.globs_of(module) if inside is None]
         for target in targets:
             if self._released(target):
-                try:
-                    wrapped = rewrap(function, target.key, None, name)
-                except Refused as refusal:
-                    self.report(target.key, location, "refused", str(refusal))
-                    continue
-                self.report(target.key, location, "bound", "")
-                return wrapped
-        return function
+                holder = SimpleNamespace(**{name: function})
+                if self._install(target, holder, name, location):
+                    return
 
     def program_over(self, module: ModuleType, name: str) -> None:
         """The program ``module``, in lists called ``name``, ended: say which of its methods were never made."""
@@ -228,10 +216,11 @@ class Binder:
             call = instance_with_call(owner, attribute)
             if call is not None:
                 return self._install(target, call, "__call__", f"{call.__module__}:{call.__qualname__}.__call__")
-            if self.installer.install(owner, attribute, lambda raw: rewrap(raw, target.key, owner, attribute)):
-                self.report(target.key, location, "bound", "")
+            held = attach(owner, attribute, target.key, self.installer)
+            if held is not None:
+                self.report(target.key, location, "bound", held)
                 return True
-            other = recorded_for(member(owner, attribute))
+            other = recorded_for(member(owner, attribute), owner, attribute)
             if other is not None and other != target.key and target.key not in self._ranks:
                 self.report(target.key, location, "refused", f"its calls are recorded for the target `{other}` already")
         except Refused as refusal:
@@ -273,7 +262,7 @@ class Binder:
 
     def _glob_member(self, glob: Glob, owner: Any, name: str, module: str, qualname: str) -> None:
         # what another target records is left to it
-        if not glob.takes(f"{module}.{qualname}") or recorded_for(member(owner, name)) is not None:
+        if not glob.takes(f"{module}.{qualname}") or recorded_for(member(owner, name), owner, name) is not None:
             return
         bound = self._install(glob.target, owner, name, f"{module}:{qualname}")
         if bound and glob.target.subclasses and isinstance(owner, type):

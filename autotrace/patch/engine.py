@@ -7,14 +7,14 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from autotrace.config import environment
 from autotrace.config.plan import Plan, Settings, Target
-from autotrace.patch import main_module
+from autotrace.patch import main_module, wrapper
 from autotrace.patch.binder import Binder, member
 from autotrace.patch.classes import ClassHook
 from autotrace.patch.import_hook import ImportHook
@@ -84,6 +84,7 @@ class Engine:
             self._script.remove()
         self.waiting.clear()
         self.binder.installer.restore()
+        wrapper.restore()
 
     def when_imported(self, name: str, callback: Callable[[ModuleType], None]) -> None:
         """Call ``callback(module)`` after ``name`` was imported, or now if it is."""
@@ -107,11 +108,11 @@ class Engine:
     def _wanted(self, name: str) -> bool:
         return name in self.waiting or self.index.wanted(name)
 
-    def _imported(self, module: ModuleType, meanwhile: Sequence[ModuleType] = ()) -> None:
+    def _imported(self, module: ModuleType) -> None:
         self._seen.add(module)
         for callback in self.waiting.pop(getattr(module, "__name__", ""), ()):
             _guarded(callback, module)
-        self.binder.module(module, meanwhile)
+        self.binder.module(module)
 
     def _catch_up(self) -> None:
         """Take those that were half imported, as far as they are ready."""
@@ -217,8 +218,8 @@ def start(
 
 
 def stop() -> None:
-    """Undo ``start``: wrappers are taken away, those that cannot be (see ``installer``) pass calls through, records are
-    written out. A later ``start`` begins anew. Never raises."""
+    """Undo ``start``: functions get their own code again, what cannot be put back (see ``installer``) passes calls
+    through, records are written out. A later ``start`` begins anew. Never raises."""
     global engine
     running, engine = engine, None
     try:

@@ -8,7 +8,6 @@ proxy loader in place, and an exception in a hook fails the import.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
@@ -19,8 +18,8 @@ from autotrace.patch import main_module
 from autotrace.record import faults
 from autotrace.record.frames import transparent
 
-Imported = Callable[[ModuleType, Sequence[ModuleType]], None]
-"""Called with a module that was executed, and those that were imported while it was."""
+Imported = Callable[[ModuleType], None]
+"""Called with a module that was executed."""
 
 
 class ImportHook:
@@ -107,11 +106,9 @@ def _hook_execution(loader: Any, name: str, hook: ImportHook) -> None:
         if not pending:
             vars(loader).pop("exec_module", None)
             vars(loader).pop("get_code", None)
-        before = len(sys.modules)
         execute(module)
         try:
-            meanwhile = [other for other in list(sys.modules.values())[before:] if isinstance(other, ModuleType)]
-            hook.imported(module, meanwhile)
+            hook.imported(module)
         except Exception as error:
             faults.failed("imported", error)
 

@@ -21,7 +21,7 @@ from autotrace.run.process import program
 MAINS = ("__main__", "__mp_main__")
 """What ``__name__`` is in the program itself, and in a child that ``multiprocessing`` spawned of it."""
 
-on_definition: Callable[[str, FunctionType], Any] | None = None
+on_definition: Callable[[str, FunctionType], None] | None = None
 """Asked by ``defined``; set by the engine."""
 
 
@@ -89,12 +89,12 @@ def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunc
 
 
 def defined(location: str) -> Callable[[Any], Any]:
-    """The decorator that ``instrumented`` writes: wraps the function if the engine of this process wants it."""
+    """The decorator that ``instrumented`` writes: shows the function to the engine of this process."""
 
     def decorator(function: Any) -> Any:
         try:
             if on_definition is not None and type(function) is FunctionType:
-                return on_definition(location, function)
+                on_definition(location, function)
         except Exception as error:
             faults.failed("main", error)
         return function

@@ -1,29 +1,138 @@
-"""The functions left behind on classes and modules: plain, of the same kind as the original, holding it and a key only.
+"""Functions that record their calls: given another code, they stay the objects they were.
 
-Each closes over the original, a string and ``sys``, and finds the runtime by name at call time, so that it can be
-pickled by value into a process without autotrace (there it passes through), survives ``copy.deepcopy``, ``ray.remote``
-and every start method, and differs from the original only in ``__wrapped__`` and the file of its code. Its
-globals are the original's (doctest and ``get_type_hints`` look at them). A ``wrapt.FunctionWrapper`` is lost silently
-in Ray actors: cloudpickle takes the proxy for a function and serialises the inner one.
+Whoever holds the function calls the wrapper, however it came by it (a registry, a partial, a bound method, a module
+that imported it early), and ``is``, ``pickle`` and ``multiprocessing`` see what they saw. The code of a wrapper, and
+what it holds, is ``record.template``'s.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from types import CellType, CodeType, FunctionType
-from typing import Any
-from weakref import WeakValueDictionary
+from typing import Any, overload
+from weakref import WeakSet
 
-from autotrace.record import template
+from autotrace.record import faults, template
 from autotrace.record.arguments import described
 
-Function = Callable[..., Any]
+_placed: WeakSet[FunctionType] = WeakSet()
+"""Functions of this process that have another code."""
+guarded = False
+"""Whether torch's compiler may meet the code."""
 
-_made: WeakValueDictionary[tuple[int, str], FunctionType] = WeakValueDictionary()
-"""(id of the original, key) -> its wrapper, which keeps the original alive: two names of one function stay one."""
+
+def place(function: FunctionType, key: str) -> None:
+    """Have the calls of ``function`` recorded for the target ``key``. A function that ``contextlib`` made a context
+    manager of stays as it is, and the generator inside of it is placed."""
+    inner = _managed(function)
+    target = function if inner is None else inner
+    original = _twin(target)
+    if inner is not None and (known_as := function.__dict__.get("__wrapped__", inner)) is not inner:
+        described[original] = known_as
+    _give(target, original, key, inner is not None)
+    _placed.add(target)
+
+
+def copied(function: FunctionType) -> FunctionType:
+    """A function like ``function``, for a place where ``function`` itself shall not be recorded: the subclass that
+    inherits it, a module that took it from a library that recording uses."""
+    inner, below = _managed(function), function.__dict__.get("__wrapped__")
+    closure = function.__closure__
+    if inner is not None:
+        again = copied(inner)
+        closure, below = (CellType(again),), again if below is inner else below
+    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, closure)
+    made.__kwdefaults__ = dict(function.__kwdefaults__) if function.__kwdefaults__ else None
+    functools.update_wrapper(made, function)
+    made.__dict__.pop("__wrapped__", None)
+    if below is not None:
+        made.__dict__["__wrapped__"] = below
+    return made
+
+
+def wrap(function: FunctionType, key: str) -> FunctionType:
+    """A function like ``function`` whose calls are recorded for the target ``key``."""
+    made = copied(function)
+    place(made, key)
+    return made
+
+
+def _twin(function: FunctionType) -> FunctionType:
+    """A function with the code of ``function``, which its wrapper calls.
+
+    No garbage collector looks into a code, so what a function made in a function refers to must not be there: its twin
+    has no globals and empty cells, and the wrapper makes what it calls.
+    """
+    module = sys.modules.get(function.__module__ or "")
+    local = "<locals>" in function.__qualname__
+    if local and (function.__closure__ or getattr(module, "__dict__", None) is not function.__globals__):
+        cells = tuple(CellType() for _ in function.__code__.co_freevars)
+        made = FunctionType(function.__code__, {}, function.__name__, function.__defaults__, cells)
+    else:
+        made = FunctionType(
+            function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        )
+    made.__kwdefaults__ = dict(function.__kwdefaults__) if function.__kwdefaults__ else None
+    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    below = function.__dict__.get("__wrapped__")
+    if type(below) is FunctionType:
+        made.__dict__["__wrapped__"] = _twin(below) if local else below
+    return made
+
+
+def _give(function: FunctionType, original: FunctionType, key: str, managed: bool) -> None:
+    apart = original.__globals__ is not function.__globals__
+    function.__code__ = template.code_for(original, key, managed, apart, guarded)
+    lines: Any = _Lines(original.__code__.co_filename, function.__module__)
+    linecache.cache.setdefault(function.__code__.co_filename, (0, None, lines, ""))
+
+
+def guard() -> None:
+    """From now on code asks whether torch compiles it; also the code that was given before."""
+    global guarded
+    if not guarded:
+        guarded = True
+        for function in list(_placed):
+            marked = _mark(function.__code__)
+            if marked is not None:
+                _, key, original, managed = marked
+                _give(function, original, key, managed)
+
+
+def restore() -> None:
+    """Give every function its own code again. What somebody else exchanged meanwhile is left alone, and passes calls
+    through."""
+    for function in list(_placed):
+        marked = _mark(function.__code__)
+        try:
+            if marked is not None:
+                function.__code__ = marked[2].__code__
+        except Exception as error:
+            faults.failed("restore", error)
+    _placed.clear()
+
+
+def key_of(function: Any) -> str | None:
+    """The key for which the calls of ``function`` are recorded; None for anything else."""
+    if type(function) is not FunctionType:
+        return None
+    marked = _mark((_managed(function) or function).__code__)
+    return None if marked is None else marked[1]
+
+
+def original_of(function: Any) -> Any:
+    """What ``function`` was, for who looks into its code; ``function`` itself where that is its own."""
+    marked = _mark(function.__code__) if type(function) is FunctionType else None
+    return function if marked is None else marked[2]
+
+
+def _mark(code: CodeType) -> tuple[str, str, FunctionType, bool] | None:
+    last = code.co_consts[-1] if code.co_consts else None
+    return last if type(last) is tuple and len(last) == 4 and last[0] == template.MARK else None
 
 
 def _nothing() -> Any:
@@ -34,70 +143,35 @@ _OF_CONTEXTLIB = (contextlib.contextmanager(_nothing).__code__, contextlib.async
 """Code of what these two decorators leave behind; it makes a context manager of the generator in its closure."""
 
 
-def wrap(function: Function, key: str) -> Function:
-    """A function of the same kind as ``function`` that records its calls for the target ``key``."""
-    assert type(function) is FunctionType
-    wrapper = _made.get((id(function), key))
-    if wrapper is None:
-        inner = _managed(function)
-        wrapper = _wrapped(function, key) if inner is None else _manager(function, inner, key)
-        _made[id(function), key] = wrapper
-    return wrapper
-
-
-def _wrapped(function: FunctionType, key: str, managed: bool = False) -> FunctionType:
-    code = template.code_for(function.__code__, managed)
-    wrapper = FunctionType(
-        code, function.__globals__, function.__name__, function.__defaults__, _closure(code, function, key)
-    )
-    if function.__kwdefaults__:
-        wrapper.__kwdefaults__ = dict(function.__kwdefaults__)
-    functools.update_wrapper(wrapper, function)
-    return wrapper
-
-
-def _manager(function: FunctionType, inner: FunctionType, key: str) -> FunctionType:
-    """What ``contextlib`` would have left behind, had it been given a wrapper of ``inner``: so a call begins whenever a
-    ``with`` is entered, also where the context manager is used as a decorator."""
-    known_as = function.__dict__.get("__wrapped__", inner)
-    if known_as is not inner:
-        described[inner] = known_as
-    wrapper = _wrapped(inner, key, managed=True)
-    made = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, (CellType(wrapper),)
-    )
-    functools.update_wrapper(made, function).__wrapped__ = wrapper if known_as is inner else known_as
-    return made
-
-
-def _managed(function: Any) -> FunctionType | None:
+def _managed(function: FunctionType) -> FunctionType | None:
     """The generator function that ``contextlib`` made ``function`` of; None for any other function."""
-    if type(function) is not FunctionType or function.__code__ not in _OF_CONTEXTLIB or not function.__closure__:
+    if function.__code__ not in _OF_CONTEXTLIB or not function.__closure__:
         return None
     inner = function.__closure__[0].cell_contents
     generators = (template.GENERATOR, template.ASYNC_GENERATOR)
     return inner if type(inner) is FunctionType and template.kind_of(inner.__code__) in generators else None
 
 
-def _closure(code: CodeType, function: FunctionType, key: str) -> tuple[CellType, ...]:
-    cells = {
-        template.FUNCTION: CellType(function),
-        template.KEY: CellType(key),
-        template.SYS: CellType(sys),
-        **dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)),
-    }
-    return tuple(cells[name] for name in code.co_freevars)
+class _Lines(Sequence[str]):
+    """The lines of the file that a function stands in, read when somebody asks: ``inspect`` looks for them under the
+    name of the file of its code."""
 
+    def __init__(self, file: str, module: str | None) -> None:
+        self._file = file
+        self._module = module
 
-def key_of(function: Any) -> str | None:
-    """The key ``function`` was wrapped for; None for anything that is not a wrapper."""
-    function = _managed(function) or function
-    if not is_wrapper(function):
-        return None
-    return str(function.__closure__[function.__code__.co_freevars.index(template.KEY)].cell_contents)
+    def _read(self) -> list[str]:
+        module = sys.modules.get(self._module or "")
+        return linecache.getlines(self._file, getattr(module, "__dict__", None))
 
+    def __len__(self) -> int:
+        return len(self._read())
 
-def is_wrapper(function: Any) -> bool:
-    """Whether ``function`` is a wrapper itself (a decorator above one copies its ``__dict__``, but not its code)."""
-    function = _managed(function) or function
-    return type(function) is FunctionType and template.KEY in function.__code__.co_freevars
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        return self._read()[index]

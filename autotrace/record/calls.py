@@ -16,6 +16,7 @@ from autotrace.record import closing, context, drivers, faults, groups, ids, row
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in, standing
+from autotrace.record.errors import without_frame
 from autotrace.record.fields import first
 from autotrace.record.follower import Follower
 from autotrace.record.iterators import Step
@@ -29,7 +30,7 @@ from autotrace.spool.records import OF
 
 __all__ = [
     "aborted", "begin", "begin_stream", "close", "current", "end", "ended", "entered", "exhausted", "fail", "finish",
-    "item", "recording", "resumed", "type_of", "unread",
+    "item", "recording", "resumed", "type_of", "unread", "without_frame",
 ]  # fmt: skip
 
 probes: dict[str, Probe] = {}

@@ -31,6 +31,13 @@ class Failure(Exception):
         self.kind = kind
 
 
+def without_frame(error: BaseException) -> None:
+    """Take the first entry, which is the wrapper's, off the traceback of ``error``."""
+    trace = _traceback(error)
+    if trace is not None:
+        BaseException.with_traceback(error, trace.tb_next)
+
+
 def outcome_of(error: BaseException) -> str | None:
     """What is said of a call that ``error`` ended though it did not fail; None where it failed, or was cancelled."""
     kind = type(error)

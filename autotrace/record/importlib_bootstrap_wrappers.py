@@ -4,14 +4,11 @@ parameters, and never imported.
 The drivers of what a plain function returns to be run later (``drivers``) are compiled from the same text: there
 ``function`` hands out the coroutine or generator, and ``begin`` makes its open call current again.
 
-The name of this file is in the code of the wrappers. It contains ``importlib`` and ``_bootstrap``, so ``warnings``
-(``stacklevel``) and ``logging`` (``findCaller``, from Python 3.11) pass over their frames as they pass over the import
-system's own, and both name the line that they named before.
-
 A wrapper may hold nothing of autotrace but while it runs. Whatever the host raises while code of ours runs (a signal
 handler, another thread) has to close the open call and to reach the host: all that follows ``begin`` is inside ``try``,
-and what closes the call, which raises nothing of ours, is called again if it was interrupted.
-``template`` puts ``_autotrace_`` before each name, and ``__class__`` in the place of the comment ``cell``.
+and what closes the call, which raises nothing of ours, is called again if it was interrupted. What passes through loses
+the wrapper's entry of its traceback (a bare ``raise`` does not add it again from Python 3.11).
+``template`` puts ``_autotrace_`` before each name, and its own first statements in the place of the comment ``before``.
 """
 
 # mypy: ignore-errors
@@ -24,7 +21,7 @@ function = key = None
 
 
 def plain(*args, **kwargs):
-    # cell
+    # before
     calls = sys.modules.get("autotrace.record.calls")
     call = None
     try:
@@ -41,11 +38,13 @@ def plain(*args, **kwargs):
             except BaseException as again:
                 calls.fail(call, again)
                 raise
+        if calls is not None:
+            calls.without_frame(error)
         raise
 
 
 async def coroutine(*args, **kwargs):
-    # cell
+    # before
     calls = sys.modules.get("autotrace.record.calls")
     call = None
     try:
@@ -62,6 +61,8 @@ async def coroutine(*args, **kwargs):
             except BaseException as again:
                 calls.fail(call, again)
                 raise
+        if calls is not None:
+            calls.without_frame(error)
         raise
 
 
@@ -73,17 +74,17 @@ async def coroutine(*args, **kwargs):
 # made current again for each. False: items are only counted. None: ``calls.item`` looks at them, but for the next
 # ``left`` short texts (or numbers; of type ``kind``), which are kept here: a call for each costs as much as the rest.
 def generator(*args, **kwargs):
-    # cell
+    # before
     calls = sys.modules.get("autotrace.record.calls")
     call = None
     if calls is not None:
         call = calls.begin_stream(function, key, args, kwargs)
-    if call is None:
-        return (yield from function(*args, **kwargs))
     final = sent = left = keep = kind = size = None
     thrown = []
     item = []
     try:
+        if call is None:
+            return (yield from function(*args, **kwargs))
         current = calls.current
         type_of = calls.type_of
         inner = function(*args, **kwargs)
@@ -141,6 +142,8 @@ def generator(*args, **kwargs):
             except BaseException as again:
                 calls.ended(call, again)
                 raise
+        if calls is not None:
+            calls.without_frame(error)
         raise
 
 
@@ -148,7 +151,7 @@ def generator(*args, **kwargs):
 # whoever keeps it blocks weight sync for ever. The event loop must not know it either (its hooks are off for the first
 # step): ``loop.shutdown_asyncgens`` would close both at once, and one of them would be "already running".
 async def async_generator(*args, **kwargs):
-    # cell
+    # before
     calls = sys.modules.get("autotrace.record.calls")
     call = current = None
     if calls is not None:
@@ -229,13 +232,15 @@ async def async_generator(*args, **kwargs):
             except BaseException as again:
                 calls.ended(call, again)
                 raise
+        if calls is not None:
+            calls.without_frame(error)
         raise
 
 
 # The generator of a context manager, whose one item is what ``with`` binds. The call begins when the ``with`` is
 # entered, and is current in its body too (``calls.entered``, ``calls.resumed``).
 def manager(*args, **kwargs):
-    # cell
+    # before
     calls = sys.modules.get("autotrace.record.calls")
     call = block = None
     thrown = []
@@ -274,11 +279,13 @@ def manager(*args, **kwargs):
             except BaseException as again:
                 calls.ended(call, again)
                 raise
+        if calls is not None:
+            calls.without_frame(error)
         raise
 
 
 async def async_manager(*args, **kwargs):
-    # cell
+    # before
     calls = sys.modules.get("autotrace.record.calls")
     call = sent = block = None
     thrown = []
@@ -326,4 +333,6 @@ async def async_manager(*args, **kwargs):
             except BaseException as again:
                 calls.ended(call, again)
                 raise
+        if calls is not None:
+            calls.without_frame(error)
         raise

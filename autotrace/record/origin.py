@@ -17,7 +17,7 @@ from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
 from typing import Any
 
 from autotrace.record.object_fields import members_of, module_of, mro_of
-from autotrace.record.template import FILE
+from autotrace.record.template import FILE, IN_PLACE
 
 _HERE = str(Path(__file__).parent)
 _OURS = frozenset(
@@ -102,7 +102,7 @@ def _is_raised_there(trace: TracebackType) -> bool:
 
 def _is_of_record(frame: FrameType) -> bool:
     name = frame.f_code.co_filename
-    return name.startswith(_HERE) or name == FILE
+    return name.startswith((_HERE, IN_PLACE)) or name == FILE
 
 
 def _arguments(error: BaseException) -> Any:

@@ -1,13 +1,16 @@
-"""The code of a wrapper: the text of its kind (``importlib_bootstrap_wrappers``) with the parameters of its original.
+"""The code that a function is given to have its calls recorded: the text of its kind (``importlib_bootstrap_wrappers``)
+with the parameters and the free variables of the original.
 
-A wrapper has exactly the parameters of its original, so a wrong call fails where it always failed: at the call, in the
-caller's frame, with the same message, also for coroutine and generator functions (a ``*args, **kwargs`` wrapper would
-fail at the first ``await``). It also costs less: no keyword dictionary is built and taken apart.
+The function stays the object it was, and only its code is another one: whoever holds it calls the wrapper. Constants of
+that code hold the original (a function of its own, with the code that was there before), the target's key and the
+module ``sys``. So it can be pickled by value, and passes calls through in a process without autotrace.
+
+It has exactly the original's parameters. A wrong call fails where it always failed: at the call, in the caller's frame,
+with the same message. It also costs less than ``*args, **kwargs``.
 """
 
 from __future__ import annotations
 
-import builtins
 import functools
 import inspect
 import keyword
@@ -18,20 +21,49 @@ from pathlib import Path
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
-FUNCTION, KEY, SYS = "_autotrace_function", "_autotrace_key", "_autotrace_sys"
-"""Names of the closure: the original, its target's key, and the module ``sys``, which is pickled by name."""
+PLAIN, COROUTINE, GENERATOR, ASYNC_GENERATOR = "plain", "coroutine", "generator", "async_generator"
+MANAGER, ASYNC_MANAGER = "manager", "async_manager"
+"""A generator, or an asynchronous one, that ``contextlib`` makes a context manager of. Each kind is the name of a
+function in the text."""
 
-CLASS = "__class__"
-"""A fourth cell, shared with the original, where that uses ``super()``: attrs and dataclasses with slots make a second
-class and put it into the cells of its methods' closures, and would not find the original's."""
+MARK = "_autotrace"
+"""The last constant of a wrapper's code is ``(MARK, key, original, managed)``; see ``code_for``."""
 
-PLAIN, COROUTINE, GENERATOR, ASYNC_GENERATOR = "plain", "coroutine", "generator", "async generator"
-MANAGER, ASYNC_MANAGER = "manager", "async manager"
-"""A generator, or an asynchronous one, that ``contextlib`` makes a context manager of."""
+COMPILING = "_autotrace_compiling"
+"""A builtin, there once ``torch._dynamo`` is imported: whether torch compiles the code that asks."""
+
+_TEXT = Path(__file__).with_name("importlib_bootstrap_wrappers.py")
+FILE = str(_TEXT)
+"""``co_filename`` of the drivers of ``function_for``."""
+IN_PLACE = "<autotrace importlib._bootstrap of "
+"""How ``co_filename`` begins of a function that was given another code; that of the original follows. ``warnings`` and
+``logging`` pass over a file with these two words in its name, as over the import system's own."""
+
+_FUNCTION, _KEY, _SYS = "_autotrace_function", "_autotrace_key", "_autotrace_sys"
+_MADE, _CELL = "_autotrace_made", "_autotrace_cell"
+_CELLS = {"function": _FUNCTION, "key": _KEY, "sys": _SYS}
+"""What the text calls what a wrapper holds."""
+_CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
+_BEGIN = re.compile(r"\bargs, kwargs\)")
 
 
 class Shape(NamedTuple):
-    """A function's parameters as source text."""
+    """A function's parameters. The text gives them names of its own, and the code their own ones again."""
+
+    positional: int
+    """How many can be passed by position."""
+    only: int
+    """How many of them cannot be passed by name."""
+    named: tuple[str, ...]
+    """Those that can only be passed by name."""
+    rest: bool
+    """There is ``*args``."""
+    others: bool
+    """There is ``**kwargs``."""
+
+
+class Source(NamedTuple):
+    """A shape as source text."""
 
     declared: str
     """Between the parentheses of ``def``; defaults are not part of the code."""
@@ -43,28 +75,6 @@ class Shape(NamedTuple):
     """The others as a dict."""
 
 
-_ANY = Shape(*("*_autotrace_args, **_autotrace_kwargs",) * 2, "_autotrace_args", "_autotrace_kwargs")
-"""For parameters that no source text can name."""
-
-_TEXT = Path(__file__).with_name("importlib_bootstrap_wrappers.py")
-FILE = str(_TEXT)
-"""``co_filename`` of every wrapper: tracebacks, debuggers and coverage find the lines there."""
-
-_BODIES = {
-    PLAIN: "plain",
-    COROUTINE: "coroutine",
-    GENERATOR: "generator",
-    ASYNC_GENERATOR: "async_generator",
-    MANAGER: "manager",
-    ASYNC_MANAGER: "async_manager",
-}
-"""Names of the functions there."""
-_CELLS = {"function": FUNCTION, "key": KEY, "sys": SYS}
-"""What the text calls what the closure holds."""
-_PASSED = re.compile(r"\(\*args, \*\*kwargs\)")
-_BEGIN = re.compile(r"\bargs, kwargs\)")
-
-
 def kind_of(code: CodeType) -> str:
     """Which of the four kinds of function ``code`` belongs to; that of a context manager is a generator."""
     if code.co_flags & inspect.CO_ASYNC_GENERATOR:
@@ -74,65 +84,99 @@ def kind_of(code: CodeType) -> str:
     return GENERATOR if code.co_flags & inspect.CO_GENERATOR else PLAIN
 
 
-def code_for(original: CodeType, managed: bool = False) -> CodeType:
-    """Code of a wrapper for a function with code ``original``; its free variables are named above. ``managed``: it is
-    the generator of a context manager."""
+def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guarded: bool) -> CodeType:
+    """Code for whoever has the code of ``function``, whose calls are recorded for the target ``key``.
+
+    ``managed``: it is the generator of a context manager. ``apart``: the code makes the function that it calls anew
+    each time, and ``function`` only tells what it is like. ``guarded``: it asks first whether torch compiles it.
+    """
+    original = function.__code__
     kind = kind_of(original)
     if managed:
         kind = MANAGER if kind == GENERATOR else ASYNC_MANAGER
-    code = _compiled(kind, _shape(original), CLASS in original.co_freevars)
-    # CO_ITERABLE_COROUTINE: types.coroutine made this generator awaitable
-    flags = code.co_flags | (original.co_flags & inspect.CO_ITERABLE_COROUTINE)
-    # code of its own for every wrapper: the interpreter specialises code, and a shared one would fit nobody
-    return code.replace(co_name=original.co_name, co_flags=flags)
+    code = _compiled(kind, _shape(original), len(original.co_freevars), _MADE if apart else _FUNCTION, guarded)
+    held: dict[Any, Any] = {_FUNCTION: function, _KEY: key, _SYS: sys}
+    constants = [
+        original if type(const) is CodeType else held.get(const, const) if type(const) is str else const
+        for const in code.co_consts
+    ]
+    parameters = original.co_varnames[: _parameters(original)]
+    more: dict[str, Any] = {"co_qualname": function.__qualname__} if sys.version_info >= (3, 11) else {}
+    return code.replace(
+        co_name=original.co_name,
+        co_filename=f"{IN_PLACE}{original.co_filename}>",
+        co_firstlineno=original.co_firstlineno,
+        co_linetable=_one_line(len(code.co_code)),
+        co_consts=(*constants, (MARK, key, function, managed)),
+        co_varnames=(*parameters, *code.co_varnames[len(parameters) :]),
+        co_freevars=original.co_freevars,
+        # CO_ITERABLE_COROUTINE: types.coroutine made this generator awaitable
+        co_flags=code.co_flags | (original.co_flags & inspect.CO_ITERABLE_COROUTINE),
+        **more,
+    )
+
+
+def function_for(kind: str, function: Callable[..., Any], name: str, key: str = "") -> Callable[..., Any]:
+    """A wrapper of ``function`` for no target but a use of our own, whose one parameter it passes on. It is an object
+    of its own, which the garbage collector sees through."""
+    code = _compiled(kind, Shape(1, 0, (), False, False), 0, _CELL, False)
+    held: dict[Any, Any] = {_KEY: key, _SYS: sys}
+    constants = tuple(held.get(const, const) if type(const) is str else const for const in code.co_consts)
+    return FunctionType(code.replace(co_name=name, co_consts=constants), {}, name, None, (CellType(function),))
+
+
+def takes_one(code: CodeType) -> bool:
+    """Whether a function has one parameter and no more, as ``function_for`` wants it."""
+    return code.co_argcount == 1 and _parameters(code) == 1
+
+
+def _parameters(code: CodeType) -> int:
+    variable = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
+    return code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in variable)
 
 
 def _shape(code: CodeType) -> Shape:
-    count, last = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
-    positional, named = list(code.co_varnames[:count]), code.co_varnames[count:last]
-    rest = [code.co_varnames[last]] if code.co_flags & inspect.CO_VARARGS else []
-    others = [code.co_varnames[last + len(rest)]] if code.co_flags & inspect.CO_VARKEYWORDS else []
-    if not all(_usable(name) for name in (*positional, *named, *rest, *others)):
-        return _ANY
-    starred = [f"*{name}" for name in rest]
-    declared = [*positional, *(starred or (["*"] if named else [])), *named]
-    if code.co_posonlyargcount:
-        declared.insert(code.co_posonlyargcount, "/")
-    double = [f"**{name}" for name in others]
-    call = [*positional, *starred, *(f"{name}={name}" for name in named), *double]
-    members = [*positional, *starred]
-    args = rest[0] if members == starred and rest else f"({', '.join(members)}{',' if members else ''})"
-    kwargs = others[0] if others and not named else f"{{{', '.join([*(f'{n!r}: {n}' for n in named), *double])}}}"
-    return Shape(", ".join([*declared, *double]), ", ".join(call), args, kwargs)
+    last = code.co_argcount + code.co_kwonlyargcount
+    rest, others = (bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
+    return Shape(
+        code.co_argcount, code.co_posonlyargcount, tuple(code.co_varnames[code.co_argcount : last]), rest, others
+    )
+
+
+def _source(shape: Shape) -> Source:
+    positional = [f"_autotrace_p{number}" for number in range(shape.positional)]
+    named = {name: f"_autotrace_n{number}" for number, name in enumerate(shape.named)}
+    rest, others = ["*_autotrace_rest"] * shape.rest, ["**_autotrace_others"] * shape.others
+    declared = [*positional, *(rest or ["*"] * bool(named)), *named.values(), *others]
+    if shape.only:
+        declared.insert(shape.only, "/")
+    passed = [f"{name}={own}" if _usable(name) else f"**{{{name!r}: {own}}}" for name, own in named.items()]
+    args = "_autotrace_rest" if rest and not positional else f"({''.join(f'{one}, ' for one in [*positional, *rest])})"
+    pairs = [*(f"{name!r}: {own}" for name, own in named.items()), *others]
+    kwargs = "_autotrace_others" if others and not named else f"{{{', '.join(pairs)}}}"
+    return Source(", ".join(declared), ", ".join([*positional, *rest, *passed, *others]), args, kwargs)
 
 
 def _usable(name: str) -> bool:
-    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_autotrace") or name == CLASS:
-        return False
-    return not hasattr(builtins, name) or not any(name in _names(kind).builtins for kind in _BODIES)
+    return name.isidentifier() and not keyword.iskeyword(name)
 
 
-class Names(NamedTuple):
-    """What the text of a kind of wrapper uses, as the compiler says."""
-
-    own: re.Pattern[str]
-    """Its variables, which get a name that no parameter of the original has."""
-    builtins: frozenset[str]
-    """Builtins: an original with a parameter of such a name gets a wrapper with ``*args, **kwargs``."""
+def _one_line(size: int) -> bytes:
+    """The line table of a code of ``size`` bytes, all of which stands in its first line."""
+    if sys.version_info < (3, 11):  # pairs: bytes of code, lines further
+        return bytes([254, 0]) * (size // 254) + bytes([size % 254, 0])
+    units = size // 2  # 13: a line and no columns, up to eight units an entry
+    whole, left = divmod(units, 8)
+    return bytes([0x80 | 13 << 3 | 7, 0]) * whole + (bytes([0x80 | 13 << 3 | left - 1, 0]) if left else b"")
 
 
 @functools.lru_cache(maxsize=8)
-def _names(kind: str) -> Names:
-    code = next(code for code in _codes() if code.co_name == _BODIES[kind])
+def _own_names(kind: str) -> re.Pattern[str]:
+    """The variables of the text of this kind, as the compiler says. They get a prefix."""
+    code = next(code for code in _nested(compile(_text(), FILE, "exec")) if code.co_name == kind)
     codes = [code, *_nested(code)]
-    variables = {name for code in codes for name in (*code.co_varnames, *code.co_cellvars)} - {"args", "kwargs"}
-    own = re.compile(rf"(?<![\w.])({'|'.join(sorted(variables.union(_CELLS)))})\b")
-    return Names(own, frozenset(name for code in codes for name in code.co_names if hasattr(builtins, name)))
-
-
-@functools.lru_cache(maxsize=1)
-def _codes() -> list[CodeType]:
-    return _nested(compile(_text(), FILE, "exec"))
+    names = {name for code in codes for name in (*code.co_varnames, *code.co_cellvars)} - {"args", "kwargs"}
+    return re.compile(rf"(?<![\w.])({'|'.join(sorted(names.union(_CELLS)))})\b")
 
 
 def _nested(code: CodeType) -> list[CodeType]:
@@ -149,32 +193,43 @@ def _text() -> str:
 def _body(kind: str) -> tuple[str, str]:
     """Lines up to the body of the wrapper of this kind, blank, so that it keeps its line numbers; and the body."""
     lines = _text().splitlines()
-    start = next(number for number, line in enumerate(lines) if re.match(rf"(async )?def {_BODIES[kind]}\(", line))
+    start = next(number for number, line in enumerate(lines) if re.match(rf"(async )?def {kind}\(", line))
     end = next(n for n in range(start + 1, len(lines) + 1) if n == len(lines) or lines[n][:1] not in ("", " "))
     body = "\n".join(lines[start + 1 : end])
-    return "\n" * (start - 1), _names(kind).own.sub(r"_autotrace_\1", body)
+    return "\n" * (start - 1), _own_names(kind).sub(r"_autotrace_\1", body)
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(kind: str, shape: Shape, with_class: bool) -> CodeType:
+def _compiled(kind: str, shape: Shape, count: int, callee: str, guarded: bool) -> CodeType:
+    """``count``: of free variables. ``callee``: the name of what is called."""
+    source = _source(shape)
     blank, body = _body(kind)
-    body = body.replace("# cell", f"if 0: {CLASS}" if with_class else "", 1)
-    body = _BEGIN.sub(lambda _: f"{shape.args}, {shape.kwargs})", body)
-    body = _PASSED.sub(lambda _: f"({shape.call})", body)
+    free = [f"_autotrace_f{number:03}" for number in range(count)]
+    body = body.replace("# before", _before(kind, source.call, free, callee, guarded), 1)
+    body = _BEGIN.sub(lambda _: f"{source.args}, {source.kwargs})", body)
+    body = _CALL.sub(lambda _: f"{callee}({source.call})", body)
+    for name in (_KEY, _SYS):
+        body = re.sub(rf"\b{name}\b", repr(name), body)
     prefix = "async " if kind in (COROUTINE, ASYNC_GENERATOR, ASYNC_MANAGER) else ""
-    source = f"def outer({FUNCTION}, {KEY}, {SYS}, {CLASS}):\n{blank} {prefix}def wrapper({shape.declared}):\n{body}\n"
-    outer = next(const for const in compile(source, FILE, "exec").co_consts if isinstance(const, CodeType))
+    text = f"def outer({', '.join([*free, _CELL])}):\n{blank} {prefix}def wrapper({source.declared}):\n{body}\n"
+    outer = next(const for const in compile(text, FILE, "exec").co_consts if isinstance(const, CodeType))
     return next(const for const in outer.co_consts if isinstance(const, CodeType))
 
 
-def takes_one(code: CodeType) -> bool:
-    """Whether a function has one parameter and no more, as ``function_for`` wants it."""
-    variable = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-    return code.co_argcount == 1 and not code.co_kwonlyargcount and not code.co_flags & variable
-
-
-def function_for(kind: str, function: Callable[..., Any], name: str, key: str = "") -> Callable[..., Any]:
-    """A wrapper of ``function`` for no target but a use of our own, whose one parameter it passes on."""
-    code = _compiled(kind, Shape("value", "value", "(value,)", "{}"), False).replace(co_name=name)
-    cells = {FUNCTION: CellType(function), KEY: CellType(key), SYS: CellType(sys)}
-    return FunctionType(code, {}, name, None, tuple(cells[variable] for variable in code.co_freevars))
+def _before(kind: str, call: str, free: list[str], callee: str, guarded: bool) -> str:
+    """The first statements. They name the free variables, which the code must have, and make the original where that is
+    wanted (of a code that ``code_for`` puts in the place of this one)."""
+    uses = "; ".join(free) or "pass"
+    make = f"def {_MADE}(): {uses}"
+    statements = []
+    if guarded and kind in (PLAIN, GENERATOR):
+        passed = f"{_MADE}({call})" if kind == PLAIN else f"(yield from {_MADE}({call}))"
+        statements += [f"try: _autotrace_guard = {COMPILING}()", "except NameError: _autotrace_guard = False"]
+        statements += ["if _autotrace_guard:", f"    {make}", f"    return {passed}"]
+    if callee == _MADE:
+        statements.append(make)
+    elif free:
+        statements.append(f"if 0: {uses}")
+    # a name for what is called: the compiler warns of a call of a literal
+    statements.append(f"{_FUNCTION} = {_CELL if callee == _CELL else repr(_FUNCTION)}")
+    return "\n    ".join(statements)

@@ -1,4 +1,4 @@
-"""Whether a function looks at its caller, judged by its source; ``patch.rewrap`` judges the same by its bytecode."""
+"""Whether a function looks at its caller, judged by its source; ``patch.callers`` judges the same by its bytecode."""
 
 from __future__ import annotations
 

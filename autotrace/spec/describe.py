@@ -14,7 +14,6 @@ from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Symbol
 
 _PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
 _IMPLICIT_CLASS_METHODS = frozenset({"__init_subclass__", "__class_getitem__"})
-_ROUTES = frozenset({"get", "post", "put", "patch", "delete", "head", "options", "websocket", "api_route", "route"})
 
 
 @dataclass(frozen=True)
@@ -95,24 +94,11 @@ def _decorated(symbol: Function, node: syntax.Function, resolver: Resolver) -> s
                 "@auto_await looks at its caller's frame, any wrapper makes `await` raise TypeError; "
                 "name a function that it calls"
             )
-        called = decorator.func if isinstance(decorator, ast.Call) else None
-        if isinstance(called, ast.Attribute) and called.attr in _ROUTES and _is_app(called.value):
-            return (
-                f"it is a web route: {syntax.dotted(called)} has kept the original function, a wrapper would never be "
-                "called; name a function that it calls"
-            )
-    if symbol.owner is None and _ray_remote(node.decorator_list):
-        return "@ray.remote function: Ray exported it when it was decorated; name a function that it calls"
     if node.name == "forward" and symbol.owner is not None and _is_torch(symbol.owner, resolver):
         return "nn.Module.forward runs inside torch.compile and CUDA graphs; name the method that calls the model"
     if looks_at_caller(symbol, resolver):
         return "it looks at its caller's frame and would find the wrapper's; name a function that it calls"
     return None
-
-
-def _is_app(expression: ast.expr) -> bool:
-    word = syntax.last_word(expression).lower()
-    return word.endswith(("app", "router", "api"))
 
 
 def _ray_remote(decorators: list[ast.expr]) -> bool:

@@ -195,8 +195,8 @@ def test_a_failure_on_the_flushers_thread_stays_ours(
 @pytest.mark.parametrize(
     "seam",
     [
-        "autotrace.patch.installer.Installer.install",
-        "autotrace.patch.rewrap.wrap",
+        "autotrace.patch.wrapper.place",
+        "autotrace.record.template.code_for",
         "autotrace.patch.binder.Binder._attribute",
         "autotrace.patch.binder.Binder.created",
         "autotrace.patch.binder.Binder.module",

@@ -15,8 +15,10 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import Context, ContextVar
 from statistics import mean
-from types import CellType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
+
+from autotrace.record import template
 
 REQUESTS, TOKENS = 64, 64
 CALLS = 100_000
@@ -30,28 +32,36 @@ async def take_turns(
 ) -> dict[str, list[dict[str, float]]]:
     """``rounds`` rounds of each kind (with tracing, without, passed on), of 64 concurrent requests each.
 
-    ``methods`` (class, name) are all that is wrapped in this process, the generator first; without: the originals are
-    put back. ``request`` (id, number) reads one answer and says how many chunks it had; ids begin with ``prefix``,
-    the kind, and the round. Each round: seconds of wall clock, CPU seconds of the event loop's thread and of
-    the process, chunks, and how fast the machine was around it.
+    ``methods`` (class, name) are all that is recorded in this process, the generator first; without: they have their
+    own code again. ``request`` (id, number) reads one answer and says how many chunks it had; ids begin with
+    ``prefix``, the kind, and the round. Each round: seconds of wall clock, CPU seconds of the event loop's thread and
+    of the process, chunks, and how fast the machine was around it.
     """
-    traced = [(owner, name, owner.__dict__[name]) for owner, name in methods]
+    traced = [(owner, name, owner.__dict__[name], owner.__dict__[name].__code__) for owner, name in methods]
     found: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
     await one_round(request, f"{prefix}-warm")
     try:
         for number in range(rounds):
             for kind in KINDS if number % 2 else reversed(KINDS):
-                for owner, name, wrapper in traced:
-                    setattr(owner, name, wrapper if kind == "with" else wrapper.__wrapped__)
+                for owner, name, function, code in traced:
+                    setattr(owner, name, function)
+                    function.__code__ = code if kind == "with" else _original(code).__code__
                 if kind == "passed on":
-                    owner, name, wrapper = traced[0]
-                    setattr(owner, name, _passing_on(wrapper.__wrapped__))
+                    owner, name, function, _ = traced[0]
+                    setattr(owner, name, _passing_on(function))
                 await asyncio.sleep(PAUSE)
                 found[kind].append(await one_round(request, f"{prefix}-{kind}-{number}"))
     finally:
-        for owner, name, wrapper in traced:
-            setattr(owner, name, wrapper)
+        for owner, name, function, code in traced:
+            setattr(owner, name, function)
+            function.__code__ = code
     return found
+
+
+def _original(code: CodeType) -> FunctionType:
+    mark, _, original, _ = code.co_consts[-1]
+    assert mark == template.MARK
+    return original  # type: ignore[no-any-return]
 
 
 def _passing_on(original: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., AsyncGenerator[Any, None]]:
@@ -94,10 +104,10 @@ def added(wrapper: Any, *args: Any, result: Any = None) -> float:
     def nothing(*_: Any, **__: Any) -> Any:
         return result
 
-    names = wrapper.__code__.co_freevars
-    (place,) = [number for number, cell in enumerate(wrapper.__closure__) if cell.cell_contents is wrapper.__wrapped__]
-    cells = tuple(CellType(nothing) if number == place else wrapper.__closure__[number] for number in range(len(names)))
-    hollow = FunctionType(wrapper.__code__, wrapper.__globals__, wrapper.__name__, wrapper.__defaults__, cells)
+    original = _original(wrapper.__code__)
+    constants = tuple(nothing if const is original else const for const in wrapper.__code__.co_consts)
+    code = wrapper.__code__.replace(co_consts=constants)
+    hollow = FunctionType(code, wrapper.__globals__, wrapper.__name__, wrapper.__defaults__, wrapper.__closure__)
     hollow.__kwdefaults__ = wrapper.__kwdefaults__
     return max(0.0, min(_timed(hollow, args) for _ in range(5)) - min(_timed(nothing, args) for _ in range(5)))
 

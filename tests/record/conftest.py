@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import msgspec
@@ -44,9 +45,10 @@ class Recorder:
             time.sleep(0.001)
 
     def wrap(self, function: Callable[..., Any], **target: Any) -> Callable[..., Any]:
-        """``function`` recorded under its own name."""
+        """A function like ``function``, recorded under its own name."""
         key = target.pop("key", function.__qualname__)
         calls.probes[key] = Probe(Target(key, (key,), **target), self.settings)
+        assert type(function) is FunctionType
         return wrap(function, key)
 
     def records(self, kind: type | None = None) -> list[Any]:

@@ -6,7 +6,6 @@ import asyncio
 import builtins
 import dis
 from collections.abc import Callable
-from types import CodeType
 from typing import Any
 
 import pytest
@@ -59,7 +58,8 @@ def test_a_parameter_may_have_any_name_of_the_wrappers_text(recorder: Recorder, 
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_a_wrapper_has_no_names_but_its_own_and_builtins(kind: str) -> None:
-    code: CodeType = template.code_for(_original(kind, "x").__code__)
+    original: Any = _original(kind, "x")
+    code = template.code_for(original, "key", managed=False, apart=False, guarded=False)
     assert set(code.co_varnames) - {"x"} == {name for name in code.co_varnames if name.startswith("_autotrace_")}
     loaded = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     assert all(hasattr(builtins, name) for name in loaded)
@@ -68,12 +68,12 @@ def test_a_wrapper_has_no_names_but_its_own_and_builtins(kind: str) -> None:
 def test_a_new_variable_in_the_text_needs_no_list(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = template._text().replace("\n    call = None\n", "\n    call = None\n    brand_new = len('new')\n")
     monkeypatch.setattr(template, "_text", lambda: changed)
-    for cache in (template._codes, template._names, template._body, template._compiled):
+    for cache in (template._own_names, template._body, template._compiled):
         cache.cache_clear()
     try:
         for name in ("brand_new", "len"):
             traced = recorder.wrap(_original(template.PLAIN, name), key=name)
             assert traced(7) == 7
     finally:
-        for cache in (template._codes, template._names, template._body, template._compiled):
+        for cache in (template._own_names, template._body, template._compiled):
             cache.cache_clear()

@@ -354,8 +354,6 @@ UNRESOLVED = {
     "my.agents.Agent": "it is a class: name its methods, `my.agents.Agent.run` for example, or `my.agents.Agent.*`",
     "my.agents": "it is a module: name a function in it, or `my.agents.**` for all of them",
     "my.agents.Agent.limit": "it is a value, not a function; name a function",
-    "my.agents.generate": "it is a web route: app.post has kept the original function, a wrapper would never be "
-    "called; name a function that it calls",
     "my.agents.create": "@auto_await looks at its caller's frame, any wrapper makes `await` raise TypeError; name a "
     "function that it calls",
     "my.agents.warn": "it looks at its caller's frame and would find the wrapper's; name a function that it calls",

@@ -12,7 +12,7 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from autotrace.patch import rewrap
+from autotrace.patch import callers as bytecode
 from autotrace.spec import callers, globs
 from autotrace.spec.describe import Description, describe
 from autotrace.spec.imported import difference, look
@@ -246,8 +246,8 @@ def test_reading_agrees_with_binding_about_who_looks_at_its_caller() -> None:
             raw = inspect.getattr_static(_owner(library, path), path.rpartition(".")[2])
             thing = resolver.find(name)
             if type(raw) is FunctionType and raw.__qualname__ == path and isinstance(thing, Function):
-                assert callers.looks_at_caller(thing, resolver) == rewrap.looks_at_caller(raw), name
-                refused += rewrap.looks_at_caller(raw)
+                assert callers.looks_at_caller(thing, resolver) == bytecode.looks_at_caller(raw), name
+                refused += bytecode.looks_at_caller(raw)
     assert refused > 3
 
 

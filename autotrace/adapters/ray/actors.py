@@ -33,8 +33,6 @@ def class_behind(value: Any) -> type | None:
 
 def refusal(value: Any, owner: Any, attribute: str) -> str | None:
     """Why ``value`` cannot be wrapped where it stands."""
-    if type(value).__module__ == "ray.remote_function":
-        return "@ray.remote function: Ray exported it when it was decorated; name a function it calls"
     if class_behind(value) is not None:
         return f"it is an actor class: name its methods, e.g. {attribute}.run or {attribute}.*"
     return None

@@ -30,8 +30,8 @@ def watch(module: ModuleType) -> None:
     _around(module.GRPOTrainer, "_calculate_rewards", _with_rewards)
 
 
-def _around(owner: type, name: str, enter: Callable[[Any], Callable[[], None]]) -> None:
-    """Have ``enter(self)`` called before each call of ``owner.name``, and after it what that returned."""
+def _around(owner: type, name: str, enter: Callable[[Any], Callable[[], None] | None]) -> None:
+    """Have ``enter(self)`` called before each call of ``owner.name``, and after it what that returned, if anything."""
     original = vars(owner).get(name)
     if not inspect.isfunction(original):
         return
@@ -110,23 +110,14 @@ def _traced(name: str, module: str, is_async: bool) -> Callable[..., Any]:
     function: Any = call_async if is_async else call
     function.__name__ = function.__qualname__ = name
     function.__module__ = module
-    wrapped: Callable[..., Any] = patch.wrap_function(function, key=TOOLS, role="tool", exclude=("called_tool",))
-    return wrapped
+    patch.record_function(function, key=TOOLS, role="tool", exclude=("called_tool",))
+    return function  # type: ignore[no-any-return]
 
 
 # -- rewards ----------------------------------------------------------------------------------------------------------
 
 
-def _with_rewards(trainer: Any) -> Callable[[], None]:
-    """Record the reward functions of ``trainer``, a call for each row, until the function that is returned is
-    called."""
-    before = trainer.reward_funcs
-    trainer.reward_funcs = [
-        patch.wrap_function(function, key=REWARDS, role="reward", rows=("completions",), include=("result[i]",))
-        for function in before
-    ]
-
-    def restore() -> None:
-        trainer.reward_funcs = before
-
-    return restore
+def _with_rewards(trainer: Any) -> None:
+    """Record the reward functions of ``trainer``, a call for each row."""
+    for function in trainer.reward_funcs:
+        patch.record_function(function, key=REWARDS, role="reward", rows=("completions",), include=("result[i]",))

@@ -132,25 +132,16 @@ def _wrap_rewards(module: ModuleType) -> None:
     def get_custom_reward_fn(*args: Any, **kwargs: Any) -> Any:
         loaded = original(*args, **kwargs)
         try:
-            return traced_reward(loaded)
+            record_reward(loaded)
         except Exception as error:
             faults.failed("verl:reward", error)
-            return loaded
+        return loaded
 
     module.get_custom_reward_fn = get_custom_reward_fn  # type: ignore[attr-defined]
 
 
-def traced_reward(loaded: Any) -> Any:
-    """What veRL loaded, with the user's function inside recording its calls.
-
-    veRL returns ``partial(call_with_kwargs, user_function, reward_kwargs)``. Only the function inside is replaced (and
-    its name in the user's module with it, so it pickles as before), and only if it is written in Python.
-    """
-    if not isinstance(loaded, functools.partial) or not loaded.args or not inspect.isfunction(loaded.args[0]):
-        return loaded
-    function = loaded.args[0]
-    wrapped = patch.wrap_function(function, key=REWARD_KEY, role="reward", name=function.__qualname__)
-    home = sys.modules.get(function.__module__)
-    if home is not None and getattr(home, function.__qualname__, None) is function:
-        setattr(home, function.__qualname__, wrapped)
-    return functools.partial(loaded.func, wrapped, *loaded.args[1:], **loaded.keywords)
+def record_reward(loaded: Any) -> None:
+    """Record the user's function in what veRL loaded: ``partial(call_with_kwargs, user_function, reward_kwargs)``."""
+    if isinstance(loaded, functools.partial) and loaded.args and inspect.isfunction(loaded.args[0]):
+        function = loaded.args[0]
+        patch.record_function(function, key=REWARD_KEY, role="reward", name=function.__qualname__)

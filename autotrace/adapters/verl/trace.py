@@ -65,15 +65,16 @@ def _watch(module: ModuleType) -> None:
 def recorded(made: Callable[..., Any], func: Any) -> Callable[..., Any]:
     """``made`` (veRL's wrapper of ``func``) recording its calls, unless its class's target records them.
 
-    To the patch engine the returned function is not a wrapper of ours: where the list names it, the engine wraps
-    it as well, opens the span with the list's role, and the layer here passes through.
+    The patch engine does not know the returned function as one that is recorded: where the list names it, the engine
+    records it, opens the span with the list's role, and the layer here passes through.
     """
     from autotrace.record import calls
 
     key = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', '')}"
     if type(func) is not FunctionType or key in calls.probes or key.startswith("verl."):
         return made
-    inner = patch.wrap_function(made, key=key, name=func.__qualname__, exclude=("agent_data",), subclasses=True)
+    inner = patch.copied(made)
+    patch.record_function(inner, key=key, name=func.__qualname__, exclude=("agent_data",), subclasses=True)
 
     if inspect.iscoroutinefunction(func):
 
@@ -165,5 +166,5 @@ def _named(name: str) -> Any:
 
     block.__name__ = block.__qualname__ = name
     paths = {name: (name,) for name in IDENTITY}
-    patch.wrap_function(block, key=BLOCK, role="trajectory", include=(), attributes=paths)
+    patch.record_function(block, key=BLOCK, role="trajectory", include=(), attributes=paths)
     return block

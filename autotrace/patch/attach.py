@@ -1,0 +1,171 @@
+"""From what stands on a class or module to the function whose calls are recorded: holders are opened. What cannot be
+recorded is refused with a reason."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import inspect
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+from autotrace.patch import library_rules, wrapper
+from autotrace.patch.callers import looks_at_caller
+from autotrace.patch.installer import ABSENT, Installer
+from autotrace.record import used_libraries
+from autotrace.record.object_fields import attribute_of, members_of, name_of
+
+IN_PLACE, OVERRIDDEN, REPLACED = "in place", "overridden", "replaced"
+"""How a target is held: whoever has the function calls the wrapper; a subclass got a function of its own; who uses this
+name alone calls the wrapper."""
+
+_ROUTINES = (functools.cached_property, functools.partial, functools.partialmethod)
+_LOOKED_AT = 500
+"""Objects inside of a holder that are looked at for a definition."""
+
+
+class Refused(Exception):
+    """This target is not recorded; the message says why and what to name instead."""
+
+
+def attach(owner: Any, attribute: str, key: str, installer: Installer) -> str | None:
+    """Have the calls of ``owner.attribute`` recorded for the target ``key``; says how. None: they are recorded for some
+    target already. Raises ``Refused``."""
+    own = vars(owner).get(attribute, ABSENT)
+    raw = attribute_of(owner, attribute) if own is ABSENT and isinstance(owner, type) else own
+    reason = library_rules.refusal(raw, owner, attribute)
+    if reason is not None:
+        raise Refused(reason)
+    function = function_in(raw, owner, attribute)
+    if function is None:
+        raise Refused(_why_not(raw, attribute))
+    if _records_inside(function, key) or wrapper.key_of(function) is not None:
+        return None
+    if looks_at_caller(function):
+        raise Refused("it looks at its caller's frame and would find the wrapper's: name a function that it calls")
+    used = _used_by_recording(owner)
+    if used is not None:
+        raise Refused(used)
+    if own is not ABSENT and used_libraries.refusal(function.__module__ or "") is None:
+        wrapper.place(function, key)
+        cached = type(raw).__name__ == "_lru_cache_wrapper"
+        return f"{IN_PLACE}, below functools.lru_cache: calls that it computes" if cached else IN_PLACE
+    installer.set(owner, attribute, own, _with(raw, wrapper.wrap(function, key), owner, attribute))
+    return OVERRIDDEN if own is ABSENT else REPLACED
+
+
+def function_in(raw: Any, owner: Any, attribute: str) -> FunctionType | None:
+    """The function that is called when ``raw`` (of ``owner.attribute``) is: itself, or what a descriptor, a partial, a
+    cache or the object of some library holds; None where there is none."""
+    while type(raw) is not FunctionType:
+        kind = type(raw)
+        if isinstance(raw, (staticmethod, classmethod)) or kind is MethodType:
+            raw = raw.__func__
+        elif isinstance(raw, property):
+            raw = raw.fget
+        elif kind in _ROUTINES:
+            raw = raw.func
+        elif kind.__name__ == "_lru_cache_wrapper":
+            raw = raw.__wrapped__
+        else:
+            return None if issubclass(kind, (type, ModuleType)) else _definition_in(raw, owner, attribute)
+    return raw
+
+
+def _definition_in(holder: Any, owner: Any, attribute: str) -> FunctionType | None:
+    """The function whose ``def`` stands where ``holder`` does: a decorator made an object of it (a command, a tool, a
+    remote function), and it is somewhere inside. Nothing of the holder's is called: the garbage collector knows what an
+    object refers to."""
+    of_class = isinstance(owner, type)
+    module = getattr(owner, "__module__" if of_class else "__name__", None)
+    qualname = f"{name_of(owner)}.{attribute}" if of_class else attribute
+    seen, waiting = {id(holder)}, [holder]
+    if "<locals>" in name_of(type(holder)):  # a class that the decorator made for this one
+        waiting.append(type(holder))
+    for value in waiting:
+        if type(value) is FunctionType and value.__qualname__ == qualname and value.__module__ == module:
+            below = value.__dict__.get("__wrapped__")
+            while type(below) is FunctionType and below.__qualname__ == qualname:
+                value, below = below, below.__dict__.get("__wrapped__")
+            return value
+        inside = [value.__closure__, value.__dict__] if type(value) is FunctionType else gc.get_referents(value)
+        for one in inside:
+            if len(seen) < _LOOKED_AT and id(one) not in seen and _may_hold(one):
+                seen.add(id(one))
+                waiting.append(one)
+    return None
+
+
+def _may_hold(value: Any) -> bool:
+    kind = type(value)
+    return not issubclass(kind, (type, ModuleType, str)) and not (kind is dict and "__builtins__" in value)
+
+
+def recorded_for(raw: Any, owner: Any, attribute: str) -> str | None:
+    """Key of the target that ``raw`` (as it stands on ``owner``) records already."""
+    return wrapper.key_of(function_in(raw, owner, attribute))
+
+
+def instance_with_call(owner: Any, attribute: str) -> type | None:
+    """The class of a callable instance that stands in a module, and that no ``def`` stands behind: its ``__call__`` is
+    what can be recorded."""
+    raw = vars(owner).get(attribute) if isinstance(owner, ModuleType) else None
+    call = members_of(type(raw)).get("__call__")
+    if type(call) is not FunctionType or function_in(raw, owner, attribute) is not None:
+        return None
+    return type(raw)
+
+
+def _with(raw: Any, made: FunctionType, owner: Any, attribute: str) -> Any:
+    """A holder like ``raw``, of the function ``made``."""
+    if isinstance(raw, (staticmethod, classmethod)):
+        return type(raw)(made)
+    if isinstance(raw, property):
+        return raw.getter(made)
+    if type(raw) is functools.cached_property:
+        cached: Any = functools.cached_property(made)
+        cached.__set_name__(owner, attribute)
+        return cached
+    if type(raw) in (functools.partial, functools.partialmethod):
+        again = type(raw)(made, *raw.args, **raw.keywords)
+        again.__dict__.update(raw.__dict__)
+        return again
+    if type(raw) is FunctionType:
+        return made
+    raise Refused(f"it is a {type(raw).__qualname__} that stands elsewhere: name it there")
+
+
+def _why_not(raw: Any, attribute: str) -> str:
+    if isinstance(raw, property):
+        return "the property has no getter"
+    if inspect.isclass(raw):
+        return f"it is a class: name its methods, e.g. {attribute}.run or {attribute}.*"
+    if inspect.ismodule(raw):
+        return f"it is a module: name what is in it, or {attribute}.**"
+    if inspect.isroutine(raw):
+        return "it is implemented in C: there is nothing to wrap; name the Python function that calls it"
+    if hasattr(raw, "__get__"):
+        return f"it is a descriptor of its own kind ({type(raw).__qualname__}): name a function it calls"
+    if callable(raw):
+        return f"it is an instance: name {type(raw).__module__}.{type(raw).__qualname__}.__call__"
+    return f"it is not callable ({type(raw).__name__})"
+
+
+def _used_by_recording(owner: Any) -> str | None:
+    """Asks where the name stands, not where the function comes from: what a module of the user's took from such a
+    library is replaced there, which changes nothing in the library."""
+    module = owner.__name__ if isinstance(owner, ModuleType) else getattr(owner, "__module__", None)
+    return used_libraries.refusal(module) if type(module) is str else None
+
+
+def _records_inside(function: FunctionType, key: str) -> bool:
+    """Whether ``function`` is a decorator's around a function that records for ``key``: a method whose class was
+    created and then decorated (Ray does that to every method of an actor)."""
+    inner: Any = function
+    for _ in range(16):
+        inner = getattr(inner, "__wrapped__", None)
+        if inner is None:
+            return False
+        if wrapper.key_of(inner) == key:
+            return True
+    return False
