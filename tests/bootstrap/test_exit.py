@@ -14,6 +14,7 @@ import pytest
 
 from autotrace.run.drain import Outcome, summary
 from tests.places import Place
+from tests.waiting import DEADLINE
 
 SHIPPER_READY = """
 import json, os, sys, time
@@ -141,7 +142,7 @@ def _signalled(place: Place, number: int, code: str, *options: str) -> str:
                 break
         process.send_signal(number)
         rest = process.stderr.read()
-        process.wait(timeout=20)
+        process.wait(timeout=DEADLINE)
     os.kill(shipper, signal.SIGKILL)
     assert process.returncode == 4
     return rest

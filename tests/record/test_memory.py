@@ -16,6 +16,7 @@ from autotrace.record.backlog import backlog
 from autotrace.record.weights import NOT_KEPT, weigh, weigh_numbers
 from autotrace.spool.records import Close, Open
 from tests.record.conftest import Recorder
+from tests.waiting import DEADLINE
 
 PROGRAM = """
 import json, resource, sys, tempfile, threading
@@ -66,7 +67,7 @@ print(json.dumps({"grown": grown, "counts": faults.counts}))
 def test_fresh_strings_of_megabytes_stay_within_the_limit(shape: str) -> None:
     size = 8 << 20
     command = [sys.executable, "-c", PROGRAM, shape, "200", str(size)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     host = 4 * size  # the host's own copies while it makes the next one

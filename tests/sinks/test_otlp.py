@@ -25,6 +25,7 @@ from autotrace.insight.profile import Mark, Profile, encode
 from autotrace.sinks.otlp.sink import OtlpSink
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -298,7 +299,7 @@ def mlflow_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, 15)
-        process.wait(20)
+        process.wait(DEADLINE)
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

@@ -24,6 +24,7 @@ from autotrace.sinks.protocol import Refused, Unavailable
 from tests.http_server import QuietServer
 from tests.query.run_folder import recorded
 from tests.sinks.rollouts import group, info
+from tests.waiting import DEADLINE
 
 SERVER = """
 import sys
@@ -44,7 +45,7 @@ def server() -> Iterator[str]:
     assert process.stdin and process.stdout
     yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
     process.stdin.close()
-    process.wait(30)
+    process.wait(DEADLINE)
 
 
 @pytest.fixture
