@@ -96,10 +96,11 @@ def test_the_exit_waits_while_there_is_progress(recorder: Recorder, monkeypatch:
 
 
 def test_what_the_drain_timeout_leaves_is_counted(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flusher, "PATIENCE", 0.2)
-    (recorder.folder / layout.RUN_JSON).write_text('{"drain_timeout": 0.3}')
+    """All of it takes ten seconds."""
+    monkeypatch.setattr(flusher, "PATIENCE", 1.0)
+    (recorder.folder / layout.RUN_JSON).write_text('{"drain_timeout": 1.5}')
     recorder.use(Settings(flush_interval=60.0))
-    _slow_encoding(monkeypatch, 0.02)
+    _slow_encoding(monkeypatch, 0.05)
     call = recorder.wrap(lambda: 1, key="one")
     for _ in range(100):
         call()

@@ -175,11 +175,10 @@ def test_headers_and_compression_are_standard_variables(receiver: Receiver, monk
 def test_trouble_on_their_side_is_unavailable_at_once(receiver: Receiver, status: int) -> None:
     receiver.answers.append((status, {"Retry-After": "9"}, b""))
     sink = OtlpSink(info())
-    begun = time.monotonic()
     with pytest.raises(Unavailable) as caught:
         sink.deliver(group())
     assert caught.value.retry_after == 9.0
-    assert time.monotonic() - begun < 5
+    assert len(receiver.requests) == 1, "it waited and tried again"
     sink.deliver(group())
     assert len(receiver.spans) == 10
 
