@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import DEADLINE
+
 ROOT = Path(__file__).resolve().parents[1]
-TIMEOUT = 60
 SHOW = "import os, sys; print(os.getpid(), 'autotrace.bootstrap.activate' in sys.modules, sys.argv[1:])"
 """Host code: its pid, whether the agent is loaded, its arguments."""
 
@@ -54,7 +55,7 @@ class Place:
             env=self.environ(**(env or {})),
             capture_output=True,
             text=True,
-            timeout=TIMEOUT,
+            timeout=DEADLINE,
             check=False,
             stdin=subprocess.DEVNULL,
             **more,

@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tests.waiting import DEADLINE
+
 PLACES = "/usr/lib/postgresql/*/bin"
 """Where Debian and Ubuntu keep what only the server's owner calls."""
 NOBODY = 65534
@@ -49,7 +51,7 @@ class Postgres:
         path = os.path.join(self._bin, program) if program != "psql" else program
         done = subprocess.run(
             [path, *words], cwd=self._socket, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=180, **self._as,  # type: ignore[call-overload]
+            stderr=subprocess.STDOUT, text=True, timeout=DEADLINE, **self._as,  # type: ignore[call-overload]
         )  # fmt: skip
         assert done.returncode == 0, done.stdout
 

@@ -94,11 +94,11 @@ def own_folder(top: AnyPath, path: AnyPath) -> None:
             raise PermissionError(errno.EPERM, "another user may write there", str(each))
 
 
-def temporary_folder(prefix: str) -> str:
-    """A new folder of this user's alone. Raises ``OSError``."""
+def temporary_folder(prefix: str, within: AnyPath | None = None) -> str:
+    """A new folder of this user's alone, by default in the system's temporary one. Raises ``OSError``."""
     import tempfile
 
-    return tempfile.mkdtemp(prefix=prefix)
+    return tempfile.mkdtemp(prefix=prefix, dir=within)
 
 
 def readable_by_others(path: AnyPath) -> int:

@@ -17,6 +17,7 @@ from autotrace.run import layout
 from autotrace.run.info import find_run
 from autotrace.spool.records import Define, Open, Record, Report
 from autotrace.spool.segment import read_frames
+from tests.waiting import DEADLINE
 
 PROGRAM = Path(__file__).parent / "ray_program"
 ROOT = Path(__file__).parents[2]
@@ -50,7 +51,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ.pop("AUTOTRACE", None)
     return subprocess.run(
         [*launcher, *options, sys.executable, str(PROGRAM / "program.py"), *arguments],
-        env=environ, capture_output=True, text=True, timeout=150,
+        env=environ, capture_output=True, text=True, timeout=DEADLINE,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from ray import cloudpickle
 
 from autotrace.adapters.ray import workers
 from autotrace.adapters.ray.workers import HOOK, JOB_CONFIG, head, with_notice
+from tests.waiting import DEADLINE
 
 OURS = {"env_vars": {"AUTOTRACE": "1"}}
 SHIPPED = base64.b64encode(cloudpickle.dumps(workers.notice())).decode()
@@ -24,7 +25,9 @@ def worker(place: Path, **environ: str) -> str:
     code = f"import base64, pickle; pickle.loads(base64.b64decode({SHIPPED!r}))()"
     code = f"import sys; sys.modules['autotrace'] = None; {code}"  # and no .pth files: -S
     variables = {"PATH": os.environ["PATH"], "TMPDIR": str(place), "PYTHONPATH": os.pathsep.join(sys.path), **environ}
-    done = subprocess.run([sys.executable, "-S", "-c", code], env=variables, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env=variables, capture_output=True, text=True, timeout=DEADLINE
+    )
     assert done.returncode == 0, done.stderr
     return done.stderr
 

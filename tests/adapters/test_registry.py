@@ -10,6 +10,7 @@ import pytest
 
 from autotrace.adapters import registry
 from autotrace.patch import library_rules
+from tests.waiting import DEADLINE
 
 
 @pytest.mark.parametrize("adapter", registry.ADAPTERS.values())
@@ -20,7 +21,7 @@ def test_an_adapter_has_an_install_that_takes_nothing(adapter: str) -> None:
 
 def test_the_engine_loads_no_adapter_by_itself() -> None:
     code = "import sys, autotrace.patch.engine; print(*[name for name in sys.modules if '.adapters' in name])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE, check=True)
     assert done.stdout.strip() == ""
 
 

@@ -20,6 +20,7 @@ from autotrace.bootstrap.prepare import is_host_program
 from autotrace.spec.compiler import compile_plan, watched_modules
 from tests.agent_frameworks.server import serving
 from tests.places import ROOT, SHOW, Place
+from tests.waiting import DEADLINE
 
 ON = {"AUTOTRACE": "1", "AUTOTRACE_BACKEND": "jsonl"}
 SHIPPED = compile_plan()
@@ -155,7 +156,7 @@ class TestPth:
         code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}]\nexec({self.LINE!r})\nprint('fine')"
         found = subprocess.run(
             [sys.executable, "-S", "-I", "-c", code],
-            env={"AUTOTRACE": "1"}, capture_output=True, text=True, check=True, timeout=60,
+            env={"AUTOTRACE": "1"}, capture_output=True, text=True, check=True, timeout=DEADLINE,
         )  # fmt: skip
         assert (found.stdout, found.stderr) == ("fine\n", "")
 
@@ -220,7 +221,7 @@ class TestSitecustomize:
             "program.py", f"import subprocess\n{SHOW}\nsubprocess.run([sys.executable, '-c', {SHOW!r}])"
         )
         bare = place.cwd / "bare"
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=60)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=DEADLINE)
         (packages,) = bare.glob("lib/python*/site-packages")
         found = [entry for entry in sys.path if entry.endswith("site-packages")]
         (packages / "_found.pth").write_text("\n".join(found) + "\n")

@@ -19,6 +19,7 @@ import pytest
 from tests.cli.conftest import Call
 from tests.ship.spools import new_run
 from tests.view.conftest import listing
+from tests.waiting import DEADLINE
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def serving(*words: str | Path) -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
-        assert process.wait(30) in (0, -signal.SIGINT), rest
+        assert process.wait(DEADLINE) in (0, -signal.SIGINT), rest
         assert "Traceback" not in rest
 
 

@@ -15,6 +15,7 @@ from autotrace.run import layout
 from autotrace.run.info import find_run
 from autotrace.spool.records import Define, Header, Open, Record, Report
 from autotrace.spool.segment import read_frames
+from tests.waiting import DEADLINE
 
 PROGRAM = Path(__file__).parent / "program"
 ROOT = Path(__file__).parents[2]
@@ -56,7 +57,7 @@ def run(
         environ.pop("PYTHONPATH")
     done = subprocess.run(
         [*launcher, *options, "--", python, *command],
-        env=environ, capture_output=True, text=True, timeout=200, check=False, cwd=folder,
+        env=environ, capture_output=True, text=True, timeout=DEADLINE, check=False, cwd=folder,
     )  # fmt: skip
     assert done.returncode == code, done.stderr[-4000:]
     ran = Ran(done.stdout, done.stderr)

@@ -13,6 +13,8 @@ from importlib.machinery import SourceFileLoader
 
 import pytest
 
+from tests.waiting import DEADLINE
+
 from .conftest import Host
 from .processes import run
 
@@ -143,22 +145,22 @@ def test_two_threads_import_the_same_module(host: Host) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(DEADLINE)
     assert seen == [1] * 4 and host.opened() == ["f"] * 4
 
 
 def test_a_module_that_was_half_imported_when_the_engine_started(host: Host) -> None:
     started, go = threading.Event(), threading.Event()
-    host.load("gate", "def knock(): ...\n").knock = lambda: (started.set(), go.wait(10))
+    host.load("gate", "def knock(): ...\n").knock = lambda: (started.set(), go.wait(DEADLINE))
     host.write("half", "import gate\ngate.knock()\ndef f(): return 1\n")
     host.write("other", "")
     thread = threading.Thread(target=importlib.import_module, args=("half",))
     thread.start()
-    started.wait(10)
+    started.wait(DEADLINE)
     host.watch("half.f", "other.g")
     assert not host.reports()
     go.set()
-    thread.join(10)
+    thread.join(DEADLINE)
     importlib.import_module("other")
     assert sys.modules["half"].f() == 1 and host.opened() == ["f"]
 
@@ -287,6 +289,6 @@ def test_nothing_is_imported_for_a_process_without_targets(host: Host) -> None:
     code = "import sys; sys.path.insert(0, {!r}); import autotrace.bootstrap.activate; print('wrapt' in sys.modules)"
     root = str(host.folder.parents[0])
     done = subprocess.run(
-        [sys.executable, "-c", code.format(root)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code.format(root)], capture_output=True, text=True, timeout=DEADLINE, check=False
     )
     assert done.stdout.strip() in ("False", "")

@@ -10,6 +10,8 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
+from tests.waiting import DEADLINE
+
 from .conftest import Host
 from .processes import PROGRAM, ROOT, run
 
@@ -97,7 +99,11 @@ def test_a_script_with_targets_sees_what_it_sees_without(tmp_path: Path, flags: 
     link.symlink_to(script)
     for path in (script, link):
         bare = subprocess.run(
-            [sys.executable, *flags, str(path), "an argument"], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, *flags, str(path), "an argument"],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=True,
         )
         traced = run(tmp_path, "- looking.look\n", *flags, str(path), "an argument", python_path=False)
         assert _without_addresses(traced.stdout) == _without_addresses(bare.stdout)
@@ -118,7 +124,9 @@ def test_a_script_that_is_no_python_or_ends_badly_says_what_it_says_without(tmp_
         ("def answer():\n    return 1 / 0\nanswer()\n", 'broken.py", line 2, in answer'),
     ):
         script.write_text(text)
-        bare = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+        bare = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
         traced = run(tmp_path, "- broken.answer\n", str(script), code=bare.returncode)
         assert (
             error in bare.stderr
@@ -162,7 +170,7 @@ def main(agent): return asyncio.run(everything(agent))
         "print(main(agent))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT.parent, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE, cwd=ROOT.parent, check=False
     )
     assert done.stdout.strip() == "(1, [0, 1], [0, 1])", done.stderr
     assert module.main(module.Agent()) == (1, [0, 1], [0, 1])

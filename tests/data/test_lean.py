@@ -10,10 +10,11 @@ import threading
 import pytest
 
 from autotrace.data.lean import absent
+from tests.waiting import DEADLINE
 
 
 def python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

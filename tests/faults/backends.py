@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from autotrace.run.status import Status
 from tests.faults.outcome import Outcome, in_spool, ledger, ledgers
 from tests.ship.spools import new_run
 from tests.sinks.receiver import Receiver, attributes_of
+from tests.waiting import DEADLINE, until
 from tests.weave_server.fake_server import FakeServer, Fault
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -40,7 +40,7 @@ class Trouble:
 
     def record(self, trajectories: int = TRAJECTORIES) -> Trouble:
         """Run the traced program to its end."""
-        self.program(trajectories).communicate(timeout=120)
+        self.program(trajectories).communicate(timeout=DEADLINE)
         return self
 
     def program(self, trajectories: int) -> subprocess.Popen[bytes]:
@@ -71,13 +71,10 @@ class Trouble:
         self.look()
         return self.shipper is not None and self.shipper.poll() is None
 
-    def wait(self, seconds: float = 90.0) -> None:
+    def wait(self) -> None:
         """Until the shipper has ended, and well."""
         assert self.shipper is not None
-        deadline = time.monotonic() + seconds
-        while self.working():
-            assert time.monotonic() < deadline, (self.run / "shipper.log").read_text()
-            time.sleep(0.02)
+        until(lambda: not self.working())
         assert self.shipper.returncode == 0, (self.run / "shipper.log").read_text()
 
     def outcome(self) -> Outcome:

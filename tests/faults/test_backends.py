@@ -17,6 +17,7 @@ import pytest
 from autotrace.run.status import Status
 from tests.faults.backends import CALLS, TRAJECTORIES, Trouble, free_port, into_otlp, into_weave
 from tests.sinks.receiver import Receiver
+from tests.waiting import DEADLINE, until
 from tests.weave_server.fake_server import FakeServer, Fault
 
 EVERYTHING = 8 * TRAJECTORIES
@@ -38,9 +39,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tup
     made = {name: into_weave(folder, name.replace(" ", "-"), *given) for name, given in faults.items()}
     for trouble, _ in made.values():
         trouble.record().ship()
-    deadline = time.monotonic() + 90
-    while any([trouble.working() for trouble, _ in made.values()]) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: not any([trouble.working() for trouble, _ in made.values()]))
     yield made
     for trouble, server in made.values():
         assert trouble.shipper is not None
@@ -93,14 +92,14 @@ def test_nobody_answers_for_a_while(tmp_path: Path, note: Note) -> None:
     trouble = into_otlp(tmp_path, "down", free_port(), receivers)
     port = int(trouble.environ["OTEL_EXPORTER_OTLP_ENDPOINT"].rpartition(":")[2])
     trouble.record().ship()
-    _until(lambda: (trouble.look() or Status("", "")).pending == TRAJECTORIES and "waiting" in trouble.seen)
+    until(lambda: (trouble.look() or Status("", "")).pending == TRAJECTORIES and "waiting" in trouble.seen)
     assert trouble.seen["waiting"].lag_seconds > 0
     hole = socket.create_server(("127.0.0.1", port))
-    taken = hole.accept()[0]  # it tried again
-    time.sleep(2.5)  # more than its time-out of a second
+    hole.settimeout(DEADLINE)
+    taken, again = hole.accept()[0], hole.accept()[0]  # it tried, waited for its time-out, and tried again
     assert trouble.outcome().delivered == 0 and trouble.shipper is not None and trouble.shipper.poll() is None
-    hole.close()
-    taken.close()
+    for each in (hole, taken, again):
+        each.close()
     receivers.append(Receiver(port))
     trouble.wait()
     found = trouble.outcome()
@@ -117,11 +116,11 @@ def test_the_shipper_is_killed_at_random_moments(tmp_path: Path, note: Note) -> 
     while kills < 6:
         shipper = trouble.ship()
         before = len(server.requests)
-        _until(lambda before=before: len(server.requests) > before or program.poll() is not None)  # type: ignore[misc]
+        until(lambda before=before: len(server.requests) > before or program.poll() is not None)  # type: ignore[misc]
         time.sleep(chance.uniform(0.0, 0.5))
         shipper.send_signal(signal.SIGKILL)
         kills += shipper.wait() == -signal.SIGKILL
-    assert program.wait(120) == 0
+    assert program.wait(DEADLINE) == 0
     trouble.ship()
     trouble.wait()
     found = trouble.outcome()
@@ -133,7 +132,7 @@ def test_two_shippers_at_once(tmp_path: Path, note: Note) -> None:
     trouble, server = into_weave(tmp_path, "two", Fault(CALLS, delay=0.2, times=-1))
     trouble.record(20)
     first, second = trouble.ship(), trouble.ship()
-    assert first.wait(60) == second.wait(60) == 0
+    assert first.wait(DEADLINE) == second.wait(DEADLINE) == 0
     found = trouble.outcome()
     sent = sum(size for path, size, _ in server.requests if CALLS in path)
     assert found.row() == (160, 160, 0, 0, 0)
@@ -144,10 +143,3 @@ def test_two_shippers_at_once(tmp_path: Path, note: Note) -> None:
     alone = sum(size for path, size, _ in other.requests if CALLS in path)
     assert sent < 1.2 * alone, "both delivered"
     note("two shippers at once", found, "one wins")
-
-
-def _until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -16,16 +16,10 @@ import pytest
 from tests.faults.conftest import ROOT, Start
 from tests.faults.outcome import Outcome, in_spool, ledger, ledgers, outcome
 from tests.ship.spools import new_run
+from tests.waiting import DEADLINE, until
 
 YOUNG = 1.0
 """Seconds: the flush interval is 0.2, but a machine with other work lets a thread wait."""
-
-
-def _until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def _together(outcomes: list[Outcome]) -> Outcome:
@@ -45,11 +39,11 @@ def test_killed_at_a_random_moment(tmp_path: Path, start: Start, note: Callable[
     for number in range(6):
         run = new_run(tmp_path, f"run-{number}")
         process = start("endless", folder=run)
-        _until(lambda run=run: bool(in_spool(run)[0]))  # type: ignore[misc]
+        until(lambda run=run: bool(in_spool(run)[0]))  # type: ignore[misc]
         time.sleep(chance.uniform(0.0, 0.4))
         at = time.monotonic_ns()
         process.send_signal(getattr(signal, kind))
-        assert process.wait(10) == -getattr(signal, kind)
+        assert process.wait(DEADLINE) == -getattr(signal, kind)
         found.append(outcome(run))
         assert found[-1].recovered > 0 and found[-1].duplicated == 0
         assert found[-1].delivered == found[-1].recovered
@@ -63,7 +57,7 @@ def test_os_exit(tmp_path: Path, start: Start, note: Callable[..., None]) -> Non
     for number in (50, 211, 400):
         run = new_run(tmp_path, f"run-{number}")
         process = start("leave", number, folder=run)
-        assert process.wait(30) == 3
+        assert process.wait(DEADLINE) == 3
         last = max(ledger(run).values())
         found.append(outcome(run))
         oldest = max([oldest, *((last - when) / 1e9 for when in found[-1].lost.values())])
@@ -76,7 +70,7 @@ def test_no_memory_left(run: Path, start: Start, note: Callable[..., None]) -> N
     """Allocations fail, the flusher's too, and the process aborts: what is in the spool is whole."""
     process = start("out_of_memory")
     # SIGSEGV: CPython 3.11 itself, where ContextVar.set finds no memory
-    assert process.wait(60) in (-signal.SIGABRT, -signal.SIGSEGV), process.stderr and process.stderr.read()
+    assert process.wait(DEADLINE) in (-signal.SIGABRT, -signal.SIGSEGV), process.stderr and process.stderr.read()
     found = outcome(run)
     assert found.recovered >= 160 and found.duplicated == 0 and found.delivered == found.recovered
     note("out of memory, abort()", found, "lost: while nothing could be allocated")
@@ -88,7 +82,7 @@ def test_ray_kill(tmp_path: Path, note: Callable[..., None]) -> None:
     command = [sys.executable, "-m", "tests.faults.ray_program", str(run), "3"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "LEDGER": str(ledgers(run)), "RAY_USAGE_STATS_ENABLED": "0",
                "RAY_raylet_start_wait_time_s": "120"}  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr[-3000:]
     killed = {int(pid): int(at) for pid, at in map(str.split, done.stdout.strip().splitlines()[-3:])}
     found = outcome(run)
@@ -100,7 +94,7 @@ def test_ray_kill(tmp_path: Path, note: Callable[..., None]) -> None:
 
 
 def test_an_ordinary_end_loses_nothing(run: Path, start: Start, note: Callable[..., None]) -> None:
-    assert start("some", 50).wait(30) == 0
+    assert start("some", 50).wait(DEADLINE) == 0
     found = outcome(run)
     assert found.row() == (400, 400, 0, 0, 0)
     note("ordinary exit", found)
@@ -108,7 +102,7 @@ def test_an_ordinary_end_loses_nothing(run: Path, start: Start, note: Callable[.
 
 def test_fork_in_the_middle_of_a_trajectory(run: Path, start: Start, note: Callable[..., None]) -> None:
     process = start("fork")
-    assert process.wait(30) == 0, process.stderr and process.stderr.read()
+    assert process.wait(DEADLINE) == 0, process.stderr and process.stderr.read()
     found = outcome(run)
     assert found.row() == (2 * 8 + 1 + 5 * 8, 57, 0, 0, 0)
     assert len(list((run / "spool").iterdir())) == 2
@@ -118,7 +112,7 @@ def test_fork_in_the_middle_of_a_trajectory(run: Path, start: Start, note: Calla
 def test_two_hundred_processes_at_once(run: Path, start: Start, note: Callable[..., None]) -> None:
     waiting = [start("some", 3) for _ in range(200)]
     for process in waiting:
-        assert process.wait(240) == 0
+        assert process.wait(DEADLINE) == 0
     found = outcome(run)
     assert found.row() == (200 * 24, 200 * 24, 0, 0, 0)
     assert len(list((run / "spool").iterdir())) == 200
@@ -129,7 +123,7 @@ def test_two_runs_with_one_folder(run: Path, start: Start, note: Callable[..., N
     """Two launchers that were given the same folder: their processes never share a file, so nothing mixes."""
     waiting = [start("some", 20) for _ in range(2)]
     for process in waiting:
-        assert process.wait(60) == 0
+        assert process.wait(DEADLINE) == 0
     found = outcome(run)
     assert found.row() == (320, 320, 0, 0, 0)
     note("two runs in one folder", found)

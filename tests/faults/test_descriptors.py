@@ -10,6 +10,7 @@ from pathlib import Path
 from autotrace.spool.records import MAGIC
 from tests.faults.conftest import Start
 from tests.faults.outcome import outcome
+from tests.waiting import DEADLINE
 
 
 def test_closerange_and_a_database_in_place_of_our_segment(
@@ -17,7 +18,7 @@ def test_closerange_and_a_database_in_place_of_our_segment(
 ) -> None:
     database, log = tmp_path / "host.db", tmp_path / "host.log"
     process = start("closed_descriptors", database, log)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0 and not err, err
     assert str(database) in out or str(log) in out, "the host got another number than ours; nothing was tested"
     with closing(sqlite3.connect(database)) as db:

@@ -32,6 +32,7 @@ from autotrace.spool.segment import frame
 from tests.faults.conftest import ROOT, Start
 from tests.faults.outcome import Outcome, outcome
 from tests.ship.spools import ANSWER, FINAL, TOOL, Process, new_run, trajectory
+from tests.waiting import DEADLINE
 
 
 def _read(run: Path, name: str) -> tuple[int, SegmentReader]:
@@ -44,7 +45,7 @@ def _read(run: Path, name: str) -> tuple[int, SegmentReader]:
 
 def test_a_segment_cut_anywhere(run: Path, start: Start, note: Callable[..., None], tmp_path: Path) -> None:
     """1,000 random lengths of a real segment: every complete record is recovered, and where it is torn is said."""
-    assert start("some", 40).wait(30) == 0
+    assert start("some", 40).wait(DEADLINE) == 0
     (file,) = segments(run)
     data = (run / layout.SPOOL / file.name).read_bytes()
     ends = [len(MAGIC)]
@@ -76,7 +77,7 @@ def _all(reader: SegmentReader) -> list[object]:
 
 
 def test_a_flipped_byte_ends_the_segment_there(run: Path, start: Start) -> None:
-    assert start("some", 20).wait(30) == 0
+    assert start("some", 20).wait(DEADLINE) == 0
     (file,) = segments(run)
     path = run / layout.SPOOL / file.name
     data = bytearray(path.read_bytes())
@@ -91,7 +92,7 @@ def test_a_flipped_byte_ends_the_segment_there(run: Path, start: Start) -> None:
 
 
 def test_clock_set_back_an_hour(run: Path, start: Start, note: Callable[..., None]) -> None:
-    assert start("clock").wait(30) == 0
+    assert start("clock").wait(DEADLINE) == 0
     found = outcome(run)
     assert found.row() == (160, 160, 0, 0, 0)
     for line in (run / "trajectories.jsonl").read_text().splitlines():
@@ -115,7 +116,7 @@ def test_corrupted_plan(run: Path, start: Start, note: Callable[..., None], cont
         "AUTOTRACE_MODULES": "json",
     }
     process = start("from_environment", env=environ)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0 and out == '{"a": 1}\n'
     assert "Traceback" not in err
     note(f"plan file: {content[:12]!r}", Outcome(0), "host unaffected, nothing recorded")
@@ -126,8 +127,9 @@ def test_nobody_else_may_read_the_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.faults.program", str(tmp_path / "own" / "run"), "some", "3"]
     done = subprocess.run(
         ["bash", "-c", f"umask 000; exec {' '.join(command)}"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT), "LEDGER":
-        str(tmp_path)}, )  # fmt: skip
+        cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "LEDGER": str(tmp_path)},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     spool = tmp_path / "own" / "run" / layout.SPOOL
     assert stat.S_IMODE(spool.stat().st_mode) == 0o700

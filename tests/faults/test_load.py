@@ -17,6 +17,7 @@ from autotrace.spool.records import Close, Open
 from tests.faults.conftest import ROOT, Start
 from tests.faults.outcome import Outcome, outcome
 from tests.ship.spools import new_run
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_many_trajectories_with_long_prompts(run: Path, busy: None, note: Callab
     """128 at once, prompts of up to 7,500 tokens; the faster one asks for more than such a machine has."""
     command = [sys.executable, "-m", "tests.faults.agents", str(run), "150", str(rate)]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)
     assert made["drops"] == {} and made["faults"] == {}
@@ -56,7 +57,7 @@ def test_exit_under_backlog(tmp_path: Path, busy: None, start: Start, note: Call
     """2,000 calls with 200-message arguments, then the end: it waits as long as there is progress."""
     run = new_run(tmp_path, "backlog", drain_timeout=60.0)
     process = start("backlog", 250, folder=run)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0 and not err
     found = outcome(run)
     assert found.row() == (2000, 2000, 0, 0, 0) and set(found.drops) <= {"drop:content"}

@@ -22,6 +22,7 @@ from autotrace.insight.profile import MAX_MARKS, Mark, decode, encode
 from autotrace.insight.settings import Settings
 from tests.insight import made
 from tests.ship.spools import PROMPT, Process, attributes, new_run
+from tests.waiting import DEADLINE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
 RUDE = 4711
@@ -35,7 +36,7 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (block,) = re.findall(rf"```{kind}\n(# {re.escape(name)}\n.*?)```", PAGE, re.S)
         (source / name).write_text(block)
     uv = [sys.executable, "-m", "uv", "--quiet", "pip", "install", "--python", sys.executable, "--target", str(target)]
-    subprocess.run([*uv, str(source)], check=True, timeout=240)
+    subprocess.run([*uv, str(source)], check=True, timeout=DEADLINE)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AUTOTRACE")}
     path = os.pathsep.join([str(target), kept.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     return {**kept, "PYTHONPATH": path}
@@ -44,7 +45,7 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def autotrace(environ: dict[str, str], *words: str) -> str:
     """What a command says that succeeds."""
     command = [sys.executable, "-m", "autotrace.cli.main", *words]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

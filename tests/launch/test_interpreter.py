@@ -6,11 +6,12 @@ import subprocess
 import sys
 
 from tests.places import Place
+from tests.waiting import DEADLINE
 
 
 def test_an_interpreter_without_autotrace_is_said_at_the_start(place: Place) -> None:
     bare = place.cwd / "bare"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=DEADLINE)
     place.write("script", f"#!{bare}/bin/python\nprint(1)\n", 0o755)
     for words in ([f"{bare}/bin/python", "-c", "print(1)"], ["./script"]):
         done = place.launch(words, ["--quiet"])

@@ -10,6 +10,7 @@ import pytest
 
 from autotrace.ship.run_reader import RunReader
 from tests.places import SHOW, Place
+from tests.waiting import DEADLINE
 
 HOST = "import os, sys; print('autotrace.bootstrap.activate' in sys.modules, sys.argv[1:]); sys.exit(7)"
 
@@ -68,7 +69,7 @@ def test_the_process_is_the_launchers(place: Place) -> None:
     with subprocess.Popen(
         place.command(["python", "-c", SHOW]), cwd=place.cwd, env=place.environ(), stdout=subprocess.PIPE, text=True
     ) as process:
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=DEADLINE)[0]
 
     assert output.split()[:2] == [str(process.pid), "True"]
     assert place.info()["main_pid"] == process.pid
@@ -89,7 +90,7 @@ def test_a_signal_reaches_the_command(place: Place, number: signal.Signals, opti
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=DEADLINE)
 
     assert process.returncode == 42
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import DEADLINE
+
 ROOT = Path(__file__).parents[2]
 LINT = Path(sys.executable).with_name("lint-imports")
 
@@ -27,7 +29,9 @@ VIOLATIONS = {
 
 def broken(folder: Path) -> set[str]:
     """The contracts that ``folder``, which holds a copy of the package, breaks."""
-    done = subprocess.run([LINT, "--no-cache"], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [LINT, "--no-cache"], cwd=folder, capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
     verdicts = [line for line in done.stdout.splitlines() if line.endswith((" KEPT", " BROKEN"))]
     assert verdicts, done.stdout + done.stderr
     return {line.removesuffix(" BROKEN") for line in verdicts if line.endswith(" BROKEN")}
@@ -54,6 +58,6 @@ def test_cycles_are_found_at_every_depth(copy: Path) -> None:
         folder = copy.joinpath(*package.split("."))
         (folder / "one.py").write_text(f"from {package} import two\n")
         (folder / "two.py").write_text(f"from {package} import one\n")
-    done = subprocess.run([LINT, "--no-cache"], cwd=copy, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([LINT, "--no-cache"], cwd=copy, capture_output=True, text=True, timeout=DEADLINE, check=False)
     for package in packages:
         assert f"No cycles are allowed in {package}." in done.stdout

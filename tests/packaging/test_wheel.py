@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import DEADLINE
+
 ROOT = Path(__file__).resolve().parents[2]
 SHOW = "import sys; print('autotrace.bootstrap.activate' in sys.modules)"
 
 
 def uv(*words: str | Path) -> None:
     """Run uv; ``pip``'s own places of wheels and its index settings are in the environment."""
-    subprocess.run([sys.executable, "-m", "uv", "--quiet", *map(str, words)], check=True, timeout=240, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "uv", "--quiet", *map(str, words)], check=True, timeout=DEADLINE, cwd=ROOT)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +76,7 @@ def test_it_traces_in_an_empty_environment(environment: Path, tmp_path: Path) ->
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120, check=False
+            words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=DEADLINE, check=False
         )
 
     launched = run("autotrace-run", "--backend", "jsonl", "--spec", "mine.yaml", "--", "python", "main.py")

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 from tests.packs import releases
+from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).parents[2]
 LIST = """# Foo 1.0
@@ -40,7 +41,7 @@ def test_one_file_is_enough(tmp_path: Path) -> None:
         command = [sys.executable, "tests/packs/releases.py", "--cache", str(tmp_path), "foo"]
         environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
         return subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=DEADLINE, check=False
         )
 
     done = check()

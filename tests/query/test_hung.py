@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from autotrace.run.lock import ShipperLock
 from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import Shipper
 from tests.ship.spools import PROMPT, Process, attributes, new_run, trajectory
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,8 @@ def test_what_hangs_is_named_with_the_call_that_it_is_in(
     now = process.wall + process.at + int(seconds * 1e9)
     with ShipperLock(run):
         shipper = Shipper(run)
-        deadline = time.monotonic() + 60
-        while not (run / "trajectories.jsonl").exists() or len((run / "trajectories.jsonl").open().readlines()) < ended:
-            shipper.step()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        lines = run / "trajectories.jsonl"
+        until(lambda: shipper.step() and lines.exists() and len(lines.open().readlines()) >= ended)
         shipper.write("running" if living else "done")
         with contextlib.closing(RunReader.open(run)) as reader:
             found = {finding.code: finding for finding in diagnose(findings.steps(reader, now_ns=now))}

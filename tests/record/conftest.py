@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -19,6 +18,7 @@ from autotrace.record import calls, context, faults, flusher
 from autotrace.record.probe import Probe
 from autotrace.spool.records import Define, Record
 from autotrace.spool.segment import read_frames
+from tests.waiting import until
 
 
 class Recorder:
@@ -39,10 +39,7 @@ class Recorder:
         set in its starter, which then arrives there a little later (see ``own_thread``)."""
         assert flusher._flusher is not None
         flusher._flusher.start()
-        deadline = time.monotonic() + 30
-        while not flusher._thread:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        until(lambda: flusher._thread)
 
     def wrap(self, function: Callable[..., Any], **target: Any) -> Callable[..., Any]:
         """A function like ``function``, recorded under its own name."""

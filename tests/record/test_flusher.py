@@ -19,6 +19,7 @@ from autotrace.run import layout
 from autotrace.spool.records import Bind, Close, Counters, Open, Report, Seal
 from autotrace.spool.writer import SpoolWriter
 from tests.record.conftest import Recorder
+from tests.waiting import DEADLINE, until
 
 
 def test_a_process_that_has_nothing_to_say_leaves_no_file(recorder: Recorder) -> None:
@@ -36,24 +37,23 @@ def test_what_was_dropped_is_something_to_say(recorder: Recorder) -> None:
 def test_a_write_that_hangs_does_not_hold_the_exit(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """The flusher's thread is in the write of a network file system that does not come back."""
     monkeypatch.setattr(flusher, "PATIENCE", 0.2)
+    (recorder.folder / layout.RUN_JSON).write_text('{"drain_timeout": 1e6}')
     hanging, returned = threading.Event(), threading.Event()
 
     def hangs(self: SpoolWriter, frames: Sequence[bytes]) -> int:
         hanging.set()
-        returned.wait(30)
+        returned.wait()
         return len(frames)
 
     monkeypatch.setattr(SpoolWriter, "write", hangs)
     recorder.wrap(lambda: 1, key="one")()
-    assert hanging.wait(10)
-    began = time.monotonic()
+    assert hanging.wait(DEADLINE)
     exits = threading.Thread(target=lambda: [flusher.shutdown() for _ in range(3)], daemon=True)
     exits.start()
-    exits.join(10)
+    exits.join(DEADLINE)
     ended = not exits.is_alive()
-    spent = time.monotonic() - began
     returned.set()
-    assert ended and spent < 5
+    assert ended
 
 
 def test_the_tokenizer_of_a_temporary_folder_is_copied_by_the_process_that_has_it(recorder: Recorder) -> None:
@@ -85,21 +85,22 @@ def _slow_encoding(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 def test_the_exit_waits_while_there_is_progress(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each event takes a while, all of them far longer than is waited for a write that does not come back."""
-    monkeypatch.setattr(flusher, "PATIENCE", 0.7)
-    _slow_encoding(monkeypatch, 0.02)
+    monkeypatch.setattr(flusher, "PATIENCE", 2.0)
+    _slow_encoding(monkeypatch, 0.05)
     call = recorder.wrap(lambda: 1, key="one")
-    for _ in range(50):
+    for _ in range(30):
         call()
     flusher.shutdown()
-    assert len(recorder.records(Close)) == 50 and recorder.records(Seal)
+    assert len(recorder.records(Close)) == 30 and recorder.records(Seal)
     assert not faults.counts
 
 
 def test_what_the_drain_timeout_leaves_is_counted(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flusher, "PATIENCE", 0.2)
-    (recorder.folder / layout.RUN_JSON).write_text('{"drain_timeout": 0.3}')
+    """All of it takes ten seconds."""
+    monkeypatch.setattr(flusher, "PATIENCE", 1.0)
+    (recorder.folder / layout.RUN_JSON).write_text('{"drain_timeout": 1.5}')
     recorder.use(Settings(flush_interval=60.0))
-    _slow_encoding(monkeypatch, 0.02)
+    _slow_encoding(monkeypatch, 0.05)
     call = recorder.wrap(lambda: 1, key="one")
     for _ in range(100):
         call()
@@ -119,7 +120,7 @@ class Blocking:
         def blocking(encoder: RecordEncoder, event: object) -> None:
             if getattr(event, "weight", 0) >= weight and not self.reached.is_set():
                 self.reached.set()
-                self.go_on.wait(60)
+                self.go_on.wait(DEADLINE)
             write(encoder, event)
 
         monkeypatch.setattr(RecordEncoder, "write", blocking)
@@ -137,7 +138,7 @@ def test_what_is_being_encoded_or_gathered_at_a_forced_exit_is_counted(
     call("small")  # its two records, and that which defines the target, are gathered
     call("x" * 200_000)  # its opening is being encoded, its end waits
     try:
-        assert blocking.reached.wait(10)
+        assert blocking.reached.wait(DEADLINE)
         flusher.shutdown()
         assert not recorder.folder.joinpath("spool").exists()
         assert faults.counts["drop:exit"] == 5
@@ -158,13 +159,6 @@ def test_what_a_full_disk_does_not_take_at_exit_is_counted(recorder: Recorder, m
 def _opened(recorder: Recorder) -> int:
     """Records of the file, which is not flushed."""
     return len(recorder.read(Open))
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_shorter_interval_holds_at_once(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,10 +182,10 @@ def test_a_shorter_interval_holds_at_once(recorder: Recorder, monkeypatch: pytes
     call()
     flusher.flush()
     try:
-        assert asleep.wait(10)
+        assert asleep.wait(DEADLINE)
         recorder.use(Settings(flush_interval=0.01))
         call()
-        _until(lambda: _opened(recorder) == 2)
+        until(lambda: _opened(recorder) == 2)
     finally:
         wake.set()
 
@@ -203,7 +197,7 @@ def test_what_is_gathered_is_written_before_a_heavy_event(recorder: Recorder, mo
     call("small")
     call(["x" * 60_000] * 20)
     try:
-        assert blocking.reached.wait(10)
+        assert blocking.reached.wait(DEADLINE)
         assert _opened(recorder) == 1
     finally:
         blocking.go_on.set()
@@ -216,17 +210,17 @@ def test_what_is_gathered_is_written_before_each_event_where_they_are_slow(
     call = recorder.wrap(lambda text: None, key="one")
     slow = Blocking(monkeypatch, 10_000)
     call("x" * 20_000)
-    assert slow.reached.wait(10)
+    assert slow.reached.wait(DEADLINE)
     time.sleep(0.2)  # what it takes, whatever else happens
     slow.go_on.set()
     running = flusher._flusher
     assert running is not None
-    _until(lambda: _opened(recorder) == 1 and not running._busy.locked())  # it goes on with the encoder it began with
+    until(lambda: _opened(recorder) == 1 and not running._busy.locked())  # it goes on with the encoder it began with
     again = Blocking(monkeypatch, 10_000)
     call("small")
     call("x" * 20_000)
     try:
-        assert again.reached.wait(10)
+        assert again.reached.wait(DEADLINE)
         assert _opened(recorder) == 2
     finally:
         again.go_on.set()
@@ -304,7 +298,7 @@ def test_a_thread_whose_start_was_interrupted_is_started_by_the_next_event(
     traced()
     traced()
     assert len(attempts) == 2
-    assert over.wait(30)  # of two threads one ends
+    assert over.wait(DEADLINE)  # of two threads one ends
 
 
 def test_what_is_said_beside_other_things_is_no_reason_for_a_file(recorder: Recorder) -> None:

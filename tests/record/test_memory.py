@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from array import array
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from autotrace.record.backlog import backlog
 from autotrace.record.weights import NOT_KEPT, weigh, weigh_numbers
 from autotrace.spool.records import Close, Open
 from tests.record.conftest import Recorder
+from tests.waiting import DEADLINE
 
 PROGRAM = """
-import json, resource, sys, tempfile, threading
+import json, resource, sys, threading
 from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch import engine
 from autotrace.patch.wrapper import wrap
@@ -35,7 +37,7 @@ SHAPES = {
 }
 arguments, number, size = SHAPES[sys.argv[1]], int(sys.argv[2]), int(sys.argv[3])
 engine.start(Plan((Target("root", ("root",), role="trajectory"), Target("call", ("call",))), Settings()),
-             tempfile.mkdtemp(), "run")
+             sys.argv[4], "run")
 
 def call(value):
     return value
@@ -63,10 +65,10 @@ print(json.dumps({"grown": grown, "counts": faults.counts}))
 
 
 @pytest.mark.parametrize("shape", ["argument", "keyword", "in a list", "message", "bytes", "other script"])
-def test_fresh_strings_of_megabytes_stay_within_the_limit(shape: str) -> None:
+def test_fresh_strings_of_megabytes_stay_within_the_limit(shape: str, tmp_path: Path) -> None:
     size = 8 << 20
-    command = [sys.executable, "-c", PROGRAM, shape, "200", str(size)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", PROGRAM, shape, "200", str(size), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     host = 4 * size  # the host's own copies while it makes the next one

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from autotrace.record import flusher, origin, own_thread
+from tests.waiting import DEADLINE
 
 
 class Timeout(Exception):
@@ -32,13 +33,13 @@ def test_it_runs_and_is_not_waited_for() -> None:
     go, ran = threading.Event(), threading.Event()
 
     def run() -> None:
-        go.wait(30)
+        go.wait(DEADLINE)
         ran.set()
 
     own_thread.start(run)
     assert not ran.is_set()
     go.set()
-    assert ran.wait(30)
+    assert ran.wait(DEADLINE)
 
 
 def test_a_timeout_that_hits_the_new_thread_reaches_its_starter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +58,7 @@ def test_a_timeout_that_hits_the_new_thread_reaches_its_starter(monkeypatch: pyt
         with pytest.raises(Timeout):
             own_thread.start(ran.set)
             work()
-        assert ran.wait(30)
+        assert ran.wait(DEADLINE)
 
 
 def test_where_there_can_be_no_thread_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +77,7 @@ def asked_in_a_new_thread() -> bool:
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(origin.is_hosts(SystemExit())))
     thread.start()
-    thread.join(30)
+    thread.join(DEADLINE)
     return answers[0]
 
 
@@ -87,11 +88,11 @@ def test_a_thread_of_the_hosts_that_gets_the_number_of_one_of_ours_is_the_hosts(
     def run() -> None:
         origin.own_thread()
         marked.set()
-        go.wait(60)
+        go.wait(DEADLINE)
         marked.set()
 
     own_thread.start(run)
-    assert marked.wait(30)
+    assert marked.wait(DEADLINE)
     child = os.fork()
     if child == 0:
         flusher.after_fork_in_child()
@@ -99,5 +100,5 @@ def test_a_thread_of_the_hosts_that_gets_the_number_of_one_of_ours_is_the_hosts(
     assert os.waitpid(child, 0)[1] == 0
     marked.clear()
     go.set()
-    assert marked.wait(30)
+    assert marked.wait(DEADLINE)
     assert all(asked_in_a_new_thread() for _ in range(20))

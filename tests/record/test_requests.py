@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,7 @@ from autotrace.record.follower import Follower
 from autotrace.record.timeline import Arrived, Timeline
 from autotrace.record.tokens import packed
 from autotrace.spool.records import Close, Counters, Open
+from tests.waiting import until
 
 from .conftest import Recorder
 
@@ -242,7 +242,5 @@ def test_what_is_only_counted_is_written_without_any_span(recorder: Recorder, mo
     traced = recorder.wrap(step, key="step", mode="count")
     monkeypatch.setattr(flusher, "calls_of", lambda: {"step": calls.probes["step"].calls})
     assert [traced() for _ in range(3)] == [1, 1, 1]
-    deadline = time.monotonic() + 5
-    while not list((recorder.folder / "spool").glob("*.seg")) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: list((recorder.folder / "spool").glob("*.seg")))
     assert [record.calls for record in recorder.records(Counters)][-1] == {"step": 3}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.run import files
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +96,7 @@ for there, flags in (("data", os.O_RDWR), ("log", os.O_WRONLY | os.O_APPEND)):
 os.dup2(kept, 2)
 stderr.say("again")
 """
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=DEADLINE)
     assert (done.returncode, done.stderr) == (0, "before\nagain\n")
     assert (tmp_path / "data").read_text() == "" and (tmp_path / "log").read_text() == "after\n"
 

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotrace.run import layout
+from tests.waiting import DEADLINE, until
 
 
 @pytest.fixture
@@ -35,26 +34,19 @@ def lives(run: Path) -> list[int]:
     return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
-def until(look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_killed_one_is_started_again_until_it_ends_by_itself(run: Path) -> None:
     guard = start(run, "time.sleep(600) if sum(1 for _ in open('lives')) < 4 else sys.exit(1)")
     for number in range(1, 4):
         until(lambda number=number: len(lives(run)) == number)
         os.kill(lives(run)[-1], signal.SIGKILL)
-    assert guard.wait(timeout=60) == 1
+    assert guard.wait(timeout=DEADLINE) == 1
     assert len(lives(run)) == 4
     assert (run / layout.SHIPPER_LOG).read_text().count("charge was killed by signal 9; it is started again") == 3
 
 
 def test_one_that_breaks_down_is_started_again(run: Path) -> None:
     guard = start(run, "sys.exit(70 if sum(1 for _ in open('lives')) < 2 else 0)")
-    assert guard.wait(timeout=60) == 0
+    assert guard.wait(timeout=DEADLINE) == 0
     assert len(lives(run)) == 2
 
 
@@ -64,7 +56,7 @@ def test_the_guard_passes_sigterm_on_and_ends(run: Path) -> None:
     )
     until((run / "on").exists)
     guard.terminate()
-    assert guard.wait(timeout=60) == 0
+    assert guard.wait(timeout=DEADLINE) == 0
     assert len(lives(run)) == 1
 
 
@@ -73,7 +65,7 @@ def test_without_its_run_folder_nothing_is_started_again(run: Path) -> None:
     until(lambda: len(lives(run)) == 1)
     (run / layout.SPOOL).rmdir()
     os.kill(lives(run)[0], signal.SIGKILL)
-    assert guard.wait(timeout=60) == 1
+    assert guard.wait(timeout=DEADLINE) == 1
     assert len(lives(run)) == 1
 
 
@@ -83,7 +75,7 @@ def test_nobody_waits_for_its_stderr(run: Path) -> None:
     assert guard.stderr.read() == "at the start\n"
     assert guard.poll() is None
     guard.terminate()
-    guard.wait(timeout=60)
+    guard.wait(timeout=DEADLINE)
 
 
 def test_one_that_is_killed_is_started_again_where_the_parent_ignores_sigchld(run: Path) -> None:
@@ -94,7 +86,7 @@ def test_one_that_is_killed_is_started_again_where_the_parent_ignores_sigchld(ru
     )
     until(lambda: len(lives(run)) == 1)
     os.kill(lives(run)[0], signal.SIGKILL)
-    assert guard.wait(timeout=60) == 3
+    assert guard.wait(timeout=DEADLINE) == 3
     assert len(lives(run)) == 2
 
 
@@ -109,5 +101,5 @@ def test_sigterm_ends_the_wait_for_the_next_start() -> None:
         "guard.layout.spool_of = lambda run_folder: '/'\n"
         "sys.exit(guard.guard([sys.executable, '-c', 'import sys; sys.exit(70)'], ''))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], timeout=60, cwd=Path(__file__).parents[2])
+    done = subprocess.run([sys.executable, "-c", code], timeout=DEADLINE, cwd=Path(__file__).parents[2])
     assert done.returncode == 0

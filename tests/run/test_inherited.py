@@ -14,6 +14,7 @@ import pytest
 from autotrace.run.drain import shipper_alive
 from autotrace.run.inherited import is_over
 from tests.places import Place
+from tests.waiting import DEADLINE, until
 
 FINISHED_RUN = "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('AUTOTRACE')}))"
 STEP = "import steps; print(steps.step(1))"
@@ -30,10 +31,7 @@ class TestInheritedRun:
         variables: dict[str, str] = json.loads(place.launch(["python", "-c", FINISHED_RUN]).stdout)
         (run,) = place.runs()
         assert variables["AUTOTRACE_RUN_FOLDER"] == str(run.resolve())
-        deadline = time.monotonic() + 60
-        while shipper_alive(str(run)) is not False:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: shipper_alive(str(run)) is False)
         return variables
 
     @pytest.mark.parametrize("launched", [True, False], ids=["autotrace-run", "AUTOTRACE=1"])
@@ -107,13 +105,10 @@ class TestInheritedRun:
             cwd=place.cwd, env=place.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         ) as process:  # fmt: skip
             assert process.stdin is not None and process.stdout is not None
-            deadline = time.monotonic() + 60
-            while not (list(place.cwd.glob("autotrace-runs/*/spool/*.seg")) and shipper_alive(str(place.runs()[0]))):
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            until(lambda: list(place.cwd.glob("autotrace-runs/*/spool/*.seg")) and shipper_alive(str(place.runs()[0])))
             process.stdin.write("x")
             process.stdin.flush()
-            assert process.wait(timeout=60) == -signal.SIGKILL
+            assert process.wait(timeout=DEADLINE) == -signal.SIGKILL
             (run,) = place.runs()
             assert shipper_alive(str(run))
             process.stdin.close()

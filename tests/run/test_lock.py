@@ -12,6 +12,7 @@ from autotrace.run import layout
 from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
 from tests.ship.spools import Process, new_run, trajectory
+from tests.waiting import DEADLINE
 
 
 def test_a_shipper_that_finds_a_reader_waits_and_then_delivers(tmp_path: Path) -> None:
@@ -26,7 +27,7 @@ def test_a_shipper_that_finds_a_reader_waits_and_then_delivers(tmp_path: Path) -
             time.sleep(0.02)
         time.sleep(1.0)  # longer than it waits for another shipper
         assert shipper.poll() is None
-    assert shipper.wait(timeout=60) == exit_codes.OK
+    assert shipper.wait(timeout=DEADLINE) == exit_codes.OK
     assert Status.read(run).backends["jsonl"].delivered == 1
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import DEADLINE
+
 CLOSES = """
 import os, resource, sys
 from autotrace.run import shipper_process
@@ -38,7 +40,7 @@ def test_every_inherited_descriptor_is_closed_however_high_its_number(listing: s
     high = min(hard if hard > 0 else 1 << 20, 1 << 20) - 1
     done = subprocess.run(
         [sys.executable, "-c", CLOSES, listing, str(high)],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=60, check=False,
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=DEADLINE, check=False,
         stdin=subprocess.DEVNULL, env={**os.environ, "AUTOTRACE": "0"},
     )  # fmt: skip
     assert done.stdout.split() == ["open"] * 3 + ["closed"] * 2, done.stderr

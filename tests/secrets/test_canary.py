@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.waiting import DEADLINE
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "program"
 CANARY = "cAnArY/0123456789+abcdefXYZ"
@@ -50,7 +52,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=DEADLINE,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     printed = done.stdout + done.stderr
@@ -58,7 +60,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     for command in (["status", "--all"], ["status", "--json"], ["ls", "--json"], ["ls", "--tree"], ["export"]):
         told = subprocess.run(
             [sys.executable, "-m", "autotrace.cli.main", command[0], str(run), *command[1:]],
-            env=environ, cwd=folder, capture_output=True, text=True, timeout=120,
+            env=environ, cwd=folder, capture_output=True, text=True, timeout=DEADLINE,
         )  # fmt: skip
         assert told.returncode == 0, told.stderr
         printed += told.stdout + told.stderr

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from autotrace.run.status import Status
 from tests.ship.spools import Process, new_run, trajectory
+from tests.waiting import DEADLINE
 
 KEY = "canary" * 7
 
@@ -90,7 +91,7 @@ def test_nothing_is_said_to_a_server_nobody_vouches_for(
         "OTEL_EXPORTER_OTLP_HEADERS": f"api-key={KEY}", "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
     }  # fmt: skip
     command = [sys.executable, "-m", "autotrace.cli.main", "ship", str(run)]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode != 0 and heard == []
     status = Status.read(run)
     assert (status.state, status.pending) == ("blocked", 1)

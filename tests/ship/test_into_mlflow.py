@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import mlflow
@@ -20,6 +19,7 @@ from autotrace.ship.shipper import ship
 from autotrace.sinks.mlflow.uri import initialise
 from tests.mlflow_server import MlflowServer
 from tests.ship.spools import Process, attributes, new_run, trajectory
+from tests.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.row("server faults")
 
@@ -87,14 +87,7 @@ def test_a_shipper_killed_while_it_delivers_loses_and_doubles_nothing(tmp_path: 
     process.exit()
     for least in (1, 60):
         shipper = subprocess.Popen([sys.executable, "-m", "autotrace.ship", str(run)])
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            try:
-                if Status.read(run).backends["mlflow"].delivered >= least:
-                    break
-            except (OSError, KeyError):
-                pass
-            time.sleep(0.01)
+        until(lambda least=least: Status.read(run).backends["mlflow"].delivered >= least, (OSError, KeyError))  # type: ignore[misc]
         shipper.send_signal(signal.SIGKILL)
         shipper.wait()
     assert ship(run, once=True).state == "done"
@@ -119,7 +112,7 @@ def test_a_server_that_is_down_for_the_whole_run_gets_everything_afterwards(
     shipper = subprocess.Popen([sys.executable, "-m", "autotrace.ship", str(run)])  # main is gone: it tries on
     server.start()
     try:
-        assert shipper.wait(120) == 0
+        assert shipper.wait(DEADLINE) == 0
         assert Status.read(run).state == "done"
         mlflow.set_tracking_uri(server.url)
         assert rewards(traces()) == expected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from autotrace.sinks import registry
 from autotrace.sinks.mlflow.uri import initialise
 from autotrace.sinks.protocol import Refused
 from tests.ship.spools import FINAL, PROMPT, Process, attributes, new_run, trajectory
+from tests.waiting import until
 
 CONFIG = {"rollout_n": 4, "adv_estimator": "grpo", "trainer_mode": "sync", "response_length": 512}
 
@@ -49,11 +49,7 @@ def found(run: Path) -> dict[str, list[str]]:
 
 
 def step_until(shipper: Shipper, what: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        shipper.step()
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
+    until(lambda: what() or not shipper.step())
 
 
 def test_what_a_group_shows_comes_to_its_trajectories_and_to_the_backend(tmp_path: Path) -> None:

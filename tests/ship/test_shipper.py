@@ -25,6 +25,7 @@ from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
 from autotrace.sinks.parquet.backend import ParquetBackend
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
+from tests.waiting import DEADLINE, until
 
 
 @pytest.fixture
@@ -43,18 +44,6 @@ def delivered(run: Path) -> dict[str, dict[str, Any]]:
 def shipped(run: Path) -> dict[str, dict[str, Any]]:
     assert ship(run, once=True).state == "done"
     return delivered(run)
-
-
-def wait(what: Callable[[], Any], seconds: float = 20.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if found := what():
-                return found
-        except (OSError, ValueError):
-            pass
-        time.sleep(0.02)
-    raise AssertionError("waited in vain")
 
 
 @pytest.fixture
@@ -440,18 +429,15 @@ def test_killed_again_and_again_nothing_is_lost_or_doubled(
     main.kill()
     main.wait()
     last = follow(run)
-    assert last.wait(30) == 0
+    assert last.wait(DEADLINE) == 0
     assert {trace: line["facts"].get("reward") for trace, line in delivered(run).items()} == expected
     assert Status.read(run).state == "done"
 
 
 def stepped(shipper: Shipper) -> State:
     """Delivers everything; fails where something waits for ever."""
-    deadline = time.monotonic() + 60
     try:
-        while shipper.step()[0] != "done":
-            assert time.monotonic() < deadline, "it waits for something that does not come"
-            time.sleep(0.01)
+        until(lambda: shipper.step()[0] == "done")
     finally:
         shipper.close()
     return State.of_run(shipper.run_folder)
@@ -541,7 +527,7 @@ def test_a_second_shipper_leaves_quietly(run: Path, follow: Callable[[Path], sub
     Status("running", "run").write(run)
     with ShipperLock(run) as lock:
         assert lock.held
-        assert follow(run).wait(20) == 0
+        assert follow(run).wait(DEADLINE) == 0
         assert ship(run, once=True).state == "running"
 
 
@@ -552,19 +538,19 @@ def test_under_drain_everything_is_delivered_while_the_first_process_waits(
     process, idle = Process(run), Process(run, "node-7-ff")  # the second never ends: a daemon of the run
     shipper = follow(run)
     trace = trajectory(process)
-    wait(lambda: trace.hex() in delivered(run))
+    until(lambda: trace.hex() in delivered(run), (OSError, ValueError))
     assert Status.read(run).state == "running"
     late = trajectory(process)
     process.exit()
     (run / layout.DRAIN).touch()
-    status = wait(lambda: (now := Status.read(run)).state == "done" and now)
+    status = until(lambda: (now := Status.read(run)).state == "done" and now, (OSError, ValueError))
     assert status.pending == 0 and late.hex() in delivered(run)
     assert shipper.poll() is None
     for ignored in (signal.SIGINT, signal.SIGHUP):
         shipper.send_signal(ignored)
     main.kill()
     main.wait()
-    assert shipper.wait(20) == 0 and idle.fd >= 0
+    assert shipper.wait(DEADLINE) == 0 and idle.fd >= 0
 
 
 def test_sigterm_ends_the_shipper_with_its_state_committed(
@@ -574,10 +560,10 @@ def test_sigterm_ends_the_shipper_with_its_state_committed(
     process = Process(run)
     trace = trajectory(process)
     shipper = follow(run)
-    wait(lambda: trace.hex() in delivered(run))
-    wait(lambda: Status.read(run).pending == 0 and Status.read(run).trajectories == 1)
+    until(lambda: trace.hex() in delivered(run), (OSError, ValueError))
+    until(lambda: (now := Status.read(run)).pending == 0 and now.trajectories == 1, (OSError, ValueError))
     shipper.terminate()
-    assert shipper.wait(20) == 0
+    assert shipper.wait(DEADLINE) == 0
     assert RunReader.open(run).deliveries(trace.hex())["jsonl"][0]
 
 

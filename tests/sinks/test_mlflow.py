@@ -32,6 +32,7 @@ from autotrace.sinks.mlflow.uri import check_uri, initialise, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.trajectory.model import Trajectory
 from tests.mlflow_server import MlflowServer
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture(scope="module")
@@ -399,7 +400,7 @@ def test_eight_processes_make_one_fresh_store_at_once(tmp_path: Path) -> None:
         "print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, uri, str(Path(__file__).parent)], capture_output=True, text=True, timeout=240
+        [sys.executable, "-c", code, uri, str(Path(__file__).parent)], capture_output=True, text=True, timeout=DEADLINE
     )
     assert done.stdout == f"{[0] * 8}\n", done.stderr[-2000:]
     mlflow.set_tracking_uri(uri)

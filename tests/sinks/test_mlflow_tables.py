@@ -9,7 +9,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.uri import initialise
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from tests.postgres import Postgres
+from tests.waiting import DEADLINE, until
 
 PER_TRACE = len(trajectory().spans)
 
@@ -121,7 +121,7 @@ def test_the_comparison_sees_a_difference(fresh: Callable[[str], str], tmp_path:
 def test_two_writers_of_the_same_trajectories_leave_each_whole(uri: str) -> None:
     writers = [_writer(uri, samples) for samples in (range(0, 40), range(20, 60), range(10, 50))]
     for writer in writers:
-        writer.join(180)
+        writer.join(DEADLINE)
         assert writer.exitcode == 0
     stored = spans_of(uri)
     assert len(stored) == 60
@@ -132,10 +132,8 @@ def test_a_killed_writer_leaves_each_trajectory_whole_or_not_at_all(uri: str) ->
     for _ in range(3):
         before = len(spans_of(uri))
         writer = _writer(uri, range(before, before + 4000))
-        deadline = time.monotonic() + 120
-        while len(spans_of(uri)) < before + 3:
-            assert time.monotonic() < deadline and writer.is_alive()
-            time.sleep(0.01)
+        until(lambda before=before, writer=writer: len(spans_of(uri)) >= before + 3 or not writer.is_alive())  # type: ignore[misc]
+        assert writer.is_alive()
         writer.kill()
         writer.join()
     stored = spans_of(uri)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.ship.spools import Process, new_run, trajectory
+from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]
 READ = """
@@ -26,7 +27,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for ``PYTHONPATH`` that holds the example and trackio, as ``pip install --target`` puts them there."""
     folder = tmp_path_factory.mktemp("packages")
     uv = [sys.executable, "-m", "uv", "--quiet", "pip", "install", "--python", sys.executable, "--target", str(folder)]
-    subprocess.run([*uv, str(ROOT / "examples" / "own_backend")], check=True, timeout=240)
+    subprocess.run([*uv, str(ROOT / "examples" / "own_backend")], check=True, timeout=DEADLINE)
     return folder
 
 
@@ -40,7 +41,7 @@ def environ(packages: Path, tmp_path: Path) -> dict[str, str]:
 
 def ran(words: list[str], environ: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
     """What a command did that succeeded."""
-    done = subprocess.run(words, env=environ, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, env=environ, cwd=folder, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -14,6 +14,7 @@ import autotrace
 from autotrace.ship.shipper import ship
 from autotrace.sinks.parquet.location import VARIABLE
 from tests.query.run_folder import recorded
+from tests.waiting import DEADLINE
 
 SERVER = """
 import sys
@@ -38,7 +39,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setitem(fsspec.config.conf, "gcs", {"token": "anon"})
     yield "gs://rollouts"
     process.stdin.close()
-    process.wait(30)
+    process.wait(DEADLINE)
 
 
 def test_a_run_goes_to_google_cloud_storage_and_is_read_from_there(

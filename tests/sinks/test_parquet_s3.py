@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -20,10 +22,12 @@ from autotrace.export.parquet import write
 from autotrace.ship.shipper import ship
 from autotrace.sinks.parquet.location import VARIABLE
 from autotrace.sinks.parquet.sink import ParquetSink
+from autotrace.sinks.parquet.store import ABANDONED, PART, PARTS
 from autotrace.sinks.protocol import Refused, Unavailable
 from tests.http_server import QuietServer
 from tests.query.run_folder import recorded
 from tests.sinks.rollouts import group, info
+from tests.waiting import DEADLINE
 
 SERVER = """
 import sys
@@ -44,7 +48,7 @@ def server() -> Iterator[str]:
     assert process.stdin and process.stdout
     yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
     process.stdin.close()
-    process.wait(30)
+    process.wait(DEADLINE)
 
 
 @pytest.fixture
@@ -101,6 +105,20 @@ def test_what_is_delivered_again_replaces_itself(
     assert [len(client.find(f"again/{table}")) for table in ("turns", "spans", "facts")] == [1, 1, 1]
     with pytest.raises(Refused, match="another run called 20261121-1"):
         ParquetSink(info(created="2025-01-01"), tmp_path, {}).deliver(ones)
+
+
+def test_no_text_stays_on_this_machine(server: str, use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor what a shipper that was killed while it wrote has left, nor that of a sink that nobody closes."""
+    use(server).mkdir("clean")
+    monkeypatch.setenv(VARIABLE, "s3://clean")
+    left = tmp_path / f"{PARTS}killed"
+    left.mkdir()
+    for name, age in (("old", 2 * ABANDONED), ("new", 0)):
+        (left / f"{name}{PART}").touch()
+        os.utime(left / f"{name}{PART}", times=(0, time.time() - age))
+    ParquetSink(info(), tmp_path, {}).deliver(group(3))
+    gc.collect()
+    assert list(tmp_path.rglob(f"{PARTS}*")) == [left] and os.listdir(left) == [f"new{PART}"]
 
 
 def test_an_export_to_s3(server: str, use: Use, tmp_path: Path) -> None:

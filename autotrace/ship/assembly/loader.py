@@ -201,6 +201,11 @@ TRAINED = "trained_in_step"
 """The fact that is kept each time it was reported, as ``trained_in_steps``, if that was more than once."""
 
 
+def has_score(reward: Any) -> bool:
+    """Whether it is a dict, as veRL's reward functions may return, which has the reward itself as ``score``."""
+    return isinstance(reward, dict) and number(reward.get("score")) is not None
+
+
 def facts_of(state: State, trace_id: str) -> dict[str, Any]:
     """The facts of a trace by name; of several with one name the latest counts; ``name.1`` for its second output."""
     facts: dict[str, Any] = {}
@@ -214,8 +219,8 @@ def facts_of(state: State, trace_id: str) -> dict[str, Any]:
             trained.append(facts[name])
     if len(trained) > 1:
         facts[f"{TRAINED}s"] = trained
-    reward = facts.get("reward")
-    if isinstance(reward, dict) and number(reward.get("score")) is not None:  # what veRL's reward functions may return
+    reward: Any = facts.get("reward")
+    if has_score(reward):
         facts["reward"] = reward["score"]
         rest = {name: value for name, value in reward.items() if name != "score"}
         if rest and "reward_extra_info" not in facts:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from autotrace.ship.assembly.loader import has_score
 from autotrace.ship.index.same_answers import UNKNOWN, Claim, Rollout, deal, distance
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
@@ -30,6 +31,13 @@ UNION SELECT facts.uid, facts.digest FROM digests CROSS JOIN facts USING (trace_
 """
 """Which facts there are about these answers, those included that somebody was given: their uid and digest. One question
 instead of some for each answer, of which there are hundreds in a long trajectory."""
+
+_ANSWERED = """
+SELECT trace_id, start_ns, (
+    SELECT value FROM facts WHERE facts.trace_id = traces.trace_id AND name = 'reward' AND digest IS NULL
+    AND (output IS NULL OR output = '0') ORDER BY at_ns DESC, segment DESC, offset DESC LIMIT 1
+) FROM digests JOIN traces USING (trace_id) WHERE digest = ? AND (? IS NULL OR uid = ?)
+"""
 
 
 def _word(value: Any) -> str | None:
@@ -117,18 +125,15 @@ class FactBook:
         chosen = begun[-1:] or candidates[:1]
         return chosen[0]["trace_id"] if chosen else None
 
-    def _answered(self, uid: str | None, digest: str, known: Row | None = None) -> list[Rollout]:
-        """The trajectories that gave this answer, of ``uid`` unless it is None. ``known``: what the state does not say
-        of one yet."""
-        rows = self._state.db.execute(
-            "SELECT trace_id, start_ns, reward FROM digests JOIN traces USING (trace_id)"
-            " WHERE digest = ? AND (? IS NULL OR uid = ?)",
-            (digest, uid, uid),
-        )
-        return [
-            Rollout(trace_id, start_ns or 0, known.reward if known and known.trace_id == trace_id else reward)
-            for trace_id, start_ns, reward in rows
-        ]
+    def _answered(self, uid: str | None, digest: str) -> list[Rollout]:
+        """The trajectories that gave this answer, of ``uid`` unless it is None, with the rewards that were recorded of
+        them. A reward that was dealt out proves nothing: it would hold the facts at the rollout that got it first."""
+        rollouts = []
+        for trace_id, start_ns, packed in self._state.db.execute(_ANSWERED, (digest, uid, uid)):
+            reward: Any = None if packed is None else msgspec.msgpack.decode(packed)
+            reward = number(reward["score"] if has_score(reward) else reward)
+            rollouts.append(Rollout(trace_id, start_ns or 0, reward))
+        return rollouts
 
     def _deal(self, uid: str | None, digest: str, rollouts: list[Rollout]) -> set[str]:
         """Deal the facts about this answer out, those that somebody has already included; return the traces that have
@@ -180,7 +185,7 @@ class FactBook:
             return changed
         given = {"uid": row.uid, "digests": msgspec.json.encode(list(digests)).decode()}
         for uid, digest in self._state.db.execute(_REPORTED, given).fetchall():
-            changed |= self._deal(uid, digest, self._answered(uid, digest, row))
+            changed |= self._deal(uid, digest, self._answered(uid, digest))
         return changed
 
     def waiting(self) -> int:

@@ -38,15 +38,18 @@ class Claim:
 def deal(claims: Sequence[Claim], rollouts: Sequence[Rollout]) -> list[str | None]:
     """The trace of each fact; None: it waits for a rollout that was not read yet.
 
-    It goes to the rollout with that reward; of several, to the one of which this was reported least often, then to the
-    latest that had begun. A score that is no rollout's reward (the trainer may have changed it) goes to the nearest,
-    unless something else of that name does match there: then it is that of a rollout nobody has read.
+    It goes to the rollout with that reward; of several, to the one of which this was reported least often, then to one
+    that got facts of the same score before, then to the latest that had begun. A score that is no rollout's reward (the
+    trainer may have changed it) goes to the nearest, unless something else of that name does match there: then it is
+    that of a rollout nobody has read.
     """
     by_age = sorted(rollouts, key=lambda rollout: rollout.start_ns)
     distances = [[distance(rollout.reward, claim.score) for rollout in by_age] for claim in claims]
     dealt: list[str | None] = [None] * len(claims)
     had: Counter[tuple[str, str, str | None]] = Counter()
     matched: set[tuple[str, str, str | None]] = set()
+    assumed: dict[str, float] = {}
+    """The score of the first fact that a rollout got: the row's other facts have it, too."""
     for number in sorted(range(len(claims)), key=lambda number: (min(distances[number]), claims[number].at_ns)):
         claim, nearest = claims[number], min(distances[number])
         places = [
@@ -58,12 +61,15 @@ def deal(claims: Sequence[Claim], rollouts: Sequence[Rollout]) -> list[str | Non
             places = [(rollout, place) for rollout, place in places if place not in matched]
             if not places:
                 continue
-        least = min(had[place] for _, place in places)
-        places = [(rollout, place) for rollout, place in places if had[place] == least]
+        counts = [(had[place], distance(assumed.get(rollout.trace_id), claim.score)) for rollout, place in places]
+        least = min(counts)
+        places = [one for one, count in zip(places, counts, strict=True) if count == least]
         begun = [(rollout, place) for rollout, place in places if rollout.start_ns <= claim.at_ns]
         rollout, place = begun[-1] if begun else places[0]
         dealt[number] = rollout.trace_id
         had[place] += 1
+        if claim.score is not None:
+            assumed.setdefault(rollout.trace_id, claim.score)
         if nearest <= UNKNOWN:
             matched.add(place)
     return dealt

@@ -28,7 +28,7 @@ class MetricsWriter:
         self._info = info
         self._memory = memory
         self._project = info.project
-        self._store: Store = store(location.root_for(run_folder, memory))
+        self._store: Store = store(location.root_for(run_folder, memory), run_folder)
         self._claimed = False
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:

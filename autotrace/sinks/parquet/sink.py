@@ -38,7 +38,7 @@ class ParquetSink:
         self._memory = memory
         root = location.root_for(run_folder, memory)
         self._project: str | None = info.project
-        self._store: Store = store(root)
+        self._store: Store = store(root, run_folder)
         self._dataset: Dataset | None = None
         memory["place"] = root
         memory["open_with"] = f'autotrace sql "FROM trajectories" {run_folder}'

@@ -13,7 +13,8 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -21,7 +22,7 @@ from autotrace.run import files
 from autotrace.sinks.parquet.location import SUFFIX, is_url
 from autotrace.sinks.protocol import Refused, SinkError, Unavailable
 
-PART = ".part"
+PART, PARTS = ".part", "autotrace-parquet-"
 ABANDONED = 600.0
 """Seconds after which nobody writes to a part any more."""
 
@@ -141,10 +142,7 @@ class LocalStore:
 
     def sweep(self, folder: str) -> None:
         """See ``Store``."""
-        for part in Path(self.root, folder).rglob(f".*{PART}"):
-            with contextlib.suppress(OSError):
-                if time.time() - part.stat().st_mtime > ABANDONED:
-                    part.unlink()
+        _sweep(Path(self.root, folder).rglob(f".*{PART}"))
 
     def close(self) -> None:
         """See ``Store``."""
@@ -154,11 +152,16 @@ class LocalStore:
 
 
 class RemoteStore:
-    """An object store, through fsspec. Options and credentials come from the environment or the user's own files."""
+    """An object store, through fsspec. Options and credentials come from the environment or the user's own files.
 
-    def __init__(self, root: str) -> None:
+    Parts are in a folder of this store's own in ``local``, by default the system's temporary folder. It goes with the
+    store, or with the process."""
+
+    def __init__(self, root: str, local: str | Path | None = None) -> None:
         self.root = root
+        self._local = local
         self._parts: Path | None = None
+        self._remove: Callable[[], object] | None = None
         self._filesystem: Any = None
         self._base = ""
 
@@ -219,7 +222,8 @@ class RemoteStore:
     def part(self, path: str) -> Path:
         """See ``Store``."""
         if self._parts is None:
-            self._parts = Path(files.temporary_folder("autotrace-parquet-"))
+            self._parts = Path(files.temporary_folder(PARTS, self._local))
+            self._remove = weakref.finalize(self, shutil.rmtree, self._parts, True)
         part = self._parts / f"{uuid.uuid4().hex}{PART}"
         os.close(files.new(part))
         return part
@@ -251,18 +255,20 @@ class RemoteStore:
         _remove(parts)
 
     def sweep(self, folder: str) -> None:
-        """See ``Store``. What is not whole is not there."""
+        """See ``Store``. What is not whole is not in the object store."""
+        if self._local is not None:
+            _sweep(Path(self._local).glob(f"{PARTS}*/*{PART}"))
 
     def close(self) -> None:
         """See ``Store``."""
-        if self._parts is not None:
-            shutil.rmtree(self._parts, ignore_errors=True)
-            self._parts = None
+        if self._remove is not None:
+            self._remove()
+        self._parts = None
 
 
-def store(root: str) -> Store:
-    """The store that ``root`` names."""
-    return RemoteStore(root) if is_url(root) else LocalStore(root)
+def store(root: str, local: str | Path | None = None) -> Store:
+    """The store that ``root`` names; ``local`` as in ``RemoteStore``."""
+    return RemoteStore(root, local) if is_url(root) else LocalStore(root)
 
 
 def failed(root: str, error: BaseException) -> SinkError:
@@ -290,6 +296,13 @@ _REMEDIES = {
     "ImportError": "install what its scheme needs",
 }
 """Exception -> what a person must do; all others may pass by themselves."""
+
+
+def _sweep(parts: Iterable[Path]) -> None:
+    for part in parts:
+        with contextlib.suppress(OSError):
+            if time.time() - part.stat().st_mtime > ABANDONED:
+                part.unlink()
 
 
 def _remove(parts: Mapping[str, Path]) -> None:

@@ -28,7 +28,11 @@ def _calls(first: int, seconds: float = 1.2) -> int:
 
 def main(variant: str) -> None:
     """``file``, ``sqlite``, ``socket``."""
-    folder = tempfile.mkdtemp(prefix="hostile-")
+    with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
+        _main(variant, folder)
+
+
+def _main(variant: str, folder: str) -> None:
     calls = _calls(0)
     os.closerange(3, 256)
     path = os.path.join(folder, "host")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from . import report, run_folder
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 over = threading.Event()
 
 

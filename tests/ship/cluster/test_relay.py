@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from email.message import Message
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from autotrace.run import layout, remote_node
 from autotrace.ship.cluster.receiver import Receiver, clock
 from autotrace.ship.cluster.relay import Collector, Relay
 from autotrace.spool.reader import writer_alive
+from tests.waiting import DEADLINE, until
 
 NAME = "node2-123-0a1b2c3d-0.seg"
 
@@ -113,14 +114,14 @@ def test_a_connection_that_shows_no_token_is_closed(receiver: Receiver, monkeypa
     collector.append(NAME, 0, True, b"x")
     idle, slow = socket.create_connection(address), socket.create_connection(address)
     slow.sendall(b"PUT /segments/x HTTP/1.1\r\nX-Slow: ")
-    wait_for(lambda: receiver.connections == 3)
+    until(lambda: receiver.connections == 3)
     receiver.forget_the_silent()
     for connection in (idle, slow):
-        connection.settimeout(30)
+        connection.settimeout(DEADLINE)
         with contextlib.suppress(ConnectionError):
             assert connection.recv(100) == b""
         connection.close()
-    wait_for(lambda: receiver.connections == 1)
+    until(lambda: receiver.connections == 1)
     assert collector.append(NAME, 1, True, b"y") == 2, "the relay's own is still open"
 
 
@@ -132,25 +133,17 @@ def test_connections_are_bounded_and_a_relay_gets_in_again(tmp_path: Path, monke
     try:
         port = urlsplit(receiver.url).port or 0
         idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
-        wait_for(lambda: receiver.connections == 3)
+        until(lambda: receiver.connections == 3)
         collector = Collector(f"http://127.0.0.1:{port}", receiver.token)
         with pytest.raises((OSError, http.client.HTTPException)):
             collector.append(NAME, 0, True, b"x")
         receiver.forget_the_silent()
-        wait_for(lambda: receiver.connections == 0)
+        until(lambda: receiver.connections == 0)
         assert collector.append(NAME, 0, True, b"x") == 1
         for connection in idle:
             connection.close()
     finally:
         receiver.close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Poll ``condition``."""
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 def test_a_writer_whose_node_fell_silent_counts_as_dead(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

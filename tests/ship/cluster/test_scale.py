@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import scale
 from tests.places import ROOT
+from tests.waiting import DEADLINE
 
 
 def test_sixty_four_nodes_at_a_gentle_rate(tmp_path: Path) -> None:
@@ -16,7 +17,7 @@ def test_sixty_four_nodes_at_a_gentle_rate(tmp_path: Path) -> None:
         sys.executable, "benchmarks/scale.py", "--seconds", "10", "--rate", "130", "--relays", "64", "--turns", "6",
         "--every", "2", "--json", str(tmp_path / "result.json"),
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE)
     # 2: everything arrived, but other processes had the cores that playing the rate takes; it says how many
     assert done.returncode in (0, 2), done.stdout[-2000:] + done.stderr[-2000:]
     result = json.loads((tmp_path / "result.json").read_text())

@@ -14,6 +14,7 @@ from autotrace.ship.delivery.courier import MAX_BATCH, Courier
 from autotrace.ship.delivery.packing import LeftOut, Packer, Parcel
 from autotrace.sinks.protocol import Sink, Unavailable
 from autotrace.trajectory.model import Span, Trajectory
+from tests.waiting import DEADLINE
 
 
 class Backend:
@@ -30,7 +31,7 @@ class Backend:
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         self.given.append([trajectory.trace_id for trajectory in trajectories])
-        assert self.answer.acquire(timeout=30)
+        assert self.answer.acquire(timeout=DEADLINE)
         if self.fails:
             self.fails = False
             raise Unavailable("busy", retry_after=0.0)

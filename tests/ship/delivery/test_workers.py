@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from autotrace.ship.shipper import ship
 from autotrace.ship.store.delivery_queue import Share
 from autotrace.sinks.jsonl.sink import JsonlSink
 from tests.ship.spools import Process, new_run, trajectory
+from tests.waiting import DEADLINE, until
 
 
 def fill(run: Path, count: int = 60, **more: Any) -> list[str]:
@@ -77,21 +77,13 @@ def follow() -> Iterator[Callable[[Path], subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def wait(what: Callable[[], Any], seconds: float = 60.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
-
-
 def some_children(pid: int) -> list[int]:
-    return list(wait(lambda: children(pid)))
+    return list(until(lambda: children(pid)))
 
 
 def gone(pids: list[int]) -> None:
     """Waits until these have ended."""
-    wait(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
 
 
 def test_several_deliver_what_one_would(tmp_path: Path) -> None:
@@ -170,7 +162,7 @@ def test_killed_processes_lose_and_double_nothing(
     finally:
         main.kill()
         main.wait()
-    assert shipper.wait(60) == 0
+    assert shipper.wait(DEADLINE) == 0
     assert {trace: line["facts"].get("reward") for trace, line in delivered(run).items()} == expected
     assert Status.read(run).state == "done" and Status.read(run).pending == 0
     assert "was killed by signal 9; its trajectories are dealt out again" in (run / "shipper.log").read_text()

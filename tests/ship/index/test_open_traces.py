@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,10 @@ from autotrace.ship.index.open_traces import MAX_LATE_CALLS
 from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import Shipper, ship
 from tests.ship.spools import Process, attributes, new_run
+from tests.waiting import DEADLINE, until
 
 PROGRAM = Path(__file__).parent / "late_worker.py"
 SPEC = "- target: __main__.Agent.run\n  role: trajectory\n- __main__.Agent.poll\n"
-
-
-def wait_for(condition: Callable[[], bool], limit: float = 90.0) -> None:
-    """Poll ``condition``."""
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("kind", ["thread", "task"])
@@ -46,16 +38,16 @@ def test_a_trajectory_is_delivered_while_a_worker_that_it_started_lives(tmp_path
         return {trace["spans"][0]["inputs"]["question"]: trace for trace in traces.values()}
 
     try:
-        wait_for(lambda: len(delivered()) == 2)
+        until(lambda: len(delivered()) == 2)
         assert process.poll() is None, "the worker is still at work"
         first = delivered()["first"]
         assert first["spans"][0]["status"] == "OK" and first["spans"][0]["output"] == "FIRST"
 
         (run,) = tmp_path.glob("runs/*")
         too_many = f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory"
-        wait_for(lambda: json.loads((run / layout.STATUS_JSON).read_text())["skipped"].get(too_many, 0) > 0)
+        until(lambda: json.loads((run / layout.STATUS_JSON).read_text())["skipped"].get(too_many, 0) > 0)
         (tmp_path / "stop").touch()
-        _, stderr = process.communicate(timeout=90)
+        _, stderr = process.communicate(timeout=DEADLINE)
     finally:
         process.kill()
     assert "2 trajectories -> jsonl" in stderr

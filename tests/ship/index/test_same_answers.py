@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from autotrace.run.info import RunInfo
+from autotrace.ship.assembly.tokens import digest_of
 from autotrace.ship.index.facts import FactBook
+from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.index.same_answers import UNKNOWN, Claim, Rollout, deal, distance
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.records import Fact
+from tests.ship.spools import ANSWER, PROMPT, Process, new_run
 
 
 @pytest.mark.parametrize(
@@ -77,3 +85,64 @@ def test_what_waited_for_an_answer_when_a_shipper_ended_is_given_to_it_by_the_ne
     assert book.digested(row, [answer]) == {row.trace_id}
     assert state.count("SELECT count(*) FROM facts WHERE trace_id = ?", (row.trace_id,)) == 1
     state.close()
+
+
+REWARDS = (1.0, 0.0)
+
+
+def indexed(folder: Path, order: Sequence[str]) -> list[dict[str, Any]]:
+    """The facts of two rollouts that answered the same, indexed in this order of their records: `answer N`, `reward N`,
+    and what the trainer says of both, the second time in another order."""
+    run = new_run(folder, "-".join(order).replace(" ", ""))
+    rollouts, trainer = [Process(run, f"node-{number}-aa") for number in (1, 2)], Process(run, "node-3-aa")
+    ids = [bytes([number]) * 16 for number in (1, 2)]
+    keys = [{"uid": "u", "digest": bytes.fromhex(digest_of(ANSWER)), "score": reward} for reward in REWARDS]
+
+    def answer(number: int) -> None:
+        process, trace = rollouts[number], ids[number]
+        root = process.open(trace, "trajectory", attributes={"uid": "u"})
+        process.close(trace, process.open(trace, "llm", root, PROMPT), ANSWER)
+        process.close(trace, root)
+
+    def advantages() -> None:
+        for number, key in enumerate(keys):
+            trainer.fact("advantage", number, key=key)
+            trainer.fact("token_level_score", key["score"], key=key)
+
+    def trained() -> None:
+        for number, key in reversed([*enumerate(keys)]):
+            trainer.fact("trained_in_step", number, key=key)
+
+    events: dict[str, Callable[[], None]] = {"advantages": advantages, "trained": trained}
+    for number in (0, 1):
+        events[f"answer {number}"] = lambda number=number: answer(number)
+        events[f"reward {number}"] = lambda number=number: rollouts[number].fact("reward", REWARDS[number], ids[number])
+    state = State(":memory:")
+    index = Indexer(state, run, RunInfo.read(run), [])
+    trainer.at += 10**9  # it speaks after both have begun
+    for event in order:
+        events[event]()
+        index.round()
+        index.hurry()
+        index.settle(over=False)
+    while index.open_traces:
+        index.hurry()
+        index.settle(over=False)
+    facts = [msgspec.json.decode(next(iter(state.rows(f"trace_id = '{trace.hex()}'"))).facts) for trace in ids]
+    state.close()
+    for process in (*rollouts, trainer):
+        process.exit()
+    return facts
+
+
+@pytest.mark.parametrize("recorded", [(), (0,), (1,), (0, 1)], ids=["no reward", "the first", "the second", "both"])
+def test_two_that_answered_the_same_have_each_their_own_in_whatever_order_it_is_read(
+    tmp_path: Path, recorded: tuple[int, ...]
+) -> None:
+    """The reward of one may be read last, or was not recorded: then a reward that a fact itself brought is no evidence
+    of whose that fact is."""
+    own = [{"reward": REWARDS[number], "advantage": number, "trained_in_step": number} for number in (0, 1)]
+    fitting = [own] if recorded else [own, own[::-1]]  # without a reward nothing tells them apart
+    rewards = [f"reward {number}" for number in recorded]
+    for order in itertools.permutations(["answer 0", "answer 1", *rewards[:1], "advantages", "trained"]):
+        assert indexed(tmp_path, [*order, *rewards[1:]]) in fitting, order

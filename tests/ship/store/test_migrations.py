@@ -18,6 +18,7 @@ from autotrace.ship.store.migrations import STATE, NewerDatabase, migrate
 from autotrace.ship.store.row import COLUMNS
 from autotrace.ship.store.state import State
 from tests.ship.spools import Process, new_run, trajectory
+from tests.waiting import DEADLINE
 
 OLD = Path(__file__).parents[1] / "folders" / "before_layers" / "verl_agent"
 
@@ -78,7 +79,7 @@ def test_a_migration_killed_at_any_statement_leaves_the_old_state(tmp_path: Path
         db.execute("ROLLBACK")
     before = content(path)
     for number in (3, len(statements) // 2, len(statements), len(statements) + 2):
-        done = subprocess.run([sys.executable, "-c", DIES, str(path), str(number)], check=False, timeout=60)
+        done = subprocess.run([sys.executable, "-c", DIES, str(path), str(number)], check=False, timeout=DEADLINE)
         assert done.returncode == 9
         assert content(path) == before
     db = sqlite3.connect(path, isolation_level=None)
@@ -117,7 +118,7 @@ def test_the_shipper_process_says_that_a_state_is_newer(tmp_path: Path) -> None:
     db.execute("PRAGMA user_version = 99")
     db.close()
     command = [sys.executable, "-m", "autotrace.ship", str(run)]
-    done = subprocess.run(command, env={**os.environ, "AUTOTRACE": "0"}, check=False, timeout=60)
+    done = subprocess.run(command, env={**os.environ, "AUTOTRACE": "0"}, check=False, timeout=DEADLINE)
     assert done.returncode == 1
     log = (run / layout.SHIPPER_LOG).read_text()
     assert "written by a newer version of autotrace" in log and "Traceback" not in log

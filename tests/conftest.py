@@ -1,0 +1,45 @@
+"""What holds for every test: time to think, and a temporary folder in which nothing of ours stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:  # the environments of engines have none
+    pass
+else:  # a machine with other work may take seconds for one example
+    unhurried = (*settings().suppress_health_check, HealthCheck.too_slow)
+    settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=unhurried)
+    settings.load_profile("unhurried")
+
+OURS = ("autotrace", "hostile")
+_seen: dict[str, str] = {}
+"""Name in the temporary folder -> the test after which it was first there."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The temporary folder of these tests alone and of the processes that they start. What autotrace leaves there would
+    pile up on its users' machines, too."""
+    tmp_path_factory.getbasetemp()  # stays where pytest has it, for who looks at a failure
+    folder = tempfile.mkdtemp(prefix="tests-")  # a short path: sockets are made below it
+    os.chmod(folder, 0o711)  # PostgreSQL's server is another user
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield folder
+    left = {name: _seen.get(name, "?") for name in os.listdir(folder) if name.startswith(OURS)}
+    shutil.rmtree(folder, ignore_errors=True)
+    assert not left, f"left in the temporary folder, and the test after which it was first there: {left}"
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    """Note which test left what."""
+    for name in os.listdir(tempfile.gettempdir()):
+        _seen.setdefault(name, nodeid)
