@@ -78,7 +78,8 @@ def wait_for_delivery(
                 reason = "interrupted"
                 break
             if waited > SILENT:
-                line.show(f"autotrace: delivering{_left_text(status)} ({waited:.0f} s)")
+                why = _why_waiting(status if written_ns >= asked_ns else {})
+                line.show(f"autotrace: delivering{_left_text(status)} ({waited:.0f} s){why}")
             time.sleep(min(POLL, max(0.0, timeout - waited)))
     except (KeyboardInterrupt, SystemExit):  # a SIGTERM handler of the host's may call sys.exit
         reason = "interrupted"
@@ -190,6 +191,20 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
 
 def _left_text(status: dict[str, Any]) -> str:
     return f", {left(status)} trace{'' if left(status) == 1 else 's'} left" if left(status) else ""
+
+
+def _why_waiting(status: dict[str, Any]) -> str:
+    """What delivery waits for, as the shipper says since it was asked."""
+    if not status:
+        return ": the shipper is busy or has not started yet"
+    if status.get("error"):
+        return f": {status['error']}"
+    living = int(status.get("living", 0))
+    if living:
+        return f": {living} process{' of the run is' if living == 1 else 'es of the run are'} still alive"
+    backends: dict[str, dict[str, Any]] = status.get("backends", {})
+    starting = [name for name, backend in backends.items() if backend.get("pending") and not backend.get("delivered")]
+    return f": {', '.join(starting)} {'is' if len(starting) == 1 else 'are'} still starting" if starting else ""
 
 
 def _count(number: int, status: dict[str, Any]) -> str:
