@@ -88,8 +88,9 @@ class Shipper:
     def step(self) -> tuple[str, bool]:
         """Read, decide, deliver; ``(state, something happened)`` with the state as in ``Status``."""
         gone_for = self._main.gone_for()
-        draining = self.once or gone_for > 0 or self._waited_for() > 0
-        if self.once or self._is_awaited(gone_for):
+        waited_for = self._waited_for()  # before reading: what was recorded was written before this was asked
+        draining = self.once or gone_for > 0 or waited_for > 0
+        if self.once or (waited_for > 0 and gone_for <= 0):
             self._indexer.look_at_locks()
         if not self.once:
             self._listening.look()
@@ -97,7 +98,7 @@ class Shipper:
         read = self._indexer.round()
         self._hand_on_binds()
         living = self._indexer.living
-        over = self._nothing_comes(gone_for) and not read
+        over = self._run_is_over(gone_for, waited_for) and not read
         self._crew.scale(self._status.latest)
         settled = self._indexer.settle(over) + self._outbox.settle(self._indexer.open_groups, over)
         looked = self._live.settle(self._indexer.open_steps, self._indexer.binds, over)
@@ -107,20 +108,15 @@ class Shipper:
         return self._verdict(draining, living, over), bool(read or settled or looked or moved)
 
     def _waited_for(self) -> float:
-        """Seconds since the first process was first seen to wait for delivery, which is the last that it does; 0.0: it
-        does not."""
+        """Seconds since the first process was first seen to wait for delivery, its last act; 0.0: it does not."""
         if self._asked_at is None and (self.run_folder / layout.DRAIN).exists():
             self._asked_at = time.monotonic()
         return 0.0 if self._asked_at is None else max(1e-9, time.monotonic() - self._asked_at)
 
-    def _is_awaited(self, gone_for: float) -> bool:
-        """The first process waits for delivery now."""
-        return gone_for <= 0 and self._waited_for() > 0
-
-    def _nothing_comes(self, gone_for: float) -> bool:
+    def _run_is_over(self, gone_for: float, waited_for: float = 0.0) -> bool:
         """The first process has ended or waits for delivery, and all others have ended or are not waited for any
         longer."""
-        ended_for = max(gone_for, self._waited_for())
+        ended_for = max(gone_for, waited_for)
         if ended_for <= 0 or self._listening.expects_more(ended_for):
             return False
         return not self._indexer.living or gone_for > self.info.drain_timeout
@@ -176,14 +172,15 @@ class Shipper:
             if self._indexer.open_traces:
                 self._crew.warm_up()
             gone_for = self._main.gone_for()
-            if gone_for > 0 and self._nothing_comes(gone_for):
+            if self._run_is_over(gone_for):
                 gave_up = gone_for > self.info.drain_timeout + LAST_TRIES
                 if state == "done" or gave_up:
                     self._end(state)
                     return
             self.write(state)
             garbage.collect()
-            pause = POLL / 6 if self._couriers.busy or self._is_awaited(gone_for) else POLL
+            awaited = self._asked_at is not None and gone_for <= 0
+            pause = POLL / 6 if self._couriers.busy or awaited else POLL
             self._crew.rest(0.0 if moved else pause)
         self.write("running")
 
