@@ -29,6 +29,8 @@ RESTART_GRACE = 5.0
 DRAIN_TIMEOUT = 60.0
 """Seconds, where ``run.json`` cannot be read."""
 FINAL = ("done", "blocked")
+MAX_REASONS = 5
+"""Progress lines where there is no terminal."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def wait_for_delivery(
                 reason = "interrupted"
                 break
             if waited > SILENT:
-                line.show(f"autotrace: delivering{_left_text(status)} ({waited:.0f} s)")
+                why = _why_waiting(status if written_ns >= asked_ns else {})
+                line.show(f"autotrace: delivering{_left_text(status)} ({waited:.0f} s){why}", why)
             time.sleep(min(POLL, max(0.0, timeout - waited)))
     except (KeyboardInterrupt, SystemExit):  # a SIGTERM handler of the host's may call sys.exit
         reason = "interrupted"
@@ -192,6 +195,20 @@ def _left_text(status: dict[str, Any]) -> str:
     return f", {left(status)} trace{'' if left(status) == 1 else 's'} left" if left(status) else ""
 
 
+def _why_waiting(status: dict[str, Any]) -> str:
+    """What delivery waits for, as the shipper says since it was asked."""
+    if not status:
+        return ": the shipper is busy or has not started yet"
+    if status.get("error"):
+        return f": {status['error']}"
+    living = int(status.get("living", 0))
+    if living:
+        return f": {living} process{' of the run is' if living == 1 else 'es of the run are'} still alive"
+    backends: dict[str, dict[str, Any]] = status.get("backends", {})
+    starting = [name for name, backend in backends.items() if backend.get("pending") and not backend.get("delivered")]
+    return f": {', '.join(starting)} {'is' if len(starting) == 1 else 'are'} still starting" if starting else ""
+
+
 def _count(number: int, status: dict[str, Any]) -> str:
     if not status.get("trajectories"):
         return f"{number} trace{'' if number == 1 else 's'}"
@@ -216,21 +233,23 @@ def _ask(run_folder: str) -> int:
 
 
 class _Progress:
-    """A line that replaces itself on a terminal, and appears once elsewhere."""
+    """A line that replaces itself on a terminal; elsewhere it appears when it first has another reason."""
 
     def __init__(self, quiet: bool) -> None:
         self.tty = not quiet and sys.stderr is not None and os.isatty(2)
         self.wanted = not quiet
         self.text = ""
+        self.reasons: set[str] = set()
 
-    def show(self, text: str) -> None:
+    def show(self, text: str, reason: str) -> None:
         if not self.wanted or text == self.text:
             return
         if self.tty:
             put(f"\r\x1b[K{text}".encode())
-        elif not self.text:
+        elif reason not in self.reasons and len(self.reasons) < MAX_REASONS:
             say(text)
         self.text = text
+        self.reasons.add(reason)
 
     def clear(self) -> None:
         if self.tty and self.text:

@@ -1,7 +1,8 @@
 """Whether delivery keeps up with the run: what is made and what each backend takes, over the last minute.
 
-When it does not, one sentence says so: in ``status.json``, from there in ``autotrace status`` and ``autotrace ls``, and
-in ``shipper.log``.
+A backend that has taken nothing yet is still starting: it imports its library, or connects. What waits for that does
+not count, nor does a burst that the backend works off. When it does not keep up, one sentence says so: in
+``status.json``, from there in ``autotrace status`` and ``autotrace ls``, and in ``shipper.log``.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ class Sample:
     """By the backend, so far."""
     spool_bytes: int
 
+    @property
+    def waiting(self) -> float:
+        """Traces that the backend has not taken yet."""
+        return self.made - self.taken
+
 
 class Pace:
     """Of one run: ``look`` is called with each new status and completes it."""
@@ -53,6 +59,8 @@ class Pace:
         self._run_folder = run_folder
         self._spool_limit = spool_limit(run_folder)
         self._samples: dict[str, deque[Sample]] = {}
+        self._taken_before: dict[str, int] = {}
+        """What each backend had taken when this was first asked."""
         self._logged: dict[str, float] = {}
 
     def look(self, status: Status, now: float | None = None) -> None:
@@ -66,21 +74,20 @@ class Pace:
             samples.append(Sample(now, made, taken, status.spool_bytes))
             while now - samples[0].at > WINDOW:
                 samples.popleft()
-            self._fill(backend, samples, status)
+            if _rates(backend, samples):
+                growth = max(0.0, (samples[-1].spool_bytes - samples[0].spool_bytes) / (now - samples[0].at))
+                backend.full_in = self._room(status) / growth if growth else None
+            before = self._taken_before.setdefault(name, taken)
+            self._judge(backend, [sample for sample in samples if sample.taken > before], status)
 
-    def _fill(self, backend: BackendStatus, samples: Sequence[Sample], status: Status) -> None:
-        first, last = samples[0], samples[-1]
-        seconds = last.at - first.at
-        if seconds < SHORTEST:
+    def _judge(self, backend: BackendStatus, samples: Sequence[Sample], status: Status) -> None:
+        """``samples``: those since the backend took something."""
+        if not _rates(backend, samples):
             return
-        backend.rate_in = max(0.0, (last.made - first.made) / seconds)
-        backend.rate_out = max(0.0, (last.taken - first.taken) / seconds)
-        growth = max(0.0, (last.spool_bytes - first.spool_bytes) / seconds)
-        waiting = last.made - last.taken
-        if growth:
-            backend.full_in = self._room(status) / growth
-        late = backend.rate_out < KEEPS_UP * backend.rate_in and waiting > BACKLOG * backend.rate_in
-        if backend.state != "ok" or status.state != "running" or not late:  # what cannot be reached says so itself
+        last, middle = samples[-1], samples[len(samples) // 2]
+        late = backend.rate_out < KEEPS_UP * backend.rate_in and last.waiting > BACKLOG * backend.rate_in
+        grows = 1 <= middle.waiting <= last.waiting - 1
+        if backend.state != "ok" or status.state != "running" or not (late and grows):  # a backend that fails says so
             return
         backend.behind = sentence(backend, self._info, bool(self._spool_limit), status.shippers)
         if last.at - self._logged.get(backend.name, -AGAIN) >= AGAIN:
@@ -95,6 +102,16 @@ class Pace:
             return shutil.disk_usage(self._run_folder).free
         except OSError:
             return 0.0
+
+
+def _rates(backend: BackendStatus, samples: Sequence[Sample]) -> bool:
+    """Fill ``rate_in`` and ``rate_out``; False: there are too few ``samples`` to say."""
+    seconds = samples[-1].at - samples[0].at if samples else 0.0
+    if seconds < SHORTEST:
+        return False
+    backend.rate_in = max(0.0, (samples[-1].made - samples[0].made) / seconds)
+    backend.rate_out = max(0.0, (samples[-1].taken - samples[0].taken) / seconds)
+    return True
 
 
 def _bytes_a_trace(status: Status) -> float:

@@ -6,6 +6,7 @@ It may be killed at any point: what it knows is in the state, what it has not de
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,6 +71,8 @@ class Shipper:
         self._unusable_choice = ""
         """Why veRL's choice of a backend could not be followed."""
         self._bound = 0
+        self._asked_at: float | None = None
+        """When the first process was first seen to wait for delivery."""
         self._main = MainProcess(self.info.main_pid, self.info.host)
         self._status = StatusFile(self._state, self.run_folder, Pace(self.info, self.run_folder))
         with self._state:
@@ -85,14 +88,17 @@ class Shipper:
     def step(self) -> tuple[str, bool]:
         """Read, decide, deliver; ``(state, something happened)`` with the state as in ``Status``."""
         gone_for = self._main.gone_for()
-        draining = self.once or gone_for > 0 or (self.run_folder / layout.DRAIN).exists()
+        waited_for = self._waited_for()  # before reading: what was recorded was written before this was asked
+        draining = self.once or gone_for > 0 or waited_for > 0
+        if self.once or (waited_for > 0 and gone_for <= 0):
+            self._indexer.look_at_locks()
         if not self.once:
             self._listening.look()
             self._indexer.use_clocks(self._listening.clocks)
         read = self._indexer.round()
         self._hand_on_binds()
         living = self._indexer.living
-        over = self._run_is_over(gone_for) and not read
+        over = self._run_is_over(gone_for, waited_for) and not read
         self._crew.scale(self._status.latest)
         settled = self._indexer.settle(over) + self._outbox.settle(self._indexer.open_groups, over)
         looked = self._live.settle(self._indexer.open_steps, self._indexer.binds, over)
@@ -101,9 +107,17 @@ class Shipper:
         self._retention.make_room()
         return self._verdict(draining, living, over), bool(read or settled or looked or moved)
 
-    def _run_is_over(self, gone_for: float) -> bool:
-        """The first process has ended, and so have all others, or they are not waited for any longer."""
-        if gone_for <= 0 or self._listening.expects_more(gone_for):
+    def _waited_for(self) -> float:
+        """Seconds since the first process was first seen to wait for delivery, its last act; 0.0: it does not."""
+        if self._asked_at is None and (self.run_folder / layout.DRAIN).exists():
+            self._asked_at = time.monotonic()
+        return 0.0 if self._asked_at is None else max(1e-9, time.monotonic() - self._asked_at)
+
+    def _run_is_over(self, gone_for: float, waited_for: float = 0.0) -> bool:
+        """The first process has ended or waits for delivery, and all others have ended or are not waited for any
+        longer."""
+        ended_for = max(gone_for, waited_for)
+        if ended_for <= 0 or self._listening.expects_more(ended_for):
             return False
         return not self._indexer.living or gone_for > self.info.drain_timeout
 
@@ -155,6 +169,8 @@ class Shipper:
         """Until the run is over and everything is delivered or given up."""
         while not self.stopped:
             state, moved = self.step()
+            if self._indexer.open_traces:
+                self._crew.warm_up()
             gone_for = self._main.gone_for()
             if self._run_is_over(gone_for):
                 gave_up = gone_for > self.info.drain_timeout + LAST_TRIES
@@ -163,13 +179,13 @@ class Shipper:
                     return
             self.write(state)
             garbage.collect()
-            pause = POLL / 6 if self._couriers.busy else POLL
+            awaited = self._asked_at is not None and gone_for <= 0
+            pause = POLL / 6 if self._couriers.busy or awaited else POLL
             self._crew.rest(0.0 if moved else pause)
         self.write("running")
 
     def deliver_all(self, progress: Callable[[Status], None] | None = None) -> Status:
         """In the foreground: deliver what is there, give a backend up after a few failed tries in a row."""
-        self._indexer.look_at_locks()
         while not self.stopped:
             state, moved = self.step()
             unfinished = self._couriers.unfinished()

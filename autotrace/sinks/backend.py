@@ -78,6 +78,12 @@ class Backend(ABC):
         (where the traces go) and ``open_with`` (the command that shows them).
         """
 
+    def warm_up(self, info: RunInfo) -> None:
+        """Import what the sink will need. Called in the shipper while the program runs, on a thread of its own, once
+        something was recorded; the sink may import the same at that time. What it raises is ignored: the sink says it.
+        """
+        return
+
     def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter | None:
         """What takes reports about whole steps; None where the backend has no place for them. Connects to nothing."""
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.run.drain import Outcome, summary
+from autotrace.run.drain import Outcome, read_status, summary
 from tests.places import Place
 from tests.waiting import DEADLINE
 
@@ -152,6 +152,88 @@ def test_an_interrupt_ends_the_wait_not_the_exit_code(place: Place, options: tup
     rest = _signalled(place, signal.SIGINT, handler, *options)
     assert "waiting was interrupted" in rest
     assert "Traceback" not in rest
+
+
+AGENT = """
+import os, signal, sys, time
+def solve(question): return question
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
+    for number in range(int(sys.argv[1])): solve(str(number))
+    print("ready", flush=True)
+    if sys.argv[2] == "waits": time.sleep(600)
+"""
+
+
+def _agent(place: Place, trajectories: int, then: str = "ends") -> subprocess.Popen[str]:
+    """A run whose program has recorded so many and now ends, or waits for a signal."""
+    place.write("agent.py", AGENT)
+    place.write("spec.yaml", "- target: agent.solve\n  role: trajectory\n")
+    process = subprocess.Popen(
+        place.command(["python", "agent.py", str(trajectories), then], ["--spec", "spec.yaml"]),
+        cwd=place.cwd,
+        env=place.environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    return process
+
+
+def _seconds_at_the_end(place: Place, process: subprocess.Popen[str]) -> float:
+    """From the program's end, where delivery is asked for, until the command has returned."""
+    process.wait(timeout=60)
+    returned = time.time()
+    return returned - (place.runs()[-1] / "drain").stat().st_mtime
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGINT], ids=["end", "interrupt"])
+def test_the_command_returns_when_all_is_delivered(place: Place, number: signal.Signals | None) -> None:
+    with _agent(place, 0) as nothing:
+        bare = _seconds_at_the_end(place, nothing)
+    with _agent(place, 3, "waits" if number else "ends") as process:
+        if number:
+            process.send_signal(number)
+        seconds = _seconds_at_the_end(place, process)
+        assert process.returncode == (-number if number else 0)
+        assert process.stderr is not None
+        assert "autotrace: 3 trajectories -> jsonl" in process.stderr.read().splitlines()[-1]
+    assert seconds < 2 * bare + 2.5, "what was recorded was delivered, and then something was waited for"
+
+
+def test_a_second_interrupt_leaves_at_once_and_loses_nothing(place: Place) -> None:
+    with _agent(place, 3, "waits") as process:
+        (run,) = place.runs()
+        while not (status := read_status(str(run))[0]):
+            time.sleep(0.05)
+        os.kill(status["pid"], signal.SIGSTOP)
+        try:
+            process.send_signal(signal.SIGINT)
+            assert process.stderr is not None
+            assert next(line for line in process.stderr if line.startswith("autotrace: delivering"))
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == -signal.SIGINT
+            assert "waiting was interrupted" in process.stderr.read()
+        finally:
+            os.kill(status["pid"], signal.SIGCONT)
+    deadline = time.monotonic() + 60
+    while not (run / "trajectories.jsonl").exists() or (run / "trajectories.jsonl").read_bytes().count(b"\n") < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_what_is_waited_for_is_said(place: Place) -> None:
+    code = (
+        "import subprocess, sys\n"
+        "child = 'import agent, sys; agent.solve(1); print(1, flush=True); sys.stdin.read()'\n"
+        "child = subprocess.Popen([sys.executable, '-c', child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "child.stdout.readline(); sys.modules['keep'] = child"
+    )
+    place.write("agent.py", AGENT)
+    place.write("spec.yaml", "- target: agent.solve\n  role: trajectory\n")
+    found = place.launch(["python", "-c", code], ["--spec", "spec.yaml", "--drain-timeout", "5"])
+    assert ": 1 process of the run is still alive" in found.stderr, found.stderr
 
 
 def test_a_handler_that_exits_ends_the_wait_without_a_word(place: Place) -> None:

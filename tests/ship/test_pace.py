@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -79,6 +80,39 @@ def test_what_keeps_up_or_has_another_reason_is_not_said(tmp_path: Path) -> None
     assert not warnings(watched(run, made=0.0, taken=0.0))
     assert not warnings(watched(run, made=27.0, taken=0.0, state="waiting"))  # says so itself
     assert not warnings(watched(run, made=27.0, taken=6.0, whole="draining"))
+
+
+def told(run: Path, made: Callable[[int], int], taken: Callable[[int], int], seconds: int = 180) -> list[int]:
+    """The seconds at which a run is said not to be kept up with, of which so much was made and taken by each second."""
+    pace, said = Pace(RunInfo.read(run), run), []
+    for second in range(seconds + 1):
+        status = Status("running", run.name, traces=made(second))
+        pending = made(second) - taken(second)
+        status.backends["mlflow"] = BackendStatus("mlflow", delivered=taken(second), pending=pending)
+        pace.look(status, now=1000.0 + second)
+        said += [second] if warnings(status) else []
+    return said
+
+
+def test_what_waits_for_the_start_of_a_backend_does_not_count(tmp_path: Path) -> None:
+    run = new_run(tmp_path, backends=["mlflow"])
+    assert not told(run, made=lambda second: 1 if second > 5 else 0, taken=lambda second: 1 if second > 45 else 0)
+    late = range(40, 181)  # its library is imported; then it takes 12 a second until nothing waits
+    assert not told(
+        run, made=lambda second: 10 * second, taken=lambda second: min(10 * second, 12 * len(range(40, second)))
+    )
+    assert told(run, made=lambda second: 10 * second, taken=lambda second: 6 * len(range(40, second)))[0] in late
+
+
+def test_a_backlog_that_is_worked_off_does_not_count(tmp_path: Path) -> None:
+    run = new_run(tmp_path, backends=["mlflow"])
+    assert not told(run, made=lambda second: second // 60, taken=lambda second: max(0, second - 40) // 60)  # of one
+
+    def made(second: int) -> int:  # a step a minute, whose trajectories end together
+        return 600 * (1 + second // 60)
+
+    assert not told(run, made, taken=lambda second: 600 * (second // 60) + min(600, 15 * (second % 60)))
+    assert told(run, made, taken=lambda second: 5 * second)
 
 
 def test_durations_read_as_people_say_them() -> None:

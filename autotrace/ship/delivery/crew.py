@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +49,7 @@ class Crew:
         self._packer = Packer(state, indexer.loader, decoder)
         self._ledgers: dict[str, Ledger] = {}
         self._given = given
-        self._broken = self._closed = False
+        self._broken = self._closed = self._warm = False
         self._scaling = Scaling()
         self.count = max(1, given)
         """Processes that deliver."""
@@ -100,6 +101,21 @@ class Crew:
                 before.stop()
             for name, value in self._indexer.binds:
                 self.couriers.bind(name, value)
+
+    def warm_up(self) -> None:
+        """Have the backends import what they need, in the background; once. Delivery processes import for
+        themselves."""
+        if self._warm or self._workers is not None:
+            return
+        self._warm = True
+        for name in self._info.backends:
+            threading.Thread(target=self._warmed_up, args=(name,), name=f"warm-up-{name}", daemon=True).start()
+
+    def _warmed_up(self, name: str) -> None:
+        try:
+            registry.usable(name).warm_up(self._info)
+        except Exception:  # delivery says it
+            _log.debug("%s could not be warmed up", name, exc_info=True)
 
     def restart(self) -> None:
         """What is known about the run has changed: delivery processes have to read it again."""

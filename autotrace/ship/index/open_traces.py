@@ -149,13 +149,13 @@ class OpenTrace:
 
     def verdict(self, now: float, ended: Callable[[str], bool], over: bool) -> str | None:
         """``complete``, ``final`` (complete, because nothing is waited for any longer), or None: more is to come."""
-        silent = now - self.touched > GRACE
+        silent = over or now - self.touched > GRACE
         if self.is_part and not over and now - self.opened_at < PART_PATIENCE:
             return None
         running = any(not ended(process) for process in self.open.values())
         if silent and self.row.name and not running and (over or not self._spaced_out(now, ended)):
             return "complete"
-        if over and silent:
+        if over:
             return "final"
         if self.root_ended_at is None or not self.row.name:
             return None

@@ -108,7 +108,7 @@ class Processes:
         )
 
     def probe_all(self) -> None:
-        """Look at every lock again at the next ``watch``, however young the file."""
+        """Look at every lock again at the next ``watch``, however young the segment, if it has a header."""
         for process in self._by_name.values():
             process.probed = _AT_ONCE
 
@@ -136,7 +136,8 @@ class Processes:
             process.quiet_since = process.quiet_since or now
             return "died" if now - process.quiet_since > _ROTATION_GRACE else None
         young = time.time_ns() - file.changed_ns < _QUIET_NS
-        if process.probed != _AT_ONCE and (young or now - process.probed < _PROBE_EVERY):
+        at_once = process.probed == _AT_ONCE and reader.header is not None  # its writer has taken the lock before
+        if not at_once and (young or now - process.probed < _PROBE_EVERY):
             return None
         process.probed = now
         if writer_alive(self._run_folder, file.name) or size_of(self._run_folder, file.name) != file.size:

@@ -10,6 +10,7 @@ from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health, extra
 from autotrace.sinks.mlflow import uri as uris
+from autotrace.sinks.mlflow.lean import import_store
 from autotrace.sinks.protocol import Reporter, Sink
 
 
@@ -29,6 +30,11 @@ class MlflowBackend(Backend):
         from autotrace.sinks.mlflow.sink import MlflowSink
 
         return MlflowSink(info, run_folder, memory)
+
+    def warm_up(self, info: RunInfo) -> None:
+        """See ``Backend``: MLflow's store takes seconds to import. A server needs none of it."""
+        if not (info.tracking_uri or "").startswith(("http://", "https://")):
+            import_store()
 
     def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter:
         """See ``Backend``. Another one than the sink, which is busy in a thread or a process of its own."""

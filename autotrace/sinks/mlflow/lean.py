@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 
 from autotrace.data.lean import absent
 
 LIBRARIES = ("pandas", "polars", "pyarrow", "scipy")
 _STORE = "mlflow.store.tracking.sqlalchemy_store"
+_one_at_a_time = threading.Lock()
 
 
 def import_store() -> None:
@@ -21,10 +23,11 @@ def import_store() -> None:
 
     Raises ``ImportError``.
     """
-    if "mlflow" in sys.modules:
-        return
-    try:
-        with absent(*LIBRARIES):
+    with _one_at_a_time:
+        if "mlflow" in sys.modules:
+            return
+        try:
+            with absent(*LIBRARIES):
+                importlib.import_module(_STORE)
+        except Exception:  # of a release that needs one of them
             importlib.import_module(_STORE)
-    except Exception:  # of a release that needs one of them
-        importlib.import_module(_STORE)
