@@ -15,11 +15,11 @@ from typing import Any
 from autotrace.record import closing, context, drivers, faults, groups, ids, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
-from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in, standing
+from autotrace.record.context import CLOSED, Ended, OpenCall, RetainingCall, Trace, current, stand_in, standing
 from autotrace.record.fields import first
 from autotrace.record.follower import Follower
 from autotrace.record.iterators import Step
-from autotrace.record.object_fields import stored_text
+from autotrace.record.object_fields import stored_name
 from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
@@ -57,6 +57,47 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     if probe.off:
         return None
     previous = above = current.get()
+    call: OpenCall | None = None
+    if (
+        probe.simple
+        and above is not None
+        and above.recorded
+        and probe.follower is None
+        and not (kwargs or backlog.watchful)
+    ):
+        signature = probe.signatures.get(function)
+        if signature is not None and signature.whole and not (probe.subclasses and above.probe is probe):
+            copies = args[signature.start :]
+            for value in copies:
+                kind = type(value)
+                if kind is str:
+                    if len(value) > SHORT:
+                        break
+                elif kind is not int and kind is not float and kind is not bool and value is not None:
+                    break
+            else:
+                probe.calls += 1
+                try:
+                    name = stored_name(args[0]) if probe.names_tool and signature.method and args else None
+                    call = OpenCall(
+                        ids.next_span_id(),
+                        above.trace,
+                        above.id,
+                        probe,
+                        signature,
+                        context.epoch,
+                        _monotonic_ns(),
+                        id(args[0]) if probe.subclasses and args else 0,
+                        above,
+                        copies,
+                        None,
+                        None if name is None else {"object_name": name},
+                    )
+                    _append(call)
+                    current.set(call)
+                    return call
+                except BaseException as error:
+                    return _given_up(probe, call, error)
     arguments = outside = None
     if probe.of:
         try:
@@ -83,7 +124,6 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             _show(probe, probe.follower, args, kwargs)
         return None
     follower = probe.follower
-    call: OpenCall | None = None
     try:
         if follower is not None and not follower.admits(args, kwargs):
             return None
@@ -98,7 +138,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             if probe.prompt:
                 prompt = copy_tokens(first(probe.prompt, arguments))
         if probe.names_tool and signature.method and args:
-            name = stored_text(args[0], "name")
+            name = stored_name(args[0])
             if name is not None:
                 attributes = {**(attributes or {}), "object_name": name}
         if probe.root and above is not None:
@@ -166,7 +206,9 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             weight += weigh_numbers(prompt)
         if weight:
             call.weight = weight
-            backlog.charge(weight)
+            if weight > LARGE:
+                backlog.watch(weight)
+            backlog.charged += weight
         _append(call)
         if arguments is not None:
             if probe.row is not None and type(call) is RetainingCall:
@@ -178,12 +220,16 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         current.set(call)
         return call
     except BaseException as error:
-        if call is not None:
-            fail(call, error)  # the encoder passes over the end of a call that never came to be queued
-        if not isinstance(error, Exception):
-            raise
-        probe.trouble("begin", error)
-        return None
+        return _given_up(probe, call, error)
+
+
+def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None:
+    """Something failed while a call was opened."""
+    if call is not None:
+        fail(call, error)  # the encoder passes over the end of a call that never came to be queued
+    if not isinstance(error, Exception):
+        raise error
+    probe.trouble("begin", error)
 
 
 def _show(probe: Probe, follower: Follower, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -273,6 +319,21 @@ def end(call: OpenCall | Step, result: Any) -> Any:
     if type(call) is OpenCall and current.get() is call:  # the common case of ``leave``
         current.set(call.above)
         call.above = None
+        kind = type(result)
+        if kind is str or kind is int or kind is bool or result is None:  # nothing that is still to come
+            probe = call.probe
+            if probe is None:
+                return result
+            if probe.keeps_result and call.epoch == context.epoch and (kind is not str or len(result) <= SHORT):
+                try:
+                    event = Ended(call, _monotonic_ns(), result)
+                    call.epoch = CLOSED  # as in ``close``: nothing is called before the event is queued
+                    _append(event)
+                    return result
+                except Exception as error:
+                    probe.trouble("end", error)
+            close(call, result)
+            return result
     else:
         if isinstance(call, Step):
             call.took(result)

@@ -50,7 +50,11 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
             small = len(result) <= SHORT if kind is str else id(kind) in FIXED
             event = Ended(call, at, result if small else probe.output(result))
             if probe.limits.weight:
-                _weigh(event, probe.limits.take_weight())
+                captured = probe.limits.take_weight()
+                if captured > LARGE:
+                    _weigh(event, captured)
+                else:
+                    event.weight = captured
         else:
             event = Ended(call, at)
     except Exception as error:
@@ -58,7 +62,8 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
         event = Ended(call, at)
     weight = event.weight
     if weight:
-        backlog.watch(weight)
+        if weight > LARGE:  # small ones are not much before the flusher's thread looks again
+            backlog.watch(weight)
         # nothing is called from here on: an exception of the host's comes at a call, and would leave the call closed
         # and its end not queued
         backlog.charged += weight

@@ -20,8 +20,11 @@ from time import thread_time_ns
 from typing import Any
 
 from autotrace.record.origin import is_hosts
-from autotrace.record.snapshot import NODE_BYTES, Limits, flat, snapshot, walked
+from autotrace.record.snapshot import NODE_BYTES, Limits, few, flat, snapshot, walked
 
+FEW = 4
+"""Messages that hold texts and numbers only, up to which a copy costs less than an encoding, before which a caller that
+makes one call now and then has to load the pickler's code and memory into the cache."""
 SEVERAL = 2
 """Items from which encoding a list of lists or dicts costs less than copying it."""
 LOOKED_AT = 8
@@ -98,10 +101,15 @@ def captured(value: Any, limits: Limits) -> Any:
     if kind is not list and kind is not dict and kind is not tuple:
         return snapshot(value, limits)
     if len(value) <= limits.items:
-        copied = flat(value, kind)
-        if copied is not None:
-            limits.weight += NODE_BYTES
-            return copied
+        if kind is list and 0 < len(value) <= FEW and type(value[0]) is dict:
+            copied = few(value, limits)
+            if copied is not None:
+                return copied
+        else:
+            copied = flat(value, kind)
+            if copied is not None:
+                limits.weight += NODE_BYTES
+                return copied
         if _is_nested(value, kind, limits.items):
             if limits.walks:
                 limits.walks -= 1

@@ -77,6 +77,7 @@ class Probe:
         "is_final",
         "items",
         "keeps",
+        "keeps_result",
         "key",
         "knows",
         "label",
@@ -106,6 +107,7 @@ class Probe:
         "rows",
         "sampling",
         "several",
+        "simple",
         "signatures",
         "subclasses",
         "whole",
@@ -198,6 +200,8 @@ class Probe:
             or self.late_id
             or self.parts
         )
+        self.keeps_result = self.result and not self.reads_result
+        """A result that is small is recorded as it is, and nothing is read of it."""
         self.collects = not self.final and (self.result or self.reads_result)
         """What a generator or stream yields is put together."""
         self.asks_model = target.role == "llm"
@@ -207,6 +211,10 @@ class Probe:
         self.inside = target.inside
         self.whole = self.content and self.include is None and not target.exclude and not self.prompt
         """Every argument is captured."""
+        self.simple = self.whole and not (
+            self.root or self.counted or self.inside or self.knows or self.leads or target.items
+        )
+        """A call inside of another one is recorded with what it is passed, and nothing else."""
         self.signatures: dict[Any, Signature] = {}
         """By function: wrappers that one decorator made share their code, not their names."""
         self.passing: WeakKeyDictionary[Any, Signature] = WeakKeyDictionary()

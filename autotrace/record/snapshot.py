@@ -202,9 +202,9 @@ class _Copier:
         if layout.base is tuple:
             return self._tuple(value, layout.fields, name_of(kind), depth, without)
         if layout.fields is not None:
-            fields = {name: item for name, item in layout.pairs(value) if name not in without}
+            fields = layout.held(value, without)
             if depth > 0 and len(fields) <= self.items:
-                return {"type": name_of(kind), **self.exact(fields, depth)}
+                return self.exact({"type": name_of(kind), **fields}, depth)
             copied = self.mapping(fields, depth)
             return {"type": name_of(kind), **copied} if depth > 0 else copied
         builtin = self._inherited(value, kind, depth)
@@ -272,6 +272,32 @@ def flat(value: Any, kind: type) -> Any:
                 return None
         elif kind is not int and kind is not float and kind is not bool and item is not None:
             return None
+    return copied
+
+
+def few(value: list[Any], limits: Limits) -> Any:
+    """A copy of a short exact list of exact dicts (messages) that hold texts, numbers and None only, none of them to be
+    cut; else None."""
+    copied = []
+    weight = NODE_BYTES
+    for item in value:
+        if type(item) is not dict or len(item) > limits.items or limits.depth < 2:
+            return None
+        item = item.copy()
+        weight += NODE_BYTES
+        for key, part in item.items():
+            if type(key) is not str or len(key) > LONGEST_KEY:
+                return None
+            kind = type(part)
+            if kind is str:
+                if len(part) > SHORT:
+                    if len(part) > limits.string:
+                        return None
+                    weight += _size(part)
+            elif kind is not int and kind is not float and kind is not bool and part is not None:
+                return None
+        copied.append(item)
+    limits.weight += weight
     return copied
 
 
