@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.record.object_fields import members
+from autotrace.record.object_fields import layout_of, members
 from autotrace.record.snapshot import FIXED
 
 MAX_BODY = 4 << 20
@@ -18,6 +18,9 @@ def answered(result: Any) -> Any:
     LangChain and the Agents SDK use), what its JSON says."""
     kind = type(result)
     if kind is dict or kind is str or kind is list or id(kind) in FIXED:
+        return result
+    layout = layout_of(kind)
+    if layout.fields is not None:  # responses declare none
         return result
     held = members(result)
     response = dict.get(held, "http_response")

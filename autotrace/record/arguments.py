@@ -105,6 +105,8 @@ class Signature:
     def positional(self, args: tuple[Any, ...], limits: Limits) -> Sequence[Any]:
         """Copies of the positional arguments to be captured, for ``named``."""
         passed = len(args)
+        if not self.positions and passed <= self.count:
+            return ()
         copies = [
             default if args[position] is default else captured(args[position], limits)
             for position, default in zip(self.positions, self.captured_defaults)  # noqa: B905 - made together

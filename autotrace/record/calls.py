@@ -15,11 +15,12 @@ from typing import Any
 from autotrace.record import closing, context, drivers, faults, groups, ids, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
-from autotrace.record.context import CLOSED, Ended, OpenCall, RetainingCall, Trace, current, stand_in, standing
+from autotrace.record.context import CLOSED, NOWHERE, Ended, OpenCall, RetainingCall, Trace, current, standing
 from autotrace.record.fields import first
-from autotrace.record.follower import Follower
+from autotrace.record.follower import follow, held, show
 from autotrace.record.iterators import Step
 from autotrace.record.object_fields import stored_name
+from autotrace.record.overrides import is_super_call, recording
 from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
@@ -42,8 +43,6 @@ compiling: Callable[[], bool] | None = None
 """``torch.compiler.is_compiling`` once torch is imported: inside a compiled region nothing may be recorded."""
 
 _monotonic_ns = time.monotonic_ns
-_mro, _qualname = type.__dict__["__mro__"].__get__, type.__dict__["__qualname__"].__get__
-"""Of a class; nothing is asked of its metaclass."""
 _append = backlog.append
 
 
@@ -67,7 +66,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ):
         signature = probe.signatures.get(function)
         if signature is not None and signature.whole and not (probe.subclasses and above.probe is probe):
-            copies = args[signature.start :]
+            copies: Sequence[Any] = args[signature.start :]
             for value in copies:
                 kind = type(value)
                 if kind is str:
@@ -97,7 +96,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                     current.set(call)
                     return call
                 except BaseException as error:
-                    return _given_up(probe, call, error)
+                    _given_up(probe, call, error)
+                    return None
     arguments = outside = None
     if probe.of:
         try:
@@ -107,12 +107,13 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             probe.trouble("of", error)
     if above is not None:
         if not above.recorded:
-            above = standing(above)
+            if above.probe is not None or above.epoch == CLOSED:
+                above = standing(above)
             if above is not None and not above.recorded:
                 if probe.id:
                     _not_recorded(probe, function, args, kwargs)
                 return None
-        if probe.subclasses and above is not None and above.probe is probe and _is_super_call(above, function, args):
+        if probe.subclasses and above is not None and above.probe is probe and is_super_call(above, function, args):
             return None
     probe.calls += 1
     if above is None and probe.inside:
@@ -121,10 +122,12 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if probe.calls == 1:
             backlog.wake()
         if probe.follower is not None:
-            _show(probe, probe.follower, args, kwargs)
+            show(probe, probe.follower, args, kwargs)
         return None
     follower = probe.follower
     try:
+        if probe.root and decide is sampling.never and follower is None:
+            return _begin_unrecorded(probe, function, args, kwargs, previous)
         if follower is not None and not follower.admits(args, kwargs):
             return None
         signature = probe.signatures.get(function) or probe.signature(function)
@@ -135,8 +138,6 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 follower.shows(arguments)
             if probe.attributes:
                 attributes = probe.read(probe.attributes, arguments)
-            if probe.prompt:
-                prompt = copy_tokens(first(probe.prompt, arguments))
         if probe.names_tool and signature.method and args:
             name = stored_name(args[0])
             if name is not None:
@@ -145,11 +146,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             attributes = groups.completed(attributes, above)
         if above is None or probe.root:
             if backlog.full() or (probe.root and not sampling.admits(decide, attributes or {})):
-                if probe.id:
-                    _not_recorded(probe, function, args, kwargs)
-                call = stand_in(b"", 0, recorded=False, above=previous)
-                current.set(call)
-                return call
+                return _begin_unrecorded(probe, function, args, kwargs, previous)
             span = ids.next_span_id()
             parent, trace = 0, Trace(ids.new_trace_id(), False, span)
         else:
@@ -158,7 +155,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             attributes = {**(attributes or {}), OF: outside}
         if backlog.watchful and not backlog.accepts():
             return None
-        copies: Sequence[Any]
+        if probe.prompt and arguments is not None:
+            prompt = copy_tokens(first(probe.prompt, arguments))
         keywords: dict[str, Any] | None = None
         try:
             if signature.whole:
@@ -216,11 +214,12 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             if probe.id:
                 trajectory_ids.name(probe, call, arguments)
         if follower is not None and arguments is not None and type(call) is RetainingCall:
-            _follow(call, probe, follower, arguments)
+            follow(call, probe, follower, arguments)
         current.set(call)
         return call
     except BaseException as error:
-        return _given_up(probe, call, error)
+        _given_up(probe, call, error)
+        return None
 
 
 def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None:
@@ -230,14 +229,6 @@ def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None
     if not isinstance(error, Exception):
         raise error
     probe.trouble("begin", error)
-
-
-def _show(probe: Probe, follower: Follower, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Show the follower a call that is only counted."""
-    try:
-        follower.admits(args, kwargs)
-    except Exception as error:
-        probe.trouble("follow", error)
 
 
 def _begin_rows(call: RetainingCall, probe: Probe, arguments: dict[str, Any]) -> None:
@@ -250,20 +241,22 @@ def _begin_rows(call: RetainingCall, probe: Probe, arguments: dict[str, Any]) ->
         probe.trouble("rows", error)
 
 
+def _begin_unrecorded(
+    probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], previous: OpenCall | None
+) -> OpenCall:
+    """Open a trajectory that is not recorded: nothing below it is, either."""
+    if probe.id:
+        _not_recorded(probe, function, args, kwargs)
+    call = OpenCall(0, NOWHERE, 0, None, None, 0, above=previous, recorded=False)
+    current.set(call)
+    return call
+
+
 def _not_recorded(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     try:
         trajectory_ids.not_recorded(probe, function, args, kwargs)
     except Exception as error:
         probe.trouble("id", error)
-
-
-def _follow(call: RetainingCall, probe: Probe, follower: Follower, arguments: dict[str, Any]) -> None:
-    """Show the follower the call. One that fails is not asked about its end: the call ends as any other."""
-    try:
-        follower.opened(call, arguments)
-        call.followed = True
-    except Exception as error:
-        probe.trouble("follow", error)
 
 
 def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall | None:
@@ -287,30 +280,6 @@ def _retain(call: Any, probe: Probe, arguments: Any) -> None:
         chosen = sampling.choose(probe.batch, arguments, probe.sampling)
         if chosen is not None:
             call.chosen = sampling.chosen.set(chosen)
-
-
-def _is_super_call(above: OpenCall, function: Any, args: tuple[Any, ...]) -> bool:
-    """Whether this is the base method that the override being recorded calls through ``super()``: another function for
-    the same object, of the same name, and not of a class that comes before the override's."""
-    probe, signature = above.probe, above.signature
-    if probe is None or not args:
-        return False
-    owner = args[0]
-    if above.owner != id(owner) or signature is None or signature.identity == id(function):
-        return False
-    if probe.several and signature.name.rpartition(".")[2] != function.__name__:
-        return False
-    order = [_qualname(cls) for cls in _mro(owner if isinstance(owner, type) else type(owner))]
-    here, override = function.__qualname__.rpartition(".")[0], signature.name.rpartition(".")[0]
-    return here not in order or override not in order or order.index(here) > order.index(override)
-
-
-def recording(owner: Any, name: str, key: str) -> bool:
-    """Whether the current call is this one: method ``name`` of ``owner``, under another target than ``key``."""
-    call = current.get()
-    if call is None or call.probe is None or call.signature is None or call.probe.key == key:
-        return False
-    return call.owner == id(owner) and call.signature.name.rpartition(".")[2] == name
 
 
 def end(call: OpenCall | Step, result: Any) -> Any:
@@ -339,7 +308,7 @@ def end(call: OpenCall | Step, result: Any) -> Any:
             call.took(result)
             return result
         leave(call)
-        if type(call) is RetainingCall and call.followed and _held(call, result):
+        if type(call) is RetainingCall and call.followed and held(call, result):
             return result
     if id(type(result)) in drivers.LATER:
         try:
@@ -359,14 +328,3 @@ def fail(call: OpenCall | Step, error: BaseException) -> None:
         call.failed(error)
     else:
         closing.fail(call, error)
-
-
-def _held(call: RetainingCall, result: Any) -> bool:
-    probe = call.probe
-    if probe is None or probe.follower is None:
-        return False
-    try:
-        return probe.follower.holds(call, result)
-    except Exception as error:
-        probe.trouble("hold", error)
-        return False

@@ -78,10 +78,12 @@ def _weigh(event: Ended, captured: int) -> None:
         event.output, captured = NOT_KEPT, 0
         if event.error is not None:
             event.error = (event.error[0], [], event.error[2])
-    if event.response is not None or event.logprobs is not None or event.mask is not None:
-        for numbers in (event.response, event.logprobs, event.mask):
-            if numbers is not None:
-                captured += weigh_numbers(numbers)
+    if event.response is not None:
+        captured += weigh_numbers(event.response)
+    if event.logprobs is not None:
+        captured += weigh_numbers(event.logprobs)
+    if event.mask is not None:
+        captured += weigh_numbers(event.mask)
     event.weight = captured
 
 

@@ -24,6 +24,9 @@ _module = type.__dict__["__module__"].__get__
 _struct_fields = type(msgspec.Struct).__dict__["__struct_fields__"].__get__
 _DECLARED = ("__dataclass_fields__", "__pydantic_fields__", "model_fields", "_fields")
 """Where classes keep the names of their fields: dataclasses, pydantic 2 and before 2.10, named tuples."""
+ITERATION = "_iterator"
+"""Where the clients that are generated from OpenAPI descriptions (openai, anthropic and their kin) keep it."""
+ITERATIONS = (ITERATION, "__next__", "__anext__")
 MAX_CLASSES = 10_000
 
 
@@ -52,7 +55,20 @@ def attribute_of(kind: type, name: str) -> Any:
 class Layout:
     """How the instances of a class store what they hold."""
 
-    __slots__ = ("_reference", "base", "dictionary", "extra", "fields", "mapping", "name", "of_class", "read", "slots")
+    __slots__ = (
+        "_reference",
+        "base",
+        "dictionary",
+        "extra",
+        "fields",
+        "iterates",
+        "label",
+        "mapping",
+        "name",
+        "of_class",
+        "read",
+        "slots",
+    )
 
     def __init__(self, kind: type) -> None:
         self._reference = weakref.ref(kind, functools.partial(_layouts.pop, id(kind)))
@@ -63,6 +79,7 @@ class Layout:
         self.mapping = issubclass(kind, dict)
         self.of_class = issubclass(kind, type)
         """The instances are classes themselves."""
+        self.label = name_of(kind)
         name = attribute_of(kind, "name")
         self.name = name if type(name) is str else None
         """The text that the class held as ``name`` when this was made."""
@@ -81,6 +98,8 @@ class Layout:
                     self.slots.setdefault(name, descriptor)
             if self.fields is None:
                 self.fields = _declared(members)
+        self.iterates = any(attribute_of(kind, each) is not None for each in ITERATIONS)
+        """The class has something that its instances are iterated by, one item after the other."""
         plain = self.dictionary is not None and not self.of_class and "name" not in self.slots
         self.read = self.dictionary.__get__ if plain else None
         """Gives the dictionary of an instance that keeps a name nowhere else."""
@@ -170,8 +189,8 @@ def member(value: Any, name: str) -> Any:
 
 
 def stored_name(value: Any) -> str | None:
-    """The text that the object, or else its class, stores as ``name``; None where that is no text. Of a class it is read
-    once."""
+    """The text that the object, or else its class, stores as ``name``; None where that is no text. A class's is
+    read once."""
     layout = _layouts.get(id(type(value))) or layout_of(type(value))
     if layout.read is not None:
         held = dict.get(layout.read(value), "name")

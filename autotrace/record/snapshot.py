@@ -87,10 +87,11 @@ def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
 def walked(value: Any, kind: type, limits: Limits, without: Container[str] = ()) -> Any:
     """``snapshot`` of what is neither a number nor a text, and not ``flat``."""
     copier = _Copier(limits)
-    if without and kind is not list and kind is not tuple and not issubclass(kind, dict):
-        copied = copier.object(value, kind, limits.depth, without)
-    else:
+    if kind is dict or kind is list or kind is tuple:
         copied = copier.copy(value, limits.depth)
+    else:
+        copier.nodes -= 1
+        copied = copier.object(value, kind, limits.depth, without if without and not issubclass(kind, dict) else ())
     limits.weight += copier.weight + (MAX_NODES - copier.nodes) * NODE_BYTES
     return copied
 
@@ -141,6 +142,12 @@ class _Copier:
             if kind is str:
                 if len(item) > SHORT:
                     copied[key] = self.text(item)
+            elif kind is dict and depth > 1 and len(item) <= self.items and self.nodes > 0:
+                self.nodes -= 1
+                copied[key] = self.exact(item, depth - 1) if item else {}
+            elif kind is list and depth > 1 and self.nodes > 0:
+                self.nodes -= 1
+                copied[key] = self.sequence(item, len(item), depth - 1) if item else []
             elif kind is not int and kind is not float and kind is not bool and item is not None:
                 copied[key] = self.copy(item, depth - 1)
         return copied
@@ -204,7 +211,7 @@ class _Copier:
         if layout.fields is not None:
             fields = layout.held(value, without)
             if depth > 0 and len(fields) <= self.items:
-                return self.exact({"type": name_of(kind), **fields}, depth)
+                return self.exact({"type": layout.label, **fields}, depth)
             copied = self.mapping(fields, depth)
             return {"type": name_of(kind), **copied} if depth > 0 else copied
         builtin = self._inherited(value, kind, depth)
@@ -272,32 +279,6 @@ def flat(value: Any, kind: type) -> Any:
                 return None
         elif kind is not int and kind is not float and kind is not bool and item is not None:
             return None
-    return copied
-
-
-def few(value: list[Any], limits: Limits) -> Any:
-    """A copy of a short exact list of exact dicts (messages) that hold texts, numbers and None only, none of them to be
-    cut; else None."""
-    copied = []
-    weight = NODE_BYTES
-    for item in value:
-        if type(item) is not dict or len(item) > limits.items or limits.depth < 2:
-            return None
-        item = item.copy()
-        weight += NODE_BYTES
-        for key, part in item.items():
-            if type(key) is not str or len(key) > LONGEST_KEY:
-                return None
-            kind = type(part)
-            if kind is str:
-                if len(part) > SHORT:
-                    if len(part) > limits.string:
-                        return None
-                    weight += _size(part)
-            elif kind is not int and kind is not float and kind is not bool and part is not None:
-                return None
-        copied.append(item)
-    limits.weight += weight
     return copied
 
 
