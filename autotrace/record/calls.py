@@ -19,7 +19,7 @@ from autotrace.record.context import CLOSED, NOWHERE, Ended, OpenCall, Retaining
 from autotrace.record.fields import first
 from autotrace.record.follower import follow, held, show
 from autotrace.record.iterators import Step
-from autotrace.record.object_fields import stored_name
+from autotrace.record.object_fields import layout_of, stored_name
 from autotrace.record.overrides import is_super_call, recording
 from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import FIXED, SHORT
@@ -77,7 +77,19 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             else:
                 probe.calls += 1
                 try:
-                    name = stored_name(args[0]) if probe.names_tool and signature.method and args else None
+                    name = None
+                    if probe.names_tool and signature.method and args:
+                        layout = signature.layout
+                        if layout is None or layout.reference() is not type(args[0]):
+                            layout = signature.layout = layout_of(type(args[0]))
+                        if layout.read is None:
+                            name = stored_name(args[0])
+                        else:
+                            name = dict.get(layout.read(args[0]), "name")
+                            if name is None:
+                                name = layout.name
+                            elif type(name) is not str:
+                                name = None
                     call = OpenCall(
                         ids.next_span_id(),
                         above.trace,

@@ -56,7 +56,6 @@ class Layout:
     """How the instances of a class store what they hold."""
 
     __slots__ = (
-        "_reference",
         "base",
         "dictionary",
         "extra",
@@ -67,11 +66,12 @@ class Layout:
         "name",
         "of_class",
         "read",
+        "reference",
         "slots",
     )
 
     def __init__(self, kind: type) -> None:
-        self._reference = weakref.ref(kind, functools.partial(_layouts.pop, id(kind)))
+        self.reference = weakref.ref(kind, functools.partial(_layouts.pop, id(kind)))
         """Forgets the layout when the class goes, before anything else can have its ``id``; in C, where no signal
         handler of the host's runs whose exception would be swallowed."""
         self.base = next((base for base in (enum.Enum, tuple) if issubclass(kind, base)), None)

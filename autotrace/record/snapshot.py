@@ -16,6 +16,8 @@ from collections.abc import Container
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from autotrace.config.scalars import LONGEST_INTEGER, integer, shortened, too_long
 from autotrace.record import arrays
 from autotrace.record.object_fields import layout_of, module_of, name_of, qualified_name
@@ -86,7 +88,7 @@ def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
 
 def walked(value: Any, kind: type, limits: Limits, without: Container[str] = ()) -> Any:
     """``snapshot`` of what is neither a number nor a text, and not ``flat``."""
-    copier = _Copier(limits)
+    copier = _Copier(limits.items, limits.string)
     if kind is dict or kind is list or kind is tuple:
         copied = copier.copy(value, limits.depth)
     else:
@@ -98,7 +100,7 @@ def walked(value: Any, kind: type, limits: Limits, without: Container[str] = ())
 
 def snapshot_below(value: Any, limits: Limits) -> tuple[Any, int]:
     """A copy of an item of a list, as ``snapshot`` makes it of the list; and how many nodes it has."""
-    copier = _Copier(limits)
+    copier = _Copier(limits.items, limits.string)
     copied = copier.copy(value, limits.depth - 1)
     return copied, MAX_NODES - copier.nodes
 
@@ -106,15 +108,12 @@ def snapshot_below(value: Any, limits: Limits) -> tuple[Any, int]:
 _size = str.__sizeof__
 
 
-class _Copier:
-    __slots__ = ("items", "nodes", "string", "weight")
-
-    def __init__(self, limits: Limits) -> None:
-        self.items = limits.items
-        self.string = limits.string
-        self.nodes = MAX_NODES
-        self.weight = 0
-        """Bytes of the strings that the copy holds."""
+class _Copier(msgspec.Struct, gc=False):
+    items: int
+    string: int
+    nodes: int = MAX_NODES
+    weight: int = 0
+    """Bytes of the strings that the copy holds."""
 
     def copy(self, value: Any, depth: int) -> Any:
         kind = type(value)
