@@ -14,7 +14,7 @@ from autotrace.record.backlog import backlog
 from autotrace.record.context import CLOSED, Ended, OpenCall, RetainingCall, current
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.probe import Probe
-from autotrace.record.snapshot import FIXED, SHORT
+from autotrace.record.snapshot import SHORT
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, NOT_KEPT, weigh, weigh_numbers
 from autotrace.spool.records import Fact
@@ -47,10 +47,11 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
             _weigh(event, probe.limits.take_weight())
         elif probe.result:
             kind = type(result)
-            small = len(result) <= SHORT if kind is str else id(kind) in FIXED
+            small = len(result) <= SHORT if kind is str else kind is int or kind is float or result is None
             event = Ended(call, at, result if small else probe.output(result))
-            if probe.limits.weight:
-                captured = probe.limits.take_weight()
+            limits = probe.limits
+            if limits.weight:
+                captured, limits.weight = limits.weight, 0  # as ``take_weight`` does
                 if captured > LARGE:
                     _weigh(event, captured)
                 else:

@@ -20,7 +20,7 @@ from time import thread_time_ns
 from typing import Any
 
 from autotrace.record.origin import is_hosts
-from autotrace.record.snapshot import FIXED, LONGEST_KEY, NODE_BYTES, SHORT, Limits, flat, snapshot, walked
+from autotrace.record.snapshot import LONGEST_KEY, NODE_BYTES, SHORT, Limits, flat, snapshot, walked
 
 FEW = 4
 """Messages that hold texts and numbers only, up to which a copy costs less than an encoding, before which a caller that
@@ -99,7 +99,9 @@ def captured(value: Any, limits: Limits) -> Any:
     ``snapshot`` makes of it."""
     kind = type(value)
     if kind is not list and kind is not dict and kind is not tuple:
-        return snapshot(value, limits) if kind is str or id(kind) in FIXED else walked(value, kind, limits)
+        if kind is str or kind is int or kind is float or kind is bool or value is None:
+            return snapshot(value, limits)
+        return walked(value, kind, limits)
     if len(value) <= limits.items:
         if kind is list and 0 < len(value) <= FEW and type(value[0]) is dict:
             copied = _few(value, limits)

@@ -291,7 +291,11 @@ class Probe:
             copies = {name: self.captured(value) for name, value in read.items() if value is not ABSENT}
             return copies if len(self.parts) > 1 else next(iter(copies.values()), None)
         if not self.dropped:
-            return self.captured(result)
+            try:
+                return captured(result, self.limits)
+            except Exception as error:
+                faults.failed(f"copy:{self.key}", error)
+                return NOT_COPIED
         copied = self.copied(result, self.dropped)
         if type(copied) is dict:
             for name in self.dropped:
