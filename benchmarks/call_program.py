@@ -46,13 +46,20 @@ class Chatty(Client):
         return "It has 12 books about the sea."
 
 
-class Finder:
+FOUND = TokenOutput([1, 2, 3], None, extra_fields={"global_steps": 3})
+
+
+def answer(query: str, top_k: int = 3) -> str:
+    return query
+
+
+async def answer_later(query: str, top_k: int = 3) -> str:
+    return query
+
+
+def find(query: str) -> TokenOutput:
     """Returns an object."""
-
-    found = TokenOutput([1, 2, 3], None, extra_fields={"global_steps": 3})
-
-    def find(self, query: str) -> TokenOutput:
-        return self.found
+    return FOUND
 
 
 def calling(call: Function, argument: Any) -> Run:
@@ -106,15 +113,15 @@ def wrapped(kind: type, wrap: Function, role: str, *names: str) -> Any:
 
 def rows(wrap: Function) -> dict[str, Run]:
     """What is measured, by the name it has in the table."""
-    tool = wrapped(Tool, wrap, "tool", "sync", "coroutine", "stream")()
+    tool = wrapped(Tool, wrap, "tool", "sync", "stream")()
     client = wrapped(Chatty, wrap, "llm", "generate", "complete")()
-    finder = wrapped(Finder, wrap, "tool", "find")()
     chats = wrapped(Chat, wrap, "tool", "complete")
     llm_chats = wrapped(Chat, wrap, "llm", "complete")
     return {
-        "function": calling(tool.sync, "weather in Paris"),
-        "coroutine": awaited(tool.coroutine, "weather in Paris"),
-        "object": calling(finder.find, "weather in Paris"),
+        "function": calling(wrap(answer, "tool"), "weather in Paris"),
+        "coroutine": awaited(wrap(answer_later, "tool"), "weather in Paris"),
+        "method": calling(tool.sync, "weather in Paris"),
+        "object": calling(wrap(find, "tool"), "weather in Paris"),
         "item": streamed(tool.stream),
         "llm": awaited(client.call),
         "llm without tokens": awaited(client.complete, client.messages, {"temperature": 1.0}),
@@ -136,7 +143,7 @@ class Floor:
 
             @functools.wraps(function)
             async def coroutine(*args: Any, **kwargs: Any) -> Any:
-                copies = [copied(value) for value in (*args[1:], *kwargs.values())]
+                copies = [copied(value) for value in (*args, *kwargs.values())]
                 result = await function(*args, **kwargs)
                 queue.append((copies, copied(result)))
                 return result
@@ -154,7 +161,7 @@ class Floor:
 
         @functools.wraps(function)
         def plain(*args: Any, **kwargs: Any) -> Any:
-            copies = [copied(value) for value in (*args[1:], *kwargs.values())]
+            copies = [copied(value) for value in (*args, *kwargs.values())]
             result = function(*args, **kwargs)
             queue.append((copies, copied(result)))
             return result

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import before, report  # noqa: E402
 from benchmarks.bench import Bench, Missing  # noqa: E402
-from benchmarks.call_rows import FLOOR, LIMIT, NOT_SAMPLED, OFF, RECORDED, ROWS, dearer  # noqa: E402
+from benchmarks.call_rows import FLOOR, LIMIT, MORE, NOT_SAMPLED, OFF, RECORDED, ROWS, dearer  # noqa: E402
 
 Result = dict[str, Any]
 TELLS = 0.03
@@ -120,7 +120,9 @@ def played(against: Path, rows: Sequence[str] = tuple(ROWS), environ: dict[str, 
     for start in range(MOST):
         play.start()
         made = play.measured()
-        unclear = [row for row, each in made.items() if each["noise"] > TELLS or each["x_before"] > LIMIT]
+        unclear = [
+            row for row, each in made.items() if each["noise"] > TELLS or each["x_before"] > MORE.get(row, LIMIT)
+        ]
         if start + 1 >= STARTS and not unclear:
             break
     return made

@@ -40,7 +40,7 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
     at = call.at
     try:
         at = ended_at or _monotonic_ns()
-        if probe.asks_model:
+        if probe.asks_model and type(result) is not str:
             result = answered(result)
         if probe.reads_result:
             event = _with_result(call, probe, result, at)
@@ -104,7 +104,8 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     response = None
     skip = 0
     if probe.response:
-        response = copy_tokens(first(probe.response, values))
+        found = first(probe.response, values)
+        response = None if found is ABSENT else copy_tokens(found)
         if probe.late_prompt and response is not None and first(probe.prompt, values) is ABSENT:
             head = copy_tokens(first(probe.late_prompt, values)) or ()
             response, skip = _joined(head, response), len(head)
