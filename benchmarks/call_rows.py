@@ -26,6 +26,8 @@ NAMES = {
 }
 LIMIT = 1.1
 """Times what the commit before costs, beyond the noise."""
+TELLS = 0.03
+"""Noise that no number of rounds goes below."""
 MORE = {"method": 1.3}
 """Rows of which more is recorded than at the commit before, which read no name of a tool's object."""
 FLOORS = {"llm": 3.0}
@@ -36,11 +38,12 @@ def dearer(made: dict[str, dict[str, Any]]) -> list[str]:
     """Rows that cost more than they may."""
     found = []
     for row, each in made.items():
+        noise = max(each["noise"], TELLS)
         said = f"{NAMES[row]}: {each['now_us']:.2f} us, "
-        if each["x_before"] > MORE.get(row, LIMIT) * (1 + each["noise"]):
+        if each["x_before"] > MORE.get(row, LIMIT) * (1 + noise):
             found.append(
                 f"{said}{each['x_before']:.2f} x the commit before ({each['before_us']:.2f} us), "
-                f"allowed {MORE.get(row, LIMIT):g} x beyond a noise of {each['noise']:.0%}"
+                f"allowed {MORE.get(row, LIMIT):g} x beyond a noise of {noise:.0%}"
             )
         if row in FLOORS and each["x_floor"] > FLOORS[row]:
             found.append(f"{said}{each['x_floor']:.2f} x copying its lists, allowed {FLOORS[row]:g} x")

@@ -24,11 +24,9 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import before, report  # noqa: E402
 from benchmarks.bench import Bench, Missing  # noqa: E402
-from benchmarks.call_rows import FLOOR, LIMIT, MORE, NOT_SAMPLED, OFF, RECORDED, ROWS, dearer  # noqa: E402
+from benchmarks.call_rows import FLOOR, LIMIT, MORE, NOT_SAMPLED, OFF, RECORDED, ROWS, TELLS, dearer  # noqa: E402
 
 Result = dict[str, Any]
-TELLS = 0.03
-"""Noise at which a tenth can be told."""
 STARTS, ROUNDS, MOST = 2, 12, 6
 """So many times every process is started anew (where its memory lies makes some calls dearer), for so many rounds; at
 most so many times while there is too much noise."""
