@@ -26,7 +26,7 @@ NAMES = {
 }
 LIMIT = 1.1
 """Times what the commit before costs, beyond the noise."""
-TELLS = 0.03
+TELLS = 0.02
 """Noise that no number of rounds goes below."""
 MORE = {"method": 1.3}
 """Rows of which more is recorded than at the commit before, which read no name of a tool's object."""

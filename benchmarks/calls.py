@@ -104,10 +104,10 @@ class _Play:
         made: Result = {}
         for row, found in self._found.items():
             us = {name: sorted(each)[len(each) // 10] / 1e3 for name, each in found.items()}
-            now, again = sorted((us["now"], us["again"]))
+            now, noise = (us["now"] + us["again"]) / 2, abs(us["now"] / us["again"] - 1)
             made[row] = {
                 "floor_us": us[FLOOR], "before_us": us["before"], "now_us": now, "x_floor": now / us[FLOOR],
-                "x_before": now / us["before"], "noise": again / now - 1,
+                "x_before": now / us["before"], "noise": noise,
             }  # fmt: skip
         return made
 
