@@ -1,5 +1,4 @@
-"""The code before delivery was made faster, taken out of this repository's own history, so that both columns of the
-table of ``delivery`` come from one run."""
+"""The code before, taken out of this repository's own history, so that both columns of a table come from one run."""
 
 from __future__ import annotations
 
@@ -11,10 +10,14 @@ from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMIT = "8d4fcdb1eba1bfc0412fbdd499a25c687eb61788"
-"""The last one before that which has everything ``ship_program.py`` needs."""
+DELIVERY, CALLS = "delivery", "calls"
+COMMITS = {
+    DELIVERY: "8d4fcdb1eba1bfc0412fbdd499a25c687eb61788",  # before delivery was made faster
+    CALLS: "f44a4d64c407ee7e45460435660eceb5a1515104",  # no call is to cost more than there
+}
+"""Table -> the commit that stands beside this one in it."""
 HISTORY, NONE = "history", "none"
-HELP = f"what *before* is: another checkout, {HISTORY} (commit {COMMIT[:7]}, which is the default) or {NONE}"
+HELP = f"what *before* is: another checkout, {HISTORY} (the default: the commits of {Path(__file__).name}) or {NONE}"
 
 
 def named(value: str) -> str:
@@ -29,7 +32,9 @@ def named(value: str) -> str:
 
 
 @contextlib.contextmanager
-def checkout(against: str, missing: MutableMapping[str, str], repository: Path = ROOT) -> Iterator[Path | None]:
+def checkout(
+    against: str, missing: MutableMapping[str, str], table: str = DELIVERY, repository: Path = ROOT
+) -> Iterator[Path | None]:
     """The folder whose ``autotrace`` is measured as *before*, there until the end of the block; ``against`` as
     ``named`` gives it. None where there is none: without a history (a shallow clone, files without a repository)
     ``missing`` says why."""
@@ -39,19 +44,19 @@ def checkout(against: str, missing: MutableMapping[str, str], repository: Path =
     with tempfile.TemporaryDirectory(prefix="autotrace-before-") as name:
         folder = Path(name).resolve()
         try:
-            _unpack(repository, folder)
+            _unpack(repository, folder, COMMITS[table])
         except (OSError, subprocess.CalledProcessError) as error:
-            missing["delivery, before"] = f"commit {COMMIT[:7]} cannot be unpacked: {_why(error)}"
+            missing[f"{table}, before"] = f"commit {COMMITS[table][:7]} cannot be unpacked: {_why(error)}"
             yield None
             return
         yield folder
 
 
-def _unpack(repository: Path, folder: Path) -> None:
+def _unpack(repository: Path, folder: Path, commit: str) -> None:
     """Leaves nothing in the repository, which a worktree would."""
     archive = folder / "before.tar"
     for command in (
-        ["git", "-C", str(repository), "archive", f"--output={archive}", COMMIT, "autotrace"],
+        ["git", "-C", str(repository), "archive", f"--output={archive}", commit, "autotrace"],
         ["tar", "-x", "-f", str(archive), "-C", str(folder)],
     ):
         subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.call_rows import dearer
+
 Results = dict[str, Any]
 """Scenario -> its result."""
 
@@ -272,7 +274,8 @@ def failures(results: Results) -> list[str]:
             continue
         if value > limit:
             found.append(f"{name}: {value:.3g}, allowed {limit:g}")
-    return found
+    rows = results.get("calls")
+    return [*(dearer(rows) if rows else ["calls beside the commit before: not measured"]), *found]
 
 
 def _ratio(kind: str, ours: str, peer: str, scenario: str = "small", key: str = "ns") -> Callable[[Results], float]:

@@ -5,7 +5,7 @@ starts; how that grows with the turns; memory in front of a long backlog.
 
 Each process delivers three folders: one trajectory, which imports everything; one more, which tells what a run costs
 whatever is in it; then the spool, of which that is taken off. The code before delivery was made faster
-(``before.COMMIT``) delivers a part of the same spool, in turns with this one: *before* and *now* are of one run.
+(``before.COMMITS``) delivers a part of the same spool, in turns with this one: *before* and *now* are of one run.
 ``--against CHECKOUT`` takes another one for it, ``--against none`` leaves the column out. ``make bench BENCH="--only
 delivery"`` runs it with the other scenarios. CPU times stand there as measured and, like those of the other budgets,
 at reference speed: each folder's by what the machine did just before and after it. ``delivery_rows`` has the goals.

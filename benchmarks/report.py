@@ -13,6 +13,7 @@ import rich.table
 from rich.console import Console
 
 from benchmarks.budgets import AT_REFERENCE, NOTES, REFERENCE_NS, Results, Verdict, verdicts
+from benchmarks.call_rows import NAMES
 
 PEERS = ("wrapt", "opentelemetry-sdk", "ddtrace", "mlflow", "weave", "verl", "msgspec")
 CONCURRENT = (
@@ -113,6 +114,7 @@ def tables(results: Results, about: dict[str, Any]) -> Iterator[Table]:
             keys = list(dict.fromkeys(key for run in runs.values() for key in run))
             rows = [[name, *(_cell(run.get(key)) for key in keys)] for name, run in runs.items()]
             yield Table(title, ["", *map(_words, keys)], rows)
+    yield from beside(results.get("calls", {}))
     yield from delivery(results.get("delivery", {}))
 
 
@@ -124,6 +126,15 @@ def delivery(rows: dict[str, dict[str, Any]]) -> Iterator[Table]:
         cells = [[name, *(_rounded(row.get(key)) for key in shown)] for name, row in of_it.items()]
         if cells:
             yield Table(title, ["", *(heads[key] for key in shown)], cells)
+
+
+def beside(rows: dict[str, dict[str, float]]) -> Iterator[Table]:
+    """Calls, beside those of the commit before and beside the floor."""
+    heads = ["", "floor, us", "before, us", "now, us", "x the floor", "x before", "noise"]
+    keys = ("floor_us", "before_us", "now_us", "x_floor", "x_before", "noise")
+    if rows:
+        cells = [[NAMES[row], *(f"{each[key]:.2f}" for key in keys)] for row, each in rows.items()]
+        yield Table("Calls, beside the commit before", heads, cells)
 
 
 def _rounded(value: Any) -> str:

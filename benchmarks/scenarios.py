@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.bench import Bench
+from benchmarks.calls import calls
 from benchmarks.delivery import delivery
 from benchmarks.processes import rollout, startup, volume
 
@@ -125,9 +126,10 @@ def growth(bench: Bench) -> Result:
     return {"turns": turns, **options, "autotrace": bench.once("autotrace", "growth", **options)}
 
 
-SHORT = ("small", "llm", "chat", "streamed", "volume", "startup")
+SHORT = ("calls", "small", "llm", "chat", "streamed", "volume", "startup")
 """What the short form measures."""
 SCENARIOS: dict[str, Callable[[Bench], Result]] = {
+    "calls": calls,
     "small": small,
     "llm": llm,
     "chat": chat,

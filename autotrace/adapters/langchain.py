@@ -10,7 +10,7 @@ from typing import Any
 from autotrace import patch
 from autotrace.record import calls, errors
 from autotrace.record.follower import Follower
-from autotrace.record.object_fields import stored_text
+from autotrace.record.object_fields import stored_name
 
 _PREGEL = "langgraph.pregel.main.Pregel"
 _CHAIN = "langchain_core.runnables.base.RunnableSequence"
@@ -60,4 +60,4 @@ class Node(Follower):
     """A node that somebody wrote: the first one of every graph only hands its input on."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        return stored_text(args[0] if args else kwargs.get("task"), "name") != "__start__"
+        return stored_name(args[0] if args else kwargs.get("task")) != "__start__"

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.record.object_fields import member
+from autotrace.record.object_fields import layout_of, members
 from autotrace.record.snapshot import FIXED
 
 MAX_BODY = 4 << 20
@@ -19,8 +19,12 @@ def answered(result: Any) -> Any:
     kind = type(result)
     if kind is dict or kind is str or kind is list or id(kind) in FIXED:
         return result
-    response = member(result, "http_response")
-    body = member(result if response is None else response, "_content")
+    layout = layout_of(kind)
+    if layout.fields is not None:  # responses declare none
+        return result
+    held = members(result)
+    response = dict.get(held, "http_response")
+    body = dict.get(held if response is None else members(response), "_content")
     if type(body) is not bytes or not body.startswith((b"{", b"[")) or len(body) > MAX_BODY:
         return result
     try:

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from autotrace.record.fields import ABSENT
+from autotrace.record.object_fields import Layout
 from autotrace.record.pickled import captured
 from autotrace.record.snapshot import Limits, snapshot
 
@@ -39,6 +40,7 @@ class Signature:
         "declared",
         "defaults",
         "identity",
+        "layout",
         "method",
         "module",
         "name",
@@ -68,6 +70,8 @@ class Signature:
         self.count = len(self.names)
         self.method = bool(self.names) and self.names[0] in ("self", "cls")
         self.start = int(self.method)
+        self.layout: Layout | None = None
+        """Of the class of the object that the method was called on last."""
         given = getattr(function, "__defaults__", None) or ()
         self.defaults: dict[str, Any] = {
             **dict(zip(self.names[self.count - len(given) :], given, strict=False)),
@@ -105,6 +109,8 @@ class Signature:
     def positional(self, args: tuple[Any, ...], limits: Limits) -> Sequence[Any]:
         """Copies of the positional arguments to be captured, for ``named``."""
         passed = len(args)
+        if not self.positions and passed <= self.count:
+            return ()
         copies = [
             default if args[position] is default else captured(args[position], limits)
             for position, default in zip(self.positions, self.captured_defaults)  # noqa: B905 - made together

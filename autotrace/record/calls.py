@@ -15,12 +15,13 @@ from typing import Any
 from autotrace.record import closing, context, drivers, faults, groups, ids, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
-from autotrace.record.context import OpenCall, RetainingCall, Trace, current, stand_in, standing
+from autotrace.record.context import CLOSED, NOWHERE, Ended, OpenCall, RetainingCall, Trace, current, standing
 from autotrace.record.errors import without_frame
 from autotrace.record.fields import first
-from autotrace.record.follower import Follower
+from autotrace.record.follower import follow, held, show
 from autotrace.record.iterators import Step
-from autotrace.record.object_fields import stored_text
+from autotrace.record.object_fields import layout_of, stored_name
+from autotrace.record.overrides import is_super_call, recording
 from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
@@ -43,8 +44,6 @@ compiling: Callable[[], bool] | None = None
 """``torch.compiler.is_compiling`` once torch is imported: inside a compiled region nothing may be recorded."""
 
 _monotonic_ns = time.monotonic_ns
-_mro, _qualname = type.__dict__["__mro__"].__get__, type.__dict__["__qualname__"].__get__
-"""Of a class; nothing is asked of its metaclass."""
 _append = backlog.append
 
 
@@ -58,6 +57,60 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     if probe.off:
         return None
     previous = above = current.get()
+    call: OpenCall | None = None
+    if (
+        probe.simple
+        and above is not None
+        and above.recorded
+        and probe.follower is None
+        and not (kwargs or backlog.watchful)
+    ):
+        signature = probe.signatures.get(function)
+        if signature is not None and signature.whole and not (probe.subclasses and above.probe is probe):
+            copies: Sequence[Any] = args[signature.start :]
+            for value in copies:
+                kind = type(value)
+                if kind is str:
+                    if len(value) > SHORT:
+                        break
+                elif kind is not int and kind is not float and kind is not bool and value is not None:
+                    break
+            else:
+                probe.calls += 1
+                try:
+                    name = None
+                    if probe.names_tool and signature.method and args:
+                        layout = signature.layout
+                        if layout is None or layout.reference() is not type(args[0]):
+                            layout = signature.layout = layout_of(type(args[0]))
+                        if layout.read is None:
+                            name = stored_name(args[0])
+                        else:
+                            name = dict.get(layout.read(args[0]), "name")
+                            if name is None:
+                                name = layout.name
+                            elif type(name) is not str:
+                                name = None
+                    call = OpenCall(
+                        ids.next_span_id(),
+                        above.trace,
+                        above.id,
+                        probe,
+                        signature,
+                        context.epoch,
+                        _monotonic_ns(),
+                        id(args[0]) if probe.subclasses and args else 0,
+                        above,
+                        copies,
+                        None,
+                        None if name is None else {"object_name": name},
+                    )
+                    _append(call)
+                    current.set(call)
+                    return call
+                except BaseException as error:
+                    _given_up(probe, call, error)
+                    return None
     arguments = outside = None
     if probe.of:
         try:
@@ -67,12 +120,13 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             probe.trouble("of", error)
     if above is not None:
         if not above.recorded:
-            above = standing(above)
+            if above.probe is not None or above.epoch == CLOSED:
+                above = standing(above)
             if above is not None and not above.recorded:
                 if probe.id:
                     _not_recorded(probe, function, args, kwargs)
                 return None
-        if probe.subclasses and above is not None and above.probe is probe and _is_super_call(above, function, args):
+        if probe.subclasses and above is not None and above.probe is probe and is_super_call(above, function, args):
             return None
     probe.calls += 1
     if above is None and probe.inside:
@@ -81,11 +135,12 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if probe.calls == 1:
             backlog.wake()
         if probe.follower is not None:
-            _show(probe, probe.follower, args, kwargs)
+            show(probe, probe.follower, args, kwargs)
         return None
     follower = probe.follower
-    call: OpenCall | None = None
     try:
+        if probe.root and decide is sampling.never and follower is None:
+            return _begin_unrecorded(probe, function, args, kwargs, previous)
         if follower is not None and not follower.admits(args, kwargs):
             return None
         signature = probe.signatures.get(function) or probe.signature(function)
@@ -96,21 +151,15 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 follower.shows(arguments)
             if probe.attributes:
                 attributes = probe.read(probe.attributes, arguments)
-            if probe.prompt:
-                prompt = copy_tokens(first(probe.prompt, arguments))
         if probe.names_tool and signature.method and args:
-            name = stored_text(args[0], "name")
+            name = stored_name(args[0])
             if name is not None:
                 attributes = {**(attributes or {}), "object_name": name}
         if probe.root and above is not None:
             attributes = groups.completed(attributes, above)
         if above is None or probe.root:
             if backlog.full() or (probe.root and not sampling.admits(decide, attributes or {})):
-                if probe.id:
-                    _not_recorded(probe, function, args, kwargs)
-                call = stand_in(b"", 0, recorded=False, above=previous)
-                current.set(call)
-                return call
+                return _begin_unrecorded(probe, function, args, kwargs, previous)
             span = ids.next_span_id()
             parent, trace = 0, Trace(ids.new_trace_id(), False, span)
         else:
@@ -119,7 +168,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             attributes = {**(attributes or {}), OF: outside}
         if backlog.watchful and not backlog.accepts():
             return None
-        copies: Sequence[Any]
+        if probe.prompt and arguments is not None:
+            prompt = copy_tokens(first(probe.prompt, arguments))
         keywords: dict[str, Any] | None = None
         try:
             if signature.whole:
@@ -167,7 +217,9 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             weight += weigh_numbers(prompt)
         if weight:
             call.weight = weight
-            backlog.charge(weight)
+            if weight > LARGE:
+                backlog.watch(weight)
+            backlog.charged += weight
         _append(call)
         if arguments is not None:
             if probe.row is not None and type(call) is RetainingCall:
@@ -175,24 +227,21 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             if probe.id:
                 trajectory_ids.name(probe, call, arguments)
         if follower is not None and arguments is not None and type(call) is RetainingCall:
-            _follow(call, probe, follower, arguments)
+            follow(call, probe, follower, arguments)
         current.set(call)
         return call
     except BaseException as error:
-        if call is not None:
-            fail(call, error)  # the encoder passes over the end of a call that never came to be queued
-        if not isinstance(error, Exception):
-            raise
-        probe.trouble("begin", error)
+        _given_up(probe, call, error)
         return None
 
 
-def _show(probe: Probe, follower: Follower, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Show the follower a call that is only counted."""
-    try:
-        follower.admits(args, kwargs)
-    except Exception as error:
-        probe.trouble("follow", error)
+def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None:
+    """Something failed while a call was opened."""
+    if call is not None:
+        fail(call, error)  # the encoder passes over the end of a call that never came to be queued
+    if not isinstance(error, Exception):
+        raise error
+    probe.trouble("begin", error)
 
 
 def _begin_rows(call: RetainingCall, probe: Probe, arguments: dict[str, Any]) -> None:
@@ -205,20 +254,22 @@ def _begin_rows(call: RetainingCall, probe: Probe, arguments: dict[str, Any]) ->
         probe.trouble("rows", error)
 
 
+def _begin_unrecorded(
+    probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], previous: OpenCall | None
+) -> OpenCall:
+    """Open a trajectory that is not recorded: nothing below it is, either."""
+    if probe.id:
+        _not_recorded(probe, function, args, kwargs)
+    call = OpenCall(0, NOWHERE, 0, None, None, 0, above=previous, recorded=False)
+    current.set(call)
+    return call
+
+
 def _not_recorded(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     try:
         trajectory_ids.not_recorded(probe, function, args, kwargs)
     except Exception as error:
         probe.trouble("id", error)
-
-
-def _follow(call: RetainingCall, probe: Probe, follower: Follower, arguments: dict[str, Any]) -> None:
-    """Show the follower the call. One that fails is not asked about its end: the call ends as any other."""
-    try:
-        follower.opened(call, arguments)
-        call.followed = True
-    except Exception as error:
-        probe.trouble("follow", error)
 
 
 def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall | None:
@@ -244,42 +295,33 @@ def _retain(call: Any, probe: Probe, arguments: Any) -> None:
             call.chosen = sampling.chosen.set(chosen)
 
 
-def _is_super_call(above: OpenCall, function: Any, args: tuple[Any, ...]) -> bool:
-    """Whether this is the base method that the override being recorded calls through ``super()``: another function for
-    the same object, of the same name, and not of a class that comes before the override's."""
-    probe, signature = above.probe, above.signature
-    if probe is None or not args:
-        return False
-    owner = args[0]
-    if above.owner != id(owner) or signature is None or signature.identity == id(function):
-        return False
-    if probe.several and signature.name.rpartition(".")[2] != function.__name__:
-        return False
-    order = [_qualname(cls) for cls in _mro(owner if isinstance(owner, type) else type(owner))]
-    here, override = function.__qualname__.rpartition(".")[0], signature.name.rpartition(".")[0]
-    return here not in order or override not in order or order.index(here) > order.index(override)
-
-
-def recording(owner: Any, name: str, key: str) -> bool:
-    """Whether the current call is this one: method ``name`` of ``owner``, under another target than ``key``."""
-    call = current.get()
-    if call is None or call.probe is None or call.signature is None or call.probe.key == key:
-        return False
-    return call.owner == id(owner) and call.signature.name.rpartition(".")[2] == name
-
-
 def end(call: OpenCall | Step, result: Any) -> Any:
     """Close ``call`` with its result, which is returned. A result that is itself still to run (a coroutine, generator
     or context manager that a plain function returned) is driven by a wrapper of its own kind, and ends the call."""
     if type(call) is OpenCall and current.get() is call:  # the common case of ``leave``
         current.set(call.above)
         call.above = None
+        kind = type(result)
+        if kind is str or kind is int or kind is bool or result is None:  # nothing that is still to come
+            probe = call.probe
+            if probe is None:
+                return result
+            if probe.keeps_result and call.epoch == context.epoch and (kind is not str or len(result) <= SHORT):
+                try:
+                    event = Ended(call, _monotonic_ns(), result)
+                    call.epoch = CLOSED  # as in ``close``: nothing is called before the event is queued
+                    _append(event)
+                    return result
+                except Exception as error:
+                    probe.trouble("end", error)
+            close(call, result)
+            return result
     else:
         if isinstance(call, Step):
             call.took(result)
             return result
         leave(call)
-        if type(call) is RetainingCall and call.followed and _held(call, result):
+        if type(call) is RetainingCall and call.followed and held(call, result):
             return result
     if id(type(result)) in drivers.LATER:
         try:
@@ -299,14 +341,3 @@ def fail(call: OpenCall | Step, error: BaseException) -> None:
         call.failed(error)
     else:
         closing.fail(call, error)
-
-
-def _held(call: RetainingCall, result: Any) -> bool:
-    probe = call.probe
-    if probe is None or probe.follower is None:
-        return False
-    try:
-        return probe.follower.holds(call, result)
-    except Exception as error:
-        probe.trouble("hold", error)
-        return False

@@ -14,7 +14,7 @@ from autotrace.record.backlog import backlog
 from autotrace.record.context import CLOSED, Ended, OpenCall, RetainingCall, current
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.probe import Probe
-from autotrace.record.snapshot import FIXED, SHORT
+from autotrace.record.snapshot import SHORT
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, NOT_KEPT, weigh, weigh_numbers
 from autotrace.spool.records import Fact
@@ -40,17 +40,22 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
     at = call.at
     try:
         at = ended_at or _monotonic_ns()
-        if probe.asks_model:
+        if probe.asks_model and type(result) is not str:
             result = answered(result)
         if probe.reads_result:
             event = _with_result(call, probe, result, at)
             _weigh(event, probe.limits.take_weight())
         elif probe.result:
             kind = type(result)
-            small = len(result) <= SHORT if kind is str else id(kind) in FIXED
+            small = len(result) <= SHORT if kind is str else kind is int or kind is float or result is None
             event = Ended(call, at, result if small else probe.output(result))
-            if probe.limits.weight:
-                _weigh(event, probe.limits.take_weight())
+            limits = probe.limits
+            if limits.weight:
+                captured, limits.weight = limits.weight, 0  # as ``take_weight`` does
+                if captured > LARGE:
+                    _weigh(event, captured)
+                else:
+                    event.weight = captured
         else:
             event = Ended(call, at)
     except Exception as error:
@@ -58,7 +63,8 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
         event = Ended(call, at)
     weight = event.weight
     if weight:
-        backlog.watch(weight)
+        if weight > LARGE:  # small ones are not much before the flusher's thread looks again
+            backlog.watch(weight)
         # nothing is called from here on: an exception of the host's comes at a call, and would leave the call closed
         # and its end not queued
         backlog.charged += weight
@@ -73,10 +79,12 @@ def _weigh(event: Ended, captured: int) -> None:
         event.output, captured = NOT_KEPT, 0
         if event.error is not None:
             event.error = (event.error[0], [], event.error[2])
-    if event.response is not None or event.logprobs is not None or event.mask is not None:
-        for numbers in (event.response, event.logprobs, event.mask):
-            if numbers is not None:
-                captured += weigh_numbers(numbers)
+    if event.response is not None:
+        captured += weigh_numbers(event.response)
+    if event.logprobs is not None:
+        captured += weigh_numbers(event.logprobs)
+    if event.mask is not None:
+        captured += weigh_numbers(event.mask)
     event.weight = captured
 
 
@@ -96,7 +104,8 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     response = None
     skip = 0
     if probe.response:
-        response = copy_tokens(first(probe.response, values))
+        found = first(probe.response, values)
+        response = None if found is ABSENT else copy_tokens(found)
         if probe.late_prompt and response is not None and first(probe.prompt, values) is ABSENT:
             head = copy_tokens(first(probe.late_prompt, values)) or ()
             response, skip = _joined(head, response), len(head)

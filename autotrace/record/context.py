@@ -39,6 +39,10 @@ class Trace:
         """Belongs to the flusher."""
 
 
+NOWHERE = Trace(b"")
+"""Of every trajectory that is not recorded."""
+
+
 class OpenCall(msgspec.Struct, eq=False, gc=False):
     """An open call, and the event that it opened. Only the process that opened a call closes it (``epoch`` changes in a
     forked child).

@@ -23,7 +23,7 @@ from typing import Any
 
 from autotrace.record import closed_streams, closing, iterators, template
 from autotrace.record.context import OpenCall, RetainingCall
-from autotrace.record.object_fields import attribute_of, layout_of
+from autotrace.record.object_fields import ITERATION, attribute_of, layout_of
 
 
 def drive(call: OpenCall, result: Any) -> Any:
@@ -84,8 +84,11 @@ def adopt(call: OpenCall, result: Any) -> bool:
     asked (clients of model servers), iterates a driver from now on, and ``call`` ends with that; another iterator is
     followed. The stream itself stays what it was."""
     try:
-        stored = layout_of(type(result)).stored(result)
-        inner = dict.get(stored, _ITERATION)
+        layout = layout_of(type(result))
+        stored = layout.stored(result)
+        inner = dict.get(stored, ITERATION)
+        if inner is None and not layout.iterates:
+            return any(adopter(call, result) for adopter in adopters)
         pending = driver = None
         if inner is None:
             pending, driver = _made_later(call, result)
@@ -93,7 +96,7 @@ def adopt(call: OpenCall, result: Any) -> bool:
             pending = _Pending(call, inner)
             driver = _through(pending, inner)
         if driver is not None:
-            dict.__setitem__(stored, _ITERATION, driver)
+            dict.__setitem__(stored, ITERATION, driver)
             closed_streams.watch(result, pending, driver)
             response = dict.get(stored, "response")
             if response is not None:
@@ -113,14 +116,12 @@ def adopt(call: OpenCall, result: Any) -> bool:
 
 adopters: list[Callable[[OpenCall, Any], bool]] = []
 """Of adapters: whether what a call returned is still to come, and will end the call."""
-_ITERATION = "_iterator"
-"""Where the clients that are generated from OpenAPI descriptions (openai, anthropic and their kin) keep it."""
 
 
 def _made_later(call: OpenCall, stream: Any) -> tuple[_Pending | None, Any]:
     """What is pending, and its driver, for a stream whose generator is made, as a cached property, when it is first
     asked for; else nothing."""
-    maker = attribute_of(type(stream), _ITERATION)
+    maker = attribute_of(type(stream), ITERATION)
     if type(maker) is not functools.cached_property:
         return None, None
     driver = _async_generator if attribute_of(type(stream), "__anext__") is not None else _generator
@@ -129,11 +130,11 @@ def _made_later(call: OpenCall, stream: Any) -> tuple[_Pending | None, Any]:
     def made() -> Any:
         stream = reference()
         stored = layout_of(type(stream)).stored(stream)
-        driven = dict.pop(stored, _ITERATION)  # what the maker copies of the stream is to be without it
+        driven = dict.pop(stored, ITERATION)  # what the maker copies of the stream is to be without it
         try:
             return maker.func(stream)
         finally:
-            dict.__setitem__(stored, _ITERATION, driven)
+            dict.__setitem__(stored, ITERATION, driven)
 
     pending = _Pending(call, made)
     return pending, driver(pending)

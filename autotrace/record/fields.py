@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -43,6 +44,16 @@ class Path:
                 raise
             return ABSENT
         return value
+
+
+def is_late(path: Path) -> bool:
+    """Whether it can only be read once there is a result."""
+    return path.root in ("result", "item")
+
+
+def last_word(text: str) -> str:
+    """What a part that is captured is called: ``completions`` of ``row.completions[0]``."""
+    return next((word for word in re.findall(r"[^\W\d]\w*", re.sub(r"\[[^\]]*\]", "", text))[::-1]), text)
 
 
 _objects: set[type] = set()

@@ -26,3 +26,32 @@ class Follower:
     def holds(self, call: Any, result: Any) -> bool:
         """The call returned. True: what it began goes on, and the adapter will close the call."""
         return False
+
+
+def show(probe: Any, follower: Follower, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Show the follower a call that is only counted."""
+    try:
+        follower.admits(args, kwargs)
+    except Exception as error:
+        probe.trouble("follow", error)
+
+
+def follow(call: Any, probe: Any, follower: Follower, arguments: dict[str, Any]) -> None:
+    """Show the follower the call. One that fails is not asked about its end: the call ends as any other."""
+    try:
+        follower.opened(call, arguments)
+        call.followed = True
+    except Exception as error:
+        probe.trouble("follow", error)
+
+
+def held(call: Any, result: Any) -> bool:
+    """Whether the follower closes the call, which returned ``result``."""
+    probe = call.probe
+    if probe is None or probe.follower is None:
+        return False
+    try:
+        return bool(probe.follower.holds(call, result))
+    except Exception as error:
+        probe.trouble("hold", error)
+        return False

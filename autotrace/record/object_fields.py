@@ -8,8 +8,9 @@ the interpreter put into the class, slots through their member descriptors.
 from __future__ import annotations
 
 import enum
+import functools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
@@ -23,6 +24,9 @@ _module = type.__dict__["__module__"].__get__
 _struct_fields = type(msgspec.Struct).__dict__["__struct_fields__"].__get__
 _DECLARED = ("__dataclass_fields__", "__pydantic_fields__", "model_fields", "_fields")
 """Where classes keep the names of their fields: dataclasses, pydantic 2 and before 2.10, named tuples."""
+ITERATION = "_iterator"
+"""Where the clients that are generated from OpenAPI descriptions (openai, anthropic and their kin) keep it."""
+ITERATIONS = (ITERATION, "__next__", "__anext__")
 MAX_CLASSES = 10_000
 
 
@@ -51,17 +55,34 @@ def attribute_of(kind: type, name: str) -> Any:
 class Layout:
     """How the instances of a class store what they hold."""
 
-    __slots__ = ("base", "dictionary", "extra", "fields", "mapping", "of_class", "reference", "slots", "texts")
+    __slots__ = (
+        "base",
+        "dictionary",
+        "extra",
+        "fields",
+        "iterates",
+        "label",
+        "mapping",
+        "name",
+        "of_class",
+        "read",
+        "reference",
+        "slots",
+    )
 
     def __init__(self, kind: type) -> None:
-        self.reference = weakref.ref(kind)
+        self.reference = weakref.ref(kind, functools.partial(_layouts.pop, id(kind)))
+        """Forgets the layout when the class goes, before anything else can have its ``id``; in C, where no signal
+        handler of the host's runs whose exception would be swallowed."""
         self.base = next((base for base in (enum.Enum, tuple) if issubclass(kind, base)), None)
         """``enum.Enum`` or ``tuple`` for what inherits from it."""
         self.mapping = issubclass(kind, dict)
         self.of_class = issubclass(kind, type)
         """The instances are classes themselves."""
-        self.texts: dict[str, str | None] = {}
-        """Texts that the class held when they were first asked for, by name; None where it held no text."""
+        self.label = name_of(kind)
+        name = attribute_of(kind, "name")
+        self.name = name if type(name) is str else None
+        """The text that the class held as ``name`` when this was made."""
         self.dictionary: Any = None
         """Descriptor of the instance's ``__dict__``, None where there is none."""
         self.slots: dict[str, Any] = {}
@@ -77,6 +98,11 @@ class Layout:
                     self.slots.setdefault(name, descriptor)
             if self.fields is None:
                 self.fields = _declared(members)
+        self.iterates = any(attribute_of(kind, each) is not None for each in ITERATIONS)
+        """The class has something that its instances are iterated by, one item after the other."""
+        plain = self.dictionary is not None and not self.of_class and "name" not in self.slots
+        self.read = self.dictionary.__get__ if plain else None
+        """Gives the dictionary of an instance that keeps a name nowhere else."""
         self.extra = self.slots.get("__pydantic_extra__")
         """Descriptor of the fields that a pydantic model does not declare."""
         if issubclass(kind, msgspec.Struct):
@@ -85,6 +111,14 @@ class Layout:
     def stored(self, value: Any) -> Any:
         """The instance's own dictionary, or an empty one."""
         return {} if self.dictionary is None else self.dictionary.__get__(value)
+
+    def held(self, value: Any, without: Container[str] = ()) -> dict[str, Any]:
+        """What ``pairs`` has, but for the fields ``without``."""
+        if self.dictionary is not None and not self.slots and self.fields is not None:
+            stored = self.dictionary.__get__(value)
+            if type(stored) is dict:
+                return {name: stored[name] for name in self.fields if name in stored and name not in without}
+        return {name: item for name, item in self.pairs(value) if name not in without}
 
     def pairs(self, value: Any) -> Iterator[tuple[str, Any]]:
         """Declared fields that are set, and what a pydantic model holds beyond them. A named tuple's are its items,
@@ -138,7 +172,7 @@ def members(value: Any) -> dict[str, Any]:
     if value is None or kind is str or kind is int:
         return _NOTHING
     layout = _layouts.get(id(kind))
-    if layout is None or layout.reference() is not kind:
+    if layout is None:
         layout = layout_of(kind)
     if layout.mapping:
         return dict(dict.items(value))
@@ -154,28 +188,26 @@ def member(value: Any, name: str) -> Any:
     return dict.get(members(value), name)
 
 
-def stored_text(value: Any, name: str) -> str | None:
-    """The text that the object, or else its class, stores under ``name``; None where that is no text. Of a class it is
-    read once, which saves each call of a tool 0.5 us."""
-    kind = type(value)
-    layout = _layouts.get(id(kind))
-    if layout is None or layout.reference() is not kind:
-        layout = layout_of(kind)
-    if layout.of_class:
-        held = attribute_of(value, name)
+def stored_name(value: Any) -> str | None:
+    """The text that the object, or else its class, stores as ``name``; None where that is no text. A class's is
+    read once."""
+    layout = _layouts.get(id(type(value))) or layout_of(type(value))
+    if layout.read is not None:
+        held = dict.get(layout.read(value), "name")
+        if held is None:
+            return layout.name
         return held if type(held) is str else None
-    held = None if layout.dictionary is None else dict.get(layout.dictionary.__get__(value), name)
-    if held is None and layout.slots and name in layout.slots:
+    if layout.of_class:
+        held = attribute_of(value, "name")
+        return held if type(held) is str else None
+    held = None if layout.dictionary is None else dict.get(layout.dictionary.__get__(value), "name")
+    if held is None and "name" in layout.slots:
         try:
-            held = layout.slots[name].__get__(value)
+            held = layout.slots["name"].__get__(value)
         except AttributeError:  # not set
             return None
     if held is None:
-        texts = layout.texts
-        if name in texts:
-            return texts[name]
-        held = attribute_of(kind, name)
-        texts[name] = held = held if type(held) is str else None
+        return layout.name
     return held if type(held) is str else None
 
 
@@ -186,7 +218,7 @@ _layouts: dict[int, Layout] = {}
 def layout_of(kind: type) -> Layout:
     """The layout of a class, made once."""
     layout = _layouts.get(id(kind))
-    if layout is None or layout.reference() is not kind:
+    if layout is None:
         if len(_layouts) >= MAX_CLASSES:  # classes made again and again
             _layouts.clear()
         layout = _layouts[id(kind)] = Layout(kind)

@@ -20,8 +20,11 @@ from time import thread_time_ns
 from typing import Any
 
 from autotrace.record.origin import is_hosts
-from autotrace.record.snapshot import NODE_BYTES, Limits, flat, snapshot, walked
+from autotrace.record.snapshot import LONGEST_KEY, NODE_BYTES, SHORT, Limits, flat, snapshot, walked
 
+FEW = 4
+"""Messages that hold texts and numbers only, up to which a copy costs less than an encoding, before which a caller that
+makes one call now and then has to load the pickler's code and memory into the cache."""
 SEVERAL = 2
 """Items from which encoding a list of lists or dicts costs less than copying it."""
 LOOKED_AT = 8
@@ -96,12 +99,19 @@ def captured(value: Any, limits: Limits) -> Any:
     ``snapshot`` makes of it."""
     kind = type(value)
     if kind is not list and kind is not dict and kind is not tuple:
-        return snapshot(value, limits)
+        if kind is str or kind is int or kind is float or kind is bool or value is None:
+            return snapshot(value, limits)
+        return walked(value, kind, limits)
     if len(value) <= limits.items:
-        copied = flat(value, kind)
-        if copied is not None:
-            limits.weight += NODE_BYTES
-            return copied
+        if kind is list and 0 < len(value) <= FEW and type(value[0]) is dict:
+            copied = _few(value, limits)
+            if copied is not None:
+                return copied
+        else:
+            copied = flat(value, kind)
+            if copied is not None:
+                limits.weight += NODE_BYTES
+                return copied
         if _is_nested(value, kind, limits.items):
             if limits.walks:
                 limits.walks -= 1
@@ -112,6 +122,32 @@ def captured(value: Any, limits: Limits) -> Any:
                     return pickled
                 limits.walks = WALKS
     return walked(value, kind, limits)
+
+
+def _few(value: list[Any], limits: Limits) -> Any:
+    """A copy of a short exact list of exact dicts (messages) that hold texts, numbers and None only, none of them to be
+    cut; else None."""
+    copied = []
+    weight = NODE_BYTES
+    for item in value:
+        if type(item) is not dict or len(item) > limits.items or limits.depth < 2:
+            return None
+        item = item.copy()
+        weight += NODE_BYTES
+        for key, part in item.items():
+            if type(key) is not str or len(key) > LONGEST_KEY:
+                return None
+            kind = type(part)
+            if kind is str:
+                if len(part) > SHORT:
+                    if len(part) > limits.string:
+                        return None
+                    weight += str.__sizeof__(part)
+            elif kind is not int and kind is not float and kind is not bool and part is not None:
+                return None
+        copied.append(item)
+    limits.weight += weight
+    return copied
 
 
 def _is_nested(value: Any, kind: type, limit: int) -> bool:

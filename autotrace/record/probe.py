@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ from weakref import WeakKeyDictionary
 from autotrace.config.plan import Settings, Target
 from autotrace.record import faults, fields, formulas
 from autotrace.record.arguments import Signature
-from autotrace.record.fields import ABSENT
+from autotrace.record.fields import ABSENT, is_late, last_word
 from autotrace.record.follower import Follower
 from autotrace.record.pickled import captured
 from autotrace.record.sampling import Decision
@@ -25,16 +24,6 @@ MORE_DEPTH = 3
 """Levels that are copied of an LLM call's values beyond those of others."""
 MAX_SIGNATURES = 1_000
 """Functions remembered per target."""
-
-
-def _is_late(path: fields.Path) -> bool:
-    """Whether it can only be read once there is a result."""
-    return path.root in ("result", "item")
-
-
-def _last_word(text: str) -> str:
-    """What a part that is captured is called: ``completions`` of ``row.completions[0]``."""
-    return next((word for word in re.findall(r"[^\W\d]\w*", re.sub(r"\[[^\]]*\]", "", text))[::-1]), text)
 
 
 def _of_the_batch(target: Target) -> Target:
@@ -77,6 +66,7 @@ class Probe:
         "is_final",
         "items",
         "keeps",
+        "keeps_result",
         "key",
         "knows",
         "label",
@@ -107,6 +97,7 @@ class Probe:
         "sampling",
         "several",
         "signatures",
+        "simple",
         "subclasses",
         "whole",
     )
@@ -127,7 +118,7 @@ class Probe:
         """Trajectories inside of a call of it are numbered."""
         self.leads = target.role == "trainer" or target.group
         """What a call of it says is said of the trajectories inside of it."""
-        self.late_id = any(_is_late(path) for path in self.id)
+        self.late_id = any(is_late(path) for path in self.id)
         self.key = target.key
         self.label = target.label
         self.role = target.role
@@ -152,7 +143,7 @@ class Probe:
         """Parts of the result that are captured, by their last word: instead of all of it."""
         self.result = self.content and (includes_result or bool(self.parts)) and "result" not in target.exclude
         self.include = None if target.include is None else frozenset(target.include)
-        self.order = tuple(name if name.isidentifier() else _last_word(name) for name in target.include or ())
+        self.order = tuple(name if name.isidentifier() else last_word(name) for name in target.include or ())
         """Names of what is captured, in the order in which the list has them."""
         self.members = self._members(target)
         """Members of arguments that are captured, under their own names: ``request.messages``."""
@@ -161,15 +152,15 @@ class Probe:
         tokens = formulas.compiled(target.tokens)
         table = dict(tokens)
         prompt = table.get("prompt", ())
-        self.prompt = tuple(path for path in prompt if not _is_late(path))
-        self.late_prompt = tuple(path for path in prompt if _is_late(path))
+        self.prompt = tuple(path for path in prompt if not is_late(path))
+        self.late_prompt = tuple(path for path in prompt if is_late(path))
         """The prompt comes only with the result (an agent's output)."""
         self.response = table.get("response", ())
         self.logprobs = table.get("logprobs", ()) if settings.logprobs else ()
         self.mask = table.get("mask", ())
         self.dropped = self._dropped(target)
         pairs = formulas.compiled(target.attributes)
-        self.late = tuple(pair for pair in pairs if any(map(_is_late, pair[1])))
+        self.late = tuple(pair for pair in pairs if any(map(is_late, pair[1])))
         self.attributes = tuple(pair for pair in pairs if pair not in self.late)
         self.facts = formulas.compiled(target.facts)
         self.final = formulas.values_of(target.final)
@@ -198,6 +189,8 @@ class Probe:
             or self.late_id
             or self.parts
         )
+        self.keeps_result = self.result and not self.reads_result
+        """A result that is small is recorded as it is, and nothing is read of it."""
         self.collects = not self.final and (self.result or self.reads_result)
         """What a generator or stream yields is put together."""
         self.asks_model = target.role == "llm"
@@ -207,6 +200,10 @@ class Probe:
         self.inside = target.inside
         self.whole = self.content and self.include is None and not target.exclude and not self.prompt
         """Every argument is captured."""
+        self.simple = self.whole and not (
+            self.root or self.counted or self.inside or self.knows or self.leads or target.items
+        )
+        """A call inside of another one is recorded with what it is passed, and nothing else."""
         self.signatures: dict[Any, Signature] = {}
         """By function: wrappers that one decorator made share their code, not their names."""
         self.passing: WeakKeyDictionary[Any, Signature] = WeakKeyDictionary()
@@ -219,13 +216,13 @@ class Probe:
 
     def _members(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
         names = [
-            name for name in target.include or () if not name.isidentifier() and not _is_late(formulas.value_of(name))
+            name for name in target.include or () if not name.isidentifier() and not is_late(formulas.value_of(name))
         ]
-        return tuple((_last_word(name), formulas.value_of(name)) for name in names) if self.content else ()
+        return tuple((last_word(name), formulas.value_of(name)) for name in names) if self.content else ()
 
     def _parts(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
         paths = [formulas.value_of(name) for name in target.include or () if not name.isidentifier()]
-        return tuple((_last_word(path.text), path) for path in paths if _is_late(path)) if self.content else ()
+        return tuple((last_word(path.text), path) for path in paths if is_late(path)) if self.content else ()
 
     def _dropped(self, target: Target) -> tuple[str, ...]:
         """Fields of the result that are not captured: token lists travel by themselves, the rest was excluded."""
@@ -294,7 +291,11 @@ class Probe:
             copies = {name: self.captured(value) for name, value in read.items() if value is not ABSENT}
             return copies if len(self.parts) > 1 else next(iter(copies.values()), None)
         if not self.dropped:
-            return self.captured(result)
+            try:
+                return captured(result, self.limits)
+            except Exception as error:
+                faults.failed(f"copy:{self.key}", error)
+                return NOT_COPIED
         copied = self.copied(result, self.dropped)
         if type(copied) is dict:
             for name in self.dropped:

@@ -42,6 +42,8 @@ def decision(settings: Mapping[str, Any]) -> Decision | None:
     seed = settings.get("seed", 0)
     if rate is None and validate_rate is None and not every and not samples:
         return None
+    if rate is not None and rate <= 0 and (validate_rate is None or validate_rate <= 0):
+        return never
     wanted = {str(sample) for sample in samples or ()}
 
     def decide(attributes: Mapping[str, Any]) -> bool:
@@ -55,6 +57,11 @@ def decision(settings: Mapping[str, Any]) -> Decision | None:
         return share is None or fraction(seed, attributes.get("data_source"), sample_of(attributes)) < share
 
     return decide
+
+
+def never(attributes: Mapping[str, Any]) -> bool:
+    """The rule that excludes every trajectory: nobody has to read attributes for it."""
+    return False
 
 
 def admits(decide: Decision | None, attributes: Mapping[str, Any]) -> bool:

@@ -16,6 +16,8 @@ from collections.abc import Container
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from autotrace.config.scalars import LONGEST_INTEGER, integer, shortened, too_long
 from autotrace.record import arrays
 from autotrace.record.object_fields import layout_of, module_of, name_of, qualified_name
@@ -86,18 +88,19 @@ def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
 
 def walked(value: Any, kind: type, limits: Limits, without: Container[str] = ()) -> Any:
     """``snapshot`` of what is neither a number nor a text, and not ``flat``."""
-    copier = _Copier(limits)
-    if without and kind is not list and kind is not tuple and not issubclass(kind, dict):
-        copied = copier.object(value, kind, limits.depth, without)
-    else:
+    copier = _Copier(limits.items, limits.string)
+    if kind is dict or kind is list or kind is tuple:
         copied = copier.copy(value, limits.depth)
+    else:
+        copier.nodes -= 1
+        copied = copier.object(value, kind, limits.depth, without if without and not issubclass(kind, dict) else ())
     limits.weight += copier.weight + (MAX_NODES - copier.nodes) * NODE_BYTES
     return copied
 
 
 def snapshot_below(value: Any, limits: Limits) -> tuple[Any, int]:
     """A copy of an item of a list, as ``snapshot`` makes it of the list; and how many nodes it has."""
-    copier = _Copier(limits)
+    copier = _Copier(limits.items, limits.string)
     copied = copier.copy(value, limits.depth - 1)
     return copied, MAX_NODES - copier.nodes
 
@@ -105,15 +108,12 @@ def snapshot_below(value: Any, limits: Limits) -> tuple[Any, int]:
 _size = str.__sizeof__
 
 
-class _Copier:
-    __slots__ = ("items", "nodes", "string", "weight")
-
-    def __init__(self, limits: Limits) -> None:
-        self.items = limits.items
-        self.string = limits.string
-        self.nodes = MAX_NODES
-        self.weight = 0
-        """Bytes of the strings that the copy holds."""
+class _Copier(msgspec.Struct, gc=False):
+    items: int
+    string: int
+    nodes: int = MAX_NODES
+    weight: int = 0
+    """Bytes of the strings that the copy holds."""
 
     def copy(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -141,6 +141,12 @@ class _Copier:
             if kind is str:
                 if len(item) > SHORT:
                     copied[key] = self.text(item)
+            elif kind is dict and depth > 1 and len(item) <= self.items and self.nodes > 0:
+                self.nodes -= 1
+                copied[key] = self.exact(item, depth - 1) if item else {}
+            elif kind is list and depth > 1 and self.nodes > 0:
+                self.nodes -= 1
+                copied[key] = self.sequence(item, len(item), depth - 1) if item else []
             elif kind is not int and kind is not float and kind is not bool and item is not None:
                 copied[key] = self.copy(item, depth - 1)
         return copied
@@ -202,9 +208,9 @@ class _Copier:
         if layout.base is tuple:
             return self._tuple(value, layout.fields, name_of(kind), depth, without)
         if layout.fields is not None:
-            fields = {name: item for name, item in layout.pairs(value) if name not in without}
+            fields = layout.held(value, without)
             if depth > 0 and len(fields) <= self.items:
-                return {"type": name_of(kind), **self.exact(fields, depth)}
+                return self.exact({"type": layout.label, **fields}, depth)
             copied = self.mapping(fields, depth)
             return {"type": name_of(kind), **copied} if depth > 0 else copied
         builtin = self._inherited(value, kind, depth)

@@ -28,10 +28,10 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_it_is_there_for_the_block_and_leaves_nothing(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(before, "COMMIT", git(repository, "rev-parse", "HEAD"))
+    monkeypatch.setitem(before.COMMITS, before.DELIVERY, git(repository, "rev-parse", "HEAD"))
     (repository / "autotrace" / "__init__.py").write_text("old = False\n")
     missing: dict[str, str] = {}
-    with before.checkout(before.HISTORY, missing, repository) as folder:
+    with before.checkout(before.HISTORY, missing, repository=repository) as folder:
         assert folder is not None and (folder / "autotrace" / "__init__.py").read_text() == "old = True\n"
         assert [path.name for path in folder.iterdir()] == ["autotrace"]
     assert not folder.exists() and not missing
@@ -40,16 +40,19 @@ def test_it_is_there_for_the_block_and_leaves_nothing(repository: Path, monkeypa
 
 def test_a_history_that_ends_later_is_said(repository: Path) -> None:
     missing: dict[str, str] = {}
-    with before.checkout(before.HISTORY, missing, repository) as folder:
+    with before.checkout(before.HISTORY, missing, repository=repository) as folder:
         assert folder is None
-    assert before.COMMIT[:7] in missing["delivery, before"] and "git fetch --unshallow" in missing["delivery, before"]
+    assert (
+        before.COMMITS[before.DELIVERY][:7] in missing["delivery, before"]
+        and "git fetch --unshallow" in missing["delivery, before"]
+    )
 
 
 def test_files_without_a_repository_are_said(tmp_path: Path) -> None:
     missing: dict[str, str] = {}
-    with before.checkout(before.HISTORY, missing, tmp_path) as folder:
+    with before.checkout(before.HISTORY, missing, repository=tmp_path) as folder:
         assert folder is None
-    assert before.COMMIT[:7] in missing["delivery, before"]
+    assert before.COMMITS[before.DELIVERY][:7] in missing["delivery, before"]
 
 
 def test_a_checkout_or_none(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

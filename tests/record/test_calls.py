@@ -323,7 +323,7 @@ async def test_a_copy_that_fails_costs_the_copy_and_no_time(recorder: Recorder, 
     def fails(*_: Any) -> None:
         raise TypeError("no copy")
 
-    monkeypatch.setattr("autotrace.record.snapshot._Copier.copy", fails)
+    monkeypatch.setattr("autotrace.record.snapshot._Copier.object", fails)
 
     async def echo(value: Any) -> Any:
         await asyncio.sleep(0.01)
