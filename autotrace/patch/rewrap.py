@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from autotrace.patch import library_rules
+from autotrace.patch.callers import looks_at_caller
 from autotrace.patch.wrapper import is_wrapper, key_of, wrap
 from autotrace.record import used_libraries
 
@@ -72,7 +73,7 @@ def _rebuilt(raw: Any, inner: Any, owner: Any, attribute: str) -> Any:
 def _function(raw: FunctionType, key: str, owner: Any, attribute: str) -> Any:
     if _records_inside(raw, key):
         return raw
-    if looks_at_caller(raw):
+    if looks_at_caller(raw, owner):
         raise Refused("it looks at its caller's frame and would find the wrapper's: name a function that it calls")
     return wrap(raw, key)
 
@@ -88,28 +89,6 @@ def _records_inside(function: FunctionType, key: str) -> bool:
         if key_of(inner) == key:
             return True
     return False
-
-
-def looks_at_caller(function: FunctionType) -> bool:
-    """Whether ``function``, or a function of its module that it calls for that, asks who called it.
-
-    veRL's ``@auto_await`` does, to decide whether to return a coroutine; with a wrapper in between ``await`` raises.
-    """
-    names = function.__code__.co_names
-    if _reaches(function.__code__, 1):
-        return True
-    called = (function.__globals__.get(name) for name in names)
-    return any(type(other) is FunctionType and _reaches(other.__code__, 2) for other in called)
-
-
-def _reaches(code: CodeType, depth: int) -> bool:
-    """Whether ``code`` looks at a frame ``depth`` or more above its own (as far as its names and constants show)."""
-    names = frozenset(code.co_names)
-    if "f_back" in names or not names.isdisjoint(("getouterframes", "_getframemodulename")):
-        return True
-    if "stack" in names and "inspect" in names:
-        return True
-    return "_getframe" in names and any(type(const) is int and const >= depth for const in code.co_consts)
 
 
 def recorded_for(raw: Any) -> str | None:

@@ -48,7 +48,7 @@ def prepared(suite: Suite, folder: Path, python: str) -> tuple[Path, Path]:
     pip = [str(interpreter), "-m", "pip", "--disable-pip-version-check", "-q"]
     wanted = f"{suite.package}=={suite.version}" if suite.version else suite.package
     if not list(home.glob("source/*")):
-        subprocess.run([*pip, "download", "--no-deps", "--no-binary", ":all:", "-d", str(home), wanted], check=True)
+        subprocess.run([*pip, "download", "--no-deps", "--no-binary", suite.package, "-d", str(home), wanted], check=True)
         archive = next(path for path in home.iterdir() if path.name.endswith((".tar.gz", ".zip")))
         shutil.unpack_archive(archive, home / "source", **({"filter": "data"} if _filters(archive) else {}))
         source = next((home / "source").iterdir())

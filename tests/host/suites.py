@@ -82,4 +82,35 @@ SUITES = (
     ),
     Suite("tenacity", "9.2.1", needs=("pytest", "tornado", "typeguard"), arguments=("tests",)),
     Suite("pluggy", "1.6.0", needs=("pytest",), arguments=("testing",)),
+    Suite("structlog", "26.1.0", needs=("pytest", "pytest-asyncio", "simplejson", "time-machine"), arguments=("tests",)),
+    Suite("click", "8.5.1", needs=("pytest",), arguments=("tests",)),
+    Suite("more-itertools", "11.2.1", needs=("pytest",), arguments=("tests",)),
+    Suite(
+        "werkzeug",
+        "3.1.9",
+        needs=("pytest", "pytest-timeout", "cffi", "cryptography", "ephemeral-port-reserve", "watchdog"),
+        arguments=("tests",),
+    ),
+    Suite(
+        "starlette",
+        "1.10.0",
+        needs=("pytest", "trio", "blockbuster", "itsdangerous", "jinja2", "python-multipart", "httpx<0.29", "httpx2[zstd]")
+        + ("opentelemetry-sdk", "importlib-metadata"),
+        arguments=("tests",),
+    ),
+    Suite(
+        "trio",
+        "0.35.0",
+        needs=("pytest", "trustme", "pyopenssl", "async-generator", "astor", "jedi"),
+        # the tests are installed with the package, as tests/__init__.py of the source distribution says
+        arguments=("--pyargs", "trio"),
+        exclude=("trio._tests.**", "trio._core._tests.**"),
+    ),
+    Suite(
+        "pydantic",
+        "2.14.3",
+        needs=("pytest", "pytest-mock", "pytest-benchmark", "pytest-run-parallel", "dirty-equals", "faker", "jsonschema")
+        + ("pytz", "packaging", "time-machine", "email-validator"),
+        arguments=("tests", "--ignore=tests/test_docs.py", "--ignore=tests/mypy", "--ignore=tests/benchmarks"),
+    ),
 )

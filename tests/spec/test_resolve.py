@@ -12,7 +12,7 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from autotrace.patch import rewrap
+from autotrace.patch import callers as patch_callers
 from autotrace.spec import callers, globs
 from autotrace.spec.describe import Description, describe
 from autotrace.spec.imported import difference, look
@@ -240,14 +240,15 @@ def test_nothing_is_imported() -> None:
 def test_reading_agrees_with_binding_about_who_looks_at_its_caller() -> None:
     resolver = Resolver(Installed())
     refused = 0
-    for library in (*LIBRARIES, "warnings", "typing", "enum", "inspect", "doctest", "click.globals"):
+    for library in (*LIBRARIES, "warnings", "typing", "enum", "inspect", "traceback", "click.globals"):
         for name in functions_of(importlib.import_module(library)):
             path = name.removeprefix(f"{library}.")
             raw = inspect.getattr_static(_owner(library, path), path.rpartition(".")[2])
             thing = resolver.find(name)
             if type(raw) is FunctionType and raw.__qualname__ == path and isinstance(thing, Function):
-                assert callers.looks_at_caller(thing, resolver) == rewrap.looks_at_caller(raw), name
-                refused += rewrap.looks_at_caller(raw)
+                patched = patch_callers.looks_at_caller(raw, _owner(library, path))
+                assert callers.looks_at_caller(thing, resolver) == patched, name
+                refused += patched
     assert refused > 3
 
 
