@@ -46,10 +46,13 @@ def _looks(function: FunctionType, owner: Any, level: int) -> bool:
     """Whether ``function`` looks ``level`` frames up, or a function that it calls as many frames as lead there."""
     if _reach(function) >= level:
         return True
-    # what a plain function returns to be run later is run by a frame of ours
-    run_by_us = 0 if function.__code__.co_flags & _LATER else _LATER
-    if any(_reach(other) >= level + (not other.__code__.co_flags & run_by_us) for other in _called(function, owner)):
+    called = [*_called(function, owner)]
+    if any(_reach(other) > level for other in called):
         return True
+    if not function.__code__.co_flags & _LATER:
+        # what it returns to be run later is run by a frame of ours
+        if any(_looks(other, owner, 1) for other in called if other.__code__.co_flags & _LATER):
+            return True
     return level < _DECORATORS and any(_looks(other, owner, level + 1) for other in _enclosed(function))
 
 

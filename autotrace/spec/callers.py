@@ -24,10 +24,16 @@ def looks_at_caller(symbol: Function, resolver: Resolver) -> bool:
     if isinstance(node, ast.Lambda):
         return False
     decorated = any(syntax.last_word(item) not in _TRANSPARENT | _MANAGERS for item in node.decorator_list)
-    level = 2 if decorated else 1
-    return _reach(symbol, resolver) >= level or any(
-        _reach(other, resolver) >= level + (not _later(other.node) or _later(node)) for other in _called(symbol, resolver)
-    )
+    return _looks(symbol, resolver, 2 if decorated else 1)
+
+
+def _looks(symbol: Function, resolver: Resolver, level: int) -> bool:
+    if _reach(symbol, resolver) >= level:
+        return True
+    called = [*_called(symbol, resolver)]
+    if any(_reach(other, resolver) > level for other in called):
+        return True
+    return not _later(symbol.node) and any(_looks(other, resolver, 1) for other in called if _later(other.node))
 
 
 def _later(node: syntax.Function | ast.Lambda) -> bool:
