@@ -39,21 +39,25 @@ def looks_at_caller(function: FunctionType, owner: Any = None) -> bool:
     veRL's ``@auto_await`` does, to decide whether to return a coroutine; with a wrapper in between ``await`` raises.
     structlog's ``tmp_bind``, a context manager, calls a helper that looks at the module two frames up.
     """
-    return _looks(_inside(function), owner, 1)
+    functions = [_inside(function)]
+    for level in range(1, _DECORATORS + 1):
+        if any(_looks(one, owner, level) or _returns_one(one, owner) for one in functions):
+            return True
+        functions = [inner for one in functions for inner in _enclosed(one)]
+    return False
 
 
 def _looks(function: FunctionType, owner: Any, level: int) -> bool:
-    """Whether ``function`` looks ``level`` frames up, or a function that it calls as many frames as lead there."""
-    if _reach(function) >= level:
-        return True
-    called = [*_called(function, owner)]
-    if any(_reach(other) > level for other in called):
-        return True
-    if not function.__code__.co_flags & _LATER:
-        # what it returns to be run later is run by a frame of ours
-        if any(_looks(other, owner, 1) for other in called if other.__code__.co_flags & _LATER):
-            return True
-    return level < _DECORATORS and any(_looks(other, owner, level + 1) for other in _enclosed(function))
+    """Whether ``function`` looks ``level`` frames up, or a function that it calls one more."""
+    return _reach(function) >= level or any(_reach(other) > level for other in _called(function, owner))
+
+
+def _returns_one(function: FunctionType, owner: Any) -> bool:
+    """Whether ``function`` may return one that looks at its caller: what a plain function returns to be run later is
+    run by a frame of ours."""
+    if function.__code__.co_flags & _LATER:
+        return False
+    return any(_looks(other, owner, 1) for other in _called(function, owner) if other.__code__.co_flags & _LATER)
 
 
 def _inside(function: FunctionType) -> FunctionType:

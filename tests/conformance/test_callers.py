@@ -30,7 +30,9 @@ KINDS = {
     "async context manager": "@contextlib.asynccontextmanager\nasync def subject():\n    yield LOOK\n",
     "method": "class Thing:\n    def subject(self):\n        return LOOK\nsubject = Thing().subject\n",
     "async method": "class Thing:\n    async def subject(self):\n        return LOOK\nsubject = Thing().subject\n",
-    "static method": "class Thing:\n    @staticmethod\n    def subject():\n        return LOOK\nsubject = Thing.subject\n",
+    "static method": (
+        "class Thing:\n    @staticmethod\n    def subject():\n        return LOOK\nsubject = Thing.subject\n"
+    ),
     "class method": (
         "class Thing:\n    @classmethod\n    def subject(cls):\n        return LOOK\nsubject = Thing.subject\n"
     ),

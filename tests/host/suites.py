@@ -82,7 +82,9 @@ SUITES = (
     ),
     Suite("tenacity", "9.2.1", needs=("pytest", "tornado", "typeguard"), arguments=("tests",)),
     Suite("pluggy", "1.6.0", needs=("pytest",), arguments=("testing",)),
-    Suite("structlog", "26.1.0", needs=("pytest", "pytest-asyncio", "simplejson", "time-machine"), arguments=("tests",)),
+    Suite(
+        "structlog", "26.1.0", needs=("pytest", "pytest-asyncio", "simplejson", "time-machine"), arguments=("tests",)
+    ),
     Suite("click", "8.5.1", needs=("pytest",), arguments=("tests",)),
     Suite("more-itertools", "11.2.1", needs=("pytest",), arguments=("tests",)),
     Suite(
@@ -94,8 +96,18 @@ SUITES = (
     Suite(
         "starlette",
         "1.10.0",
-        needs=("pytest", "trio", "blockbuster", "itsdangerous", "jinja2", "python-multipart", "httpx<0.29", "httpx2[zstd]")
-        + ("opentelemetry-sdk", "importlib-metadata"),
+        needs=(
+            "pytest",
+            "trio",
+            "blockbuster",
+            "itsdangerous",
+            "jinja2",
+            "python-multipart",
+            "httpx<0.29",
+            "httpx2[zstd]",
+            "opentelemetry-sdk",
+            "importlib-metadata",
+        ),
         arguments=("tests",),
     ),
     Suite(
@@ -109,8 +121,22 @@ SUITES = (
     Suite(
         "pydantic",
         "2.14.3",
-        needs=("pytest", "pytest-mock", "pytest-benchmark", "pytest-run-parallel", "dirty-equals", "faker", "jsonschema")
-        + ("pytz", "packaging", "time-machine", "email-validator"),
+        needs=(
+            "pytest",
+            "pytest-mock",
+            "pytest-benchmark",
+            "pytest-run-parallel",
+            "dirty-equals",
+            "faker",
+            "jsonschema",
+            "pytz",
+            "packaging",
+            "time-machine",
+            "email-validator",
+        ),
         arguments=("tests", "--ignore=tests/test_docs.py", "--ignore=tests/mypy", "--ignore=tests/benchmarks"),
     ),
 )
+
+EACH_KIND = [suite.package for suite in SUITES if suite.package not in ("httpx", "networkx")]
+"""What runs unless packages are named: together they have every kind of function, in an hour."""
