@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from autotrace.config.plan import Target
+from autotrace.record import template
 
 from .conftest import Host
 from .kinds import finished
@@ -207,3 +208,17 @@ def test_a_helper_method_that_looks_at_the_caller_of_its_caller(host: Host) -> N
     )
     assert module.Thing().subject() == inspect.currentframe().f_code.co_name  # type: ignore[union-attr]
     assert host.reports()["looked_at:Thing.subject"][0] == "refused"
+
+
+def test_pytest_names_the_wrapper_where_the_function_below_is_hidden(host: Host) -> None:
+    """A difference (``docs/limits.md``): pytest says that an assertion failed in the frame above the hidden one."""
+    source = "def subject():\n    __tracebackhide__ = True\n    raise ValueError('wrong')\n"
+    bare = host.load(BARE, source)
+    host.watch(f"{TRACED}.subject")
+    traced = host.load(TRACED, source)
+    crashed = []
+    for module in (bare, traced):
+        with pytest.raises(ValueError) as caught:
+            module.subject()
+        crashed.append(caught.getrepr().reprcrash.path)  # type: ignore[union-attr]
+    assert crashed == [__file__, template.FILE]
