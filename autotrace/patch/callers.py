@@ -34,7 +34,7 @@ _SKIPPED = frozenset({"CACHE", "PRECALL", "PUSH_NULL", "EXTENDED_ARG"})
 
 def looks_at_caller(function: FunctionType, owner: Any = None) -> bool:
     """Whether ``function``, or a function that it calls for that, asks who called it: a function of its module or of
-    a module that it names, one in its closure, or a method of ``owner``, if that is its class.
+    a module of its package, one in its closure, or a method of ``owner``, if that is its class.
 
     veRL's ``@auto_await`` does, to decide whether to return a coroutine; with a wrapper in between ``await`` raises.
     structlog's ``tmp_bind``, a context manager, calls a helper that looks at the module two frames up.
@@ -97,7 +97,8 @@ def _called(function: FunctionType, owner: Any) -> Iterator[FunctionType]:
     found = [globals_[name] for name in names & globals_.keys()]
     for module in [value for value in found if issubclass(type(value), ModuleType)]:
         inside = object.__getattribute__(module, "__dict__")
-        found += [inside[name] for name in names & inside.keys()]
+        if _package(inside) == _package(globals_):
+            found += [inside[name] for name in names & inside.keys()]
     for above in mro_of(owner) if issubclass(type(owner), type) else ():
         found += [members_of(above)[name] for name in names & members_of(above).keys()]
         names -= members_of(above).keys()
@@ -105,6 +106,10 @@ def _called(function: FunctionType, owner: Any) -> Iterator[FunctionType]:
         value = value.__func__ if type(value) in (staticmethod, classmethod) else value
         if type(value) is FunctionType:
             yield _inside(value)
+
+
+def _package(namespace: dict[str, Any]) -> str:
+    return str(namespace.get("__name__")).partition(".")[0]
 
 
 def _enclosed(function: FunctionType) -> Iterator[FunctionType]:

@@ -46,7 +46,8 @@ def _later(node: syntax.Function | ast.Lambda) -> bool:
 def _called(symbol: Function, resolver: Resolver) -> Iterator[Function]:
     words = set(_words(symbol.node))
     found = [resolver.member(symbol.module, word) for word in words]
-    modules = [module for module in found if isinstance(module, Module)]
+    package = symbol.module.name.partition(".")[0]
+    modules = [module for module in found if isinstance(module, Module) and module.name.partition(".")[0] == package]
     found += [resolver.member(module, word) for module in modules for word in words]
     if symbol.owner is not None:
         found += [resolver.member(symbol.owner, word) for word in words]

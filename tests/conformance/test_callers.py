@@ -73,7 +73,6 @@ WRAPPER = {
     ),
     "helper": (SEEN.format("two_up()"), SEEN.format("three_up()")),
     "helper with f_back": (SEEN.format("two_back()"), SEEN.format("two_back().f_back")),
-    "helper of another module": (SEEN.format("looking.two_up()"), SEEN.format("looking.three_up()")),
 }  # fmt: skip
 """Ways that find the frame of a wrapper: such a function is refused."""
 
@@ -117,7 +116,6 @@ def two_back(): return sys._getframe().f_back.f_back
 HEAD = """
 import collections, contextlib, dataclasses, enum, functools, inspect, logging, sys, traceback, typing, warnings
 from inspect import stack
-import looking
 from looking import one_up, two_up, three_up, two_back
 
 ONE = 1
@@ -196,18 +194,23 @@ def test_what_is_not_recognised_sees_the_wrapper(host: Host, kind: str, way: str
     assert traced != bare
 
 
-def test_a_helper_method_that_looks_at_the_caller_of_its_caller(host: Host) -> None:
-    host.watch("looked_at.Thing.subject")
+def test_a_helper_of_another_module_or_class_that_looks_at_the_caller_of_its_caller(host: Host) -> None:
+    host.write("looked_at.__init__", "")
+    host.write("looked_at.frames", LOOKING)
+    host.watch("looked_at.use.**")
     module = host.load(
-        "looked_at",
-        "import sys\n"
+        "looked_at.use",
+        "from looked_at import frames\n"
         "class Above:\n"
-        "    def _caller(self):\n        return sys._getframe(2).f_code.co_name\n"
+        "    def _two_up(self):\n        return frames.sys._getframe(2)\n"
         "class Thing(Above):\n"
-        "    def subject(self):\n        return self._caller()\n",
+        "    def method(self):\n        return self._two_up()\n"
+        "def function():\n    return frames.two_up()\n",
     )
-    assert module.Thing().subject() == inspect.currentframe().f_code.co_name  # type: ignore[union-attr]
-    assert host.reports()["looked_at:Thing.subject"][0] == "refused"
+    here = inspect.currentframe()
+    assert module.Thing().method() is here and module.function() is here
+    states = {place.partition(":")[2]: state for place, (state, _) in host.reports().items()}
+    assert states == {"Thing.method": "refused", "function": "refused"}
 
 
 def test_pytest_names_the_wrapper_where_the_function_below_is_hidden(host: Host) -> None:
