@@ -95,9 +95,12 @@ def run(suite: Suite, interpreter: Path, source: Path, folder: Path | None, extr
         *suite.arguments,
     ]
     began = time.monotonic()
-    done = subprocess.run(
-        [*command, *extra], cwd=source, env=environ, capture_output=True, text=True, timeout=LIMIT, check=False
-    )
+    try:
+        done = subprocess.run(
+            [*command, *extra], cwd=source, env=environ, capture_output=True, text=True, timeout=LIMIT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome({}, LIMIT, f"not finished after {LIMIT} s: {' '.join(command)}")
     seconds = time.monotonic() - began
     return Outcome(_outcomes(report), seconds, (done.stdout + done.stderr)[-3000:])
 

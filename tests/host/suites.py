@@ -121,7 +121,7 @@ SUITES = (
         "trio",
         "0.35.0",
         needs=("pytest", "trustme", "pyopenssl", "async-generator", "astor", "jedi"),
-        # the tests are installed with the package, as tests/__init__.py of the source distribution says
+        # the tests are installed with the package
         arguments=("--pyargs", "trio"),
         exclude=("trio._tests.**", "trio._core._tests.**"),
     ),
@@ -146,4 +146,4 @@ SUITES = (
 )
 
 EACH_KIND = [suite.package for suite in SUITES if suite.package not in ("httpx", "networkx")]
-"""What runs unless packages are named: together they have every kind of function, in an hour."""
+"""What runs unless packages are named: together they have every kind of function."""
