@@ -41,7 +41,7 @@ def attach(owner: Any, attribute: str, key: str, installer: Installer) -> str | 
         raise Refused(_why_not(raw, attribute))
     if _records_inside(function, key) or wrapper.key_of(function) is not None:
         return None
-    if looks_at_caller(function):
+    if looks_at_caller(function, owner):
         raise Refused("it looks at its caller's frame and would find the wrapper's: name a function that it calls")
     used = _used_by_recording(owner)
     if used is not None:

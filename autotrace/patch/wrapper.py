@@ -124,9 +124,11 @@ def key_of(function: Any) -> str | None:
     return None if marked is None else marked[1]
 
 
-def original_of(function: Any) -> Any:
-    """What ``function`` was, for who looks into its code; ``function`` itself where that is its own."""
-    marked = _mark(function.__code__) if type(function) is FunctionType else None
+def original_of(function: FunctionType) -> FunctionType:
+    """The function with the code that runs when ``function`` is called, for who looks into it: without ours, and without
+    what ``contextlib`` put around a generator."""
+    function = _managed(function) or function
+    marked = _mark(function.__code__)
     return function if marked is None else marked[2]
 
 

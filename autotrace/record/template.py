@@ -122,7 +122,9 @@ def function_for(kind: str, function: Callable[..., Any], name: str, key: str = 
     code = _compiled(kind, Shape(1, 0, (), False, False), 0, _CELL, False)
     held: dict[Any, Any] = {_KEY: key, _SYS: sys}
     constants = tuple(held.get(const, const) if type(const) is str else const for const in code.co_consts)
-    return FunctionType(code.replace(co_name=name, co_consts=constants), {}, name, None, (CellType(function),))
+    return FunctionType(
+        code.replace(co_name=name, co_consts=constants), {"__name__": __name__}, name, None, (CellType(function),)
+    )
 
 
 def takes_one(code: CodeType) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a function looks at its caller, judged by its source; ``patch.callers`` judges the same by its bytecode."""
+"""Whether a function looks at its callers, judged by its source; ``patch.callers`` judges the same by its bytecode."""
 
 from __future__ import annotations
 
@@ -7,29 +7,75 @@ from collections.abc import Iterator
 
 from autotrace.spec import syntax
 from autotrace.spec.resolve import Resolver
-from autotrace.spec.symbols import Function
+from autotrace.spec.symbols import Function, Module
 
 _TRANSPARENT = frozenset({"staticmethod", "classmethod", "property", "cached_property", "abstractmethod"})
 """Decorators that leave the function itself in place."""
+_MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
+"""Decorators below which the function itself is given a wrapper."""
+_COUNTING = frozenset({"_getframe", "_getframemodulename"})
+_ANYWHERE = frozenset({"f_back", "getouterframes", "extract_stack", "format_stack", "print_stack", "walk_stack"})
+_ANY = 1 << 30
 
 
 def looks_at_caller(symbol: Function, resolver: Resolver) -> bool:
-    """Whether ``symbol``, or a function of its module that it calls for that, looks at its caller's frame."""
+    """Whether ``symbol``, or a function that it calls for that, looks at its callers' frames."""
     node = symbol.node
-    if isinstance(node, ast.Lambda) or any(syntax.last_word(item) not in _TRANSPARENT for item in node.decorator_list):
+    if isinstance(node, ast.Lambda):
         return False
-    if _reaches(node, 1):
-        return True
-    called = (resolver.member(symbol.module, word) for word in _words(node))
-    return any(isinstance(other, Function) and _reaches(other.node, 2) for other in called)
+    decorated = any(syntax.last_word(item) not in _TRANSPARENT | _MANAGERS for item in node.decorator_list)
+    return _looks(symbol, resolver, 2 if decorated else 1)
 
 
-def _reaches(function: syntax.Function | ast.Lambda, depth: int) -> bool:
-    words = set(_words(function))
-    if words & {"f_back", "getouterframes", "_getframemodulename"} or {"stack", "inspect"} <= words:
+def _looks(symbol: Function, resolver: Resolver, level: int) -> bool:
+    if _reach(symbol, resolver) >= level:
         return True
-    constants = (node.value for node in _own(function) if isinstance(node, ast.Constant))
-    return "_getframe" in words and any(type(value) is int and value >= depth for value in constants)
+    called = [*_called(symbol, resolver)]
+    if any(_reach(other, resolver) > level for other in called):
+        return True
+    return not _later(symbol.node) and any(_looks(other, resolver, 1) for other in called if _later(other.node))
+
+
+def _later(node: syntax.Function | ast.Lambda) -> bool:
+    """Whether a call returns what is to be run later."""
+    if isinstance(node, ast.AsyncFunctionDef):
+        return True
+    return any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in _own(node))
+
+
+def _called(symbol: Function, resolver: Resolver) -> Iterator[Function]:
+    words = set(_words(symbol.node))
+    found = [resolver.member(symbol.module, word) for word in words]
+    package = symbol.module.name.partition(".")[0]
+    modules = [module for module in found if isinstance(module, Module) and module.name.partition(".")[0] == package]
+    found += [resolver.member(module, word) for module in modules for word in words]
+    if symbol.owner is not None:
+        found += [resolver.member(symbol.owner, word) for word in words]
+    return (other for other in found if isinstance(other, Function))
+
+
+def _reach(symbol: Function, resolver: Resolver) -> int:
+    words = set(_words(symbol.node))
+    if words & _ANYWHERE or ("stack" in words and ("inspect" in words or _is_of_inspect(symbol, resolver))):
+        return _ANY
+    return max(_counted(symbol.node), default=0) if words & _COUNTING else 0
+
+
+def _is_of_inspect(symbol: Function, resolver: Resolver) -> bool:
+    stack = resolver.member(symbol.module, "stack")
+    return isinstance(stack, Function) and stack.module.name == "inspect"
+
+
+def _counted(function: syntax.Function | ast.Lambda) -> Iterator[int]:
+    calls = {id(node.func): node for node in _own(function) if isinstance(node, ast.Call)}
+    for node in _own(function):
+        if isinstance(node, (ast.Name, ast.Attribute)) and syntax.last_word(node) in _COUNTING:
+            call = calls.get(id(node))
+            depth = call.args[0] if call is not None and len(call.args) == 1 and not call.keywords else None
+            if isinstance(depth, ast.Constant) and type(depth.value) is int:
+                yield depth.value
+            else:
+                yield 0 if call is not None and not (call.args or call.keywords) else _ANY
 
 
 def _words(function: syntax.Function | ast.Lambda) -> Iterator[str]:

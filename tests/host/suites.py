@@ -82,4 +82,74 @@ SUITES = (
     ),
     Suite("tenacity", "9.2.1", needs=("pytest", "tornado", "typeguard"), arguments=("tests",)),
     Suite("pluggy", "1.6.0", needs=("pytest",), arguments=("testing",)),
+    Suite(
+        "structlog", "26.1.0", needs=("pytest", "pytest-asyncio", "simplejson", "time-machine"), arguments=("tests",)
+    ),
+    Suite("click", "8.5.1", needs=("pytest",), arguments=("tests",)),
+    Suite(
+        "more-itertools",
+        "11.2.1",
+        needs=("pytest",),
+        # these two count through millions of numbers, each of them a recorded call
+        arguments=("tests", "-k", "not PrimeFunctionTests and not DiscreteFourierTransformTests"),
+        differs=(
+            (
+                "test_repeated_zero_cache_peek_has_bounded_memory",
+                "it allows 256 KB for 10,000 calls; recorded ones wait to be written, up to 64 MB a process",
+            ),
+        ),
+    ),
+    Suite(
+        "werkzeug",
+        "3.1.9",
+        needs=("pytest", "pytest-timeout", "cffi", "cryptography", "ephemeral-port-reserve"),
+        # bare, too, the reloader of the server for development may not come to an end
+        arguments=("tests", "-m", "not dev_server"),
+    ),
+    Suite(
+        "starlette",
+        "1.10.0",
+        needs=(
+            "pytest",
+            "trio",
+            "blockbuster",
+            "itsdangerous",
+            "jinja2",
+            "python-multipart",
+            "httpx<0.29",
+            "httpx2[zstd]",
+            "opentelemetry-sdk",
+            "importlib-metadata",
+        ),
+        arguments=("tests",),
+    ),
+    Suite(
+        "trio",
+        "0.35.0",
+        needs=("pytest", "trustme", "pyopenssl", "async-generator", "astor", "jedi", "isort"),
+        # the tests are installed with the package; those of its own tools need linters
+        arguments=("--pyargs", "trio", "-k", "not test_exports and not test_gen_exports"),
+        exclude=("trio._tests.**", "trio._core._tests.**"),
+    ),
+    Suite(
+        "pydantic",
+        "2.14.3",
+        needs=(
+            "pytest",
+            "pytest-mock",
+            "pytest-benchmark",
+            "pytest-run-parallel",
+            "dirty-equals",
+            "faker",
+            "jsonschema",
+            "pytz",
+            "packaging",
+            "time-machine",
+            "email-validator",
+        ),
+        arguments=("tests", "--ignore=tests/test_docs.py", "--ignore=tests/mypy", "--ignore=tests/benchmarks"),
+    ),
 )
+
+EACH_KIND = [suite.package for suite in SUITES if suite.package not in ("httpx", "networkx")]
+"""What runs unless packages are named: together they have every kind of function."""
