@@ -125,8 +125,8 @@ def key_of(function: Any) -> str | None:
 
 
 def original_of(function: FunctionType) -> FunctionType:
-    """The function with the code that runs when ``function`` is called, for who looks into it: without ours, and without
-    what ``contextlib`` put around a generator."""
+    """The function with the code that runs when ``function`` is called, for who looks into it: without ours, and
+    without what ``contextlib`` put around a generator."""
     function = _managed(function) or function
     marked = _mark(function.__code__)
     return function if marked is None else marked[2]
