@@ -94,5 +94,5 @@ def test_the_shipper_starts_processes_by_itself_and_delivers_everything_once(
         assert shipper.deliver_all().state == "done"
     finally:
         shipper.close()
-    assert sorted(started) == [0, 1]
-    assert set(delivered(run)) == set(made)
+    assert started and set(started) <= {0, 1}  # the quicker one may have delivered all before the other is needed
+    assert sorted(delivered(run)) == sorted(made)
