@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.record.object_fields import layout_of, members
+from autotrace.record.object_fields import layout_of, layouts, members
 from autotrace.record.snapshot import FIXED
 
 MAX_BODY = 4 << 20
@@ -17,9 +17,11 @@ def answered(result: Any) -> Any:
     """``result``; or, of an HTTP response whose body was read, or an object around one (``with_raw_response``, which
     LangChain and the Agents SDK use), what its JSON says."""
     kind = type(result)
-    if kind is dict or kind is str or kind is list or id(kind) in FIXED:
-        return result
-    layout = layout_of(kind)
+    layout = layouts.get(id(kind))
+    if layout is None:
+        if kind is dict or kind is str or kind is list or id(kind) in FIXED:
+            return result
+        layout = layout_of(kind)
     if layout.fields is not None:  # responses declare none
         return result
     held = members(result)

@@ -47,6 +47,7 @@ class Signature:
         "names",
         "nones",
         "positions",
+        "reads_name",
         "rest",
         "start",
         "takes",
@@ -70,6 +71,8 @@ class Signature:
         self.count = len(self.names)
         self.method = bool(self.names) and self.names[0] in ("self", "cls")
         self.start = int(self.method)
+        self.reads_name = False
+        """A call is called as the object is that it is a method of."""
         self.layout: Layout | None = None
         """Of the class of the object that the method was called on last."""
         given = getattr(function, "__defaults__", None) or ()

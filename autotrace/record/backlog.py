@@ -57,11 +57,11 @@ class Backlog:
     __slots__ = (
         "_encoded",
         "_never_came",
-        "_settled",
-        "_watch_above",
+        "_room",
         "append",
         "charged",
         "consumer",
+        "enough",
         "limit",
         "queue",
         "watchful",
@@ -78,30 +78,28 @@ class Backlog:
         self.watchful = True
         """Callers have to ask ``accepts`` and the others first: no thread runs yet, or it is behind, or in a write
         that may take its time. Asking every time would cost each call 100 ns."""
-        self._watch_above = 0
+        self._room = 0
         self.charged = 0
         """Bytes of all events so far. Callers add to it where not even ``charge`` may be called (``closing.close``)."""
-        self._settled = 0
+        self.enough = 0
+        """What may be ``charged`` before callers have to ask: not only when the thread looks the next time."""
         self._never_came = 0
         """Bytes that were charged and not settled when ``settle`` found the queue empty the last time."""
         self._encoded = 0
 
     def connect(self, consumer: Consumer | None, limit: int) -> None:
         """From now on ``consumer`` takes the events (None: nobody), and ``limit`` bytes may wait."""
-        self.consumer, self.limit, self._watch_above = consumer, limit, int(limit * PACK)
+        settled = self._settled
+        self.consumer, self.limit, self._room = consumer, limit, int(limit * PACK)
+        self.enough = settled + self._room
         self.watchful = True
 
     # -- callers -----------------------------------------------------------------------------------------------------
 
     def charge(self, weight: int) -> None:
         """An event that holds ``weight`` bytes is about to be appended."""
-        self.watch(weight)
         self.charged += weight
-
-    def watch(self, weight: int) -> None:
-        """See that callers ask from now on, if ``weight`` more bytes are much: not only when the thread looks the next
-        time."""
-        if self.charged + weight - self._settled > self._watch_above:
+        if self.charged > self.enough:
             self.watchful = True
 
     def put(self, event: object) -> None:
@@ -172,7 +170,7 @@ class Backlog:
     def take(self) -> object:
         """The oldest event, which waits no longer. Raises ``IndexError`` when there is none."""
         event = self.queue.popleft()
-        self._settled += getattr(event, "weight", 0)
+        self.enough += getattr(event, "weight", 0)
         return event.event if type(event) is Weighted else event
 
     def encoded(self, size: int) -> None:
@@ -187,17 +185,21 @@ class Backlog:
             return
         before, self._never_came = self._never_came, self.charged - self._settled
         lost = self._never_came if last else max(0, min(before, self._never_came))
-        self._settled += lost
+        self.enough += lost
         self._never_came -= lost
 
     def clear(self) -> None:
         """Forget everything that waits."""
         self.queue.clear()
-        self._settled = self.charged
+        self.enough = self.charged + self._room
         self._encoded = 0
         self.watchful = True
 
     # -- both --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _settled(self) -> int:
+        return self.enough - self._room
 
     def waiting(self) -> int:
         """Bytes that wait to be written, about."""
@@ -211,7 +213,7 @@ class Backlog:
     @property
     def behind(self) -> bool:
         """Callers have to ask before they hand over more."""
-        return self.consumer is None or len(self.queue) > MAX_EVENTS // 2 or self.waiting() > self._watch_above
+        return self.consumer is None or len(self.queue) > MAX_EVENTS // 2 or self.waiting() > self._room
 
 
 backlog = Backlog()

@@ -20,12 +20,12 @@ from autotrace.record.errors import without_frame
 from autotrace.record.fields import first
 from autotrace.record.follower import follow, held, show
 from autotrace.record.iterators import Step
-from autotrace.record.object_fields import layout_of, stored_name
+from autotrace.record.object_fields import layout_of, layouts, stored_name
 from autotrace.record.overrides import is_super_call, recording
 from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.token_copy import copy_tokens
-from autotrace.record.weights import LARGE, weigh_numbers, without_large
+from autotrace.record.weights import LARGE, NUMBER_BYTES, weigh_numbers, without_large
 from autotrace.record.with_blocks import entered, resumed
 from autotrace.spool.records import OF
 
@@ -58,15 +58,9 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         return None
     previous = above = current.get()
     call: OpenCall | None = None
-    if (
-        probe.simple
-        and above is not None
-        and above.recorded
-        and probe.follower is None
-        and not (kwargs or backlog.watchful)
-    ):
-        signature = probe.signatures.get(function)
-        if signature is not None and signature.whole and not (probe.subclasses and above.probe is probe):
+    if above is not None and above.recorded and not (kwargs or backlog.watchful):
+        signature = probe.plain.get(function)
+        if signature is not None and probe.follower is None and not (probe.subclasses and above.probe is probe):
             copies: Sequence[Any] = args[signature.start :]
             for value in copies:
                 kind = type(value)
@@ -79,7 +73,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 probe.calls += 1
                 try:
                     name = None
-                    if probe.names_tool and signature.method and args:
+                    if signature.reads_name and args:
                         layout = signature.layout
                         if layout is None or layout.reference() is not type(args[0]):
                             layout = signature.layout = layout_of(type(args[0]))
@@ -112,32 +106,38 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                     _given_up(probe, call, error)
                     return None
     arguments = outside = None
-    if probe.of:
-        try:
-            arguments = probe.signature(function).bind(args, kwargs)
-            above, outside = trajectory_ids.above(probe, arguments, above)
-        except Exception as error:
-            probe.trouble("of", error)
-    if above is not None:
-        if not above.recorded:
-            if above.probe is not None or above.epoch == CLOSED:
-                above = standing(above)
-            if above is not None and not above.recorded:
-                if probe.id:
-                    _not_recorded(probe, function, args, kwargs)
+    follower = probe.follower
+    if above is None or not above.recorded or probe.picks:
+        if decide is sampling.never and probe.root and above is None and follower is None and not probe.of:
+            probe.calls += 1
+            return _begin_unrecorded(probe, function, args, kwargs, None)
+        if probe.of:
+            try:
+                arguments = probe.signature(function).bind(args, kwargs)
+                above, outside = trajectory_ids.above(probe, arguments, above)
+            except Exception as error:
+                probe.trouble("of", error)
+        if above is not None:
+            if not above.recorded:
+                if above.probe is not None or above.epoch == CLOSED:
+                    above = standing(above)
+                if above is not None and not above.recorded:
+                    if probe.id:
+                        _not_recorded(probe, function, args, kwargs)
+                    return None
+            if probe.subclasses and above is not None and above.probe is probe and is_super_call(above, function, args):
                 return None
-        if probe.subclasses and above is not None and above.probe is probe and is_super_call(above, function, args):
+        if above is None and probe.inside:
+            probe.calls += 1
+            return None
+        if probe.counted:
+            probe.calls += 1
+            if probe.calls == 1:
+                backlog.wake()
+            if follower is not None:
+                show(probe, follower, args, kwargs)
             return None
     probe.calls += 1
-    if above is None and probe.inside:
-        return None
-    if probe.counted:
-        if probe.calls == 1:
-            backlog.wake()
-        if probe.follower is not None:
-            show(probe, probe.follower, args, kwargs)
-        return None
-    follower = probe.follower
     try:
         if probe.root and decide is sampling.never and follower is None:
             return _begin_unrecorded(probe, function, args, kwargs, previous)
@@ -151,7 +151,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 follower.shows(arguments)
             if probe.attributes:
                 attributes = probe.read(probe.attributes, arguments)
-        if probe.names_tool and signature.method and args:
+        if signature.reads_name and args:
             name = stored_name(args[0])
             if name is not None:
                 attributes = {**(attributes or {}), "object_name": name}
@@ -207,19 +207,22 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             _retain(call, probe, arguments)
         if probe.leads and type(call) is RetainingCall:
             groups.begin(call, attributes, probe.group)
-        weight = probe.limits.take_weight() if probe.limits.weight else 0
-        if weight > LARGE and backlog.watchful and backlog.crowded():
-            call.args = without_large(copies)
-            if call.keywords:
-                call.keywords = dict(zip(call.keywords, without_large([*call.keywords.values()]), strict=True))
-            weight = 0
+        limits = probe.limits
+        weight = limits.weight
+        if weight:
+            limits.weight = 0  # as ``take_weight`` does
+            if weight > LARGE and backlog.watchful and backlog.crowded():
+                call.args = without_large(copies)
+                if call.keywords:
+                    call.keywords = dict(zip(call.keywords, without_large([*call.keywords.values()]), strict=True))
+                weight = 0
         if prompt is not None:
-            weight += weigh_numbers(prompt)
+            weight += NUMBER_BYTES * len(prompt) if type(prompt) is tuple else weigh_numbers(prompt)
         if weight:
             call.weight = weight
-            if weight > LARGE:
-                backlog.watch(weight)
             backlog.charged += weight
+            if backlog.charged > backlog.enough:
+                backlog.watchful = True
         _append(call)
         if arguments is not None:
             if probe.row is not None and type(call) is RetainingCall:
@@ -329,8 +332,10 @@ def end(call: OpenCall | Step, result: Any) -> Any:
         except Exception as error:
             if call.probe is not None:
                 call.probe.trouble("later", error)
-    elif call.probe is not None and call.probe.follows and drivers.adopt(call, result):
-        return result
+    elif call.probe is not None and call.probe.follows:
+        layout = layouts.get(id(type(result)))
+        if (layout is None or not layout.answers) and drivers.adopt(call, result):
+            return result
     close(call, result)
     return result
 

@@ -16,7 +16,7 @@ from autotrace.record.fields import ABSENT, first
 from autotrace.record.probe import Probe
 from autotrace.record.snapshot import SHORT
 from autotrace.record.token_copy import copy_tokens
-from autotrace.record.weights import LARGE, NOT_KEPT, weigh, weigh_numbers
+from autotrace.record.weights import LARGE, NOT_KEPT, NUMBER_BYTES, weigh, weigh_numbers
 from autotrace.spool.records import Fact
 
 ABORTED = frozenset({"abort", "aborted"})
@@ -44,48 +44,41 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
             result = answered(result)
         if probe.reads_result:
             event = _with_result(call, probe, result, at)
-            _weigh(event, probe.limits.take_weight())
         elif probe.result:
             kind = type(result)
             small = len(result) <= SHORT if kind is str else kind is int or kind is float or result is None
             event = Ended(call, at, result if small else probe.output(result))
-            limits = probe.limits
-            if limits.weight:
-                captured, limits.weight = limits.weight, 0  # as ``take_weight`` does
-                if captured > LARGE:
-                    _weigh(event, captured)
-                else:
-                    event.weight = captured
         else:
             event = Ended(call, at)
+        limits = probe.limits
+        captured = limits.weight
+        if captured:
+            limits.weight = 0  # as ``take_weight`` does
+            if captured > LARGE and backlog.watchful:
+                _weigh(event, captured)
+            else:
+                event.weight += captured
     except Exception as error:
         probe.trouble("end", error)
         event = Ended(call, at)
     weight = event.weight
     if weight:
-        if weight > LARGE:  # small ones are not much before the flusher's thread looks again
-            backlog.watch(weight)
         # nothing is called from here on: an exception of the host's comes at a call, and would leave the call closed
         # and its end not queued
         backlog.charged += weight
+        if backlog.charged > backlog.enough:
+            backlog.watchful = True
     call.epoch = CLOSED
     _append(event)
 
 
 def _weigh(event: Ended, captured: int) -> None:
-    """Note what ``event`` holds, of which ``captured`` bytes are copies; what is large is left out while too much
-    waits."""
+    """Note that ``event`` holds copies of ``captured`` bytes. What is large is left out while too much waits."""
     if captured > LARGE and backlog.watchful and backlog.crowded():
         event.output, captured = NOT_KEPT, 0
         if event.error is not None:
             event.error = (event.error[0], [], event.error[2])
-    if event.response is not None:
-        captured += weigh_numbers(event.response)
-    if event.logprobs is not None:
-        captured += weigh_numbers(event.logprobs)
-    if event.mask is not None:
-        captured += weigh_numbers(event.mask)
-    event.weight = captured
+    event.weight += captured
 
 
 def _joined(head: Any, tail: Any) -> Any:
@@ -95,20 +88,21 @@ def _joined(head: Any, tail: Any) -> Any:
 
 def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     """What the target's paths find in the result, and in the arguments now that the call is over."""
-    values = _release(call)
-    values["result"] = result
+    values = {"result": result} if type(call) is OpenCall else {**_release(call), "result": result}
     if probe.row is not None and type(call) is RetainingCall and call.rows is not None:
         call.rows.end(values, at)
     if probe.late_id:
         trajectory_ids.name(probe, call, values)
     response = None
-    skip = 0
+    skip = weight = 0
     if probe.response:
         found = first(probe.response, values)
         response = None if found is ABSENT else copy_tokens(found)
         if probe.late_prompt and response is not None and first(probe.prompt, values) is ABSENT:
             head = copy_tokens(first(probe.late_prompt, values)) or ()
             response, skip = _joined(head, response), len(head)
+        if response is not None:
+            weight = NUMBER_BYTES * len(response) if type(response) is tuple else weigh_numbers(response)
     if probe.facts:
         _facts(call, probe, values, at)
     attributes = probe.read(probe.late, values) if probe.late else None
@@ -117,10 +111,15 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
         status, attributes["outcome"] = "CANCELLED", "aborted"
     elif attributes is not None and attributes.get("is_error") is True:
         status, error = "ERROR", errors.reported(result)
-    logprobs = copy_tokens(first(probe.logprobs, values)) if probe.logprobs else None
-    mask = copy_tokens(first(probe.mask, values)) if probe.mask else None
+    logprobs = mask = None
+    if probe.logprobs:
+        logprobs = copy_tokens(first(probe.logprobs, values))
+        weight += weigh_numbers(logprobs or ())
+    if probe.mask:
+        mask = copy_tokens(first(probe.mask, values))
+        weight += weigh_numbers(mask or ())
     output = probe.output(result, values)
-    return Ended(call, at, output, status, attributes, error, response, skip, logprobs, mask)
+    return Ended(call, at, output, status, attributes, error, response, skip, logprobs, mask, weight)
 
 
 def _release(call: OpenCall) -> dict[str, Any]:
@@ -154,11 +153,10 @@ def _cancel(call: OpenCall, outcome: str) -> None:
         if call.yielded is not None:
             event.output = probe.output(_put_together(call))
             _weigh(event, probe.limits.take_weight())
-            backlog.watch(event.weight)
     except Exception as error:
         probe.trouble("cancel", error)
     finally:
-        backlog.charged += event.weight
+        backlog.charge(event.weight)
         call.epoch = CLOSED
         _append(event)
 
@@ -187,11 +185,10 @@ def fail(call: OpenCall, error: BaseException) -> None:
         if call.yielded is not None:
             event.output = probe.output(_put_together(call))
         _weigh(event, probe.limits.take_weight() + weigh(event.error))
-        backlog.watch(event.weight)
     except Exception as again:
         probe.trouble("fail", again)
     finally:
-        backlog.charged += event.weight
+        backlog.charge(event.weight)
         call.epoch = CLOSED
         _append(event)
 

@@ -88,7 +88,7 @@ def adopt(call: OpenCall, result: Any) -> bool:
         stored = layout.stored(result)
         inner = dict.get(stored, ITERATION)
         if inner is None and not layout.iterates:
-            return any(adopter(call, result) for adopter in adopters)
+            return bool(adopters) and any(adopter(call, result) for adopter in adopters)
         pending = driver = None
         if inner is None:
             pending, driver = _made_later(call, result)

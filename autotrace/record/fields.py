@@ -28,10 +28,11 @@ class Path:
         """Value at this path, whose first word is a key of ``roots``; ``ABSENT`` if there is none. User code may run
         (properties): what it raises counts as absent, unless it is the host's (see ``origin``)."""
         value = roots.get(self.root, ABSENT)
-        if value is ABSENT:
-            return ABSENT
+        steps = self.steps
+        if not steps or value is ABSENT:
+            return value
         try:
-            for step, index in self.steps:
+            for step, index in steps:
                 if index is None and type(value) in _objects:
                     attribute = getattr(value, step, ABSENT)
                     value = _from_get(value, step) if attribute is ABSENT else attribute
@@ -56,6 +57,7 @@ def last_word(text: str) -> str:
     return next((word for word in re.findall(r"[^\W\d]\w*", re.sub(r"\[[^\]]*\]", "", text))[::-1]), text)
 
 
+_NUMBERS = frozenset(map(id, (int, float, bool, type(None))))
 _objects: set[type] = set()
 """Classes that are not a ``Mapping``: asking the abstract class costs more than reading the attribute."""
 MAX_OBJECTS = 500
@@ -68,6 +70,8 @@ def _index(step: str) -> int | None:
 
 def _step(value: Any, step: str, index: int | None) -> Any:
     kind = type(value)
+    if kind is str or id(kind) in _NUMBERS:  # has methods, and nothing that a list could mean
+        return ABSENT
     if index is not None and (kind is list or kind is tuple):
         return value[index] if -len(value) <= index < len(value) else ABSENT
     if kind is dict or isinstance(value, Mapping):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import weakref
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Iterator
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
@@ -56,6 +56,7 @@ class Layout:
     """How the instances of a class store what they hold."""
 
     __slots__ = (
+        "answers",
         "base",
         "dictionary",
         "extra",
@@ -71,7 +72,7 @@ class Layout:
     )
 
     def __init__(self, kind: type) -> None:
-        self.reference = weakref.ref(kind, functools.partial(_layouts.pop, id(kind)))
+        self.reference = weakref.ref(kind, functools.partial(layouts.pop, id(kind)))
         """Forgets the layout when the class goes, before anything else can have its ``id``; in C, where no signal
         handler of the host's runs whose exception would be swallowed."""
         self.base = next((base for base in (enum.Enum, tuple) if issubclass(kind, base)), None)
@@ -107,17 +108,25 @@ class Layout:
         """Descriptor of the fields that a pydantic model does not declare."""
         if issubclass(kind, msgspec.Struct):
             self.fields = _struct_fields(kind)
+        self.answers = self.fields is not None and ITERATION not in self.fields and not self.iterates
+        """An instance is an answer: its fields are declared, so it is neither a stream nor an unread response."""
 
     def stored(self, value: Any) -> Any:
         """The instance's own dictionary, or an empty one."""
         return {} if self.dictionary is None else self.dictionary.__get__(value)
 
-    def held(self, value: Any, without: Container[str] = ()) -> dict[str, Any]:
-        """What ``pairs`` has, but for the fields ``without``."""
+    def held(self, value: Any, without: Collection[str] = ()) -> dict[str, Any]:
+        """What ``pairs`` has, but for the fields ``without``; not to be changed."""
         if self.dictionary is not None and not self.slots and self.fields is not None:
             stored = self.dictionary.__get__(value)
             if type(stored) is dict:
-                return {name: stored[name] for name in self.fields if name in stored and name not in without}
+                if tuple(stored) != self.fields:
+                    return {name: stored[name] for name in self.fields if name in stored and name not in without}
+                if without:
+                    stored = stored.copy()
+                    for name in without:
+                        stored.pop(name, None)
+                return stored
         return {name: item for name, item in self.pairs(value) if name not in without}
 
     def pairs(self, value: Any) -> Iterator[tuple[str, Any]]:
@@ -171,7 +180,7 @@ def members(value: Any) -> dict[str, Any]:
         return value  # type: ignore[no-any-return]
     if value is None or kind is str or kind is int:
         return _NOTHING
-    layout = _layouts.get(id(kind))
+    layout = layouts.get(id(kind))
     if layout is None:
         layout = layout_of(kind)
     if layout.mapping:
@@ -191,7 +200,7 @@ def member(value: Any, name: str) -> Any:
 def stored_name(value: Any) -> str | None:
     """The text that the object, or else its class, stores as ``name``; None where that is no text. A class's is
     read once."""
-    layout = _layouts.get(id(type(value))) or layout_of(type(value))
+    layout = layouts.get(id(type(value))) or layout_of(type(value))
     if layout.read is not None:
         held = dict.get(layout.read(value), "name")
         if held is None:
@@ -211,15 +220,15 @@ def stored_name(value: Any) -> str | None:
     return held if type(held) is str else None
 
 
-_layouts: dict[int, Layout] = {}
+layouts: dict[int, Layout] = {}
 """By the class's ``id``: to ask a dictionary for a class would run its metaclass's ``__hash__``."""
 
 
 def layout_of(kind: type) -> Layout:
     """The layout of a class, made once."""
-    layout = _layouts.get(id(kind))
+    layout = layouts.get(id(kind))
     if layout is None:
-        if len(_layouts) >= MAX_CLASSES:  # classes made again and again
-            _layouts.clear()
-        layout = _layouts[id(kind)] = Layout(kind)
+        if len(layouts) >= MAX_CLASSES:  # classes made again and again
+            layouts.clear()
+        layout = layouts[id(kind)] = Layout(kind)
     return layout

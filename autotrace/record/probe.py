@@ -14,7 +14,7 @@ from autotrace.record.fields import ABSENT, is_late, last_word
 from autotrace.record.follower import Follower
 from autotrace.record.pickled import captured
 from autotrace.record.sampling import Decision
-from autotrace.record.snapshot import FIXED, Limits, snapshot
+from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot
 
 MAX_FAULTS = 10
 """Internal failures in a row, one a call, after which a target is switched off."""
@@ -86,6 +86,8 @@ class Probe:
         "order",
         "parts",
         "passing",
+        "picks",
+        "plain",
         "prompt",
         "reads_result",
         "response",
@@ -198,12 +200,16 @@ class Probe:
         self.follows = self.asks_model or bool(target.items)
         """The call goes on where it returned an iterator."""
         self.inside = target.inside
+        self.picks = bool(self.of or self.subclasses or self.inside or self.counted)
+        """Not every call inside of a recorded one is recorded."""
         self.whole = self.content and self.include is None and not target.exclude and not self.prompt
         """Every argument is captured."""
         self.simple = self.whole and not (
             self.root or self.counted or self.inside or self.knows or self.leads or target.items
         )
         """A call inside of another one is recorded with what it is passed, and nothing else."""
+        self.plain: dict[Any, Signature] = {}
+        """Of ``signatures``, those of functions of which all arguments are captured, if the target is ``simple``."""
         self.signatures: dict[Any, Signature] = {}
         """By function: wrappers that one decorator made share their code, not their names."""
         self.passing: WeakKeyDictionary[Any, Signature] = WeakKeyDictionary()
@@ -238,7 +244,11 @@ class Probe:
             return signature
         if len(self.signatures) > MAX_SIGNATURES:  # modules loaded again and again: let the old ones go
             self.signatures.clear()
+            self.plain.clear()
         signature = Signature(function, self.takes, self.whole)
+        signature.reads_name = self.names_tool and signature.method
+        if self.simple and signature.whole and "<locals>" not in signature.name:
+            self.plain[function] = signature
         if "<locals>" in signature.name:
             self.passing[function] = signature
         else:
@@ -290,13 +300,15 @@ class Probe:
             read = {name: path.read(values) for name, path in self.parts}
             copies = {name: self.captured(value) for name, value in read.items() if value is not ABSENT}
             return copies if len(self.parts) > 1 else next(iter(copies.values()), None)
-        if not self.dropped:
-            try:
+        if type(result) is str and len(result) <= SHORT:
+            return result
+        try:
+            if not self.dropped:
                 return captured(result, self.limits)
-            except Exception as error:
-                faults.failed(f"copy:{self.key}", error)
-                return NOT_COPIED
-        copied = self.copied(result, self.dropped)
+            copied = snapshot(result, self.limits, self.dropped)
+        except Exception as error:
+            faults.failed(f"copy:{self.key}", error)
+            return NOT_COPIED
         if type(copied) is dict:
             for name in self.dropped:
                 copied.pop(name, None)
@@ -310,10 +322,10 @@ class Probe:
             faults.failed(f"copy:{self.key}", error)
             return NOT_COPIED
 
-    def copied(self, value: Any, without: tuple[str, ...] = ()) -> Any:
+    def copied(self, value: Any) -> Any:
         """``snapshot``; a failure of ours costs this value only."""
         try:
-            return snapshot(value, self.limits, without)
+            return snapshot(value, self.limits)
         except Exception as error:
             faults.failed(f"copy:{self.key}", error)
             return NOT_COPIED
@@ -325,7 +337,9 @@ class Probe:
         for name, paths in pairs:
             value = paths[0].read(roots) if len(paths) == 1 else fields.first(paths, roots)
             if value is not ABSENT and value is not None:
-                copies[name] = value if id(type(value)) in FIXED else self.copied(value)
+                kind = type(value)
+                fixed = len(value) <= SHORT if kind is str else id(kind) in FIXED
+                copies[name] = value if fixed else self.copied(value)
         return copies or None
 
     def final_reader(self, item: Any) -> Callable[[Any], Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import sys
 from collections import deque
-from collections.abc import Container
+from collections.abc import Collection
 from itertools import islice
 from typing import Any
 
@@ -20,7 +20,7 @@ import msgspec
 
 from autotrace.config.scalars import LONGEST_INTEGER, integer, shortened, too_long
 from autotrace.record import arrays
-from autotrace.record.object_fields import layout_of, module_of, name_of, qualified_name
+from autotrace.record.object_fields import layout_of, layouts, module_of, name_of, qualified_name
 from autotrace.redact.images import described
 
 FIXED = frozenset(map(id, (int, float, bool, type(None))))
@@ -32,7 +32,7 @@ NODE_BYTES = 256
 """Memory of a copied container, about."""
 _NUMBERS = frozenset(map(id, (int, float)))
 MAX_NODES = 2_000
-"""Containers of one argument that are copied, of which each ``PER_NODE`` items count as one more: the bound on the
+"""Collections of one argument that are copied, of which each ``PER_NODE`` items count as one more: the bound on the
 caller's time whatever is passed."""
 PER_NODE = 4
 FIRST = 16
@@ -66,7 +66,7 @@ class Limits:
         return weight
 
 
-def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
+def snapshot(value: Any, limits: Limits, without: Collection[str] = ()) -> Any:
     """A copy of ``value`` made of dicts, lists, strings, numbers and markers, safe to encode in another thread.
 
     ``without``: fields of ``value`` itself (an object with fields) that are not looked at.
@@ -86,14 +86,14 @@ def snapshot(value: Any, limits: Limits, without: Container[str] = ()) -> Any:
     return walked(value, kind, limits, without)
 
 
-def walked(value: Any, kind: type, limits: Limits, without: Container[str] = ()) -> Any:
+def walked(value: Any, kind: type, limits: Limits, without: Collection[str] = ()) -> Any:
     """``snapshot`` of what is neither a number nor a text, and not ``flat``."""
     copier = _Copier(limits.items, limits.string)
     if kind is dict or kind is list or kind is tuple:
         copied = copier.copy(value, limits.depth)
     else:
         copier.nodes -= 1
-        copied = copier.object(value, kind, limits.depth, without if without and not issubclass(kind, dict) else ())
+        copied = copier.object(value, kind, limits.depth, without)
     limits.weight += copier.weight + (MAX_NODES - copier.nodes) * NODE_BYTES
     return copied
 
@@ -132,7 +132,10 @@ class _Copier(msgspec.Struct, gc=False):
 
     def exact(self, value: dict[Any, Any], depth: int) -> Any:
         """Of an exact dict: a copy made in C, in which what has to be is replaced."""
-        copied = value.copy()
+        return self.replaced(value.copy(), value, depth)
+
+    def replaced(self, copied: dict[Any, Any], value: dict[Any, Any], depth: int) -> Any:
+        """``copied``, which is ours and holds what ``value`` holds, with copies in their places."""
         self.nodes -= len(copied) // PER_NODE
         for key, item in copied.items():
             if type(key) is not str or len(key) > LONGEST_KEY:
@@ -143,7 +146,7 @@ class _Copier(msgspec.Struct, gc=False):
                     copied[key] = self.text(item)
             elif kind is dict and depth > 1 and len(item) <= self.items and self.nodes > 0:
                 self.nodes -= 1
-                copied[key] = self.exact(item, depth - 1) if item else {}
+                copied[key] = self.replaced(item.copy(), item, depth - 1) if item else {}
             elif kind is list and depth > 1 and self.nodes > 0:
                 self.nodes -= 1
                 copied[key] = self.sequence(item, len(item), depth - 1) if item else []
@@ -160,12 +163,12 @@ class _Copier(msgspec.Struct, gc=False):
 
     def sequence(self, value: Any, size: int, depth: int) -> Any:
         """Of an exact list or tuple."""
-        if size > self.items and _are_numbers(value, self.items):
+        items, below = self.items, depth - 1
+        if size > items and _are_numbers(value, items):
             return {"…": f"{size} numbers", "first": list(value[:FIRST])}
         if depth <= 0:
             return {"…": f"{size} items"}
-        copied = value[: self.items] if type(value) is list else list(value[: self.items])
-        items, below = self.items, depth - 1
+        copied = [*value] if size <= items else [*value[:items]]
         self.nodes -= len(copied) // PER_NODE
         for number, item in enumerate(copied):
             kind = type(item)
@@ -174,11 +177,11 @@ class _Copier(msgspec.Struct, gc=False):
                     copied[number] = self.text(item)
             elif kind is dict and below > 0 and len(item) <= items and self.nodes > 0:
                 self.nodes -= 1
-                copied[number] = self.exact(item, below)
+                copied[number] = self.replaced(item.copy(), item, below)
             elif kind is not int and kind is not float and kind is not bool and item is not None:
                 copied[number] = self.copy(item, below)
-        if size > self.items:
-            copied.append({"…": f"{size - self.items} more"})
+        if size > items:
+            copied.append({"…": f"{size - items} more"})
         return copied
 
     def mapping(self, value: dict[Any, Any], depth: int) -> Any:
@@ -197,22 +200,23 @@ class _Copier(msgspec.Struct, gc=False):
             copied["…"] = f"{size - self.items} more"
         return copied
 
-    def object(self, value: Any, kind: type, depth: int, without: Container[str] = ()) -> Any:
+    def object(self, value: Any, kind: type, depth: int, without: Collection[str] = ()) -> Any:
         """Of any other type. The builtin types' own methods are used for what inherits from them."""
-        if kind is bytes:
-            return {"…": described(value)}
-        layout = layout_of(kind)
-        if layout.base is enum.Enum:
+        layout = layouts.get(id(kind)) or layout_of(kind)
+        if layout.base is None:
+            if layout.fields is not None:
+                fields = layout.held(value, without)
+                if depth > 0 and len(fields) <= self.items:
+                    return self.replaced({"type": layout.label, **fields}, fields, depth)
+                copied = self.mapping(fields, depth)
+                return {"type": name_of(kind), **copied} if depth > 0 else copied
+        elif layout.base is tuple:
+            return self._tuple(value, layout.fields, name_of(kind), depth, without)
+        else:
             name = dict.get(layout.stored(value), "_name_")
             return name if type(name) is str else {"…": qualified_name(kind)}
-        if layout.base is tuple:
-            return self._tuple(value, layout.fields, name_of(kind), depth, without)
-        if layout.fields is not None:
-            fields = layout.held(value, without)
-            if depth > 0 and len(fields) <= self.items:
-                return self.exact({"type": layout.label, **fields}, depth)
-            copied = self.mapping(fields, depth)
-            return {"type": name_of(kind), **copied} if depth > 0 else copied
+        if kind is bytes:
+            return {"…": described(value)}
         builtin = self._inherited(value, kind, depth)
         if builtin is not _UNKNOWN:
             return builtin
@@ -222,7 +226,7 @@ class _Copier(msgspec.Struct, gc=False):
         description = arrays.described(value, kind)
         return _text(value, kind) if description is None else description
 
-    def _tuple(self, value: Any, fields: Any, name: str, depth: int, without: Container[str]) -> Any:
+    def _tuple(self, value: Any, fields: Any, name: str, depth: int, without: Collection[str]) -> Any:
         items = list(islice(tuple.__iter__(value), self.items))
         size = tuple.__len__(value)
         if fields is None or len(fields) != size:
@@ -265,13 +269,18 @@ def flat(value: Any, kind: type) -> Any:
     """A copy of an exact dict, list or tuple that holds short texts, numbers and None only; else None."""
     if kind is dict:
         copied = value.copy()
-        items = copied.values()
-        for key in copied:
+        for key, item in copied.items():
             if type(key) is not str or len(key) > LONGEST_KEY:
                 return None
-    else:
-        items = copied = list(value)
-    for item in items:
+            kind = type(item)
+            if kind is str:
+                if len(item) > SHORT:
+                    return None
+            elif kind is not int and kind is not float and kind is not bool and item is not None:
+                return None
+        return copied
+    copied = list(value)
+    for item in copied:
         kind = type(item)
         if kind is str:
             if len(item) > SHORT:
