@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -39,6 +39,15 @@ BETWEEN = 5 if sys.version_info < (3, 11) else 0
             lost = bool(opened) and one is None     # true on 3.10
 """
 MESSAGES = [{"role": "user", "content": "x" * 20, "meta": {"turn": [1, {"a": 2}]}} for _ in range(200)]
+
+
+@pytest.fixture(autouse=True)
+def no_collector() -> Iterator[None]:
+    """Python itself swallows what comes in a callback of its collector, and the tests' own tools have one."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 class Timeout(Exception):
@@ -195,8 +204,6 @@ def storm(
             ignored.append(hook.exc_type)  # it came in a weak reference's callback of the standard library's
 
     monkeypatch.setattr(sys, "unraisablehook", unraisable)
-    gc.collect()
-    gc.disable()  # Python itself swallows what comes in a callback of its collector (the tests' own tools have one)
     for _ in range(ROUNDS):
         fired: list[int] = []
         try:
@@ -232,7 +239,6 @@ def test_what_a_signal_handler_raises_arrives(
     try:
         storm(recorder, name, argument, WAYS[way], monkeypatch)
     finally:
-        gc.enable()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
 
@@ -251,7 +257,6 @@ def test_what_another_thread_sets_arrives(
     try:
         storm(recorder, name, argument, other.arm, monkeypatch)
     finally:
-        gc.enable()
         other.orders.append(STOP)
         thread.join()
 
