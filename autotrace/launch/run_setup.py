@@ -172,6 +172,7 @@ def _write(folder: str, options: Options, plan: Plan, command: Sequence[str], ma
         step_budget=options.delivery.get("step_budget"),
         month_budget=options.delivery.get("month_budget"),
         shippers=options.delivery.get("shippers", 0),
+        tokenizer=options.delivery.get("tokenizer"),
     ).write(folder)
 
 

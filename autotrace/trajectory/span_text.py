@@ -29,9 +29,11 @@ def input_text(span: Span) -> str | None:
 
 
 def output_text(span: Span) -> str | None:
-    """What a call answered in words, else what it returned; None: not recorded."""
+    """What a call answered in words, else what it returned beside token ids; None: not recorded."""
     said = answered_words(span)
-    return one_line(span.output) if said is None and span.output is not None else said
+    if said is not None or span.output is None or span.output == span.response_ids:
+        return said
+    return one_line(span.output)
 
 
 def asked_words(span: Span, *, whole: bool = False) -> str | None:
