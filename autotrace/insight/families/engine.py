@@ -131,9 +131,9 @@ def weights(step: Step, history: History) -> Iterator[Hit]:
     if step.number is None or step.number < 0 or not answered:
         return
     allowed = 0 if step.is_sync else step.settings.max_off_policy_threshold
-    for record, known in answered if allowed is not None else ():
+    for record, known in answered:
         behind = (record.trained_in_step or step.number) - 1 - known[-1]
-        if known[-1] > 0 and behind > (allowed or 0):
+        if allowed is not None and known[-1] > 0 and behind > allowed:
             yield Hit("AT-WEIGHTS-STALE", record, None, None, f"{behind} steps behind", f"{behind} steps")
     yield from _stuck(step, history, answered)
 
