@@ -67,6 +67,7 @@ def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None,
         info.origins = {**info.origins, "tracking_uri": "option --tracking-uri of autotrace ship"}
     if tokenizer is not None:
         info.tokenizer = tokenizer
+        info.tokenizers = {**info.tokenizers, **run_setup.kept_tokenizers(folder, [tokenizer])}
         info.origins = {**info.origins, "tokenizer": "option --tokenizer of autotrace ship"}
     if list(wanted) != info.backends or uri is not None or tokenizer is not None:
         info.backends = list(wanted)

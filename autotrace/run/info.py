@@ -40,6 +40,8 @@ class RunInfo(msgspec.Struct):
 
     tokenizer: str | None = None
     """What decodes token ids, as ``tokenizer_name.located`` has it; None: what the trainer or the engine loaded."""
+    tokenizers: dict[str, str] = {}
+    """Folders that were named, here or in the plan -> their copies below ``blobs``."""
 
     shippers: int = 0
     """Processes that deliver; 0: as many as it takes (``ship.delivery.scaling``)."""

@@ -1,6 +1,6 @@
 """An agent of one's own with nothing wrong, of which lists record more or less: ``python little.py [KIND]``.
 
-Its answers end with no end token, one of them is a table, it makes as many rollouts of a prompt as it likes, and it
+Its answers end with no end token, some of them are tables, it makes as many rollouts of a prompt as it likes, and it
 trains nothing. ``KIND``: ``some`` (ids of the first turn alone), ``empty`` (ids that its server left out).
 """
 
@@ -50,8 +50,8 @@ class Model:
         chosen = random.Random(f"{task}" if turn == 1 else f"{task} {random.random()}")
         words = [f"word{chosen.randrange(900)}" for _ in range(40)]
         if turn == 2:
-            rows = [f"| row {row} is {chosen.randrange(900)} | and so on and on and on |" for row in range(20)]
-            words = [*" ".join(rows).split(), f"word{chosen.randrange(900)}"]
+            rows = [f"| {chosen.randrange(900)} | {'and so on ' * 6}|" for row in range(18)]
+            words = [*" ".join(rows).split(), *([f"word{chosen.randrange(900)}"] if task % 2 else [])]
         text = " ".join(words)
         known = None if self.kind == "some" and turn == 2 else [] if self.kind == "empty" else ids_of(text)
         return Reply(text, known)
@@ -82,8 +82,8 @@ class Agent:
         self.model, self.screen = Model(kind), Screen()
 
     def solve(self, task: int, attempt: int, step: int, sampling_params: dict[str, Any]) -> Result:
-        """Every prompt has 30 words, and they begin in two ways."""
-        prompt = " ".join([f"{'Please' if task % 3 else 'Kindly'} do task {task}", *["as told"] * 13])
+        """Prompts are of one length and begin in two ways."""
+        prompt = " ".join([f"{'Please' if task % 3 else 'Kindly'} do this task {task}", *["as told"] * 20])
         everything = ids_of(prompt)
         for turn in (1, 2):
             reply = self.model.ask(everything, prompt, sampling_params, turn, task)

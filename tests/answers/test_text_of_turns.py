@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-import autotrace
 from autotrace.cli.main import main
 from autotrace.export.conversation import conversation
 from autotrace.query.stored.reader import one as stored
@@ -112,16 +110,16 @@ def test_rows_for_training(way: str, run: Path, call: Call, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("way", SPOKEN)
-def test_backends_and_tables_have_the_same_text(way: str, run: Path) -> None:
+def test_backends_and_tables_have_the_same_text(way: str, run: Path, call: Call) -> None:
     said = [[(asked_words(span), answered_words(span)) for span in one.llm_spans] for one in of(run, way)]
     assert [turns[1][1] for turns in said] == list(ANSWERS)
     for one, answer in zip(of(run, way), ANSWERS, strict=True):
         for text in (str(as_mlflow(one)), json.dumps([as_weave(one, span, "t/p", None) for span in one.spans])):
             assert answer in text and SURE in text
-    sql = f"SELECT t.prompt_text, t.response_text FROM turns t JOIN trajectories USING (trace_id) WHERE data_source = '{way}'"
-    rows = autotrace.query(sql, run=run).fetchall() if hasattr(autotrace, "query") else None
-    assert rows is None or {tuple(row) for row in rows} == {turn for turns in said for turn in turns}
-    kept = stored(run / "parquet")
+    query = "SELECT t.prompt_text, t.response_text FROM turns t JOIN trajectories USING (trace_id) WHERE data_source = "
+    rows = call("sql", f"{query}'{way}'", run, "--json").stdout.splitlines()
+    assert {tuple(json.loads(row).values()) for row in rows} == {turn for turns in said for turn in turns}
+    kept = stored(run.parent / "parquet")
     assert kept is not None
     for one in of(run, way):
         again = kept.load(one.trace_id)
@@ -129,8 +127,3 @@ def test_backends_and_tables_have_the_same_text(way: str, run: Path) -> None:
             (asked_words(span), answered_words(span)) for span in one.llm_spans
         ]
         assert all(span.response_text is None for span in again.llm_spans), "nothing was decoded"
-
-
-def lines(run: Path) -> Iterator[dict[str, Any]]:
-    """The JSON lines of the backend."""
-    yield from map(json.loads, (run / "trajectories.jsonl").read_text().splitlines())

@@ -45,11 +45,11 @@ class Decoder:
         def made(name: str | None) -> _Tokenizer:
             tokenizer = _Tokenizer(folder, redactor, read_only, much)
             if name is not None:
-                tokenizer.bind({"path": name})
+                tokenizer.bind({"path": name, "blob": copies.get(name)})
             return tokenizer
 
         self._text_only = plan.settings.content == "text"
-        of_run = _of_run(folder)
+        of_run, copies = _named(folder)
         self._told = of_run is None
         """The run's tokenizer is the one that it tells."""
         self._of_run = made(of_run)
@@ -175,9 +175,10 @@ def _plan(run_folder: Path) -> Plan:
         return Plan(())
 
 
-def _of_run(run_folder: Path) -> str | None:
-    """The tokenizer that was named for the whole run."""
+def _named(run_folder: Path) -> tuple[str | None, dict[str, str]]:
+    """The tokenizer that was named for the whole run, and the copies of all that are folders."""
     try:
-        return RunInfo.read(run_folder).tokenizer
+        info = RunInfo.read(run_folder)
     except (OSError, msgspec.MsgspecError):
-        return None
+        return None, {}
+    return info.tokenizer, info.tokenizers
