@@ -23,7 +23,10 @@ from autotrace.trajectory.span_text import answer
 
 Message = dict[str, Any]
 
-UNDECODED = "their token ids were not decoded, and no messages were recorded (autotrace ship RUN --tokenizer NAME)"
+UNDECODED = (
+    "their token ids could not be decoded, and no messages were recorded; name their tokenizer with autotrace ship RUN "
+    "--tokenizer NAME"
+)
 
 _TOOLS = re.compile(r"\s*# Tools\n.*?<tools>\s*(?P<tools>.*?)\s*</tools>.*?</tool_call>\s*\Z", re.DOTALL)
 """How the templates of Qwen, Hermes and their kin end a system prompt that offers tools."""

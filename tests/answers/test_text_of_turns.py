@@ -106,7 +106,7 @@ def test_rows_for_training(way: str, run: Path, call: Call, tmp_path: Path) -> N
     assert all(SURE in row["messages"][-2]["content"] and row["messages"][-2]["role"] == "user" for row in rows)
     assert conversation(of(run, "numbers")[0]) != ""
     left_out = call("export", run, "--format", "sft", "--where", "data_source = 'numbers'", "--out", tmp_path / "none")
-    assert "2 trajectories left out: their token ids were not decoded" in left_out.stderr
+    assert "2 trajectories left out: their token ids could not be decoded" in left_out.stderr
 
 
 @pytest.mark.parametrize("way", SPOKEN)

@@ -48,7 +48,8 @@ CODES = (
         "trained on lacks it: the model is not trained to stop.",
         "A stop string, `ignore_eos`, or a postprocessing that cuts the end token off.",
         "Keep the end token in the response; with stop strings include them.",
-        "Answers that were cut or aborted; parsers that end a turn by tokens of their own.",
+        "Answers that were cut or aborted; parsers that end a turn by tokens of their own. Runs that do not say which "
+        "tokens end a turn are not judged.",
         0.4, share=0.01,
     ),
     Code(
@@ -58,7 +59,7 @@ CODES = (
         "`data.max_prompt_length` (`rollout.prompt_length`) is smaller than the prompt, and the trainer cuts at the "
         "left.",
         "Raise the limit, or filter such rows (`data.filter_overlong_prompts=True`).",
-        "A prompt that fits exactly.",
+        "A prompt that fits exactly. Runs that do not say how long prompts may be are not judged.",
         0.9,
     ),
 )  # fmt: skip
