@@ -21,10 +21,12 @@ from autotrace.ship.store.where import condition
 from autotrace.sinks.protocol import SinkError
 from autotrace.trajectory.divergence import UNKNOWN, Call, Divergence, calls, group
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.span_text import output_text
+from autotrace.trajectory.span_text import shown_answer
 
 LINES = 4
 """Lines shown of one text without ``--full``."""
+FEW_IDS = 24
+"""Token ids shown of an answer that has no text, without ``--full``."""
 AROUND = 60
 """Characters shown of each side where two trajectories part."""
 MAX_STEPS = 5
@@ -141,7 +143,7 @@ def _answer(one: Trajectory, turn: int, full: bool) -> Text | Group:
         return Text("—", style="dim")
     span = one.llm_spans[turn - 1]
     count = f"{span.response_tokens:,} tokens" if span.response_tokens is not None else ""
-    answer = block(output_text(span) or "", lines=None if full else LINES)
+    answer = block(shown_answer(span, None if full else FEW_IDS) or "", lines=None if full else LINES)
     return Group(answer, Text(count, style="dim")) if count else answer
 
 
@@ -244,7 +246,7 @@ def as_dict(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
             "status": one.status,
             "attributes": one.attributes,
             "facts": one.facts,
-            "turns": [output_text(span) for span in one.llm_spans],
+            "turns": [shown_answer(span) for span in one.llm_spans],
             "tool_calls": [asdict(call) for call in calls(one)],
         }
         for one in trajectories

@@ -20,6 +20,7 @@ from autotrace.query.search import Match
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.ship.store.row import Row
 from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.span_text import answered_ids, asked_ids
 
 MOST = 1000
 """Places that are shown unless ``--limit`` says otherwise."""
@@ -50,13 +51,14 @@ def grep(
     except re.error as error:
         raise terminal.fail(f"{pattern!r} is no regular expression: {error}; -F takes it as a text") from None
     out = terminal.console()
-    places = trajectories = 0
+    places = trajectories = unread = 0
     with contextlib.closing(RunReader.open(runs.locate(run))) as reader:
         rows = [row for row in reader.select(selection.condition, without=("facts", "times")) if row.role in ROOTS]
         for row, one in _loaded(reader, rows):
             matches = list(search.search(one, compiled, frozenset(roles or search.ROLES)))[: limit - places]
             places += len(matches)
             trajectories += bool(matches)
+            unread += any(asked_ids(span) or answered_ids(span) for span in one.llm_spans)
             if as_json:
                 out.file.writelines(
                     terminal.json_line({"trace_id": row.trace_id, "step": row.step, **asdict(match)})
@@ -72,6 +74,8 @@ def grep(
                     Text(f"stopped after {counted(places, 'place')}; --limit shows more")
                 )
                 break
+    if unread:
+        terminal.console(stderr=True).print(terminal.line(_unread(unread)), soft_wrap=True)
     if not places:
         terminal.console(stderr=True).print(
             terminal.line(f"{pattern!r} occurs in none of {counted(len(rows), 'trajectory', 'trajectories')}"),
@@ -81,6 +85,13 @@ def grep(
     if not as_json:
         found = f"{counted(places, 'place')} in {counted(trajectories, 'trajectory', 'trajectories')}"
         out.print(Text(found, style="dim"))
+
+
+def _unread(count: int) -> str:
+    return (
+        f"{counted(count, 'trajectory has', 'trajectories have')} token ids that were not decoded and not searched: "
+        "name their tokenizer with autotrace ship RUN --tokenizer NAME"
+    )
 
 
 def _loaded(reader: RunReader, rows: Sequence[Row]) -> Iterator[tuple[Row, Trajectory]]:

@@ -7,10 +7,12 @@ from rich.text import Text
 from autotrace.cli.terminal import line, one_line
 from autotrace.insight import registry
 from autotrace.insight.profile import Mark, decode
+from autotrace.trajectory.divergence import shared
 from autotrace.trajectory.model import Trajectory
 
 AROUND = 60
 """Characters shown of each of two texts where they part."""
+FEW_IDS = 12
 _FORKS = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED")
 
 
@@ -37,12 +39,16 @@ def _lines(trajectory: Trajectory, mark: Mark) -> list[Text]:
 
 
 def _parted(trajectory: Trajectory, turn: int) -> tuple[str, str] | None:
-    """The texts from where the prompt of a turn leaves what was there before; None: there are no texts."""
+    """What stands from where the prompt of a turn leaves what was there before: texts, else token ids; None: neither
+    is known."""
     before, after = trajectory.llm_spans[turn - 2 : turn]
-    if not before.prompt_text or before.response_text is None or not after.prompt_text:
+    if before.prompt_text and before.response_text is not None and after.prompt_text:
+        was, now = before.prompt_text + before.response_text, after.prompt_text
+        at = shared(was, now)
+        return was[at : at + AROUND], now[at : at + AROUND]
+    if before.prompt_ids is None or before.response_ids is None or after.prompt_ids is None:
         return None
-    was, now = before.prompt_text + before.response_text, after.prompt_text
-    at = next(
-        (n for n, (one, other) in enumerate(zip(was, now, strict=False)) if one != other), min(len(was), len(now))
-    )
-    return was[at : at + AROUND], now[at : at + AROUND]
+    had, has = before.prompt_ids + before.response_ids, after.prompt_ids
+    at = shared(had, has)
+    one, other = (" ".join(map(str, ids[at : at + FEW_IDS])) for ids in (had, has))
+    return one, other

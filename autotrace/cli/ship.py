@@ -24,15 +24,20 @@ from autotrace.run.status import Status
 @click.option("--backend", "backends", multiple=True, metavar="NAME", callback=option_types.backends,
               cls=option_types.BackendOption, help="Add this backend to those of the run; repeatable.")  # fmt: skip
 @click.option("--tracking-uri", metavar="URI", help="Deliver to this MLflow store or server from now on.")
+@click.option("--tokenizer", type=option_types.tokenizer, metavar="NAME",
+              help="Decode the run's token ids with this from now on: a folder, or a name on the hub.")  # fmt: skip
 @click.option("--shippers", type=option_types.processes, metavar="N",
               help="Processes that deliver; default: as the run was started with.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Deliver what the keep-rules of the run left out, too.")
-def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everything: bool, shippers: int | None) -> None:
+def ship(
+    run: str, backends: tuple[str, ...], tracking_uri: str | None, tokenizer: str | None, everything: bool,
+    shippers: int | None,
+) -> None:  # fmt: skip
     """Deliver what the run DIR left on disk, and wait for it. Exit code 1 if something is still left."""
     folder = runs.locate(run)
     os.environ[env.AUTOTRACE] = "0"  # processes that delivery starts are not part of any run
     try:
-        _redirect(folder, backends, tracking_uri)
+        _redirect(folder, backends, tracking_uri, tokenizer)
         from autotrace.ship.shipper import ship as deliver
 
         with progress.counting("delivered") as count:
@@ -47,8 +52,9 @@ def ship(run: str, backends: tuple[str, ...], tracking_uri: str | None, everythi
         raise click.exceptions.Exit(exit_codes.FAILED)
 
 
-def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None) -> None:
-    """Write other backends or another tracking URI into ``run.json``, after checking that they can be used."""
+def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None, tokenizer: str | None) -> None:
+    """Write other backends, another tracking URI or a tokenizer into ``run.json``, after checking that they can be
+    used."""
     info = RunInfo.read(folder)
     wanted = tuple(dict.fromkeys([*info.backends, *backends]))
     origins = {"backends": "option --backend", "tracking_uri": "option --tracking-uri"}
@@ -59,7 +65,11 @@ def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None)
         os.environ[env.TRACKING_URI] = uri
         info.tracking_uri = masked_uri(uri)
         info.origins = {**info.origins, "tracking_uri": "option --tracking-uri of autotrace ship"}
-    if list(wanted) != info.backends or uri is not None:
+    if tokenizer is not None:
+        info.tokenizer = tokenizer
+        info.tokenizers = {**info.tokenizers, **run_setup.kept_tokenizers(folder, [tokenizer])}
+        info.origins = {**info.origins, "tokenizer": "option --tokenizer of autotrace ship"}
+    if list(wanted) != info.backends or uri is not None or tokenizer is not None:
         info.backends = list(wanted)
         info.write(folder)
 

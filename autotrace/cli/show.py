@@ -18,7 +18,15 @@ from autotrace.ship.run_reader import RunReader
 from autotrace.ship.store.where import condition
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.span_text import input_text, one_line, output_text, thoughts
+from autotrace.trajectory.span_text import (
+    answered_ids,
+    asked_ids,
+    ids_text,
+    input_text,
+    one_line,
+    output_text,
+    thoughts,
+)
 
 LINES, WIDTH = 6, 160
 """What is shown of one text without ``--full``."""
@@ -160,7 +168,14 @@ def _texts(span: Span) -> list[tuple[str, Any, str]]:
     if span.role in ("trajectory", "agent"):
         return []
     if span.role == "llm":
-        texts = [(">", input_text(span), "dim"), ("~", thoughts(span), "dim"), ("<", output_text(span), "")]
+        asked, answered = asked_ids(span), answered_ids(span)
+        texts = [
+            (">", input_text(span), "dim"),
+            (">", asked and ids_text(asked), "dim"),
+            ("~", thoughts(span), "dim"),
+            ("<", output_text(span), ""),
+            ("<", answered and ids_text(answered), ""),
+        ]
     else:
         texts = [
             (">", one_line(span.inputs) if span.inputs else None, "dim"),

@@ -43,6 +43,8 @@ class Target:
     """Arguments never to capture."""
     tokens: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """``prompt``, ``response``, ``logprobs``, ``mask`` -> paths."""
+    tokenizer: str | None = None
+    """What decodes these tokens, as ``tokenizer_name.located`` has it; None: what the run says."""
     attributes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     facts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Facts about the trajectory, read when the call ends."""

@@ -11,6 +11,7 @@ from autotrace.data.rollout import Call, finish_reason, json, word
 from autotrace.spool.records import MEASURED
 from autotrace.trajectory.model import error_text
 from autotrace.trajectory.numbers import integer, number
+from autotrace.trajectory.span_text import answered_words, asked_words
 
 
 def _figure(name: str, kind: str, meaning: str, convert: Callable[[Any], Any]) -> Column:
@@ -62,10 +63,10 @@ TURNS = Table("turns", "an LLM call of the agent", (
            attrgetter("span.logprobs"), packed=attrgetter("span.packed_logprobs")),
     Column("response_mask", "list<int8>", "1 for a token that the trainer learns from; shorter than the response"
            " where the trainer cut it", _mask),
-    Column("prompt_text", "string", "the new part of the prompt, as text",
-           lambda call: call.span.new_prompt_text if call.span.new_prompt_text is not None else call.span.prompt_text,
-           text=True),
-    Column("response_text", "string", "the response, as text", attrgetter("span.response_text"), text=True),
+    Column("prompt_text", "string", "the new part of the prompt, as text: decoded, else as it was recorded",
+           lambda call: asked_words(call.span), text=True),
+    Column("response_text", "string", "the response, as text: decoded, else as it was recorded",
+           lambda call: answered_words(call.span), text=True),
     of_span("messages", "json", "the messages of this turn, where they are known", made=json, text=True),
     Column("finish_reason", "string", "why the response ended: `stop`, `length`, ...",
            lambda call: finish_reason(call.figures), figures=("finish_reason", "stop_reason")),

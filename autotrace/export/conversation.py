@@ -1,7 +1,7 @@
 """A trajectory as one conversation: its messages in order, and the tools that the model was offered.
 
 The last answered LLM call has it: its prompt is everything before its answer. Where tokens were decoded, the messages
-are read from the prompt's text by the marks of its chat template; else they are those that the agent sent. After a
+are read from the prompt's text by the marks of its chat template; else they are those that were recorded. After a
 context that was compacted or rewritten, the conversation is what the model saw in the end.
 """
 
@@ -22,6 +22,11 @@ from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import answer
 
 Message = dict[str, Any]
+
+UNDECODED = (
+    "their token ids could not be decoded, and no messages were recorded; name their tokenizer with autotrace ship RUN "
+    "--tokenizer NAME"
+)
 
 _TOOLS = re.compile(r"\s*# Tools\n.*?<tools>\s*(?P<tools>.*?)\s*</tools>.*?</tool_call>\s*\Z", re.DOTALL)
 """How the templates of Qwen, Hermes and their kin end a system prompt that offers tools."""
@@ -50,7 +55,7 @@ def conversation(trajectory: Trajectory) -> Conversation | str:
         if said is not None:
             return said
     tokens = any(span.response_tokens for span in calls)
-    return "their token ids could not be decoded" if tokens else "no answer of the model was recorded"
+    return UNDECODED if tokens else "no answer of the model was recorded"
 
 
 def conversation_of(span: Span) -> Conversation | None:
@@ -95,8 +100,8 @@ def _earlier_answers(prompt: str) -> Iterator[str]:
 
 
 def _sent(span: Span) -> Conversation | None:
-    """Of a call whose messages were recorded as the agent sent them; the assembler has added the answer."""
-    if span.prompt_ids is not None or answer(span) is None:
+    """Of a call whose messages were recorded; the assembler has added the answer."""
+    if answer(span) is None:
         return None
     messages = [_plain(message) for message in span.messages or ()]
     tools = span.inputs.get("tools")

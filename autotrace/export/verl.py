@@ -15,7 +15,7 @@ from autotrace.export.format import Format, Written
 from autotrace.export.staging import Row, write_lines
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.span_text import input_text, output_text
+from autotrace.trajectory.span_text import asked_words, input_text, output_text
 
 NOT_DUMPED = ("score", "input", "output", "gts", "step", "uid")
 
@@ -38,7 +38,7 @@ def row_of(trajectory: Trajectory) -> Row:
         prompt, answer = texts[0].prompt_text, texts[0].response_text
     else:
         first, last = (calls[0], calls[-1]) if calls else (trajectory.root, trajectory.root)
-        prompt, answer = input_text(first, whole=True), output_text(last)
+        prompt, answer = asked_words(first, whole=True) or input_text(first), output_text(last)
     model = trajectory.root.inputs.get("reward_model")
     row: dict[str, Any] = {
         "input": prompt or "",

@@ -102,11 +102,12 @@ class ToolCall:
     @cached
     def arguments(self) -> bytes:
         """What it was asked, in one piece: to be compared, in whatever order it was said."""
-        asked = self.span.inputs
-        try:
-            return msgspec.json.encode(_ordered(asked))
-        except (TypeError, ValueError, OverflowError):  # values that are not plain: not from our assembly
-            return repr(asked).encode("utf-8", "replace")
+        return _comparable(self.span.inputs)
+
+    @cached
+    def result(self) -> bytes:
+        """What came of it, text or not, to be compared."""
+        return _comparable(self.failed.error_text if self.failed is not None else self.span.output)
 
 
 class Evidence:
@@ -291,6 +292,13 @@ def text_of(value: Any, depth: int = 0) -> str:
     if isinstance(value, list) and value:
         return text_of(value[0], depth + 1)
     return ""
+
+
+def _comparable(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(_ordered(value))
+    except (TypeError, ValueError, OverflowError):  # values that are not plain: not from our assembly
+        return repr(value).encode("utf-8", "replace")
 
 
 def _ordered(value: Any, depth: int = 0) -> Any:

@@ -30,14 +30,14 @@ def examine(trajectory: Trajectory, settings: Settings) -> Profile:
 
 def _profile(evidence: Evidence) -> Profile:
     first = evidence.turns[0].span.packed_prompt if evidence.turns else None
-    said = (call.ids or b"" for call in evidence.turns)
+    said = [call.ids for call in evidence.turns]
     return Profile(
         stamp=registry.stamp(),
         turns=[_turn(evidence, call) for call in evidence.turns],
         tools=_tools(evidence.tools),
         marks=_marks(evidence),
         head=unpacked(piece(first, 0, HEAD)) if first else [],
-        answers=fingerprint(said),
+        answers=fingerprint(ids for ids in said if ids is not None) if None not in said else "",
         returned=evidence.agent.response_tokens if evidence.agent is not None else None,
         judged=any(isinstance(span.inputs.get("solution_str"), str) for span in evidence.rewards),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-VERSION = 2
+VERSION = 3
 """Counts up when a profile made before no longer says what it should."""
 MAX_MARKS = 40
 """Kept of one trajectory."""

@@ -142,6 +142,13 @@ class Step:
         """Most of its groups have all their rollouts; else not all were recorded."""
         return sum(len(group.records) >= self.rollouts for group in self.groups) * 2 > len(self.groups)
 
+    @cached_property
+    def trains(self) -> bool:
+        """A trainer is known to learn from what is rolled out."""
+        return self.settings.trains or any(
+            record.advantage is not None or record.trained_in_step is not None for record in self.training
+        )
+
     @property
     def is_sync(self) -> bool:
         """The trainer is known to wait for this step's rollouts; one that does not counts no steps."""

@@ -74,6 +74,11 @@ class Settings:
         return cls.of([("config", known), ("tokenizer", {"end_tokens": known.get("end_tokens")})])
 
     @property
+    def trains(self) -> bool:
+        """A trainer's configuration is known: without one nothing says that what is rolled out is trained on."""
+        return self.adv_estimator is not None or self.trainer_mode is not None
+
+    @property
     def is_sync(self) -> bool:
         """The trainer is known to wait for its rollouts."""
         return self.trainer_mode == "sync"

@@ -6,6 +6,7 @@ variable the text came from.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 
 from autotrace.config import environment as env
 from autotrace.config.keep_rules import KeepRules
+from autotrace.config.tokenizer_name import located
 from autotrace.config.units import parse_bytes
 
 CONTENTS = ("full", "text", "none")
@@ -127,6 +129,14 @@ def hook(text: str) -> str:
             f"{text!r} does not name a function; write MODULE:FUNCTION, for example my_project.clean:value"
         )
     return text
+
+
+def tokenizer(text: str) -> str:
+    """A folder or a name on the hub."""
+    try:
+        return located(text, os.getcwd())
+    except (ValueError, OSError) as error:
+        raise OptionError(str(error)) from None
 
 
 def keep(text: str) -> tuple[str, ...]:

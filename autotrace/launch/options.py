@@ -123,6 +123,8 @@ SETTINGS = (
             goes=RECORDING, type=types.count, metavar="CHARACTERS"),
     Setting("--spool-limit", "Most bytes of the spool: delivered data is removed, then no new trajectory is recorded.",
             goes=RECORDING, type=types.size, metavar="SIZE"),
+    Setting("--tokenizer", "What decodes token ids: a folder or a name on the hub; default: what the trainer loaded.",
+            goes=DELIVERY, type=types.tokenizer, metavar="NAME"),
     Setting("--keep", "Deliver only: errors, spread, slowest=5, extremes=5, random=0.1.",
             goes=DELIVERY, type=types.keep, metavar="RULE,..."),
     Setting("--step-budget", "Most bytes delivered per training step and backend.",
@@ -177,7 +179,8 @@ class Options:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What is recorded: further fields of ``config.plan.Settings``."""
     delivery: Mapping[str, Any] = field(default_factory=dict)
-    """What is delivered of it: ``keep``, ``step_budget``, ``month_budget``, ``shippers`` of ``RunInfo``."""
+    """What is delivered of it: ``tokenizer``, ``keep``, ``step_budget``, ``month_budget``, ``shippers`` of
+    ``RunInfo``."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Setting -> ``option --backend`` | ``environment AUTOTRACE_BACKEND`` | ``default``."""
 

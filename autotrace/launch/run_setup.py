@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import autotrace
@@ -21,6 +22,7 @@ from autotrace.redact.masking import masked_command, masked_uri
 from autotrace.run import files, layout, shipper_process
 from autotrace.sinks import registry
 from autotrace.sinks.backend import Backend, Destination
+from autotrace.spool.blobs import keep_tokenizer
 
 if TYPE_CHECKING:
     from autotrace.config.plan import Plan
@@ -172,7 +174,17 @@ def _write(folder: str, options: Options, plan: Plan, command: Sequence[str], ma
         step_budget=options.delivery.get("step_budget"),
         month_budget=options.delivery.get("month_budget"),
         shippers=options.delivery.get("shippers", 0),
+        tokenizer=options.delivery.get("tokenizer"),
+        tokenizers=kept_tokenizers(
+            folder, [options.delivery.get("tokenizer"), *(target.tokenizer for target in plan.targets)]
+        ),
     ).write(folder)
+
+
+def kept_tokenizers(folder: str | Path, names: Iterable[str | None]) -> dict[str, str]:
+    """``RunInfo.tokenizers``: those of ``names`` that are folders, copied into the run folder. Raises ``OSError``."""
+    copies = {name: keep_tokenizer(folder, name) for name in dict.fromkeys(names) if name is not None}
+    return {name: copy for name, copy in copies.items() if copy is not None}
 
 
 def _prepare(backends: Sequence[Backend], destination: Destination) -> None:

@@ -120,7 +120,7 @@ class RecordEncoder:
                 error=None if event.error is None else self._error(*event.error),
                 response=self._numbers_of(call, "response", self._response, event.response, event.skip),
                 logprobs=self._numbers_of(call, "logprobs", self._logprobs, event.logprobs or None),
-                mask=self._numbers_of(call, "mask", self._mask, event.mask or None),
+                mask=self._numbers_of(call, "mask", self._mask, event.mask),
                 first_item_at=call.first_item_at,
                 skip=event.skip,
                 **{name: getattr(call, name) for name in MEASURED},

@@ -38,6 +38,11 @@ class RunInfo(msgspec.Struct):
     month_budget: int | None = None
     """Bytes that may be delivered per calendar month to each backend."""
 
+    tokenizer: str | None = None
+    """What decodes token ids, as ``tokenizer_name.located`` has it; None: what the trainer or the engine loaded."""
+    tokenizers: dict[str, str] = {}
+    """Folders that were named, here or in the plan -> their copies below ``blobs``."""
+
     shippers: int = 0
     """Processes that deliver; 0: as many as it takes (``ship.delivery.scaling``)."""
 

@@ -231,9 +231,9 @@ class RunReader:
             self._texts().add_texts(trajectory)
         return trajectory
 
-    def decode(self, ids: list[int]) -> str | None:
-        """The text of token ids with the run's tokenizer, not redacted; None where it cannot be made."""
-        return self._texts().decode(ids)
+    def decode(self, ids: list[int], key: str = "") -> str | None:
+        """The text of token ids of the target ``key``, not redacted; None where it cannot be made."""
+        return self._texts().decode(ids, key)
 
     def _texts(self) -> Decoder:
         if self._decoder is None:

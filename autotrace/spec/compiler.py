@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from autotrace.config.plan import Plan, Settings, Target
+from autotrace.config.tokenizer_name import located
 from autotrace.spec import document, entry, names
 from autotrace.spec.document import Node, Position
 from autotrace.spec.errors import Problem, SpecError
@@ -112,6 +113,7 @@ class _Draft:
             include=None if capture is None or capture.include is None else tuple(capture.include),
             exclude=() if capture is None else tuple(capture.exclude),
             tokens=_members(tokens),
+            tokenizer=made.tokenizer,
             attributes={name: tuple(_list(value)) for name, value in made.attributes.items()},
             facts={name: tuple(_list(value)) for name, value in made.facts.items()},
             batch=_members(made.batch),
@@ -181,6 +183,12 @@ class _Drafts:
                 )
                 continue
             here.update((name, _position(node, name)) for name in given)
+            if read[0].tokenizer is not None:
+                try:
+                    read[0].tokenizer = located(read[0].tokenizer, str(path.parent))
+                except (ValueError, OSError) as error:
+                    complain(node.value["tokenizer"].position, f"`tokenizer: {read[0].tokenizer}`: {error}")
+                    continue
             self._add(read[0], read[1], file, node, complain)
 
     def _text(self, path: Path, file: str) -> str | None:

@@ -103,6 +103,12 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         _of("Where the token lists are.", "a mapping with prompt, response, logprobs and mask",
             "{prompt: prompt_ids, response: result.token_ids}"),
     ] = None  # fmt: skip
+    tokenizer: Annotated[
+        str | None,
+        _of("What decodes the token ids of this call: a folder (relative to this file), or a name on the Hugging Face "
+            "hub. Without it: the option `--tokenizer`, else what the trainer or the engine loaded.",
+            "a folder, or a name on the hub", "Qwen/Qwen3-8B"),
+    ] = None  # fmt: skip
     attributes: Annotated[
         dict[str, Paths], _of("Single values to show on the span, by name.", _TABLE, "{tool_name: self.name}")
     ] = {}

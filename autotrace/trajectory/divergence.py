@@ -12,7 +12,7 @@ from typing import Any
 
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.span_text import input_text, output_text
+from autotrace.trajectory.span_text import answered_words, asked_words, input_text, output_text, shown_answer
 from autotrace.trajectory.tool_names import tool_name
 
 UNKNOWN = "unknown"
@@ -66,20 +66,26 @@ def parted(one: Trajectory, other: Trajectory) -> Divergence | None:
     if len(mine) == len(yours):
         return unknown
     turn = min(len(mine), len(yours))
-    nexts = [(output_text(spans[turn]) or "") if len(spans) > turn else "" for spans in (mine, yours)]
+    nexts = [(shown_answer(spans[turn]) or "") if len(spans) > turn else "" for spans in (mine, yours)]
     return Divergence(turn + 1, "end", None, *nexts)
 
 
 def _prompts(turn: int, a: Span, b: Span) -> Divergence | None:
     if a.prompt_ids is not None and b.prompt_ids is not None:
-        return _by_ids(turn, "prompt", (a.prompt_ids, b.prompt_ids), (a.prompt_text, b.prompt_text))
-    here, there = input_text(a, whole=True), input_text(b, whole=True)
+        words = (asked_words(a, whole=True), asked_words(b, whole=True))
+        return _by_ids(turn, "prompt", (a.prompt_ids, b.prompt_ids), words)
+    here, there = _prompt(a), _prompt(b)
     return None if here is None or there is None else _by_text(turn, "prompt", here, there)
+
+
+def _prompt(span: Span) -> str | None:
+    said = asked_words(span, whole=True)
+    return input_text(span) if said is None and span.prompt_tokens is None else said
 
 
 def _answers(turn: int, a: Span, b: Span) -> Divergence | None:
     if a.response_ids is not None and b.response_ids is not None:
-        return _by_ids(turn, "answer", (a.response_ids, b.response_ids), (a.response_text, b.response_text))
+        return _by_ids(turn, "answer", (a.response_ids, b.response_ids), (answered_words(a), answered_words(b)))
     here, there = _outcome(a), _outcome(b)
     if here is not None and there is not None:
         return _by_text(turn, "answer", here, there)
@@ -97,7 +103,10 @@ def _ended(a: Span, b: Span) -> Divergence | None:
 
 
 def _outcome(span: Span) -> str | None:
-    return output_text(span) if span.error is None else span.error_text
+    if span.error is not None:
+        return span.error_text
+    said = answered_words(span)  # beside tokens a stop reason is no answer
+    return output_text(span) if said is None and span.response_tokens is None else said
 
 
 def _by_ids(
@@ -105,19 +114,21 @@ def _by_ids(
 ) -> Divergence | None:
     if ids[0] == ids[1]:
         return None
-    here, there = texts[0] or "", texts[1] or ""
-    letters = _shared(here, there)
-    return Divergence(turn, part, _shared(*ids), here[letters:], there[letters:])
+    token, (here, there) = shared(*ids), texts
+    if here is None or there is None or here == there:  # ids that nothing says in words are shown as ids
+        return Divergence(turn, part, token, *(" ".join(map(str, side[token:])) for side in ids))
+    letters = shared(here, there)
+    return Divergence(turn, part, token, here[letters:], there[letters:])
 
 
 def _by_text(turn: int, part: str, here: str, there: str) -> Divergence | None:
     if here == there:
         return None
-    letters = _shared(here, there)
+    letters = shared(here, there)
     return Divergence(turn, part, None, here[letters:], there[letters:])
 
 
-def _shared(one: Sequence[Any], other: Sequence[Any]) -> int:
+def shared(one: Sequence[Any], other: Sequence[Any]) -> int:
     """How many items both begin with."""
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 

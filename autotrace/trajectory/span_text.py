@@ -1,40 +1,101 @@
-"""What went into a call and what came out of it, as people read it: decoded texts, else captured values."""
+"""What went into a call and what came out of it, as people read it. The one rule of what the text of a turn is:
+
+what its tokens decode to; else the messages that were recorded; else the arguments, or the result, as they were
+recorded. Token ids that nothing says in words are shown as ids (``asked_ids``, ``answered_ids``).
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span
 
+PROMPTS = frozenset({"input", "prompt", "question", "query", "text", "message", "instruction"})
+"""Arguments that may be the whole prompt as text."""
+ANSWERS = ("content", "text")
+"""Members of an agent's own result that may be the answer as text."""
 
-def input_text(span: Span, *, whole: bool = False) -> str | None:
-    """Input of an LLM call: the new part of its prompt (``whole``: all of it), else its arguments; None: neither."""
+
+def input_text(span: Span) -> str | None:
+    """What a call was given: the new part of an LLM call's prompt in words, else its arguments; None: neither."""
+    said = asked_words(span)
+    if said is not None or not span.inputs:
+        return said
+    values = list(span.inputs.values())
+    return one_line(values[0] if len(values) == 1 else span.inputs)
+
+
+def output_text(span: Span) -> str | None:
+    """What a call answered in words, else what it returned beside token ids; None: not recorded."""
+    said = answered_words(span)
+    if said is not None or span.output is None or span.output == span.response_ids:
+        return said
+    return one_line(span.output)
+
+
+def asked_words(span: Span, *, whole: bool = False) -> str | None:
+    """The new part of a prompt (``whole``: all of it): decoded, else of the messages, else the argument that is its
+    text; None where it is known as token ids alone, or not at all."""
     texts = (span.prompt_text,) if whole else (span.new_prompt_text, span.prompt_text)
     decoded = next((text for text in texts if text), None)
     if decoded is not None:
         return decoded
-    if span.messages:
-        asked = _asked(span) if whole else _new(span)
-        alone = len(asked) == 1 and asked[0].get("role") == "user"
-        return "\n".join(message_text(message, named=not alone) for message in asked) or None
-    if not span.inputs:
-        return None
-    values = list(span.inputs.values())
-    return _words(values[0] if len(values) == 1 else span.inputs, span.prompt_tokens is not None)
+    if not span.messages:
+        name = asked_as(span.inputs)
+        return None if name is None else str(span.inputs[name])
+    asked = _asked(span) if whole else _new(span)
+    alone = len(asked) == 1 and asked[0].get("role") == "user"
+    return "\n".join(message_text(message, named=not alone) for message in asked) or None
 
 
-def output_text(span: Span) -> str | None:
-    """The output of an LLM call: its text, else what it returned; None: not recorded."""
+def answered_words(span: Span) -> str | None:
+    """An answer: decoded, else the message, else the text that was returned; None where it is known as token ids alone,
+    or not at all."""
     if span.response_text is not None:
         return span.response_text
-    reply = answer(span)
-    if reply is not None:
+    if (reply := answer(span)) is not None:
         return message_text(reply, named=False)
-    if span.output is None:
+    name = answered_as(span.output)
+    return str(span.output[name]) if name is not None else span.output if isinstance(span.output, str) else None
+
+
+def asked_ids(span: Span) -> list[int] | None:
+    """The token ids that a prompt adds, where nothing says them in words; None: words do, or there are none."""
+    return None if asked_words(span) is not None else span.new_prompt_ids or span.prompt_ids or None
+
+
+def answered_ids(span: Span) -> list[int] | None:
+    """The token ids of an answer, where nothing says them in words; None: words do, or there are none."""
+    return None if answered_words(span) is not None else span.response_ids or None
+
+
+def shown_answer(span: Span, most: int | None = None) -> str | None:
+    """``output_text``, or where an answer is known as token ids alone, at most ``most`` of them."""
+    ids = answered_ids(span)
+    return output_text(span) if ids is None else ids_text(ids, most)
+
+
+def ids_text(ids: Sequence[int], most: int | None = None) -> str:
+    """Token ids as people read them, at most ``most``: ``3 token ids: 1 2 3``."""
+    shown = ids if most is None else ids[:most]
+    rest = f" … {len(ids) - len(shown):,} more" if len(shown) < len(ids) else ""
+    return f"{len(ids):,} token id{'' if len(ids) == 1 else 's'}: {' '.join(map(str, shown))}{rest}"
+
+
+def asked_as(inputs: Mapping[str, Any]) -> str | None:
+    """The argument that is the whole prompt as text; None where none is, or where several may be."""
+    names = [name for name in inputs if name in PROMPTS and isinstance(inputs[name], str) and inputs[name]]
+    return names[0] if len(names) == 1 else None
+
+
+def answered_as(output: Any) -> str | None:
+    """The member of an agent's own result that is the answer as text; None: there is none."""
+    if not isinstance(output, dict):
         return None
-    return _words(span.output, span.response_tokens is not None)
+    return next((name for name in ANSWERS if isinstance(output.get(name), str) and output[name]), None)
 
 
 def thoughts(span: Span) -> str | None:
@@ -69,16 +130,6 @@ def message_text(message: dict[str, Any], *, named: bool = True) -> str:
     called = [f"{function.get('name')}({function.get('arguments')})" for function in functions]
     words = "\n".join(line for line in ("" if content is None else one_line(content), *called) if line)
     return f"{message.get('role')}: {words}" if named else words
-
-
-def _words(value: Any, beside_tokens: bool) -> str | None:
-    """``value`` as text. ``beside_tokens``: the content is in token ids, so that only text counts here, not a stop
-    reason."""
-    if isinstance(value, dict) and isinstance(value.get("text"), str):
-        value = value["text"]
-    if isinstance(value, str) or not beside_tokens:
-        return one_line(value)
-    return None
 
 
 def one_line(value: Any) -> str:

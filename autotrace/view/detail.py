@@ -12,11 +12,22 @@ from autotrace.trajectory.divergence import calls, tool_spans
 from autotrace.trajectory.durations import longest_gap, times
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.span_text import answer, input_text, one_line, output_text
+from autotrace.trajectory.span_text import (
+    answer,
+    answered_ids,
+    asked_ids,
+    ids_text,
+    input_text,
+    one_line,
+    output_text,
+)
 
 _THOUGHT = re.compile(r"\A\s*(?:<think(?:ing)?>)?(?P<thought>.*?)</think(?:ing)?>\s*", re.DOTALL)
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
 _PHASES = ("dispatch_s", "queue_s", "prefill_s", "ttft_s", "decode_s", "preempted_s")
+
+FEW_IDS = 200
+"""Token ids shown in the place of a text."""
 
 Item = dict[str, Any]
 
@@ -105,9 +116,9 @@ def _asked(span: Span, turn: int) -> Iterator[Item]:
     """What the model got anew in this turn."""
     messages = span.messages
     if not messages:
-        text = input_text(span)
-        if text:
-            yield {"role": "prompt", "text": text}
+        text, ids = input_text(span) or "", asked_ids(span)
+        if text or ids:
+            yield {"role": "prompt", "text": text, **_ids(ids)}
         return
     asked = messages if answer(span) is None else messages[:-1]
     if turn > 1:
@@ -122,10 +133,15 @@ def _answered(span: Span) -> Item:
     if reply is not None:
         item = message_item(reply)
     else:
-        item = message_item({"role": "assistant", "content": output_text(span) or ""})
+        item = {**message_item({"role": "assistant", "content": output_text(span) or ""}), **_ids(answered_ids(span))}
     if span.error_text is not None:
         item["error"] = span.error_text
     return item
+
+
+def _ids(ids: list[int] | None) -> Item:
+    """Token ids that nothing says in words; the page of the tokens has all of them."""
+    return {} if ids is None else {"ids": ids_text(ids, FEW_IDS)}
 
 
 def _figures(span: Span) -> Item:

@@ -9,8 +9,8 @@ from typing import Any
 from autotrace.trajectory.divergence import UNKNOWN, Divergence, calls, calls_parted, parted
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.span_text import answer, output_text
-from autotrace.view.detail import message_item
+from autotrace.trajectory.span_text import answer, shown_answer
+from autotrace.view.detail import FEW_IDS, message_item
 
 MOST = 64
 """Rollouts beside each other."""
@@ -52,7 +52,7 @@ def _rollout(one: Trajectory) -> dict[str, Any]:
     made, spans = calls(one), one.llm_spans
     turns: list[dict[str, Any]] = []
     for number, span in enumerate(spans, 1):
-        reply = answer(span) or {"role": "assistant", "content": span.error_text or output_text(span) or ""}
+        reply = answer(span) or {"role": "assistant", "content": span.error_text or shown_answer(span, FEW_IDS) or ""}
         item = message_item(reply)
         turns.append({
             "text": item["text"][:MAX_TEXT],

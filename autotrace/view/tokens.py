@@ -15,6 +15,8 @@ from autotrace.trajectory.numbers import integer
 from autotrace.view.pack import MISSING, pack
 
 Decode = Callable[[list[int]], "str | None"]
+DecodeOf = Callable[[list[int], str], "str | None"]
+"""Of token ids of a target."""
 
 PROMPT, MODEL, CONTEXT = 0, 1, 2
 """Whose tokens: the first prompt's, the model's, those that tools, users and templates added later."""
@@ -27,7 +29,7 @@ LONGEST = 12
 """Tokens of which one character may be made, at most."""
 
 
-def packed(trajectory: Trajectory, decode: Decode, *, short: bool = False) -> bytes:
+def packed(trajectory: Trajectory, decode: DecodeOf, *, short: bool = False) -> bytes:
     """All tokens: arrays ``id``, ``mask``, ``logprob``, ``units`` (how long each one's text is, in UTF-16), of one
     length, and the bytes of ``text``; ``parts`` says turn, span, kind, first token and number of each part. Where the
     trainer's numbers were recorded, also ``mismatch``, ``entropy`` and ``advantages``. ``short``: with three digits,
@@ -38,7 +40,12 @@ def packed(trajectory: Trajectory, decode: Decode, *, short: bool = False) -> by
     trainers = {name: array("f") for name, of in _TRAINERS.items() if any(of(call.span) for call in rollout.spans)}
     parts: list[dict[str, Any]] = []
     pieces: list[str] = []
-    texts = Pieces(decode)
+    texts: dict[str, Pieces] = {}
+
+    def of(key: str) -> Pieces:
+        if key not in texts:
+            texts[key] = Pieces(lambda ids: decode(ids, key))
+        return texts[key]
 
     def add(kind: int, turn: int, span: Span, tokens: Sequence[int] | None, **more: Any) -> None:
         if not tokens:
@@ -47,7 +54,7 @@ def packed(trajectory: Trajectory, decode: Decode, *, short: bool = False) -> by
             {"kind": kind, "turn": turn, "span": span.span_id, "first": len(ids), "count": len(tokens), **more}
         )
         ids.extend(tokens)
-        pieces.extend(texts.of(tokens))
+        pieces.extend(of(span.key).of(tokens))
         given = span.logprobs if kind == MODEL else None
         logprobs.extend(_filled(given, len(tokens), MISSING))
         for name, values in trainers.items():

@@ -235,13 +235,14 @@ def test_loops(ids: list[int], code: str | None) -> None:
 def test_sampling_parameters_of_a_call_against_those_of_the_rollout() -> None:
     root = span("trajectory", None, inputs={"sampling_params": {"temperature": 1.0, "top_k": -1}})
 
-    def found(**used: Any) -> list[str]:
+    def found(settings: Settings = Settings(adv_estimator="grpo"), **used: Any) -> list[str]:  # noqa: B008
         call = llm(root.span_id, 1, [1], [3, END], inputs={"sampling_params": used})
-        return [code for code, _, _ in marks(trajectory(call, root=root))]
+        return [code for code, _, _ in marks(trajectory(call, root=root), settings)]
 
     assert found(temperature=1.0, top_k=0, max_tokens=5) == []
     assert found(temperature=0.2) == ["AT-SAMPLING-DIFFERS"]
     assert found(temperature=1.0, top_p=0.8) == ["AT-SAMPLING-DIFFERS", "AT-SAMPLING-BIASED"]
+    assert found(Settings(), temperature=1.0, top_p=0.8) == ["AT-SAMPLING-DIFFERS"], "no trainer is known"
 
 
 def test_recorded_values_may_have_any_shape() -> None:

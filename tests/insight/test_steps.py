@@ -118,11 +118,14 @@ def test_error_texts_that_differ_are_a_tools_work() -> None:
 
 
 def test_weights_that_stay_over_three_steps() -> None:
-    def at(number: int, version: int) -> Any:
-        return step([record(number, reward=n, turns=[Turn(9, 9, "stop", 2, weights=version)]) for n in (0, 1)], number)
+    def at(number: int, version: int, **facts: Any) -> Any:
+        turns = [Turn(9, 9, "stop", 2, weights=version)]
+        return step([record(number, reward=n, turns=turns, facts=facts) for n in (0, 1)], number)
 
-    assert [finding.code for finding in diagnose([at(1, 1), at(2, 1)])] == []
-    assert "AT-WEIGHTS-STUCK" in {finding.code for finding in diagnose([at(2, 1), at(3, 1), at(4, 1)])}
+    trained = [at(number, 1, trained_in_step=number) for number in (2, 3, 4)]
+    assert [finding.code for finding in diagnose(trained[:2])] == []
+    assert "AT-WEIGHTS-STUCK" in {finding.code for finding in diagnose(trained)}
+    assert diagnose([at(2, 1), at(3, 1), at(4, 1)]) == [], "nothing says that anything is trained"
     assert diagnose([at(2, 1), at(3, 2), at(4, 3)]) == []
 
 

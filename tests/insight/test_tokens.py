@@ -143,7 +143,7 @@ def test_prompts_of_one_length_that_all_begin_differently_are_whole() -> None:
     assert list(prompt_cut(step(records), History())) == []
 
 
-def test_end_tokens_of_the_run_count_and_common_ones_where_they_are_not_known() -> None:
+def test_an_answer_lacks_an_end_token_where_end_tokens_are_known() -> None:
     from autotrace.insight.families.tokens import no_end
     from autotrace.insight.records import History
     from tests.insight.made import Turn
@@ -151,9 +151,9 @@ def test_end_tokens_of_the_run_count_and_common_ones_where_they_are_not_known() 
     ended = [record(n, turns=[Turn(4, 10, None, 2)]) for n in range(20)]
     odd = record(30, turns=[Turn(4, 10, None, 99)])
     cut = record(31, turns=[Turn(4, 10, "length", 98)])
-    for settings in ({"end_tokens": frozenset({2})}, {}):
+    for settings, found in (({"end_tokens": frozenset({2})}, [odd.trace_id]), ({}, [])):
         hits = list(no_end(step([*ended, odd, cut], **settings), History()))
-        assert [hit.record.trace_id for hit in hits] == [odd.trace_id]
+        assert [hit.record.trace_id for hit in hits] == found
 
 
 def test_the_length_of_a_context_is_the_one_that_the_engine_resolved() -> None:

@@ -29,7 +29,7 @@ EXAMPLES = {
     "every_n_steps": "2", "samples": "1,2", "max_samples_per_step_per_worker": "4", "seed": "7", "logprobs": "1",
     "redact_keys": "a*,b", "redact_patterns": "x+", "redact_hook": "m.n:f", "max_string": "10", "spool_limit": "1GB",
     "keep": "errors,random=0.1", "step_budget": "2KB", "month_budget": "3MB", "shippers": "2", "supervise": "1",
-    "quiet": "yes", "token_facts": "all",
+    "quiet": "yes", "token_facts": "all", "tokenizer": "Qwen/Qwen3-8B",
 }  # fmt: skip
 
 

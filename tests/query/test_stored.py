@@ -86,7 +86,8 @@ def test_every_page_has_them(stored: Path) -> None:
         ids = [digits[at : at + 32] for at in range(0, len(digits), 32)]
         assert header["count"] == len(ids) == 8
         detail = client.get(f"/api/runs/{NAME}/traces/{ids[1]}").json()
-        assert [item["role"] for item in detail["conversation"]] == ["assistant", "tool", "assistant"]
+        roles = ["prompt", "assistant", "tool", "prompt", "assistant"]
+        assert [item["role"] for item in detail["conversation"]] == roles
         assert {finding["code"] for finding in detail["findings"]} >= {"AT-TRUNCATED"}
         header, arrays = unpacked(client.get(f"/api/runs/{NAME}/traces/{ids[0]}/tokens").content)
         assert [part["count"] for part in header["parts"]] == [4, 3, 2, 4]

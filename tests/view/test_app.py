@@ -110,8 +110,10 @@ def test_names_of_the_users_become_columns_up_to_a_bound(tmp_path: Path) -> None
 
 def test_a_trajectory_is_a_conversation_with_its_calls(client: TestClient) -> None:
     detail = client.get(f"/api/runs/{NAME}/traces/{ids(client)[1]}").json()
-    assert [item["role"] for item in detail["conversation"]] == ["assistant", "tool", "assistant"]
-    tool = detail["conversation"][1]
+    roles = ["prompt", "assistant", "tool", "prompt", "assistant"]
+    assert [item["role"] for item in detail["conversation"]] == roles
+    assert detail["conversation"][0]["ids"].startswith("4 token ids: "), "which nothing decodes"
+    tool = detail["conversation"][2]
     assert (tool["name"], tool["status"]) == ("search", "ERROR")
     assert tool["error"] == tool["text"] == "TimeoutError: no answer from the index"
     spans = detail["spans"]

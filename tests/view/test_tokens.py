@@ -59,7 +59,7 @@ def of_turn(**trainers: object) -> Trajectory:
 
 def test_what_the_trainer_computed_stands_with_each_token() -> None:
     one = of_turn(old_logprobs=[-1.5, -2.0], entropy=[0.5, 0.25, 0.125], loss_mask=[1, 0, 1])
-    _, arrays = unpacked(packed(one, lambda ids: None))
+    _, arrays = unpacked(packed(one, lambda ids, key: None))
     assert [math.isnan(value) for value in arrays["mismatch"]] == [True, False, False, True], "cut by the trainer"
     assert list(arrays["mismatch"][1:3]) == [-0.5, 0.0]
     assert list(arrays["entropy"][1:]) == [0.5, 0.25, 0.125]
@@ -69,18 +69,18 @@ def test_what_the_trainer_computed_stands_with_each_token() -> None:
 
 def test_the_sampler_s_numbers_are_those_that_the_trainer_was_given() -> None:
     one = of_turn(old_logprobs=[-1.5, -2.0, -3.0], trained_logprobs=[-1.25, -2.0, -3.0])
-    _, arrays = unpacked(packed(one, lambda ids: None))
+    _, arrays = unpacked(packed(one, lambda ids, key: None))
     assert list(arrays["mismatch"][1:]) == [-0.25, 0.0, 0.0]
 
 
 def test_short_numbers_have_three_digits() -> None:
     one = of_turn(old_logprobs=[float("nan"), float("-inf"), -3.14159])
-    _, arrays = unpacked(packed(one, lambda ids: None, short=True))
+    _, arrays = unpacked(packed(one, lambda ids, key: None, short=True))
     assert list(arrays["logprob"][1:]) == [-1.0, -2.0, -3.0]
     first, second, third = arrays["mismatch"][1:]
     assert math.isnan(first) and second == -math.inf and third == pytest.approx(-0.14159, rel=1e-3)
 
 
 def test_without_them_nothing_is_made_up() -> None:
-    _, arrays = unpacked(packed(of_turn(), lambda ids: None))
+    _, arrays = unpacked(packed(of_turn(), lambda ids, key: None))
     assert arrays.keys() == {"id", "mask", "logprob", "units", "text"}

@@ -8,6 +8,7 @@ from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.messages import classed
 from autotrace.insight.profile import Mark
+from autotrace.trajectory.span_text import answered_words
 
 _CUT_WHY = "`{key}` is smaller than what the model says or what the conversation grows to."
 
@@ -192,7 +193,7 @@ def broken_off(evidence: Evidence) -> Iterator[Mark]:
             continue
         if (call.finish or "") in ABORTED:
             yield Mark("AT-ABORTED", call.number, count, f"after {count or 0} tokens")
-        elif count == 0 or _ended_at_once(evidence, call):
+        elif (count == 0 and not answered_words(call.span)) or _ended_at_once(evidence, call):
             yield Mark("AT-EMPTY-ANSWER", call.number, 0, _lengths(call))
     root = evidence.root
     turn = len(turns) or None

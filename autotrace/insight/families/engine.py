@@ -82,6 +82,8 @@ def sampling(evidence: Evidence) -> Iterator[Mark]:
             if other:
                 yield Mark("AT-SAMPLING-DIFFERS", call.number, None, other, other)
                 break
+    if not evidence.settings.trains:
+        return
     effective = evidence.turns[0].sampling if evidence.turns else {}
     odd = [
         f"{name} {value:g}"
@@ -128,11 +130,10 @@ def weights(step: Step, history: History) -> Iterator[Hit]:
             yield Hit("AT-WEIGHTS-MIXED", record, turn, None, f"versions {known[0]} to {known[-1]}")
     if step.number is None or step.number < 0 or not answered:
         return
-    allowed = step.settings.max_off_policy_threshold
-    limit = 0 if step.is_sync else 1 if allowed is None else allowed
+    allowed = 0 if step.is_sync else step.settings.max_off_policy_threshold
     for record, known in answered:
         behind = (record.trained_in_step or step.number) - 1 - known[-1]
-        if known[-1] > 0 and behind > limit:
+        if allowed is not None and known[-1] > 0 and behind > allowed:
             yield Hit("AT-WEIGHTS-STALE", record, None, None, f"{behind} steps behind", f"{behind} steps")
     yield from _stuck(step, history, answered)
 
@@ -140,7 +141,12 @@ def weights(step: Step, history: History) -> Iterator[Hit]:
 def _stuck(step: Step, history: History, answered: list[tuple[Record, list[int]]]) -> Iterator[Hit]:
     all_versions = frozenset(version for _, known in answered for version in known)
     last = history.answered(step.number or 0, all_versions, STUCK)
-    if len(last) == STUCK and len(all_versions) == 1 and all(known == all_versions for _, known in last):
+    if (
+        step.trains
+        and len(last) == STUCK
+        and len(all_versions) == 1
+        and all(known == all_versions for _, known in last)
+    ):
         note = f"version {min(all_versions)} in steps {last[0][0]} to {last[-1][0]}"
         yield from (Hit("AT-WEIGHTS-STUCK", record, note=note) for record, _ in answered)
 

@@ -40,23 +40,27 @@ def gamed(step: Step, history: History) -> Iterator[Hit]:
     """Rows that are paid for their form alone."""
     if not any(_FORM.search(str(name)) for name in _names(step.training)):
         return
-    rows = [(record, *parts) for record in step.training if (parts := _parts(record)) is not None]
-    best = max((form for _, form, _ in rows), default=0.0)
-    right = [_tokens(record) for record, _, truth in rows if truth > 0]
+    rows = [
+        (record, *parts, length)
+        for record in step.training
+        if (parts := _parts(record)) is not None and (length := _tokens(record)) is not None
+    ]
+    best = max((form for _, form, _, _ in rows), default=0.0)
+    right = [length for _, _, truth, length in rows if truth > 0]
     if len(rows) < ROWS or best <= 0 or len(right) < RIGHT:
         return
-    usual, lowest = median(right), min((record.score or 0.0) for record, _, _ in rows)
+    usual, lowest = median(right), min((record.score or 0.0) for record, _, _, _ in rows)
     suspicious = [
-        record
-        for record, form, truth in rows
-        if form >= best and truth <= 0 and _tokens(record) <= SHORT * usual and (record.score or 0.0) > lowest
+        (record, length)
+        for record, form, truth, length in rows
+        if form >= best and truth <= 0 and length <= SHORT * usual and (record.score or 0.0) > lowest
     ]
     if len(suspicious) < max(FEWEST, SHARE * len(rows)):
         return
     low, high = _range(len(suspicious), len(rows))
-    for record in suspicious:
+    for record, length in suspicious:
         note = (
-            f"{_tokens(record)} tokens, right answers have {usual:.0f}; {len(suspicious)} of {len(rows)} rows "
+            f"{length} tokens, right answers have {usual:.0f}; {len(suspicious)} of {len(rows)} rows "
             f"({low:.0%} to {high:.0%})"
         )
         yield Hit("AT-FORMAT-GAMED", record, len(record.profile.turns) or None, note=note)
@@ -87,8 +91,11 @@ def _finite(part: object) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _tokens(record: Record) -> int:
-    return sum(turn.response or 0 for turn in record.profile.turns)
+def _tokens(record: Record) -> int | None:
+    """That it said; None: not known of all its turns."""
+    counts = [turn.response for turn in record.profile.turns]
+    known = [count for count in counts if count is not None]
+    return sum(known) if counts and len(known) == len(counts) else None
 
 
 def _range(count: int, of: int) -> tuple[float, float]:

@@ -85,8 +85,8 @@ def failed(evidence: Evidence) -> Iterator[Mark]:
             if part.get("timeout") is True:
                 yield Mark("AT-REWARD-TIMEOUT", turn, None, "the reward's own parts say so")
                 break
-            if part.get("error"):
-                yield Mark("AT-REWARD-RAISES", turn, None, str(part["error"]), classed(str(part["error"])))
+            if isinstance(error := part.get("error"), str) and error:  # a number is a part of the reward
+                yield Mark("AT-REWARD-RAISES", turn, None, error, classed(error))
                 break
     scores = [evidence.facts.get("reward"), *(_score(span.output) for span in evidence.rewards)]
     odd = next((score for score in scores if _is_odd(score)), None)
@@ -117,6 +117,7 @@ def mismatched(evidence: Evidence) -> Iterator[Mark]:
     asked, attributes = evidence.root.inputs, evidence.trajectory.attributes
     model = asked.get("reward_model")
     truth = model.get("ground_truth") if isinstance(model, dict) else None
+    is_row = isinstance(model, dict)  # of a dataset of veRL, which counts its rows in `extra_info`
     for span in evidence.rewards:
         judged, extra = span.inputs.get("ground_truth"), span.inputs.get("extra_info")
         if truth is not None and judged is not None and str(judged) != str(truth):
@@ -124,7 +125,7 @@ def mismatched(evidence: Evidence) -> Iterator[Mark]:
                 "AT-REWARD-MISMATCHED", turn, None, f"judged against {judged!r}, the prompt's answer is {truth!r}"
             )
             return
-        index = extra.get("index") if isinstance(extra, dict) else None
+        index = extra.get("index") if isinstance(extra, dict) and is_row else None
         sample = attributes.get("sample_index")
         if index is not None and sample is not None and str(index) != str(sample):
             yield Mark("AT-REWARD-MISMATCHED", turn, None, f"judged as sample {index}, it is sample {sample}")

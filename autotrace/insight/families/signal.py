@@ -165,7 +165,7 @@ def alike(group: Group, step: Step) -> Iterator[Hit]:
 
 
 def incomplete(step: Step, history: History) -> Iterator[Hit]:
-    """Groups that lack rollouts: some failed, or were not made though most groups have theirs."""
+    """Groups that lack rollouts: some failed, or were not made though most groups have as many as configured."""
     groups = [group for group in step.groups if group.records[0].uid is not None]
     if not groups or step.live:
         return
@@ -173,7 +173,7 @@ def incomplete(step: Step, history: History) -> Iterator[Hit]:
     n = step.rollouts
     for group in groups:
         failed, missing = len(group.records) - len(done[group.key]), n - len(group.records)
-        if failed or (missing > 0 and step.has_whole_groups):
+        if failed or (missing > 0 and step.settings.rollout_n is not None and step.has_whole_groups):
             note = f"{len(done[group.key])} of {max(n, len(group.records))} rollouts"
             yield from (Hit("AT-GROUP-INCOMPLETE", record, note=note) for record in done[group.key] or group.records)
 

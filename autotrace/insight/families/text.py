@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator
 from operator import eq
 
-from autotrace.insight.evidence import Evidence, LLMCall, piece, tokens, unpacked
+from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall, piece, tokens, unpacked
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 
@@ -85,7 +85,12 @@ def loops(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _ended(evidence: Evidence, call: LLMCall) -> bool:
-    return call.last in evidence.settings.end_tokens
+    """By itself, as far as anything says so: neither does the engine say that it was cut, nor does it lack an end token
+    where these are known."""
+    ends = evidence.settings.end_tokens
+    if call.last in ends:
+        return True
+    return not ends and (call.finish or "") not in CUT | ABORTED | {AS_ASKED}
 
 
 def _period(data: bytes, covered: float, longest: int) -> int:

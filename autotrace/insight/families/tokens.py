@@ -15,11 +15,8 @@ REMOVED = 3
 """Tokens from which a missing beginning of an answer is thinking, not a space."""
 EDIT = 16
 """Tokens of the longest difference that is a detail (a time of day, a counter) and not another prompt."""
-COMMON_END, USUAL_END = 0.05, 0.5
-"""A last token of so many turns ends them on purpose: where end tokens are not known, and where they are (a stop
-string)."""
-ENOUGH = 16
-"""Turns from which it can be told which tokens end them, where nobody says so."""
+USUAL_END = 0.5
+"""A last token of so many turns ends them on purpose, though it is none of the end tokens: a stop string."""
 
 CODES = (
     Code(
@@ -51,7 +48,8 @@ CODES = (
         "trained on lacks it: the model is not trained to stop.",
         "A stop string, `ignore_eos`, or a postprocessing that cuts the end token off.",
         "Keep the end token in the response; with stop strings include them.",
-        "Answers that were cut or aborted; parsers that end a turn by tokens of their own.",
+        "Answers that were cut or aborted; parsers that end a turn by tokens of their own. Runs that do not say which "
+        "tokens end a turn are not judged.",
         0.4, share=0.01,
     ),
     Code(
@@ -61,7 +59,7 @@ CODES = (
         "`data.max_prompt_length` (`rollout.prompt_length`) is smaller than the prompt, and the trainer cuts at the "
         "left.",
         "Raise the limit, or filter such rows (`data.filter_overlong_prompts=True`).",
-        "A prompt that fits exactly.",
+        "A prompt that fits exactly. Runs that do not say how long prompts may be are not judged.",
         0.9,
     ),
 )  # fmt: skip
@@ -178,14 +176,12 @@ def _removed(base: bytes, prompt: bytes, kept: int) -> int:
 
 
 def no_end(step: Step, history: History) -> Iterator[Hit]:
-    """Last turns that end with no token that others end with."""
-    ends = set(step.settings.end_tokens)
+    """Last turns that end with none of the end tokens; nothing where these are not known."""
+    if not step.settings.end_tokens:
+        return
     lasts = Counter(turn.last for record in step.records for turn in record.profile.turns if turn.last is not None)
     total = sum(lasts.values())
-    if not ends and total < ENOUGH:
-        return
-    usual = USUAL_END if ends else COMMON_END
-    ends |= {token for token, count in lasts.items() if count >= max(2, usual * total)}
+    ends = step.settings.end_tokens | {token for token, count in lasts.items() if count >= max(2, USUAL_END * total)}
     for record in step.records:
         last = record.profile.turns[-1] if record.profile.turns else None
         if last is None or last.last is None or last.last in ends or record.truncated or record.status != "OK":
@@ -196,24 +192,18 @@ def no_end(step: Step, history: History) -> Iterator[Hit]:
 
 
 def prompt_cut(step: Step, history: History) -> Iterator[Hit]:
-    """First prompts of the greatest length that do not begin as the others do."""
+    """First prompts of the greatest length that do not begin as the others do; nothing where that length is not
+    known."""
+    limit = step.settings.prompt_length
     having = [record for record in step.records if record.profile.head and record.profile.turns[0].prompt]
-    if not having:
+    if not having or limit is None:
         return
     heads = Counter(tuple(record.profile.head) for record in having)
     ((head, count),) = heads.most_common(1)
     usual = head if count * 2 > len(having) else None
-    if usual is None and step.settings.prompt_length is None:
-        return  # neither how prompts begin nor how long they may be is known
-    lengths = [record.profile.turns[0].prompt or 0 for record in having]
-    limit = step.settings.prompt_length
-    if limit is None:
-        at_most = max(lengths)
-        groups = {record.group for record, length in zip(having, lengths, strict=True) if length == at_most}
-        limit = at_most if len(groups) > 2 else None
-    for record, length in zip(having, lengths, strict=True):
-        if length == limit and tuple(record.profile.head) != usual:
-            yield Hit("AT-PROMPT-CUT", record, 1, 0, f"{length} tokens")
+    for record in having:
+        if record.profile.turns[0].prompt == limit and tuple(record.profile.head) != usual:
+            yield Hit("AT-PROMPT-CUT", record, 1, 0, f"{limit} tokens")
 
 
 OF_TRAJECTORY = (retokenised,)

@@ -130,13 +130,14 @@ def _executes(name: str) -> bool:
 
 
 def repeated(evidence: Evidence) -> Iterator[Mark]:
-    """The same call with the same answer."""
-    told = Counter((call.name, call.answer) for call in evidence.tools)
+    """The same call with the same answer, where both were recorded."""
+    known = [call for call in evidence.tools if call.span.inputs and (call.failed or call.span.output is not None)]
+    told = Counter((call.name, call.answer) for call in known)
     if not told or max(told.values()) < REPEATED:
         return  # which is quicker to see than what was asked
-    made: Counter[tuple[str, bytes, str]] = Counter()
-    for call in evidence.tools:
-        key = (call.name, call.arguments, call.answer)
+    made: Counter[tuple[str, bytes, bytes]] = Counter()
+    for call in known:
+        key = (call.name, call.arguments, call.result)
         made[key] += 1
         if made[key] == REPEATED:
             yield Mark("AT-CALL-REPEATED", call.turn or None, None, f"{call.name}, {REPEATED} times or more", call.name)

@@ -9,7 +9,7 @@ from autotrace.insight.evidence import Evidence, find, packed, piece, tokens
 from autotrace.insight.families.signal import BY_GROUP
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import Group, History, Hit, Step
+from autotrace.insight.records import Group, History, Hit, Record, Step
 
 APART = 0.1
 """Between the logged share of cut answers and the true one."""
@@ -77,26 +77,23 @@ CODES = (
 
 
 def prompt_trained(evidence: Evidence) -> Iterator[Mark]:
-    """The response is the prompt."""
+    """The response is the prompt, and the mask is known to be empty and the turns to have said nothing."""
     agent = evidence.agent
-    if (
-        agent is None
-        or not agent.packed_response
-        or not evidence.turns
-        or agent.response_mask
-        or evidence.root.status != "OK"
-    ):
+    if agent is None or agent.response_mask != [] or not evidence.turns or evidence.root.status != "OK":
         return
-    said = sum(call.span.response_tokens or 0 for call in evidence.turns)
     response, prompt = agent.packed_response, packed(evidence.turns[0].span.prompt_ids)
-    if said == 0 and response and prompt and find(prompt, piece(response, 0, min(32, tokens(response)))) >= 0:
+    if not response or not prompt or any(call.span.response_tokens != 0 for call in evidence.turns):
+        return
+    if find(prompt, piece(response, 0, min(32, tokens(response)))) >= 0:
         yield Mark("AT-PROMPT-TRAINED", 1, 0, f"{tokens(response)} tokens of the prompt")
 
 
 def group_of_one(group: Group, step: Step) -> Iterator[Hit]:
-    """One rollout that ended well among several."""
+    """One rollout that ended well among several. Where nothing says how many there should be, the others must have
+    been seen to fail."""
     n, has_failed = step.rollouts, len(group.records) > 1
-    if n < 2 or step.live or group.records[0].uid is None or not (has_failed or step.has_whole_groups):
+    lacks = step.settings.rollout_n is not None and step.has_whole_groups
+    if n < 2 or step.live or group.records[0].uid is None or not (has_failed or lacks):
         return
     done = [record for record in group.records if record.status in ("OK", "OPEN", "CANCELLED")]
     if len(done) == 1:
@@ -119,7 +116,7 @@ def noise(group: Group, step: Step) -> Iterator[Hit]:
 def clip_ratio(step: Step, history: History) -> Iterator[Hit]:
     """What is logged against what was cut."""
     logged = step.metrics.get("response_length/clip_ratio")
-    ended = [record for record in step.training if record.profile.turns]
+    ended = [record for record in step.training if record.truncated or _says_how_it_ended(record)]
     if logged is None or not ended or step.live:
         return
     cut = [record for record in ended if record.truncated]
@@ -127,6 +124,12 @@ def clip_ratio(step: Step, history: History) -> Iterator[Hit]:
     if abs(share - logged) > APART and abs(share - logged) * len(ended) >= ROWS_APART:
         note = f"logged {logged:.3g}, truncated {share:.3g}"
         yield from (Hit("AT-CLIP-RATIO", record, note=note) for record in cut or ended[:1])
+
+
+def _says_how_it_ended(record: Record) -> bool:
+    """Whether the last answer was cut would be known."""
+    last = record.profile.turns[-1] if record.profile.turns else None
+    return last is not None and (last.finish is not None or last.last is not None)
 
 
 def padded(step: Step, history: History) -> Iterator[Hit]:

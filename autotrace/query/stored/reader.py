@@ -61,7 +61,7 @@ class StoredReader(RunReader):
         trajectory.profile = row.profile
         return trajectory
 
-    def decode(self, ids: list[int]) -> str | None:
+    def decode(self, ids: list[int], key: str = "") -> str | None:
         """There is no tokenizer here."""
         return None
 

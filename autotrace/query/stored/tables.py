@@ -22,6 +22,7 @@ from autotrace.sinks.parquet.location import NO_STEP
 from autotrace.sinks.parquet.store import LocalStore
 from autotrace.sinks.protocol import SinkError
 from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.span_text import answered_words, asked_words
 
 _TIMES = ("queue_s", "prefill_s", "decode_s", "way_s", "tool_s", "reward_s", "other_s", "llm_s")
 _NAMES = {"llm_calls": "turns", "rollout_log_probs": "logprobs", "prompt_text": "new_prompt_text"}
@@ -67,6 +68,7 @@ class Tables:
             return None
         for each in self._read("turns", None, row):
             _fill(spans[each["span_id"]], each, _NAMES)
+            _forget_recorded(spans[each["span_id"]])
         for each in self._read("tokens", None, row):
             _fill(spans[each["span_id"]], each, _OF_TOKENS)
         listed = connected(list(spans.values()))
@@ -149,6 +151,14 @@ def _fill(span: Span, given: Mapping[str, Any], names: Mapping[str, str]) -> Non
         if value is not None and field in _SPAN and getattr(span, field) is None:
             setattr(span, field, _decoded(value) if name == "messages" else value)
     span.prompt_keep = given.get("prompt_keep") or span.prompt_keep
+
+
+def _forget_recorded(span: Span) -> None:
+    """A text that was made of what was recorded, which is there as well, is none of decoding."""
+    asked, span.new_prompt_text = span.new_prompt_text, None
+    answered, span.response_text = span.response_text, None
+    span.new_prompt_text = None if asked == asked_words(span) else asked
+    span.response_text = None if answered == answered_words(span) else answered
 
 
 def _decoded(text: str | None) -> Any:

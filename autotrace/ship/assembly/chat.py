@@ -14,6 +14,7 @@ from typing import Any
 
 from autotrace.ship.assembly import message_parts
 from autotrace.trajectory.model import Span
+from autotrace.trajectory.span_text import answered_as, asked_as
 
 Message = dict[str, Any]
 MARKER = "…"
@@ -28,7 +29,6 @@ _OF_MESSAGES = ("content", "tool_calls", "tool_call_id", "name")
 """What is said of them; the rest is about the call that made them."""
 _GIVEN_AS = ("messages", "input", "prompt")
 """Arguments that have the messages."""
-_ARGUMENTS = frozenset(_GIVEN_AS)
 _USAGE = ("usage", "usage_metadata", "token_usage")
 _CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
 _READ, _WRITTEN = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
@@ -38,7 +38,7 @@ def read(span: Span) -> None:
     """Fill ``messages``, token counts, ``model`` and ``finish_reason`` of an LLM call from its arguments and result."""
     if any(map(_is_omitted, span.inputs.values())):
         span.inputs = {name: value for name, value in span.inputs.items() if not _is_omitted(value)}
-    if _ARGUMENTS.isdisjoint(span.inputs):
+    if not span.inputs:
         return
     answer = _answer(span.output)
     name, messages = _given(span.inputs, answer is not None or _broken_off(span.output) is not None)
@@ -69,7 +69,7 @@ def _is_omitted(value: Any) -> bool:
 
 def _given(inputs: Mapping[str, Any], answered: bool) -> tuple[str, list[Message] | None]:
     """The argument that has the messages, and them."""
-    for name in _GIVEN_AS:
+    for name in (*_GIVEN_AS, *_alone(inputs)):
         value = inputs.get(name)
         if isinstance(value, dict) and name == "input":  # LangChain's prompt value
             value = value.get("messages")
@@ -80,6 +80,22 @@ def _given(inputs: Mapping[str, Any], answered: bool) -> tuple[str, list[Message
             if messages:
                 return name, [*message_parts.instructions(value), *messages]
     return "", None
+
+
+def _alone(inputs: Mapping[str, Any]) -> list[str]:
+    """The argument of an agent's own that has the prompt: the only list of messages, or the only text. Empty where
+    several may have it, so that all of them stay together in ``inputs``."""
+    name, chats = asked_as(inputs), [name for name, value in inputs.items() if _is_chat(value)]
+    names = chats if name is None else [*chats, name]
+    return names if len(names) == 1 else []
+
+
+def _is_chat(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(one, dict) and isinstance(one.get("role"), str) and "content" in one for one in value)
+    )
 
 
 def _messages(item: Mapping[str, Any]) -> Iterable[Message]:
@@ -180,7 +196,10 @@ def _answer(output: Any) -> Message | None:
     if output.get("role") in ("assistant", "ASSISTANT") or _ROLES.get(str(output.get("type")).lower()) == "assistant":
         message = {name: output[name] for name in ("type", "content", "tool_calls", "refusal") if name in output}
         return _last(_spoken("assistant", message))
-    return None
+    said = answered_as(output)
+    if said is None or "role" in output:
+        return None
+    return _last(_spoken("assistant", {"content": output[said], "tool_calls": output.get("tool_calls")}))
 
 
 def _last(messages: list[Message]) -> Message | None:
@@ -246,6 +265,8 @@ def _broken_off(output: Any) -> Any:
 
 
 _TOKENS = ("prompt_token_ids", "token_ids")
+_FORMS = frozenset({"choices", "output", "message", "parts", "role"})
+"""Members of results that have their answer elsewhere."""
 
 
 def _rest(span: Span) -> Any:
@@ -256,6 +277,8 @@ def _rest(span: Span) -> Any:
     choices = output.get("choices")
     tokens = _TOKENS if span.prompt_ids is not None or span.response_ids is not None else ()
     gone = {"type", "output", "message", "parts", "content", "role", "tool_calls", *_USAGE, *tokens}
+    if answered_as(output) == "text" and _FORMS.isdisjoint(output):
+        gone.add("text")
     rest = {name: value for name, value in output.items() if name not in gone and value is not None}
     if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], dict):
         del rest["choices"]

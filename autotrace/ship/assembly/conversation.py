@@ -76,9 +76,17 @@ class Conversation:
     """Fills the texts of ``trajectory`` with what ``decode`` makes of its tokens."""
 
     def __init__(
-        self, trajectory: Trajectory, decode: Decode, redactor: Redactor, shared: SharedPrompts | None = None
+        self,
+        trajectory: Trajectory,
+        decode: Decode,
+        redactor: Redactor,
+        shared: SharedPrompts | None = None,
+        calls: Sequence[Span] | None = None,
     ) -> None:
-        """``shared``: prompts of earlier trajectories, of the same ``decode`` and ``redactor``."""
+        """``shared``: prompts of earlier trajectories, of the same ``decode`` and ``redactor``. ``calls``: those whose
+        tokens ``decode`` knows; None: all."""
+        self._calls = trajectory.spans if calls is None else calls
+        self._is_part = self._calls is not trajectory.spans
         self._shared = shared or SharedPrompts(decode, redactor)
         self._trajectory = trajectory
         self._decode = decode
@@ -97,7 +105,7 @@ class Conversation:
 
     def fill(self) -> None:
         """Fill them. Raises what the tokenizer raises; what was filled until then is redacted."""
-        spans, decoded = self._trajectory.spans, list[_Decoded]()
+        spans, decoded = self._calls, list[_Decoded]()
         try:
             try:
                 asked = self._asked(spans)
@@ -219,7 +227,7 @@ class Conversation:
         spans = self._trajectory.spans
         calls = [span for span in self._trajectory.llm_spans if span.span_id in self._said]
         outer = next((span for role in _OUTER_ROLES for span in spans if span.role == role), None)
-        if not calls or outer is None:
+        if not calls or outer is None or (self._is_part and outer.prompt_text is not None):
             return
         first, last = calls[0], calls[-1]
         before = self._said[first.span_id]

@@ -1,6 +1,6 @@
-"""Token ids as text, with the tokenizer that the run used. Here and never in the rollout.
+"""Token ids as text, with the tokenizer that the run used, or that somebody named. Here and never in the rollout.
 
-The tokenizer is loaded when the first trajectory with token ids comes (``tokenizer``). What cannot be decoded costs the
+A tokenizer is loaded when the first trajectory with token ids comes (``tokenizer``). What cannot be decoded costs the
 text, never the trajectory.
 """
 
@@ -8,48 +8,109 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from autotrace.config.plan import Plan, Settings
+import msgspec
+
+from autotrace.config.plan import Plan
 from autotrace.redact.redactor import Redactor
 from autotrace.run import layout
+from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.conversation import Conversation
 from autotrace.ship.assembly.shared_prompts import SharedPrompts
 from autotrace.ship.assembly.text_only import without_token_ids
 from autotrace.ship.assembly.tokenizer import Decode, load
 from autotrace.spool.blobs import keep_tokenizer
-from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.model import Span, Trajectory
 
 _log = logging.getLogger("autotrace.ship")
 
 
 class Decoder:
-    """Adds the texts to trajectories. ``bind`` names the tokenizer; before that nothing is decoded.
+    """Adds the texts to trajectories. A tokenizer that the plan names for a target decodes that target's calls; the
+    others are decoded by the one that ``run.json`` names, else by what the run tells (``bind``).
 
     ``read_only``: nothing is written into the run folder, which may make loading slow. ``much``: see
     ``tokenizer.load``.
     """
 
     def __init__(self, run_folder: str | Path, *, read_only: bool = False, much: bool = False) -> None:
-        self._run_folder = Path(run_folder)
-        self._read_only, self._much = read_only, much
-        settings = _settings(self._run_folder)
-        self._redactor = Redactor(dataclasses.replace(settings, max_string=1 << 40, redact_hook=None))
+        folder = Path(run_folder)
+        plan = _plan(folder)
+        redactor = Redactor(dataclasses.replace(plan.settings, max_string=1 << 40, redact_hook=None))
         """The run's own rules; texts of whole trajectories are not cut."""
-        self._text_only = settings.content == "text"
+
+        def made(name: str | None) -> _Tokenizer:
+            tokenizer = _Tokenizer(folder, redactor, read_only, much)
+            if name is not None:
+                tokenizer.bind({"path": name, "blob": copies.get(name)})
+            return tokenizer
+
+        self._text_only = plan.settings.content == "text"
+        of_run, copies = _named(folder)
+        self._told = of_run is None
+        """The run's tokenizer is the one that it tells."""
+        self._of_run = made(of_run)
+        named = {target.tokenizer: made(target.tokenizer) for target in plan.targets if target.tokenizer}
+        self._of_targets = {target.key: named[target.tokenizer] for target in plan.targets if target.tokenizer}
+
+    @property
+    def problem(self) -> str | None:
+        """Why texts are missing, in words for the user; None: they are not."""
+        return next((one.problem for one in (self._of_run, *self._of_targets.values()) if one.problem), None)
+
+    def bind(self, value: Mapping[str, Any]) -> None:
+        """Take ``{path, revision, trust_remote_code, blob}``: where the run loaded its tokenizer from. ``blob`` names a
+        copy in the run folder, which is preferred."""
+        if self._told:
+            self._of_run.bind(value)
+
+    def add_texts(self, trajectory: Trajectory) -> None:
+        """Fill the texts and messages of ``trajectory``; under ``--content text`` its token ids are then removed,
+        whether or not they could be decoded. Never raises."""
+        for tokenizer, spans in self._asked(trajectory):
+            tokenizer.add_texts(trajectory, spans)
+        if self._text_only:
+            without_token_ids(trajectory)
+
+    def decode(self, ids: list[int], key: str = "") -> str | None:
+        """The text of ``ids`` of the target ``key`` as it is, not redacted; None where there is no tokenizer, or it
+        knows no such id."""
+        decode = self._of_targets.get(key, self._of_run).loaded()
+        try:
+            return None if decode is None else decode(ids)
+        except Exception:  # a token id out of range, a tokenizer's own code
+            return None
+
+    def _asked(self, trajectory: Trajectory) -> Iterator[tuple[_Tokenizer, list[Span]]]:
+        """Each tokenizer with the calls whose token ids it decodes, in their order."""
+        having = [span for span in trajectory.spans if span.packed_prompt or span.packed_response]
+        if having and not self._of_targets:
+            yield self._of_run, trajectory.spans
+            return
+        by_tokenizer: dict[_Tokenizer, list[Span]] = {}
+        for span in having:
+            by_tokenizer.setdefault(self._of_targets.get(span.key, self._of_run), []).append(span)
+        yield from by_tokenizer.items()
+
+
+class _Tokenizer:
+    """One of a run, loaded when it is needed. ``bind`` says where from; before that nothing is decoded."""
+
+    def __init__(self, run_folder: Path, redactor: Redactor, read_only: bool, much: bool) -> None:
+        self._run_folder, self._redactor = run_folder, redactor
+        self._read_only, self._much = read_only, much
         self._seen: list[dict[str, Any]] = []
         self._binds: list[dict[str, Any]] = []
         self._decode: Decode | None = None
         self._shared: SharedPrompts | None = None
         self._source = ""
         self.problem: str | None = None
-        """Why texts are missing, in words for the user; None: they are not."""
 
     def bind(self, value: Mapping[str, Any]) -> None:
-        """Take ``{path, revision, trust_remote_code, blob}``: where the run loaded its tokenizer from. ``blob`` names a
-        copy in the run folder, which is preferred."""
+        """See ``Decoder.bind``."""
         bind = dict(value)
         if bind in self._seen:
             return
@@ -63,38 +124,23 @@ class Decoder:
         if self._decode is None:
             self.problem = None
 
-    def add_texts(self, trajectory: Trajectory) -> None:
-        """Fill the texts and messages of ``trajectory``; under ``--content text`` its token ids are then removed,
-        whether or not they could be decoded. Never raises."""
-        self._decoded(trajectory)
-        if self._text_only:
-            without_token_ids(trajectory)
-
-    def decode(self, ids: list[int]) -> str | None:
-        """The text of ``ids`` as it is, not redacted; None where there is no tokenizer, or it knows no such id."""
-        decode = self._loaded()
-        try:
-            return None if decode is None else decode(ids)
-        except Exception:  # a token id out of range, a tokenizer's own code
-            return None
-
-    def _decoded(self, trajectory: Trajectory) -> None:
-        if not any(span.packed_prompt or span.packed_response for span in trajectory.spans):
-            return
-        decode = self._loaded()
+    def add_texts(self, trajectory: Trajectory, spans: list[Span]) -> None:
+        """Fill the texts and messages of ``spans``. Never raises."""
+        decode = self.loaded()
         if decode is None:
             if self.problem:
                 trajectory.notes.append(f"no text: {self.problem}")
             return
-        trajectory.tokenizer = self._source
+        trajectory.tokenizer = trajectory.tokenizer or self._source
         try:
             if self._shared is None:
                 self._shared = SharedPrompts(decode, self._redactor)
-            Conversation(trajectory, decode, self._redactor, self._shared).fill()
+            Conversation(trajectory, decode, self._redactor, self._shared, spans).fill()
         except Exception as error:  # a token id out of range, a tokenizer's own code
             trajectory.notes.append(f"no text: decoding failed with {type(error).__name__}")
 
-    def _loaded(self) -> Decode | None:
+    def loaded(self) -> Decode | None:
+        """What decodes; None where there is no tokenizer, or it cannot be loaded."""
         if self._decode is not None or self.problem is not None or not self._binds:
             return self._decode
         problems = []
@@ -121,9 +167,18 @@ class Decoder:
         return sources
 
 
-def _settings(run_folder: Path) -> Settings:
+def _plan(run_folder: Path) -> Plan:
     """How the run records; the defaults where its plan cannot be read."""
     try:
-        return Plan.loads((run_folder / layout.PLAN_JSON).read_text(encoding="utf-8")).settings
+        return Plan.loads((run_folder / layout.PLAN_JSON).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError, KeyError):
-        return Settings()
+        return Plan(())
+
+
+def _named(run_folder: Path) -> tuple[str | None, dict[str, str]]:
+    """The tokenizer that was named for the whole run, and the copies of all that are folders."""
+    try:
+        info = RunInfo.read(run_folder)
+    except (OSError, msgspec.MsgspecError):
+        return None, {}
+    return info.tokenizer, info.tokenizers

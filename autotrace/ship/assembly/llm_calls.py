@@ -30,6 +30,7 @@ def read_llm_calls(spans: Sequence[Span]) -> None:
             continue
         if _has_tokens(span) and not _has_tokens(outer):
             outer.role = "span"
+            _inherit(span, outer)
             _say_once(span, outer)
         else:
             span.role = "engine"
@@ -111,18 +112,18 @@ def _words(question: Sequence[tuple[object, object]]) -> str:
     return "".join("".join(said).split())
 
 
-def _inherit(outer: Span, inner: Span) -> None:
-    if _has_tokens(outer):
-        return
-    if inner.messages is not None:
-        reply = (inner.messages or [{}])[-1]
-        if outer.messages is None:
-            outer.messages = inner.messages
-        elif outer.messages[-1].get("role") != "assistant" and reply.get("role") == "assistant":
-            outer.messages.append(reply)
+def _inherit(turn: Span, other: Span) -> None:
+    """What the turn does not tell is taken from another of its calls: its tokens may be one's and its words the
+    other's."""
+    if other.messages is not None:
+        reply = (other.messages or [{}])[-1]
+        if turn.messages is None:
+            turn.messages = other.messages
+        elif turn.messages[-1].get("role") != "assistant" and reply.get("role") == "assistant":
+            turn.messages.append(reply)
     for name in ("prompt_tokens", "response_tokens"):
-        if getattr(outer, name) is None:
-            setattr(outer, name, getattr(inner, name))
+        if getattr(turn, name) is None:
+            setattr(turn, name, getattr(other, name))
     for name in ("model", "finish_reason", "cached_tokens"):
-        if name in inner.attributes:
-            outer.attributes.setdefault(name, inner.attributes[name])
+        if name in other.attributes:
+            turn.attributes.setdefault(name, other.attributes[name])

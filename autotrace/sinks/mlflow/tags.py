@@ -11,7 +11,7 @@ from autotrace.insight.profile import codes, decode
 from autotrace.sinks.payload import jsonable
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import DETAILS, Span, Trajectory
-from autotrace.trajectory.span_text import answer, message_text, output_text
+from autotrace.trajectory.span_text import answer, answered_words, message_text
 
 IDENTITY = (
     "step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "project_name",
@@ -117,7 +117,7 @@ def _which(trajectory: Trajectory) -> str | None:
 def _answer(span: Span) -> str | None:
     """The words of the answer, without the marks of the template where they are known."""
     message = answer(span)
-    return output_text(span) if message is None else message_text(message, named=False)
+    return answered_words(span) if message is None else message_text(message, named=False)
 
 
 def _preview(value: Any) -> str | None:

@@ -143,7 +143,7 @@ class TrajectoryPage {
       item.thought ? h("details", { class: "thought", open: Boolean(sought) && item.thought.toLowerCase().includes(sought.toLowerCase()) }, h("summary", {}, `thinking (${item.thought.length.toLocaleString("en")} characters)`), text(item.thought, "")) : null,
       item.arguments ? text(item.arguments, "arguments") : null,
       long && item.text.length > 600 && !sought ? h("details", { class: "long" }, h("summary", {}, `${item.text.slice(0, 200)}…`), text(item.text, "")) : item.text === item.error ? null : text(item.text, ""),
-      item.read ? h("details", {}, h("summary", { class: "dim" }, "what the model read of it"), text(item.read, "")) : null,
+      item.ids ? h("p", { class: "dim" }, item.ids) : null, item.read ? h("details", {}, h("summary", { class: "dim" }, "what the model read of it"), text(item.read, "")) : null,
       (item.calls ?? []).map((/** @type {any} */ call) => h("div", { class: "asked" }, h("b", {}, `→ ${call.name}`), text(call.arguments, "arguments"))),
       (item.pictures ?? []).map((/** @type {string} */ data) => (data ? h("img", { src: data, alt: "a picture of the conversation" }) : h("p", { class: "dim" }, "[a picture, not in the records]"))));
   }
