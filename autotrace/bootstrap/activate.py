@@ -58,6 +58,10 @@ class Watch:
             _complain()
             return None
 
+    def remove(self) -> None:
+        """Watch no more, if the engine was not started."""
+        import_system.replace(self._installed, self._original)
+
 
 def _is_hosts(error: BaseException) -> bool:
     try:
@@ -106,6 +110,16 @@ def main() -> None:
         os.environ[environment.MODULES] += f",{SPAWN}"
     if script or "__main__" in names or not names.isdisjoint((*sys.modules, *sys.stdlib_module_names, *OWN)):
         watch.start()  # in the middle of the import of what the engine needs itself, it could not
+
+
+def leave() -> None:
+    """Undo ``main``: this process can be activated again. What the engine did, ``engine.stop`` undoes."""
+    global watch
+    if watch is not None:
+        watch.remove()
+    watch = None
+    if "autotrace.bootstrap.exit" in sys.modules:
+        sys.modules["autotrace.bootstrap.exit"].remove()
 
 
 def _script() -> str | None:
