@@ -4,8 +4,9 @@ The layout is the way of the data: ``bootstrap`` puts the agent into a process, 
 into a plan, ``patch`` wraps what the plan names, ``record`` turns calls into spans, ``spool`` keeps them in files,
 ``ship`` (a process of its own) assembles trajectories, ``sinks`` deliver them. Importing this package imports nothing.
 
-``autotrace.open("autotrace-runs")`` reads what was recorded (``autotrace.query.runs``). ``autotrace.start("mine.yaml")``
-and ``autotrace.stop()`` record in a program that is up already (``autotrace.bootstrap.door``).
+``autotrace.open("autotrace-runs")`` reads what was recorded (``autotrace.query.runs``);
+``autotrace.start("mine.yaml")`` and ``autotrace.stop()`` record a program that is up already
+(``autotrace.bootstrap.door``).
 """
 
 __version__ = "0.1.0"

@@ -1,5 +1,5 @@
-"""``autotrace.start`` and ``autotrace.stop``: a run inside of a program that is up already (a notebook, a prompt, a test,
-a server).
+"""``autotrace.start`` and ``autotrace.stop``: a run inside of a program that is up already (a notebook, a prompt, a
+test, a server).
 
 The run is made as for a process that was activated by the environment (``prepare``, ``activate``), and ends as at the
 exit of one (``exit``).
@@ -146,7 +146,7 @@ def _undo(run: Run) -> None:
 
 
 def _wait_for_thread() -> None:
-    alive = sys.modules["autotrace.record.own_thread"].alive
+    threads = set(sys.modules["autotrace.record.own_thread"].alive)
     deadline = time.monotonic() + _THREAD_ENDS
-    while alive and time.monotonic() < deadline:
+    while time.monotonic() < deadline and any(os.path.exists(f"/proc/self/task/{thread}") for thread in threads):
         time.sleep(0.01)
