@@ -111,9 +111,15 @@ def stop() -> None:
             return
         _run = None
         from autotrace.bootstrap import exit
+        from autotrace.record.origin import is_hosts
 
         quiet = os.environ.get(env.QUIET) == "1"
-        exit.finish(str(run.folder), quiet, lambda: _undo(run))
+        try:
+            exit.finish(str(run.folder), quiet, lambda: _undo(run))
+        except Exception as error:
+            if is_hosts(error):  # a timeout of the program's, which ends the wait
+                raise
+            exit.complain(str(run.folder), error)
 
 
 def _activate() -> None:
@@ -132,17 +138,21 @@ def _records() -> bool:
 def _undo(run: Run) -> None:
     """Leave nothing of the run in this process."""
     from autotrace.bootstrap import activate
+    from autotrace.run import host_timers
 
-    engine = sys.modules.get("autotrace.patch.engine")
-    if engine is not None:
-        engine.stop()
-        _wait_for_thread()
-    activate.leave()
-    for name, value in (run._before or {}).items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    try:
+        engine = sys.modules.get("autotrace.patch.engine")
+        if engine is not None:
+            with host_timers.held():  # a timeout in the middle would leave half of it
+                engine.stop()
+            _wait_for_thread()
+    finally:
+        activate.leave()
+        for name, value in (run._before or {}).items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _wait_for_thread() -> None:

@@ -54,26 +54,29 @@ def _at_exit(pid: int, run_folder: str, quiet: bool) -> None:
             finish(run_folder, quiet, close)
     except (KeyboardInterrupt, SystemExit):
         return
+    except Exception as error:  # law 1: the host's exit code and output are its own
+        complain(run_folder, error)
 
 
 def finish(run_folder: str, quiet: bool, close: Callable[[], None]) -> None:
-    """``close()``, which ends recording in this process; then wait for delivery and say what came of it. What goes
-    wrong is one line on stderr."""
+    """``close()``, which ends recording in this process; then wait for delivery and say what came of it."""
     from autotrace.run.drain import lost, summary, timeout_of, wait_for_delivery
 
-    try:
-        deadline = time.monotonic() + timeout_of(run_folder)
-        close()
-        faults = sys.modules.get("autotrace.record.faults")
-        own: dict[str, int] = {} if faults is None else dict(faults.counts)
-        timeout = max(LEAST, deadline - time.monotonic())
-        if own.get("drop:exit"):  # what this process began cannot be completed
-            timeout = min(timeout, LEAST)
-        outcome = wait_for_delivery(run_folder, timeout, quiet=quiet)
-        if not quiet or outcome.reason != "done" or lost(outcome, own):
-            stderr.say(summary(run_folder, outcome, own))
-    except Exception as error:  # law 1: the host's exit code and output are its own
-        if os.path.isdir(run_folder):
-            stderr.complain(f"cannot wait for delivery ({type(error).__name__})")
-        else:
-            stderr.complain(f"{run_folder} was removed while the program ran; what was not delivered is lost")
+    deadline = time.monotonic() + timeout_of(run_folder)
+    close()
+    faults = sys.modules.get("autotrace.record.faults")
+    own: dict[str, int] = {} if faults is None else dict(faults.counts)
+    timeout = max(LEAST, deadline - time.monotonic())
+    if own.get("drop:exit"):  # what this process began cannot be completed
+        timeout = min(timeout, LEAST)
+    outcome = wait_for_delivery(run_folder, timeout, quiet=quiet)
+    if not quiet or outcome.reason != "done" or lost(outcome, own):
+        stderr.say(summary(run_folder, outcome, own))
+
+
+def complain(run_folder: str, error: Exception) -> None:
+    """Say on stderr that ``finish`` failed."""
+    if os.path.isdir(run_folder):
+        stderr.complain(f"cannot wait for delivery ({type(error).__name__})")
+    else:
+        stderr.complain(f"{run_folder} was removed while the program ran; what was not delivered is lost")

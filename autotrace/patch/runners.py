@@ -16,6 +16,7 @@ from typing import Any
 from autotrace.patch import main_module
 from autotrace.patch.script import Instrument
 from autotrace.record import faults
+from autotrace.record.errors import without_frame
 from autotrace.record.frames import transparent
 
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
@@ -59,7 +60,11 @@ class CompileHook:
                 flags |= caller.f_code.co_flags & _FUTURE
             if mode == "exec" and not flags & ast.PyCF_ONLY_AST:
                 source = self._seen(source, filename, caller)
-            return original(source, filename, mode, flags, True, optimize, **more)
+            try:
+                return original(source, filename, mode, flags, True, optimize, **more)
+            except BaseException as error:
+                without_frame(error)
+                raise
 
         self._installed = builtins.compile = compile
 
