@@ -4,16 +4,25 @@ The layout is the way of the data: ``bootstrap`` puts the agent into a process, 
 into a plan, ``patch`` wraps what the plan names, ``record`` turns calls into spans, ``spool`` keeps them in files,
 ``ship`` (a process of its own) assembles trajectories, ``sinks`` deliver them. Importing this package imports nothing.
 
-``autotrace.open("autotrace-runs")`` reads what was recorded (``autotrace.query.runs``).
+``autotrace.open("autotrace-runs")`` reads what was recorded (``autotrace.query.runs``);
+``autotrace.start("mine.yaml")`` and ``autotrace.stop()`` record a program that is up already
+(``autotrace.bootstrap.door``).
 """
 
 __version__ = "0.1.0"
 
+_ELSEWHERE = {
+    "open": "autotrace.query.runs",
+    "start": "autotrace.bootstrap.door",
+    "stop": "autotrace.bootstrap.door",
+    "StartError": "autotrace.bootstrap.prepare",
+}
+
 
 def __getattr__(name: str) -> object:
-    """``open``, once it is asked for: this package is imported in traced processes."""
-    if name == "open":
+    """What is imported once it is asked for: this package is imported in traced processes."""
+    if name in _ELSEWHERE:
         import importlib
 
-        return importlib.import_module("autotrace.query.runs").open
+        return getattr(importlib.import_module(_ELSEWHERE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import AsyncGeneratorType, ModuleType
 from typing import Any
 
+from autotrace import patch
 from autotrace.record import calls, context, drivers, faults, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall, RetainingCall
@@ -163,7 +164,7 @@ class Hooks:
         try:
             owner = getattr(module, cls)
             original = owner.__dict__[method]
-            setattr(owner, method, functools.wraps(original)(make(original)))
+            patch.put(owner, method, functools.wraps(original)(make(original)))
         except (AttributeError, KeyError):
             engine.report(self.key, location, "pending", "this release has no such method; its timings are missing")
         except Exception as error:
@@ -178,9 +179,9 @@ _BOUND, _LIMITED = "_autotrace_tokenizer", "_autotrace_limits"
 def bind_tokenizer(owner: Any, read: Callable[[Any], Mapping[str, Any] | None]) -> None:
     """Publish once per engine where ``owner`` loaded its tokenizer from (``read(owner)``): the shipper decodes with
     it."""
-    if owner is None or getattr(owner, _BOUND, False):
+    if owner is None or getattr(owner, _BOUND, None) == context.epoch:
         return
-    setattr(owner, _BOUND, True)
+    setattr(owner, _BOUND, context.epoch)
     value = read(owner)
     if value is not None:
         statements.bind("tokenizer", value)
@@ -190,9 +191,9 @@ def bind_limit(owner: Any, read: Callable[[Any], Any]) -> None:
     """Publish once per engine how many tokens a prompt and its answer may have together (``read(owner)``), as the
     engine resolved it: a trainer's configuration may leave that to the engine. With the first request, when an engine
     that measures its memory has done so."""
-    if owner is None or getattr(owner, _LIMITED, False):
+    if owner is None or getattr(owner, _LIMITED, None) == context.epoch:
         return
-    setattr(owner, _LIMITED, True)
+    setattr(owner, _LIMITED, context.epoch)
     length = read(owner)
     if type(length) is int and length > 0:
         statements.bind("engine", {"max_model_len": length})

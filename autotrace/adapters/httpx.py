@@ -187,7 +187,7 @@ def _hook(module: ModuleType) -> None:
             asynchronous = inspect.iscoroutinefunction(original)
             send = (_naming_later if asynchronous else _naming)(original, _key(module.__name__.partition(".")[0], name))
             setattr(send, _MARK, True)
-            kind._send_single_request = send
+            patch.put(kind, "_send_single_request", send)
 
 
 def _naming(original: Callable[..., Any], key: str) -> Callable[..., Any]:

@@ -34,7 +34,8 @@ def _hook(module: ModuleType) -> None:
     outcomes = {"GraphInterrupt": "interrupted", "ParentCommand": "handed over", "GraphBubbleUp": "left"}
     for name, outcome in outcomes.items():
         kind = getattr(module, name, None)
-        if isinstance(kind, type) and issubclass(kind, BaseException):
+        known = (kind, outcome) in errors.control_flow
+        if isinstance(kind, type) and issubclass(kind, BaseException) and not known:
             errors.control_flow.append((kind, outcome))
 
 

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from autotrace import patch
 from autotrace.record import faults
 
 Given = Mapping[str, Any]
@@ -38,4 +39,4 @@ def observe(owner: Any, name: str, *, before: Observer | None = None, after: Obs
         notify(after, result, args, kwargs)
         return result
 
-    setattr(owner, name, observed)
+    patch.put(owner, name, observed)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from autotrace import patch
 from autotrace.record import calls, errors, template
 from autotrace.record.context import RetainingCall, current
 from autotrace.record.follower import Follower
@@ -25,8 +26,6 @@ _OURS = (template.__file__.rpartition("/")[0], template.IN_PLACE)
 
 def install() -> None:
     """Attach to the target, and look past our frames. Idempotent."""
-    from autotrace import patch
-
     for key, follower in (
         (f"{_AGENT}.AbstractAgent.run", Run()),
         (f"{_AGENT}.AbstractAgent.run_stream", Run()),
@@ -44,13 +43,14 @@ def _hook(module: Any) -> None:
     kind = getattr(module, "AbstractAgent", None)
     original = getattr(kind, "_infer_name", None)
     if callable(original) and not hasattr(original, _MARK):
-        setattr(kind, "_infer_name", _past_ours(original))  # noqa: B010 - mypy knows no such method
+        patch.put(kind, "_infer_name", _past_ours(original))
 
 
 def _hook_exceptions(module: Any) -> None:
     for name, outcome in (("CallDeferred", "deferred"), ("ApprovalRequired", "waits for approval")):
         kind = getattr(module, name, None)
-        if isinstance(kind, type) and issubclass(kind, BaseException):
+        known = (kind, outcome) in errors.control_flow
+        if isinstance(kind, type) and issubclass(kind, BaseException) and not known:
             errors.control_flow.append((kind, outcome))
 
 

@@ -29,6 +29,7 @@ ADAPTERS = {
     "pydantic_ai": "autotrace.adapters.pydantic_ai",
     "httpx": "autotrace.adapters.httpx",
     "httpx2": "autotrace.adapters.httpx",
+    "IPython.core.interactiveshell": "autotrace.adapters.ipython",
 }
 """Module -> adapter, whose ``install()`` runs right after that module was imported."""
 

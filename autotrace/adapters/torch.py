@@ -34,7 +34,7 @@ def install() -> None:
 
 
 def _guard(_: ModuleType) -> None:
-    setattr(builtins, template.COMPILING, calls.compiling)
+    patch.put(builtins, template.COMPILING, calls.compiling)
     wrapper.guard()
 
 

@@ -58,6 +58,10 @@ class Watch:
             _complain()
             return None
 
+    def remove(self) -> None:
+        """Watch no more, if the engine was not started."""
+        import_system.replace(self._installed, self._original)
+
 
 def _is_hosts(error: BaseException) -> bool:
     try:
@@ -101,17 +105,27 @@ def main() -> None:
         from autotrace.bootstrap import exit
 
         exit.install()
-    script = _script() in names  # nobody imports a script,
+    script = not names.isdisjoint(_scripts())  # nobody imports a script,
     if script and SPAWN not in names:  # not even the children that multiprocessing spawns of it
         os.environ[environment.MODULES] += f",{SPAWN}"
     if script or "__main__" in names or not names.isdisjoint((*sys.modules, *sys.stdlib_module_names, *OWN)):
         watch.start()  # in the middle of the import of what the engine needs itself, it could not
 
 
-def _script() -> str | None:
-    """What the script of this process is called in a list: its file name without ``.py``."""
-    name = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
-    return name[:-3] if name.endswith(".py") else None
+def leave() -> None:
+    """Undo ``main``: this process can be activated again. What the engine did, ``engine.stop`` undoes."""
+    global watch
+    if watch is not None:
+        watch.remove()
+    watch = None
+    if "autotrace.bootstrap.exit" in sys.modules:
+        sys.modules["autotrace.bootstrap.exit"].remove()
+
+
+def _scripts() -> list[str]:
+    """What the scripts on the command line are called in a list: their file names without ``.py``. One of them is the
+    program, or runs in another one (``python -m cProfile train.py``)."""
+    return [os.path.basename(word)[:-3] for word in getattr(sys, "argv", None) or [] if word.endswith(".py")]
 
 
 main()

@@ -1,4 +1,4 @@
-"""The exit hook of the run's first process: it waits for delivery, within bounds, and prints one line.
+"""The end of a run, in its first process: it waits for delivery, within bounds, and prints one line.
 
 Imported in no other process; what it needs at the end it imports at the end.
 """
@@ -9,6 +9,7 @@ import atexit
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from autotrace.config import environment as env
 from autotrace.config import stderr
@@ -31,36 +32,51 @@ def install() -> None:
         atexit.register(_at_exit, pid, os.environ[env.RUN_FOLDER], os.environ.get(env.QUIET) == "1")
 
 
+def remove() -> None:
+    """Take the hook away: the run is over before the process is."""
+    atexit.unregister(_at_exit)
+    _installed_in.clear()
+
+
 def _at_exit(pid: int, run_folder: str, quiet: bool) -> None:
     # A forked child that leaves through sys.exit inherited the hook.
     if os.getpid() != pid:
         return
     from autotrace.run import host_timers
 
+    def close() -> None:
+        flusher = sys.modules.get("autotrace.record.flusher")
+        if flusher is not None:
+            flusher.stop()  # what a daemon thread still calls would never let delivery come to an end
+
     try:
         with host_timers.held():
-            _finish(run_folder, quiet)
+            finish(run_folder, quiet, close)
     except (KeyboardInterrupt, SystemExit):
         return
     except Exception as error:  # law 1: the host's exit code and output are its own
-        if os.path.isdir(run_folder):
-            stderr.complain(f"cannot wait for delivery ({type(error).__name__})")
-        else:
-            stderr.complain(f"{run_folder} was removed while the program ran; what was not delivered is lost")
+        complain(run_folder, error)
 
 
-def _finish(run_folder: str, quiet: bool) -> None:
+def finish(run_folder: str, quiet: bool, close: Callable[[], None]) -> None:
+    """``close()``, which ends recording in this process; then wait for delivery and say what came of it."""
     from autotrace.run.drain import lost, summary, timeout_of, wait_for_delivery
 
     deadline = time.monotonic() + timeout_of(run_folder)
-    own: dict[str, int] = {}
-    flusher = sys.modules.get("autotrace.record.flusher")
-    if flusher is not None:
-        flusher.stop()  # what a daemon thread still calls would never let delivery come to an end
-        own = dict(flusher.faults.counts)
+    close()
+    faults = sys.modules.get("autotrace.record.faults")
+    own: dict[str, int] = {} if faults is None else dict(faults.counts)
     timeout = max(LEAST, deadline - time.monotonic())
     if own.get("drop:exit"):  # what this process began cannot be completed
         timeout = min(timeout, LEAST)
     outcome = wait_for_delivery(run_folder, timeout, quiet=quiet)
     if not quiet or outcome.reason != "done" or lost(outcome, own):
         stderr.say(summary(run_folder, outcome, own))
+
+
+def complain(run_folder: str, error: Exception) -> None:
+    """Say on stderr that ``finish`` failed."""
+    if os.path.isdir(run_folder):
+        stderr.complain(f"cannot wait for delivery ({type(error).__name__})")
+    else:
+        stderr.complain(f"{run_folder} was removed while the program ran; what was not delivered is lost")

@@ -1,4 +1,5 @@
-"""Activation by the environment alone: the first process with ``AUTOTRACE=1`` and no run makes the run.
+"""A run for a process that was not started by ``autotrace-run``: one with ``AUTOTRACE=1`` and no run, or one that calls
+``autotrace.start``.
 
 ``ensure`` is what the agent calls in every process; it is standard library only and costs one look-up where a run
 exists. The work is done by a process of its own (``python -m autotrace.launch.prepare``), so that the host never
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 
 from autotrace.config import environment as env
 from autotrace.config.stderr import complain
@@ -16,7 +18,12 @@ from autotrace.run.inherited import is_over
 from autotrace.run.process import program
 
 TIMEOUT = 60.0
-"""Seconds after which the host starts without tracing."""
+"""Seconds after which the host goes on without tracing."""
+
+
+class StartError(Exception):
+    """The run cannot be made; the message says why and what to do. Nothing was started or changed."""
+
 
 NEVER_MODULES = (
     # installers, builders, checkers
@@ -53,8 +60,11 @@ def ensure() -> bool:
         return True
     if not sys.executable or not is_host_program(sys.orig_argv):
         return False
-    variables = _in_a_process_of_its_own()
-    if variables is None:
+    try:
+        variables = new_run()
+    except StartError as error:
+        complain(str(error))
+        complain("the program runs without tracing")
         os.environ[env.AUTOTRACE] = "0"
         return False
     for name in env.OF_A_RUN:
@@ -77,28 +87,36 @@ def is_host_program(argv: list[str]) -> bool:
     return True
 
 
-def _in_a_process_of_its_own() -> dict[str, str] | None:
-    """Run ``launch.prepare`` for this process; its errors go to our stderr as they are."""
+def new_run(specs: Sequence[str] = (), settings: Mapping[str, object] | None = None) -> dict[str, str]:
+    """Make a run for this process, in a process of its own, whose lines go to our stderr; the variables of the run.
+
+    ``specs`` and ``settings``: what ``autotrace-run`` would get as ``--spec`` and as other options, by their names.
+    Raises ``StartError``.
+    """
     import json
     import subprocess
 
     from autotrace.config.installation import with_package
 
     environ = {**with_package(os.environ), env.AUTOTRACE: "0", "PYTHONSAFEPATH": "1"}
-    request = json.dumps({"pid": os.getpid(), "command": sys.orig_argv, "path": os.environ.get("PYTHONPATH")})
+    request = {
+        "pid": os.getpid(),
+        "command": sys.orig_argv,
+        "path": os.environ.get("PYTHONPATH"),
+        "settings": {"spec": list(specs), **(settings or {})},
+    }
     try:
         done = subprocess.run(
             [sys.executable, "-m", "autotrace.launch.prepare"],
-            input=request.encode(),
+            input=json.dumps(request, default=os.fspath).encode(),
             stdout=subprocess.PIPE,
             env=environ,
             timeout=TIMEOUT,
             check=False,
         )
-        if done.returncode or not done.stdout:  # where SIGCHLD is ignored the code is lost
-            return None
-        answer: dict[str, str] = json.loads(done.stdout)
-        return answer
+        answer: dict[str, dict[str, str]] = json.loads(done.stdout)  # where SIGCHLD is ignored the exit code is lost
     except Exception as error:  # law 1
-        complain(f"cannot prepare a run ({type(error).__name__}); this program is not traced")
-        return None
+        raise StartError(f"cannot prepare a run ({type(error).__name__})") from error
+    if "error" in answer:
+        raise StartError(answer["error"])
+    return answer["variables"]

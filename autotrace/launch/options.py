@@ -1,11 +1,12 @@
 """What can be set for a run: each an option of ``autotrace-run`` and an ``AUTOTRACE_*`` variable.
 
-Declared once, as click's options: ``autotrace-run`` parses its command line with them, and a process that is activated
-by the environment alone parses an empty one.
+Declared once, as click's options: ``autotrace-run`` parses its command line with them, ``autotrace.start`` one that is
+made of its arguments, and a process that is activated by the environment alone parses an empty one.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -203,5 +204,34 @@ class Options:
     @classmethod
     def from_environment(cls) -> Options:
         """Of the variables alone. Raises ``OptionError``."""
-        with SettingsCommand("autotrace-run").make_context("autotrace-run", []) as ctx:
+        return cls.from_settings({})
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, Any]) -> Options:
+        """Of Python values by the names of the options (``run_dir``), and the variables. Raises ``OptionError``."""
+        words = [word for name, value in values.items() for word in _words(name, value)]
+        with SettingsCommand("autotrace-run").make_context("autotrace-run", words) as ctx:
             return cls.from_context(ctx)
+
+
+def _words(name: str, value: Any) -> list[str]:
+    """What would be written on the command line of ``autotrace-run``."""
+    option = "--" + name.replace("_", "-")
+    setting = next((one for one in SETTINGS if option in one.opts), None)
+    if setting is None:
+        names = [one.opts[0].removeprefix("--").replace("-", "_") for one in SETTINGS]
+        near = difflib.get_close_matches(name, names, 1)
+        raise OptionError(f"there is no setting {name!r}; {f'did you mean {near[0]}?' if near else _CHOOSE}")
+    if value is None or (setting.is_flag and not value):
+        return []
+    if setting.is_flag:
+        return [option]
+    texts = [_text(one) for one in value] if isinstance(value, (list, tuple)) else [_text(value)]
+    return [f"{option}={text}" for text in (texts if setting.multiple else [",".join(texts)])]
+
+
+_CHOOSE = "the settings are the options of autotrace-run, with _ for -"
+
+
+def _text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)

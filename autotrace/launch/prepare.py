@@ -1,4 +1,4 @@
-"""``python -m autotrace.launch.prepare``: makes the run for a process that was activated by the environment alone.
+"""``python -m autotrace.launch.prepare``: makes the run for a process that was not started by ``autotrace-run``.
 
 A process of its own, so that the host never imports a compiler of YAML (``bootstrap.prepare`` starts it).
 """
@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-from autotrace.config import exit_codes
+from autotrace.config.installation import with_activation
 from autotrace.config.stderr import complain
 from autotrace.launch import run_setup
 from autotrace.launch.option_types import OptionError
@@ -17,8 +17,8 @@ from autotrace.launch.options import Options
 from autotrace.run.inherited import after, without_run
 
 
-def main() -> int:
-    """``python -m autotrace.launch.prepare``: reads a request, makes the run, writes the variables (JSON both)."""
+def main() -> None:
+    """Read a request from stdin; write the variables of the run that was made, or why there is none (JSON both)."""
     request = json.load(sys.stdin)
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     if request["path"] is None:
@@ -27,16 +27,16 @@ def main() -> int:
         environ["PYTHONPATH"] = request["path"]
     earlier, environ = without_run(environ)
     try:
-        options = Options.from_environment()
+        options = Options.from_settings(request["settings"])
         run = run_setup.make(options, request["command"], request["pid"], environ)
     except (OptionError, run_setup.RunSetupError) as error:
-        complain(f"{error}\nautotrace: the program runs without tracing")
-        return exit_codes.USAGE
+        json.dump({"error": str(error)}, sys.stdout)
+        return
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
-    json.dump(dict(run.variables), sys.stdout)
-    return exit_codes.OK
+    activation = {name: value for name, value in with_activation(environ).items() if environ.get(name) != value}
+    json.dump({"variables": {**activation, **run.variables}}, sys.stdout)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

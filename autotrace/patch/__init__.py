@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections.abc import Callable
 from types import FunctionType, ModuleType
@@ -25,6 +26,21 @@ def when_run(module: str, name: str, callback: Callable[[type], None]) -> None:
 
     if engine.engine is not None:
         engine.engine.when_run(module, name, callback)
+
+
+def cell(tree: ast.Module) -> ast.Module:
+    """A part of the program that a prompt or notebook is about to run, whose functions are seen as they are made."""
+    from autotrace.patch import engine
+
+    return tree if engine.engine is None else engine.engine.cell(tree)
+
+
+def put(owner: Any, name: str, made: Any) -> None:
+    """Set ``owner.name`` to ``made`` until the engine stops; ``owner`` (a module or a class) lives on until then.
+    Raises ``TypeError`` for an owner that cannot be changed."""
+    from autotrace.patch.installer import ABSENT, adapted
+
+    adapted.set(owner, name, vars(owner).get(name, ABSENT), made)
 
 
 def settings() -> Settings:

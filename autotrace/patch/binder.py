@@ -26,6 +26,10 @@ Report = Callable[[str, str, str, str], None]
 """(key, name, state, reason) with the states of ``spool.records.Report``."""
 
 _SHADOWED = "this override is not traced: add `subclasses: true`"
+_UNSEEN = (
+    "autotrace did not see the program define `{}` (typed at a prompt, read from stdin, or in a program that another "
+    "one runs): move it into a module"
+)
 
 
 @dataclass(frozen=True)
@@ -54,23 +58,26 @@ class Binder:
         """Classes whose overrides are only reported (shadowed)."""
         self._gates: dict[str, str | None] = {}
         self._ranks: dict[str, int] = {}
+        self._tried: set[str] = set()
+        """Keys of targets that were found somewhere."""
 
     # -- occasions --------------------------------------------------------------------------------------------------
 
-    def module(self, module: ModuleType) -> None:
-        """``module`` was executed: bind what the plan names in it."""
-        name = module.__name__
+    def module(self, module: ModuleType, called: str | None = None) -> None:
+        """``module`` was executed: bind what the plan names in it. ``called``: what lists call it, if it is the
+        program."""
+        name = called or module.__name__
         for spelling in self.index.modules.get(name, ()):
-            self._guard(self._spelling, spelling, module)
+            self._guard(self._spelling, spelling, module, name)
         for glob, inside in self.index.globs_of(name):
-            self._guard(self._glob_module, glob, module, inside)
+            self._guard(self._glob_module, glob, module, inside, name)
 
-    def created(self, cls: type) -> None:
-        """A class statement just finished, no decorator has seen the class yet."""
+    def created(self, cls: type, file: str | None = None) -> None:
+        """A class statement in ``file`` just finished, no decorator has seen the class yet."""
         module, qualname = module_of(cls), name_of(cls)
         names: tuple[str, ...] = (module,)
         if module in main_module.MAINS:
-            names = (module, main_module.name_of(module) or module)
+            names = main_module.names_of(module, file)
         for name in names:
             for spelling, attribute in self.index.classes.get((name, qualname), ()):
                 if member(cls, attribute) is not None:
@@ -122,29 +129,32 @@ class Binder:
                     return
 
     def program_over(self, module: ModuleType, name: str) -> None:
-        """The program ``module``, in lists called ``name``, ended: say which of its methods were never made."""
+        """The program ``module``, in lists called ``name``, ended: say which of its methods were never made, and which
+        of its functions were made where nobody saw it."""
         for spelling in self.index.modules.get(name, ()):
             owner: Any = module
-            for word in spelling.qualname.split(".") if spelling.target.key not in self._ranks else ():
+            for word in spelling.qualname.split(".") if spelling.target.key not in self._tried else ():
                 value = member(owner, word)
                 if value is None and "." in spelling.qualname:
-                    self._guard(self._missing, spelling, module, owner, word)
+                    self._guard(self._missing, spelling, module, owner, word, module.__name__)
+                if type(value) is FunctionType and owner is module:
+                    self.report(spelling.target.key, f"{name}:{word}", "failed", _UNSEEN.format(word))
                 if not isinstance(value, type):
                     break
                 owner = value
 
     # -- one name ---------------------------------------------------------------------------------------------------
 
-    def _spelling(self, spelling: Spelling, module: ModuleType) -> None:
+    def _spelling(self, spelling: Spelling, module: ModuleType, name: str) -> None:
         owner: Any = module
         *path, attribute = spelling.qualname.split(".")
-        location = f"{module.__name__}:{spelling.qualname}"
+        location = f"{name}:{spelling.qualname}"
         for word in path:
             value = member(owner, word)
             if isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{word}":
                 return  # the name means that submodule; it has an occasion of its own
             if value is None:
-                self._missing(spelling, module, owner, word)
+                self._missing(spelling, module, owner, word, name)
                 return
             owner = library_rules.class_behind(value)
             if not issubclass(type(owner), (type, ModuleType)):
@@ -153,11 +163,11 @@ class Binder:
                 self.report(spelling.target.key, location, "refused", reason)
                 return
         if member(owner, attribute) is None:
-            self._missing(spelling, module, owner, attribute)
+            self._missing(spelling, module, owner, attribute, name)
             return
-        self._attribute(spelling, owner, attribute, module.__name__)
+        self._attribute(spelling, owner, attribute, name)
 
-    def _missing(self, spelling: Spelling, module: ModuleType, owner: Any, word: str) -> None:
+    def _missing(self, spelling: Spelling, module: ModuleType, owner: Any, word: str, name: str) -> None:
         """Say so where that cannot be another way to read the name, or another release's spelling of the target."""
         if len(spelling.target.names) > 1 or spelling.target.optional or not self._released(spelling.target):
             return
@@ -165,10 +175,10 @@ class Binder:
             return  # may be a submodule
         nearest = difflib.get_close_matches(word, list(vars(owner)), 1)
         hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
-        where = module.__name__ if owner is module else f"{module.__name__}.{name_of(owner)}"
+        where = name if owner is module else f"{name}.{name_of(owner)}"
         self.report(
             spelling.target.key,
-            f"{module.__name__}:{spelling.qualname}",
+            f"{name}:{spelling.qualname}",
             "pending",
             f"{where} has no `{word}` yet{hint}",
         )
@@ -212,6 +222,7 @@ class Binder:
 
     def _install(self, target: Target, owner: Any, attribute: str, location: str) -> bool:
         """Wrap ``owner.attribute``. False: refused or failed (reported)."""
+        self._tried.add(target.key)
         try:
             call = instance_with_call(owner, attribute)
             if call is not None:
@@ -235,7 +246,7 @@ class Binder:
 
     # -- globs ------------------------------------------------------------------------------------------------------
 
-    def _glob_module(self, glob: Glob, module: ModuleType, inside: str | None) -> None:
+    def _glob_module(self, glob: Glob, module: ModuleType, inside: str | None, name: str) -> None:
         if not self._released(glob.target):
             return
         if inside is not None:
@@ -247,13 +258,13 @@ class Binder:
                 if isinstance(owner, ModuleType):
                     return  # the name goes on in that module, which has an occasion of its own
             if isinstance(owner, type):
-                self._glob_class(glob, owner, module.__name__)
+                self._glob_class(glob, owner, name)
             return
         functions, classes = members_of_module(module)
-        for name in functions:
-            self._glob_member(glob, module, name, module.__name__, name)
+        for function in functions:
+            self._glob_member(glob, module, function, name, function)
         for cls in classes:
-            self._glob_class(glob, cls, module.__name__)
+            self._glob_class(glob, cls, name)
 
     def _glob_class(self, glob: Glob, cls: type, module: str) -> None:
         if self._released(glob.target):

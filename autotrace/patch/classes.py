@@ -10,7 +10,7 @@ import sys
 from abc import ABCMeta
 from collections.abc import Callable
 from functools import partial
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 from autotrace.record import faults
@@ -23,10 +23,11 @@ _BUILD = compile("0 .__call__()", "<class statement>", "eval")
 
 
 class ClassHook:
-    """``created(cls)`` is called for every class statement that finishes, until ``remove``."""
+    """``created(cls, file)`` is called for every class statement that finishes, with the file that it stands in, until
+    ``remove``."""
 
-    def __init__(self, created: Callable[[type], None]) -> None:
-        self._created: Callable[[type], None] | None = created
+    def __init__(self, created: Callable[[type, str | None], None]) -> None:
+        self._created: Callable[[type, str | None], None] | None = created
         self._original: Any = None
         self._hook: Any = None
 
@@ -42,10 +43,10 @@ class ClassHook:
             else:
                 if "metaclass" not in keywords:
                     cls = original(function, name, *bases, **keywords)
-                    self._tell(cls)
+                    self._tell(cls, function)
                     return cls
             cls = _in_the_place_of(sys._getframe(1), partial(original, function, name, *bases, **keywords))
-            self._tell(cls)
+            self._tell(cls, function)
             return cls
 
         self._hook = builtins.__build_class__ = __build_class__
@@ -56,11 +57,11 @@ class ClassHook:
         if builtins.__build_class__ is self._hook:
             builtins.__build_class__ = self._original
 
-    def _tell(self, cls: Any) -> None:
+    def _tell(self, cls: Any, body: Any) -> None:
         created = self._created
         if created is not None and issubclass(type(cls), type):
             try:
-                created(cls)
+                created(cls, body.__code__.co_filename if type(body) is FunctionType else None)
             except Exception as error:
                 faults.failed("class", error)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import atexit
 import functools
 import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping
-from types import CodeType, MappingProxyType, ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -18,15 +19,16 @@ from autotrace.patch import main_module, wrapper
 from autotrace.patch.binder import Binder, member
 from autotrace.patch.classes import ClassHook
 from autotrace.patch.import_hook import ImportHook
+from autotrace.patch.installer import adapted
 from autotrace.patch.plan_index import PlanIndex
-from autotrace.patch.script import ScriptHook, begun
+from autotrace.patch.runners import CompileHook, LineHook, source_of
+from autotrace.patch.script import ScriptHook
 from autotrace.record import calls, context, faults, flusher, fork_warning, ids, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.object_fields import module_of, name_of
 from autotrace.record.probe import Probe
 from autotrace.run import remote_node
 
-_SCRIPT = "the program had begun before autotrace started; run it with autotrace-run, or move {} into a module"
 _UNSEEN = (
     "autotrace did not see `{}` being imported (its loader: {}), so nothing in it was wrapped: import it with a plain "
     "`import`, or before autotrace starts"
@@ -48,7 +50,8 @@ class Engine:
         self._late: list[ModuleType] = []
         """Wanted modules that were half imported when the engine started, by this thread or another."""
         self._seen: WeakSet[ModuleType] = WeakSet()
-        self._script: ScriptHook | None = None
+        self._program: list[ScriptHook | CompileHook | LineHook] = []
+        """What sees the functions of the program being made."""
         for library, adapter in adapters.items():  # of a library that is imported already, `start` does it
             self.waiting.setdefault(library, []).append(_adapter(adapter))
 
@@ -58,7 +61,7 @@ class Engine:
         main_module.on_definition = self.binder.defined
         self.imports.install()
         self._take_imported()
-        self._take_script()
+        self._take_program()
         atexit.register(self._program_over)  # runs before the flusher's own, which was registered before
 
     def _take_imported(self) -> None:
@@ -75,16 +78,19 @@ class Engine:
                 faults.failed("modules", error)
 
     def stop(self) -> None:
-        """Put everything back that was replaced, and hook nothing any more. Adapters stay: they only carry along."""
+        """Put everything back that was replaced, by adapters too, and hook nothing any more."""
+        self._program_over()
         atexit.unregister(self._program_over)
         self._classes.remove()
         main_module.on_definition = None
         self.imports.remove()
-        if self._script is not None:
-            self._script.remove()
+        for hook in self._program:
+            hook.remove()
         self.waiting.clear()
         self.binder.installer.restore()
         wrapper.restore()
+        adapted.restore()
+        _hooked.clear()
 
     def when_imported(self, name: str, callback: Callable[[ModuleType], None]) -> None:
         """Call ``callback(module)`` after ``name`` was imported, or now if it is."""
@@ -98,8 +104,8 @@ class Engine:
         """Call ``callback(cls)`` once class ``name`` was made by ``module`` running as the program."""
         self.expected[module, name] = callback
 
-    def _created(self, cls: type) -> None:
-        self.binder.created(cls)
+    def _created(self, cls: type, file: str | None) -> None:
+        self.binder.created(cls, file)
         if self.expected and (module := module_of(cls)) in main_module.MAINS:
             callback = self.expected.pop((main_module.name_of(module) or "", name_of(cls)), None)
             if callback is not None:
@@ -127,11 +133,12 @@ class Engine:
 
     def _program_over(self) -> None:
         try:
-            program = sys.modules.get("__main__")
+            program: Any = sys.modules.get("__main__")
             # Python takes a script's `__file__` away when it ends
             name = main_module.name_of("__main__") or main_module.stem(main_module.script())
-            if program is not None and name is not None:
-                self.binder.program_over(program, name)
+            for called in ("__main__", name) if program is not None else ():
+                if called is not None:
+                    self.binder.program_over(program, called)
             self._report_unseen()
         except Exception as error:
             faults.failed("program", error)
@@ -149,28 +156,52 @@ class Engine:
                 if value is not None and not isinstance(value, ModuleType):  # that has an occasion of its own
                     report(spelling.target.key, f"{name}:{spelling.qualname}", "failed", reason)
 
-    def _take_script(self) -> None:
-        """See that the functions of the script come through ``main_module.defined``, if it is still to begin."""
-        path = main_module.script()
-        if path is None and not main_module.is_spawned():
+    def _take_program(self) -> None:
+        """Take the functions of the program that are made already, and see that the others come as they are made."""
+        main = sys.modules.get("__main__")
+        if not isinstance(main, ModuleType):
             return
-        name = main_module.stem(path)
-        if path is None or not hasattr(sys.modules.get("__main__"), "__file__"):
-            self._script = ScriptHook(self._instrumented, path)
-            self._script.install()
-            return
-        for module in ("__main__", *([name] if name else [])):
-            for spelling in self.index.modules.get(module, ()):
-                if "." not in spelling.qualname:
-                    place = f"{module}:{spelling.qualname}"
-                    report(spelling.target.key, place, "failed", _SCRIPT.format(f"`{spelling.qualname}`"))
+        path, name = main_module.script(), main_module.name_of("__main__")
+        if name is not None:  # it has begun; what lists call `__main__` was taken with all modules
+            self.binder.module(main, name)
+        if main_module.is_spawned() or (path is not None and not hasattr(main, "__file__")):
+            self._program.append(ScriptHook(self._instrumented, path))
+        elif names := self._not_made_yet(main, name):
+            self._program.append(LineHook(main, names, lambda: self._made_meanwhile(main, name)))
+        others = [other for other in main_module.run_by_another() if self._has_target(other)]
+        if others:
+            self._program.append(CompileHook(self._instrumented, others))
+        for hook in self._program:
+            hook.install()
 
-    def _instrumented(self, name: str, source: str, path: str) -> CodeType | None:
+    def _not_made_yet(self, main: ModuleType, name: str | None) -> set[str]:
+        """Functions that the program, which is compiled already, will make."""
+        takes = self.binder.runs_as_main("__main__", *([name] if name else []))
+        path = getattr(main, "__file__", None)
+        source = main_module.code() if path is None else source_of(path) if main_module.stem(path) else None
+        if takes is None or source is None:
+            return set()
+        names = {function.name for function in main_module.wanted_in(ast.parse(source), takes)}
+        return names.difference(vars(main))
+
+    def _made_meanwhile(self, main: ModuleType, name: str | None) -> None:
+        for called in (None, *([name] if name else [])):
+            self.binder.module(main, called)
+
+    def _has_target(self, path: str) -> bool:
+        try:
+            return self._instrumented(str(main_module.stem(path)), source_of(path), path) is not None
+        except Exception:  # what cannot be read or parsed, Python itself complains about
+            return False
+
+    def _instrumented(self, name: str, source: str, path: str) -> ast.Module | None:
         takes = self.binder.runs_as_main(name, "__main__")
-        if takes is None:
-            return None
-        tree = main_module.instrumented(source, path, takes)
-        return None if tree is None else main_module.compiled(begun(tree), path)
+        return None if takes is None else main_module.instrumented(ast.parse(source, path), takes)
+
+    def cell(self, tree: ast.Module) -> ast.Module:
+        """A part of the program that a prompt or notebook is about to run, whose functions are seen."""
+        takes = self.binder.runs_as_main("__main__")
+        return (takes and main_module.instrumented(tree, takes)) or tree
 
 
 engine: Engine | None = None
@@ -229,10 +260,11 @@ def stop() -> None:
     except Exception as error:
         faults.failed("stop", error)
     flusher.calls_of, flusher.on_open = dict, None
-    for target in running.plan.targets if running is not None else ():
-        calls.probes.pop(target.key, None)
+    calls.probes.clear()
     calls.decide = None
     _reported.clear()
+    context.forked()  # what is open belongs to the run that is over
+    trajectory_ids.forget()
 
 
 def load(plan: Plan) -> None:
@@ -284,7 +316,7 @@ def _adapter(name: str) -> Callable[[ModuleType], None]:
 
 
 _hooked: WeakKeyDictionary[ModuleType, set[str]] = WeakKeyDictionary()
-"""What adapters did to a module stays when an engine stops, and must not be done again by the next one."""
+"""What adapters did to a module must not be done again."""
 
 
 def _guarded(callback: Callable[[ModuleType], None], module: ModuleType) -> None:

@@ -8,6 +8,7 @@ proxy loader in place, and an exception in a hook fails the import.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
@@ -130,7 +131,7 @@ def _hook_code(loader: Any, hook: ImportHook) -> None:
             source = loader.get_source(module)
             if takes is not None and source is not None:
                 path = loader.get_filename(module)
-                tree = main_module.instrumented(source, path, takes)
+                tree = main_module.instrumented(ast.parse(source, path), takes)
                 if tree is not None:
                     return main_module.compiled(tree, path)
         except Exception as error:

@@ -1,5 +1,5 @@
-"""What was put in the place of something else, to be put back: overrides of inherited functions, and functions that
-stand where another one shall not be changed."""
+"""What was put in the place of something else, to be put back: overrides of inherited functions, functions that stand
+where another one shall not be changed, and what adapters exchange."""
 
 from __future__ import annotations
 
@@ -41,3 +41,7 @@ class Installer:
                     setattr(owner, name, before)
             except Exception as error:
                 faults.failed("restore", error)
+
+
+adapted = Installer()
+"""What adapters exchanged in this process."""

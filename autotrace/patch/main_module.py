@@ -35,6 +35,26 @@ def name_of(module: str) -> str | None:
     return stem(getattr(running, "__file__", None))
 
 
+def names_of(module: str, file: str | None) -> tuple[str, ...]:
+    """What lists may call the program ``module`` (one of ``MAINS``), part of which stands in ``file``: another program
+    may run it, whose name ``name_of`` tells then."""
+    own = getattr(sys.modules.get(module), "__file__", None)
+    other = stem(file) if file is None or own is None or file != own else None
+    return tuple(dict.fromkeys(name for name in (module, name_of(module), other) if name is not None))
+
+
+def run_by_another() -> list[str]:
+    """Scripts on the command line of this process behind its own program (``python -m cProfile train.py``)."""
+    words = sys.argv[1:] if getattr(sys, "argv", None) else []
+    return [os.path.realpath(word) for word in words if stem(word) is not None and os.path.isfile(word)]
+
+
+def code() -> str | None:
+    """The program after ``python -c``."""
+    kind, word = program(sys.orig_argv)
+    return word if kind == "c" and not is_spawned() else None
+
+
 def script() -> str | None:
     """The script that this process was started with; None after ``-m``, ``-c`` or nothing at all."""
     kind, word = program(sys.orig_argv)
@@ -58,10 +78,14 @@ Takes = Callable[[str], str | None]
 """The place ``module:name`` by which a target names the function of this name; None: no target does."""
 
 
-def instrumented(source: str, path: str, takes: Takes) -> ast.Module | None:
+def wanted_in(tree: ast.Module, takes: Takes) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The top-level functions of a program that ``takes`` wants."""
+    return [function for function in _functions(tree.body) if takes(function.name) is not None]
+
+
+def instrumented(tree: ast.Module, takes: Takes) -> ast.Module | None:
     """The program, whose top-level functions that ``takes`` wants pass through ``defined``; None: it has none."""
-    tree = ast.parse(source, path)
-    wanted = [function for function in _functions(tree.body) if takes(function.name) is not None]
+    wanted = wanted_in(tree, takes)
     for function in wanted:
         text = f"__import__({__name__!r}, None, None, ('defined',)).defined({takes(function.name)!r})"
         decorator = ast.parse(text, mode="eval").body

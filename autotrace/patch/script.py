@@ -23,8 +23,8 @@ from autotrace.record import faults
 
 _BEGIN = f"__import__({__name__!r}, None, None, ('as_script',)).as_script(globals())"
 
-Instrument = Callable[[str, str, str], CodeType | None]
-"""(name of the script in lists, source, path) -> its code; None: nothing in it is a target."""
+Instrument = Callable[[str, str, str], "ast.Module | None"]
+"""(name of the script in lists, source, path) -> the program to run; None: nothing in it is a target."""
 
 
 class ScriptHook:
@@ -51,9 +51,9 @@ class ScriptHook:
             if name is not None and self.script in (None, os.path.abspath(path)) and os.path.isfile(path):
                 with open(path, "rb") as file:
                     source = importlib.util.decode_source(file.read())
-                code = self.instrument(name, source, path)
-                if code is not None:
-                    return ScriptFinder(self, path, code)
+                tree = self.instrument(name, source, path)
+                if tree is not None:
+                    return ScriptFinder(self, path, main_module.compiled(_begun(tree), path))
         except Exception as error:  # what cannot be read or parsed, Python itself complains about
             faults.failed("script", error)
         raise ImportError(path)
@@ -83,7 +83,7 @@ class ScriptFinder:
         return self.code
 
 
-def begun(tree: ast.Module) -> ast.Module:
+def _begun(tree: ast.Module) -> ast.Module:
     """``tree``, which calls ``as_script`` before its first statement."""
     place = 1 if tree.body and _is_text(tree.body[0]) else 0
     while place < len(tree.body) and _is_future(tree.body[place]):

@@ -110,6 +110,7 @@ def restore() -> None:
         marked = _mark(function.__code__)
         try:
             if marked is not None:
+                linecache.cache.pop(function.__code__.co_filename, None)
                 function.__code__ = marked[2].__code__
         except Exception as error:
             faults.failed("restore", error)

@@ -137,7 +137,7 @@ class Ended(msgspec.Struct, eq=False, gc=False):
 
 
 epoch = 0
-"""Counts forks; a call of another epoch belongs to the parent process."""
+"""Counts forks and ends of runs; a call of another epoch belongs to the parent process, or to the run that is over."""
 
 CLOSED = -1
 """Epoch of a call that is closed: closing it again does nothing. (The adapter of an engine may have learnt that the
@@ -147,7 +147,7 @@ current: ContextVar[OpenCall | None] = ContextVar("autotrace_span", default=None
 
 
 def forked() -> None:
-    """This is a forked child: what is open belongs to its parent."""
+    """What is open belongs to others: this is a forked child, or the run is over."""
     global epoch
     epoch += 1
 

@@ -63,6 +63,8 @@ calls_of: Callable[[], dict[str, int]] = dict
 def configure(run_folder: str, run_id: str, settings: Settings, plan_digest: str) -> None:
     """Say where records go from now on. Without this nothing is recorded."""
     stop()
+    backlog.clear()  # what came since belongs to no run
+    faults.counts.clear()
     _use(Flusher(run_folder, run_id, settings, plan_digest))
     atexit.register(shutdown)
 
@@ -83,6 +85,7 @@ def stop() -> None:
     """Shut down, and record nothing more until ``configure`` is called again. Never raises."""
     flusher = _flusher
     _use(None)
+    atexit.unregister(shutdown)
     if flusher is None:
         return
     try:

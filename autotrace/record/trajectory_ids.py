@@ -89,6 +89,7 @@ def _remember(id: str, call: OpenCall) -> None:
 
 
 def forget() -> None:
-    """This is a forked child: the trajectories are its parent's, which joins by the shipper."""
+    """The trajectories belong to others: to the parent of this forked child, which joins by the shipper, or to a run
+    that is over."""
     _known.clear()
     _named.clear()

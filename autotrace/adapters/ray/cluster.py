@@ -16,18 +16,19 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from autotrace import patch
 from autotrace.adapters.ray import actors, tasks, workers
 from autotrace.config import environment
 from autotrace.patch import library_rules
-from autotrace.record import faults
+from autotrace.record import context, faults
 from autotrace.run import remote_node
 
 CARRIED = ("MLFLOW_DISABLE_TELEMETRY",)
 """Variables besides ``AUTOTRACE*`` that a traced worker needs; set by the launcher when the user did not."""
 
 
-_done: set[Callable[[], None]] = set()
-"""Steps of ``install`` that succeeded."""
+_done: dict[Callable[[], None], int] = {}
+"""Steps of ``install`` that succeeded, and in which epoch."""
 
 
 def install() -> None:
@@ -36,9 +37,9 @@ def install() -> None:
     library_rules.add(refusal=actors.refusal, class_behind=actors.class_behind)
     for step in (_wrap_init, actors.wrap_call, actors.wrap_execution, tasks.wrap_submission):
         try:
-            if step not in _done:
+            if _done.get(step) != context.epoch:
                 step()
-                _done.add(step)
+                _done[step] = context.epoch
         except Exception as error:
             faults.failed(f"ray:{step.__name__}", error)
 
@@ -86,7 +87,7 @@ def _wrap_init() -> None:
     worker = importlib.import_module("ray._private.worker")
     for module in (ray, worker):
         if getattr(module, "init", None) is original:
-            module.init = init  # type: ignore[attr-defined]
+            patch.put(module, "init", init)
 
 
 def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

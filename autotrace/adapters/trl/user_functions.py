@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.record import faults, rows
+from autotrace.record import context, faults, rows
 
 TOOLS = "trl tools"
 REWARDS = "trl reward functions"
@@ -49,7 +49,7 @@ def _around(owner: type, name: str, enter: Callable[[Any], Callable[[], None] | 
             if leave is not None:
                 leave()
 
-    setattr(owner, name, method)
+    patch.put(owner, name, method)
 
 
 # -- tools ------------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def _with_tools(trainer: Any) -> Callable[[], None]:
 def _in_row(number: int | None, tool: Callable[..., Any], name: str) -> Callable[..., Any]:
     """``tool`` recorded in row ``number``; to look at, it is ``tool``."""
     is_async = inspect.iscoroutinefunction(tool)
-    traced = _traced(name, str(getattr(tool, "__module__", "")), is_async)
+    traced = _traced(name, str(getattr(tool, "__module__", "")), is_async, context.epoch)
 
     @functools.wraps(tool)
     def called(**arguments: Any) -> Any:
@@ -98,8 +98,9 @@ async def _awaited(row: Any, traced: Callable[..., Any], tool: Callable[..., Any
 
 
 @functools.lru_cache(maxsize=1000)
-def _traced(name: str, module: str, is_async: bool) -> Callable[..., Any]:
-    """A recorded function that calls the tool it is given, and is called as the tool is."""
+def _traced(name: str, module: str, is_async: bool, epoch: int) -> Callable[..., Any]:
+    """A recorded function that calls the tool it is given, and is called as the tool is. One for each epoch: recording
+    it ends with the run."""
 
     def call(called_tool: Any, /, **arguments: Any) -> Any:
         return called_tool(**arguments)

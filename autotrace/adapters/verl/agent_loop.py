@@ -137,7 +137,7 @@ def _wrap_rewards(module: ModuleType) -> None:
             faults.failed("verl:reward", error)
         return loaded
 
-    module.get_custom_reward_fn = get_custom_reward_fn  # type: ignore[attr-defined]
+    patch.put(module, "get_custom_reward_fn", get_custom_reward_fn)
 
 
 def record_reward(loaded: Any) -> None:

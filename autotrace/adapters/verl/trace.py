@@ -17,7 +17,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.record import faults
+from autotrace.record import calls, context, faults
 from autotrace.record.origin import is_hosts
 
 BLOCK = "verl.utils.rollout_trace.rollout_trace_attr"
@@ -55,8 +55,8 @@ def _watch(module: ModuleType) -> None:
             faults.failed("verl:rollout_trace_attr", error)
             return manager
 
-    module.rollout_trace_op = rollout_trace_op  # type: ignore[attr-defined]
-    module.rollout_trace_attr = rollout_trace_attr  # type: ignore[attr-defined]
+    patch.put(module, "rollout_trace_op", rollout_trace_op)
+    patch.put(module, "rollout_trace_attr", rollout_trace_attr)
 
 
 # -- rollout_trace_op --------------------------------------------------------------------------------------------------
@@ -68,8 +68,6 @@ def recorded(made: Callable[..., Any], func: Any) -> Callable[..., Any]:
     The patch engine does not know the returned function as one that is recorded: where the list names it, the engine
     records it, opens the span with the list's role, and the layer here passes through.
     """
-    from autotrace.record import calls
-
     key = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', '')}"
     if type(func) is not FunctionType or key in calls.probes or key.startswith("verl."):
         return made
@@ -113,8 +111,6 @@ def _block(manager: Any, given: dict[str, Any], config: Any) -> Any:
     veRL's own worker enters one inside of the root that the list records, with ``trace=False`` for every rollout of the
     V1 path; sampling is ours (``record.sampling``), so it means nothing there.
     """
-    from autotrace.record import context
-
     call = context.current.get()
     if call is not None and (call.probe is None or call.probe.role != "trainer"):
         return manager
@@ -127,8 +123,6 @@ def _block(manager: Any, given: dict[str, Any], config: Any) -> Any:
 
 @contextlib.contextmanager
 def _silent(manager: Any) -> Iterator[Any]:
-    from autotrace.record import context
-
     token = context.current.set(context.stand_in(b"", 0, recorded=False))
     try:
         with manager as entered:
@@ -143,9 +137,7 @@ def _silent(manager: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _root(manager: Any, name: str, identity: dict[str, Any]) -> Iterator[Any]:
-    from autotrace.record import calls
-
-    call = calls.begin(_named(name), BLOCK, (), identity)
+    call = calls.begin(_named(name, context.epoch), BLOCK, (), identity)
     try:
         with manager as entered:
             yield entered
@@ -158,8 +150,9 @@ def _root(manager: Any, name: str, identity: dict[str, Any]) -> Iterator[Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def _named(name: str) -> Any:
-    """A function that is called like the block: the span's name is its qualified name."""
+def _named(name: str, epoch: int) -> Any:
+    """A function that is called like the block: the span's name is its qualified name. One for each epoch: recording it
+    ends with the run."""
 
     def block(**identity: Any) -> None:
         """Stands for the body of the ``with``."""
