@@ -20,6 +20,8 @@ from typing import Any
 from autotrace.data.lean import absent
 
 LIBRARIES = ("numpy", "pandas", "polars", "pyarrow", "pygments", "scipy")
+_GATEWAY = "fastapi"
+"""What MLflow's gateway is made with, and nothing of what is imported for a span."""
 _ENTITIES, _STORE = "mlflow.entities", "mlflow.store.tracking.sqlalchemy_store"
 _VERSION, _PART = "mlflow.version", "IS_TRACING_SDK_ONLY"
 """The flag by which MLflow knows that ``mlflow-tracing`` alone is installed."""
@@ -36,7 +38,7 @@ def import_entities() -> None:
         if "mlflow" in sys.modules:
             return
         try:
-            with absent(*LIBRARIES), _as_if_alone():
+            with absent(*LIBRARIES, _GATEWAY), _as_if_alone():
                 importlib.import_module(_ENTITIES)
         except Exception:  # of a release that cannot be imported so
             _import_rest()
