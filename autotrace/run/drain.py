@@ -205,7 +205,12 @@ def _why_waiting(status: dict[str, Any]) -> str:
     if living:
         return f": {living} process{' of the run is' if living == 1 else 'es of the run are'} still alive"
     backends: dict[str, dict[str, Any]] = status.get("backends", {})
-    starting = [name for name, backend in backends.items() if backend.get("pending") and not backend.get("delivered")]
+    waiting = int(status.get("open", 0))
+    starting = [
+        name
+        for name, backend in backends.items()
+        if (waiting or backend.get("pending")) and not backend.get("delivered")
+    ]
     return f": {', '.join(starting)} {'is' if len(starting) == 1 else 'are'} still starting" if starting else ""
 
 

@@ -236,6 +236,16 @@ def test_what_is_waited_for_is_said(place: Place) -> None:
     assert ": 1 process of the run is still alive" in found.stderr, found.stderr
 
 
+def test_a_wait_for_a_backend_that_starts_is_said_with_its_reason_from_the_first_line_on(place: Place) -> None:
+    place.write("agent.py", AGENT)
+    place.write("spec.yaml", "- target: agent.solve\n  role: trajectory\n")
+    words = ["--spec", "spec.yaml", "--backend", "mlflow"]  # into a database that MLflow has yet to create
+    found = place.launch(["python", "agent.py", "3", "ends"], words)
+    waits = [line for line in found.stderr.splitlines() if line.startswith("autotrace: delivering")]
+    assert waits and found.stderr.splitlines()[-1].startswith("autotrace: 3 trajectories -> jsonl"), found.stderr
+    assert [line for line in waits if not re.search(r" s\): \w", line)] == []
+
+
 def test_a_handler_that_exits_ends_the_wait_without_a_word(place: Place) -> None:
     handler = "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
     rest = _signalled(place, signal.SIGTERM, handler)

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from autotrace.sinks.mlflow.lean import LIBRARIES, import_store
+from autotrace.sinks.mlflow.lean import LIBRARIES, import_entities
 
 if __name__ == "__main__":  # as the shipper does, whose process is its own
-    import_store()
+    import_entities()
 
 import mlflow
 import sqlalchemy
@@ -115,10 +115,10 @@ def counted() -> Iterator[list[int]]:
 
 def deliver(uri: str) -> None:
     """All of it, then the later versions, linked to a run, then the same again in another process's sink."""
-    mlflow.set_tracking_uri(uri)
     sink = _sink(uri)
     first = rollouts()
-    sink.deliver(first)
+    sink.deliver(first)  # has what takes all of MLflow, which a shipper may not have imported before
+    mlflow.set_tracking_uri(uri)
     experiment = mlflow.set_experiment(PROJECT)
     with mlflow.start_run(run_name="verl") as run:
         pass

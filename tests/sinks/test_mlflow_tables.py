@@ -21,8 +21,10 @@ from rollouts import info, trajectory
 
 from autotrace.sinks.mlflow import copying, tables
 from autotrace.sinks.mlflow.content import Contents, json_text
+from autotrace.sinks.mlflow.schema import installed_revision
 from autotrace.sinks.mlflow.sink import MlflowSink
 from autotrace.sinks.mlflow.spans import encode
+from autotrace.sinks.mlflow.sql import SqlStore
 from autotrace.sinks.mlflow.uri import initialise
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from tests.postgres import Postgres
@@ -196,6 +198,59 @@ def test_an_unknown_schema_is_left_to_mlflow(uri: str) -> None:
         make(uri).deliver([trajectory(sample=1), trajectory(sample=2)])
     assert spans == []
     assert {spans for spans, _ in spans_of(uri).values()} == {PER_TRACE}
+
+
+IN_A_PROCESS_OF_ITS_OWN = """
+import sys
+from pathlib import Path
+from rollouts import info, trajectory
+from autotrace.sinks.mlflow.backend import BACKEND
+from autotrace.sinks.mlflow.lean import LIBRARIES
+uri, *modules = sys.argv[1:]
+run = info(tracking_uri=uri, project="new here", backends=["mlflow"])
+BACKEND.warm_up(run)
+sink = BACKEND.make(run, Path("/tmp/run"), {})
+sink.deliver([trajectory(sample=1), trajectory(sample=2)])
+sink.close()
+print(*(name for name in (*modules, *LIBRARIES) if name in sys.modules))
+"""
+
+
+def test_a_shipper_imports_no_store_class_for_what_the_tables_take(uri: str) -> None:
+    """Not for a new project either: a short program waits at its end for all that is imported."""
+    heavy = ["mlflow.store.tracking.sqlalchemy_store", "mlflow.genai", "sqlalchemy.orm", "alembic", "fastapi"]
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_PROCESS_OF_ITS_OWN, uri, *heavy],
+        capture_output=True, text=True, timeout=300, cwd=Path(__file__).parent, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr[-3000:]
+    assert {spans for spans, _ in spans_of(uri).values()} == {PER_TRACE}
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_an_experiment_is_the_one_that_mlflow_would_create(
+    database: str, fresh: Callable[[str], str], postgres: Postgres
+) -> None:
+    uris = [fresh(name) if database == "sqlite" else postgres.uri(name) for name in ("ours", "theirs")]
+    ours, theirs = map(SqlStore, uris)
+    assert ours._tables is not None
+    ids = [ours.experiment_id("p"), str(theirs._store.create_experiment("p"))]
+    assert ids[0] == ids[1] == ours.experiment_id("p") == SqlStore(uris[0]).experiment_id("p")
+    rows = []
+    for uri in uris:
+        with sqlalchemy.create_engine(uri).connect() as connection:
+            (row,) = connection.execute(sqlalchemy.text("SELECT * FROM experiments WHERE name = 'p'")).mappings()
+            rows.append({name: value for name, value in row.items() if not name.endswith("_time")})
+    assert rows[0] == rows[1]
+    theirs._store.delete_experiment(ids[1])
+    with pytest.raises(Refused, match="is deleted"):
+        SqlStore(uris[1]).experiment_id("p")
+
+
+def test_the_installed_revision_is_the_one_that_mlflow_makes() -> None:
+    from mlflow.store.db import utils
+
+    assert installed_revision() == utils._get_latest_schema_revision()
 
 
 def test_postgresql_gets_by_copy_what_it_does_not_have(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:

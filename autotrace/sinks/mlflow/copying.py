@@ -27,12 +27,6 @@ _LZ4 = text(
 _USE_LZ4 = text("SET LOCAL default_toast_compression = 'lz4'")
 
 
-def copies(table: Table, names: Sequence[str]) -> bool:
-    """Whether rows with the columns ``names`` are stored as INSERT would store them: no other column gets a value from
-    SQLAlchemy."""
-    return all(column.default is None for column in table.columns if column.name not in names)
-
-
 def copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Add ``rows``, which have the same columns in the same order, to ``table``. Raises SQLAlchemy's errors, and
     ``UnicodeError``."""

@@ -6,7 +6,11 @@ A revision stands here after what was written both ways into a store of that rel
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -50,3 +54,23 @@ SCHEMAS = {
     "f4a9b2c7d1e6": _3_17,  # 3.18
 }
 """Revision -> schema; the comment is the release where it is not the schema's."""
+
+_REVISION, _BEFORE = (re.compile(rf"^{name}\b.*$", re.MULTILINE) for name in ("revision", "down_revision"))
+_QUOTED = re.compile(r"""["'](\w+)["']""")
+
+
+@cache
+def installed_revision() -> str:
+    """The revision that the installed MLflow makes, read off its migrations: asking MLflow imports its store.
+
+    Raises ``ImportError``.
+    """
+    spec = find_spec("mlflow")
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError("No module named 'mlflow'", name="mlflow")
+    made, followed = set[str](), set[str]()
+    for file in Path(spec.submodule_search_locations[0], "store", "db_migrations", "versions").glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        made.update(_QUOTED.findall("".join(_REVISION.findall(text))))
+        followed.update(_QUOTED.findall("".join(_BEFORE.findall(text))))
+    return ",".join(sorted(made - followed))

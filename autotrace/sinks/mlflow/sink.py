@@ -16,7 +16,7 @@ from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.backend import extra
 from autotrace.sinks.mlflow.info import describe, trace_id_of
-from autotrace.sinks.mlflow.lean import import_store
+from autotrace.sinks.mlflow.lean import import_entities
 from autotrace.sinks.mlflow.sending import Encoded, Sender
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.store import Store, StoreError
@@ -185,7 +185,7 @@ def _store(uri: str) -> Store:
             from autotrace.sinks.mlflow.server import ServerStore
 
             return ServerStore(uri)
-        import_store()
+        import_entities()
         from autotrace.sinks.mlflow.sql import SqlStore
 
         return SqlStore(uri)

@@ -7,15 +7,22 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from autotrace.sinks.mlflow.artifacts import put_text
 from autotrace.sinks.mlflow.content import Contents
 from autotrace.sinks.mlflow.info import TraceDescription
+from autotrace.sinks.mlflow.lean import store_class
 from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.mlflow.store import MAX_LINKED, Delivery, StoreError
 from autotrace.sinks.mlflow.uri import artifact_root, initialise, sqlite_path
 from autotrace.sinks.protocol import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from autotrace.sinks.mlflow.tables import TableWriter
 
 MAX_TRACES = 1_000
 """In one transaction: short ones are written several times as fast then."""
@@ -29,33 +36,51 @@ class SqlStore:
         logging.getLogger("mlflow.store.db.utils").setLevel(
             logging.CRITICAL
         )  # prints whole statements, prompts included
-        from sqlalchemy import event
+        from sqlalchemy import create_engine
         from sqlalchemy.exc import OperationalError
 
+        from autotrace.sinks.mlflow.tables import DIALECTS, TableWriter
+
+        self._uri = uri
+        self._path = sqlite_path(uri)
+        self._artifacts = artifact_root(self._path) if self._path else "mlflow-artifacts:/"
+        self._opened: Any = None
+        self._engine: Engine | None = None
+        self._tables: TableWriter | None = None
         try:
             initialise(uri)
-            from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-            from autotrace.sinks.mlflow.tables import TableWriter
-
-            path = sqlite_path(uri)
-            store_class: Any = SqlAlchemyStore
-            self._store: Any = store_class(uri, artifact_root(path) if path else "mlflow-artifacts:/")
+            if urlsplit(uri).scheme.partition("+")[0] in DIALECTS:
+                self._engine = create_engine(uri, pool_pre_ping=True, hide_parameters=True)
+                self._quicken(self._engine)
+                self._tables = TableWriter.of(self._engine, self._artifacts)
+            if self._tables is None:
+                _ = self._store  # creates the tables of an empty database, and says what is wrong with others
+                if self._engine is not None:
+                    self._tables = TableWriter.of(self._engine, self._artifacts)
         except OperationalError as error:
             raise Unavailable(f"the MLflow store cannot be opened: {_sentence(error.orig)}") from error
         except ValueError as error:
             raise Refused(str(error)) from error
         except Exception as error:
-            if isinstance(error, ImportError) and error.name == "sqlalchemy":  # 1.4, which MLflow alone would take
-                raise
             raise Refused(f"MLflow cannot open its store: {_sentence(error)}") from error
-        if path:
-            # Loses the last commits on a power cut only, and doubles the rate of small transactions.
-            event.listen(self._store.engine, "connect", _faster)
-            self._store.engine.dispose()
         self._experiments: dict[str, str] = {}
         self._contents = Contents(ascii_only=True)
-        self._tables = self._do(TableWriter.of, self._store)
+
+    @property
+    def _store(self) -> Any:
+        """MLflow's own store class, for what the tables do not take."""
+        if self._opened is None:
+            self._opened = store_class()(self._uri, self._artifacts)
+            self._quicken(self._opened.engine)
+        return self._opened
+
+    def _quicken(self, engine: Engine) -> None:
+        """Loses the last commits on a power cut only, and doubles the rate of small transactions."""
+        if self._path:
+            from sqlalchemy import event
+
+            event.listen(engine, "connect", _faster)
+            engine.dispose()
 
     def experiment_id(self, name: str) -> str:
         """See ``Store``."""
@@ -64,22 +89,26 @@ class SqlStore:
         return self._experiments[name]
 
     def _get_or_create(self, name: str) -> str:
+        experiment_id, active = self._through_store(name) if self._tables is None else self._tables.experiment(name)
+        if not active:
+            raise Refused(
+                f"the MLflow experiment {name!r} is deleted; `mlflow experiments restore -x "
+                f"{experiment_id}` brings it back, --project chooses another"
+            )
+        return experiment_id
+
+    def _through_store(self, name: str) -> tuple[str, bool]:
         from mlflow.exceptions import MlflowException
 
         experiment = self._store.get_experiment_by_name(name)
         if experiment is None:
             try:
-                return str(self._store.create_experiment(name))
+                return str(self._store.create_experiment(name)), True
             except MlflowException:  # another process has created it
                 experiment = self._store.get_experiment_by_name(name)
                 if experiment is None:
                     raise
-        if experiment.lifecycle_stage == "deleted":
-            raise Refused(
-                f"the MLflow experiment {name!r} is deleted; `mlflow experiments restore -x "
-                f"{experiment.experiment_id}` brings it back, --project chooses another"
-            )
-        return str(experiment.experiment_id)
+        return str(experiment.experiment_id), experiment.lifecycle_stage != "deleted"
 
     @property
     def max_traces(self) -> int:
@@ -106,7 +135,7 @@ class SqlStore:
             mlflow_spans = [self._contents.entity(span) for span in spans]
         except Exception as error:
             raise StoreError(_sentence(error)) from error
-        self._do(self._store.log_spans, experiment_id, mlflow_spans)
+        self._do(lambda: self._store.log_spans(experiment_id, mlflow_spans))
         if run_id:
             traces = sorted({f"tr-{span.trace_id}" for span in spans if span.parent_id is None})
             for start in range(0, len(traces), MAX_LINKED):
@@ -135,17 +164,18 @@ class SqlStore:
             trace_info = TraceInfo.from_proto(json_format.ParseDict(trace.message(experiment_id), TraceInfoV3()))
         except Exception as error:
             raise StoreError(_sentence(error)) from error
-        self._do(self._store.start_trace, trace_info)
+        self._do(lambda: self._store.start_trace(trace_info))
 
     def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
         """See ``Store``."""
         from mlflow.entities import Metric
 
-        self._do(self._store.log_batch, run_id, [Metric(name, metrics[name], at_ms, step) for name in metrics], [], [])
+        stored = [Metric(name, metrics[name], at_ms, step) for name in metrics]
+        self._do(lambda: self._store.log_batch(run_id, stored, [], []))
 
     def log_text(self, run_id: str, path: str, text: str) -> None:
         """See ``Store``."""
-        put_text(self._do(self._store.get_run, run_id).info.artifact_uri, path, text)
+        put_text(self._do(lambda: self._store.get_run(run_id)).info.artifact_uri, path, text)
 
     def _do(self, call: Any, *args: Any) -> Any:
         from mlflow.exceptions import MlflowException
@@ -169,12 +199,13 @@ class SqlStore:
 
     def close(self) -> None:
         """See ``Store``."""
-        self._store.engine.dispose()
-        path = sqlite_path(self._store.db_uri)
-        if path:
+        for engine in (self._engine, None if self._opened is None else self._opened.engine):
+            if engine is not None:
+                engine.dispose()
+        if self._path:
             # Without statistics SQLite takes the wrong index for searches in span text: 40 s instead of 45 ms at 4,000
             # traces. The limit keeps this at milliseconds for a store of any size.
-            with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=5.0)) as db:
+            with suppress(sqlite3.Error), closing(sqlite3.connect(self._path, timeout=5.0)) as db:
                 db.execute("PRAGMA analysis_limit=1000")
                 db.execute("ANALYZE")
 

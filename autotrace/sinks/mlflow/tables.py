@@ -1,24 +1,27 @@
 """Many trajectories into MLflow's tables in one transaction: a row is an item of a list, and a table one statement.
 
-MLflow's store class merges row by row through its object mapper (3.7 ms of CPU a span). This writes the same rows
-through the tables of the installed MLflow; those of traces that PostgreSQL does not have yet by COPY.
+MLflow's store class merges row by row through its object mapper (3.7 ms of CPU a span), and takes seconds to import.
+This writes the same rows into the tables as they stand in the database; those of traces that PostgreSQL does not have
+yet by COPY.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import Connection, Table, func, select, text
+from mlflow import environment_variables
+from sqlalchemy import Connection, Engine, MetaData, Table, func, inspect, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from autotrace.sinks.mlflow import copying
 from autotrace.sinks.mlflow.content import Contents
 from autotrace.sinks.mlflow.info import TraceDescription
 from autotrace.sinks.mlflow.rows import IN_DATABASE, SPANS_LOCATION, Row, Rows
-from autotrace.sinks.mlflow.schema import SCHEMAS, Schema
+from autotrace.sinks.mlflow.schema import SCHEMAS, Schema, installed_revision
 from autotrace.sinks.mlflow.store import Delivery
 from autotrace.sinks.protocol import Refused
 
@@ -31,34 +34,71 @@ BUSY = 20_000
 """Milliseconds to wait for another writer, as MLflow does."""
 
 
-class TableWriter:
-    """Writes into the database of MLflow's store ``store``."""
+DIALECTS = frozenset(_INSERT)
+_uris: Any = import_module("mlflow.utils.uri")  # comes without types
+_EXPERIMENTS, _INFOS, _TAGS, _METADATA, _METRICS = (
+    "experiments", "trace_info", "trace_tags", "trace_request_metadata", "trace_metrics",
+)  # fmt: skip
+_SPANS, _ASSESSMENTS, _LINKS = "spans", "assessments", "entity_associations"
+_ACTIVE = "active"
+_WORKSPACE = "default"
+"""Of MLflow's workspaces the one that everything is in where they are not used."""
 
-    def __init__(self, store: Any, revision: str, schema: Schema) -> None:
-        self._store = store
+
+class TableWriter:
+    """Writes into MLflow's database. ``artifacts``: where the experiments that it creates keep theirs."""
+
+    def __init__(self, engine: Engine, tables: MetaData, revision: str, schema: Schema, artifacts: str) -> None:
+        self._engine = engine
+        self._tables = tables.tables
         self._revision = revision
         self._schema = schema
         self._rows = Rows(schema, Contents(schema.ascii_only))
-        self._models: Any = import_module("mlflow.store.tracking.dbmodels.models")
-        self._dialect = store.engine.dialect.name
-        self._copies = self._dialect == "postgresql" and store.engine.dialect.driver in copying.DRIVERS
+        self._dialect = engine.dialect.name
+        self._copies = self._dialect == "postgresql" and engine.dialect.driver in copying.DRIVERS
         self._lz4: bool | None = None
-        self._artifacts: dict[str, Any] = {}
+        self._artifacts = _uris.resolve_uri_if_local(artifacts)
+        self._artifacts_of: dict[str, str] = {}
 
     @classmethod
-    def of(cls, store: Any) -> TableWriter | None:
-        """None: MLflow's store class is to be used, because of the database, its schema or a setting of MLflow's."""
-        if store.engine.dialect.name not in _INSERT or _rollups():
+    def of(cls, engine: Engine, artifacts: str) -> TableWriter | None:
+        """None: MLflow's store class is to be used, because of the database's schema or a setting of MLflow's."""
+        if _rollups():
             return None
-        with store.engine.connect() as connection:
+        tables = MetaData()
+        with engine.connect() as connection:
+            if not inspect(connection).has_table("alembic_version"):
+                return None
             revision = _revision(connection)
-        schema = SCHEMAS.get(revision)
-        return None if schema is None else cls(store, revision, schema)
+            schema = SCHEMAS.get(revision)
+            if schema is None or revision != installed_revision():
+                return None
+            names = [_EXPERIMENTS, _INFOS, _TAGS, _METADATA, _SPANS, _ASSESSMENTS, _LINKS]
+            tables.reflect(connection, only=[*names, *([_METRICS] if schema.metrics else [])], resolve_fks=False)
+        return cls(engine, tables, revision, schema, artifacts)
 
-    def check_unchanged(self) -> None:
-        """Raises ``Refused`` when the schema has been migrated since it was opened."""
-        with self._store.engine.connect() as connection:
+    def experiment(self, name: str) -> tuple[str, bool]:
+        """Id of the experiment ``name``, which is created if need be, and whether it is active.
+
+        Raises ``Refused``, and SQLAlchemy's errors.
+        """
+        table = self._tables[_EXPERIMENTS]
+        wanted = select(table.c.experiment_id, table.c.lifecycle_stage).where(table.c.name == name)
+        if "workspace" in table.c:
+            wanted = wanted.where(table.c.workspace == _WORKSPACE)
+        with self._transaction() as connection:
             self._check(connection)
+            known = connection.execute(wanted).one_or_none()
+            if known is None:
+                now = time.time_ns() // 1_000_000
+                insert = _INSERT[self._dialect](table).on_conflict_do_nothing()
+                times = {"creation_time": now, "last_update_time": now}
+                connection.execute(insert, {"name": name, "lifecycle_stage": _ACTIVE, **times})
+                known = connection.execute(wanted).one()
+                place = _uris.append_to_uri_path(self._artifacts, str(known.experiment_id))
+                own = (table.c.experiment_id == known.experiment_id) & table.c.artifact_location.is_(None)
+                connection.execute(update(table).where(own).values(artifact_location=place))
+        return str(known.experiment_id), known.lifecycle_stage == _ACTIVE
 
     def _check(self, connection: Connection) -> None:
         revision = _revision(connection)
@@ -73,8 +113,6 @@ class TableWriter:
 
         Raises ``Refused``, and SQLAlchemy's errors.
         """
-        if experiment_id not in self._artifacts:
-            self._artifacts[experiment_id] = self._store.get_experiment(experiment_id)
         number = int(experiment_id)
         left, rows = [], []
         for delivery in sorted(deliveries, key=lambda delivery: delivery.description.trace_id):
@@ -100,7 +138,7 @@ class TableWriter:
             new = [one for one in new if one[0].description.trace_id in inserted]
             self._upsert(
                 connection,
-                self._models.SqlTraceInfo.__table__,
+                self._tables[_INFOS],
                 [self._rows.info(delivery.description, number) for delivery, _ in known],
             )
             self._write(connection, experiment_id, new, run_id, self._copy)
@@ -116,18 +154,22 @@ class TableWriter:
         add: Callable[[Connection, Table, Sequence[Row]], None],
     ) -> None:
         """Store all but ``trace_info``, whose rows are there, by ``add``."""
-        models, rows, number = self._models, self._rows, int(experiment_id)
+        tables, rows = self._tables, self._rows
         traces = [delivery.description for delivery, _ in taken]
-        tags = (rows.tags(trace, self._artifact_location(experiment_id, trace.trace_id)) for trace in traces)
-        add(connection, models.SqlTraceTag.__table__, _flat(tags))
-        add(connection, models.SqlTraceMetadata.__table__, _flat(map(rows.metadata, traces)))
+        place = self._artifacts_in(connection, experiment_id)
+        tags = (
+            rows.tags(trace, _uris.append_to_uri_path(place, "traces", trace.trace_id, "artifacts")) for trace in traces
+        )
+        add(connection, tables[_TAGS], _flat(tags))
+        add(connection, tables[_METADATA], _flat(map(rows.metadata, traces)))
         if self._schema.metrics:
-            add(connection, models.SqlTraceMetrics.__table__, _flat(map(rows.metrics, traces)))
-        add(connection, models.SqlSpan.__table__, _flat(spans for _, spans in taken))
-        add(connection, models.SqlAssessments.__table__, _flat(rows.assessments(trace, number) for trace in traces))
+            add(connection, tables[_METRICS], _flat(map(rows.metrics, traces)))
+        add(connection, tables[_SPANS], _flat(spans for _, spans in taken))
+        assessments = (rows.assessments(trace, int(experiment_id)) for trace in traces)
+        add(connection, tables[_ASSESSMENTS], _flat(assessments))
         if run_id and traces:
             links = [rows.link(trace, run_id) for trace in traces]
-            insert = _INSERT[self._dialect](models.SqlEntityAssociation.__table__)
+            insert = _INSERT[self._dialect](tables[_LINKS])
             connection.execute(insert.on_conflict_do_nothing(), links)
 
     def _insert(self, connection: Connection, traces: Sequence[TraceDescription], experiment_id: int) -> set[str]:
@@ -138,17 +180,15 @@ class TableWriter:
             self._lz4 = copying.can_use_lz4(connection)
         if self._lz4:
             copying.use_lz4(connection)
-        table: Table = self._models.SqlTraceInfo.__table__
+        table = self._tables[_INFOS]
         insert = _INSERT[self._dialect](table).on_conflict_do_nothing().returning(table.c.request_id)
         infos = [self._rows.info(trace, experiment_id) for trace in traces]
         return set(connection.execute(insert, infos).scalars())
 
     def _copy(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         """Add rows of traces that this transaction has inserted: no other writer can have any."""
-        if rows and copying.copies(table, list(rows[0])):
+        if rows:
             copying.copy(connection, table, rows)
-        else:
-            self._upsert(connection, table, rows)
 
     def _upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         if not rows:
@@ -167,7 +207,7 @@ class TableWriter:
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        with self._store.engine.connect() as connection:
+        with self._engine.connect() as connection:
             if self._dialect == "sqlite":
                 for pragma in ("foreign_keys = ON", f"busy_timeout = {BUSY}"):
                     connection.exec_driver_sql(f"PRAGMA {pragma}")
@@ -177,17 +217,17 @@ class TableWriter:
             connection.commit()
 
     def _active(self, connection: Connection, experiment_id: int) -> bool:
-        experiments = self._models.SqlExperiment.__table__.c
+        experiments = self._tables[_EXPERIMENTS].c
         stage = connection.execute(
             select(experiments.lifecycle_stage).where(experiments.experiment_id == experiment_id)
         ).scalar()
-        return stage == "active"
+        return stage == _ACTIVE
 
     def _stored(
         self, connection: Connection, trace_ids: Sequence[str], experiment_id: int
     ) -> tuple[set[str], set[str]]:
         """Those that are stored already, which are locked; of these, those in another experiment or an archive."""
-        infos, tags = self._models.SqlTraceInfo.__table__.c, self._models.SqlTraceTag.__table__.c
+        infos, tags = self._tables[_INFOS].c, self._tables[_TAGS].c
         stored = select(infos.request_id, infos.experiment_id).where(infos.request_id.in_(trace_ids))
         locked = connection.execute(stored.order_by(infos.request_id).with_for_update()).all()
         if not locked:
@@ -200,9 +240,12 @@ class TableWriter:
         elsewhere = {trace_id for trace_id, experiment in locked if experiment != experiment_id}
         return {trace_id for trace_id, _ in locked}, elsewhere | set(connection.execute(archived).scalars())
 
-    def _artifact_location(self, experiment_id: str, trace_id: str) -> str:
-        experiment = self._artifacts[experiment_id]
-        return str(self._store._get_trace_artifact_location_tag(experiment, trace_id).value)
+    def _artifacts_in(self, connection: Connection, experiment_id: str) -> str:
+        if experiment_id not in self._artifacts_of:
+            experiments = self._tables[_EXPERIMENTS].c
+            wanted = select(experiments.artifact_location).where(experiments.experiment_id == int(experiment_id))
+            self._artifacts_of[experiment_id] = str(connection.execute(wanted).scalar_one())
+        return self._artifacts_of[experiment_id]
 
 
 def _flat(rows: Iterable[list[Row]]) -> list[Row]:
@@ -216,8 +259,5 @@ def _revision(connection: Connection) -> str:
 
 def _rollups() -> bool:
     """Sums by day are kept, which the store class invalidates."""
-    try:
-        rollups: Any = import_module("mlflow.store.tracking.utils.sql_trace_rollups")
-    except ImportError:
-        return False
-    return bool(rollups.rollups_enabled())
+    setting: Any = getattr(environment_variables, "MLFLOW_SQL_TRACE_ROLLUPS_ENABLED", None)
+    return setting is not None and bool(setting.get())

@@ -8,11 +8,13 @@ import os
 import shlex
 import sqlite3
 from contextlib import closing
-from typing import Any, cast
+from importlib.metadata import version
 from urllib.parse import urlsplit
 
 from autotrace.redact.masking import masked_uri
 from autotrace.run import files
+from autotrace.sinks.mlflow.lean import store_class
+from autotrace.sinks.mlflow.schema import installed_revision
 
 SQL_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql")
 _DRIVERS = {"postgresql": "psycopg2", "mysql": "MySQLdb", "mysql+mysqldb": "MySQLdb", "mssql": "pyodbc",
@@ -112,12 +114,9 @@ def initialise(uri: str) -> None:
         if _tables(path):
             _check_revision(uri, path)
             return
-        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
+        made_by = store_class()
         files.ensure(path)  # the files that SQLite puts beside it get the same mode
-
-        store_class: Any = SqlAlchemyStore
-        store_class(uri, artifact_root(path)).engine.dispose()
+        made_by(uri, artifact_root(path)).engine.dispose()
         with closing(sqlite3.connect(path)) as db:
             # Readers (the UI) and the writer do not wait for each other; the mode stays with the file. Where the file
             # system cannot do it, SQLite keeps its old mode.
@@ -141,18 +140,15 @@ def _tables(path: str) -> list[str]:
 
 def _check_revision(uri: str, path: str) -> None:
     """MLflow would migrate a store whose tables are not all there without asking; that is its owner's decision."""
-    import mlflow
-    from mlflow.store.db import utils
-
     with closing(sqlite3.connect(path, timeout=20.0)) as db:
         try:
             revisions = [str(row[0]) for row in db.execute("SELECT version_num FROM alembic_version")]
         except sqlite3.Error:
             revisions = []
-    expected = cast(Any, utils)._get_latest_schema_revision()
+    expected = installed_revision()
     if revisions != [expected]:
         raise ValueError(
             f"{uri} was written by another release of MLflow (schema {', '.join(revisions) or 'unknown'}; MLflow "
-            f"{mlflow.__version__} here expects {expected}); make a backup and run `mlflow db upgrade {uri}`, or "
+            f"{version('mlflow')} here expects {expected}); make a backup and run `mlflow db upgrade {uri}`, or "
             "choose another store"
         )
