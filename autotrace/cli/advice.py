@@ -9,6 +9,7 @@ from typing import Any
 from autotrace.cli.terminal import counted
 from autotrace.config.plan import Plan
 from autotrace.run.info import RunInfo
+from autotrace.run.losses import absences
 from autotrace.run.status import Status
 from autotrace.ship import pace
 from autotrace.ship.store.row import Row
@@ -30,6 +31,7 @@ def advice(
         *_streaming(plan, learned.get("verl_trace", {}), rows),
         *_nothing(status, config),
         *_targets(status, plan),
+        *absences(status.absent),
         *_delivery(info, status),
         *_hosts(folder, config),
         *_losses(status),

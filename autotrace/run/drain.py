@@ -16,7 +16,7 @@ from typing import Any
 
 from autotrace.config.stderr import put, say
 from autotrace.run import files, layout
-from autotrace.run.losses import losses
+from autotrace.run.losses import absences, losses
 
 POLL = 0.05
 """Seconds between two looks at ``status.json``."""
@@ -171,6 +171,9 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
         kept = int(status.get("kept_here", 0))
         delivered = f"{count - kept} of {_count(count, status)}" if kept else _count(count, status)
         rest = f"; {kept} stay in the run folder (--keep)" if kept else ""
+        absent = absences(status.get("absent") or {})
+        more = f" and {len(absent) - 1} more (autotrace status {folder})" if len(absent) > 1 else ""
+        rest += f"; {absent[0]}{more}" if absent else ""
         return f"{delivered} -> {_destinations(status)}{rest}; to look at them: autotrace ls {folder}"
     why = {
         "blocked": "the backend refuses them",

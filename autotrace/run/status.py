@@ -97,6 +97,8 @@ class Status(msgspec.Struct):
     """Records that could not be used, by reason."""
     drops: dict[str, int] = {}
     """What the traced processes dropped, by reason."""
+    absent: dict[str, int] = {}
+    """Paths of the user's lists (with file and line) that no call had -> calls that were looked at."""
     facts_waiting: int = 0
     """Facts (rewards, ...) that no trajectory matches."""
     spool_bytes: int = 0

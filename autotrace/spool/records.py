@@ -206,6 +206,9 @@ class Counters(_Record, frozen=True, tag="N"):
     drops: dict[str, Count]
     gauges: dict[str, Count]
     at: Moment
+    paths: dict[str, tuple[Count, Count]] = {}
+    """Path of a list of the user's (with file and line) -> in how many calls it was absent, of how many that read
+    it."""
 
 
 class Seal(_Record, frozen=True, tag="S"):
