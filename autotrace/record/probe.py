@@ -84,6 +84,7 @@ class Probe:
         "logprobs",
         "mask",
         "members",
+        "met_outside",
         "named",
         "names_tool",
         "of",
@@ -210,6 +211,8 @@ class Probe:
         self.follows = self.asks_model or bool(target.items)
         """The call goes on where it returned an iterator."""
         self.inside = target.inside
+        self.met_outside = False
+        """``outside.met`` was told of a call."""
         self.whole = self.content and self.include is None and not target.exclude and not self.prompt
         """Every argument is captured."""
         self.simple = self.whole and not (

@@ -22,6 +22,9 @@ class TargetStatus(msgspec.Struct):
     calls: int = 0
     processes: int = 0
     """How many processes bound it."""
+    outside: list[str] = []
+    """A target that asks a model: the functions that called it where no recorded call was around it, outermost first,
+    ``agent.main > agent.ask``; at most 20."""
 
 
 class BackendStatus(msgspec.Struct):

@@ -20,6 +20,7 @@ from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.pace import Pace
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments
+from autotrace.spool.records import OUTSIDE
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -185,6 +186,9 @@ def _targets(state: State, calls: Counter[str]) -> list[TargetStatus]:
         "SELECT key, state, name, reason, count(DISTINCT process) AS n FROM reports GROUP BY 1, 2, 3, 4 ORDER BY 1, 3"
     ):
         target = targets.setdefault(row["key"], TargetStatus(row["key"], {}, [], []))
+        if row["state"] == OUTSIDE:
+            target.outside = [*target.outside, row["name"]][:_SHOWN]
+            continue
         target.states[row["state"]] = target.states.get(row["state"], 0) + 1
         if row["state"] == "bound":
             target.processes = max(target.processes, row["n"])
