@@ -9,13 +9,18 @@ from typing import Any
 from autotrace.cli.terminal import counted
 from autotrace.config.plan import Plan
 from autotrace.run.info import RunInfo
+from autotrace.run.losses import absences
+from autotrace.run.process import program
 from autotrace.run.status import Status
 from autotrace.ship import pace
 from autotrace.ship.store.row import Row
 from autotrace.sinks import registry
 from autotrace.spec.compiler import SHIPPED
 from autotrace.spool.reader import segments
+from autotrace.spool.records import CALLED_BY
 
+SHOWN = 3
+"""Places named from which a model was asked outside of a trajectory."""
 SINGLE_TURN = "single_turn_agent"
 
 
@@ -28,8 +33,10 @@ def advice(
         *_tracers(info, learned.get("verl_trace", {})),
         *_verl(config, learned.get("dataset", {}), rows),
         *_streaming(plan, learned.get("verl_trace", {}), rows),
-        *_nothing(status, config),
+        *_nothing(status, config, info, plan),
+        *_outside(status),
         *_targets(status, plan),
+        *absences(status.absent),
         *_delivery(info, status),
         *_hosts(folder, config),
         *_losses(status),
@@ -91,17 +98,68 @@ def _streaming(plan: Plan | None, trace: Mapping[str, Any], rows: Sequence[Row])
     ]
 
 
-def _nothing(status: Status, config: Mapping[str, Any]) -> list[str]:
+def _nothing(status: Status, config: Mapping[str, Any], info: RunInfo, plan: Plan | None) -> list[str]:
     if status.traces or status.open:
         return []
+    sentences = []
     if not status.processes:
-        return [
-            "no process recorded anything: either none imported a module that the specs name, or the command ran in an "
+        sentences.append(
+            "no process recorded anything: either none called a function of the lists, or the command ran in an "
             "interpreter without autotrace (autotrace doctor shows where it is installed)"
-        ]
-    if config:
-        return ["veRL ran but no trajectory began; the table of targets shows what was called"]
-    return []
+        )
+    elif config:
+        sentences.append("veRL ran but no trajectory began; the table of targets shows what was called")
+    own = own_targets(plan)
+    named = plan is not None and any(target.key in own and target.role == "trajectory" for target in plan.targets)
+    names = ", ".join(clients(plan))
+    if names and not (config or named or any(target.outside for target in status.targets)):
+        sentences.append(
+            f"calls through {names} are recorded only inside of a "
+            f"trajectory: {_name_it(f'{_script(info)}.FUNCTION')}; autotrace init proposes such a list"
+        )
+    return sentences
+
+
+def _outside(status: Status) -> list[str]:
+    chains: dict[tuple[str, ...], set[str]] = {}
+    for target in status.targets:
+        for chain in target.outside:
+            chains.setdefault(tuple(chain.split(CALLED_BY)), set()).add(library(target.key))
+    sentences = []
+    for functions, libraries in list(chains.items())[:SHOWN]:
+        root = next((name for name in functions if name.rpartition(".")[2] != "main"), functions[-1])
+        by = f", by {CALLED_BY.join(functions)}" if root else ""
+        were = "was" if len(libraries) == 1 else "were"
+        then = _name_it(root) if root else "put the code that asks into a function, and name that in a list"
+        asked = " and ".join(sorted(libraries))
+        sentences.append(f"{asked} {were} called outside of a trajectory{by}, which is not recorded: {then}")
+    return sentences
+
+
+def _name_it(function: str) -> str:
+    return (
+        f"name the function that is one rollout in a list, such as `- {{target: {function}, role: trajectory}}`, and "
+        "pass it with --spec"
+    )
+
+
+def _script(info: RunInfo) -> str:
+    """What the program is called in lists."""
+    python = next((at for at, word in enumerate(info.command) if "python" in Path(word).name), None)
+    kind, word = ("", "") if python is None else program(info.command[python:])
+    return word if kind == "m" else Path(word).stem if kind == "script" else "my_agent"
+
+
+def library(key: str) -> str:
+    """The top-level module of a target."""
+    return key.replace(":", ".").partition(".")[0]
+
+
+def clients(plan: Plan | None) -> list[str]:
+    """Libraries of which calls are recorded inside of others alone."""
+    targets = plan.targets if plan is not None else ()
+    alone = {library(target.key) for target in targets if not target.inside}
+    return sorted({library(target.key) for target in targets if target.inside} - alone)
 
 
 def _targets(status: Status, plan: Plan | None) -> list[str]:

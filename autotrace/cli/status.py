@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotrace.cli import runs, terminal
-from autotrace.cli.advice import advice, gated, latest_of, own_targets
+from autotrace.cli.advice import advice, clients, gated, latest_of, library, own_targets
 from autotrace.cli.terminal import counted, line
 from autotrace.config.plan import Plan, Settings
 from autotrace.query import hung
@@ -91,14 +91,15 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
     for name in ("target", "state", "calls", "processes", "where, why"):
         table.add_column(name, justify="right" if name in ("calls", "processes") else "left", overflow="fold")
     waiting: list[str] = []
+    inside: list[str] = []
     others: list[str] = []
-    elsewhere = gated(current, plan)
+    elsewhere, alone = gated(current, plan), clients(plan)
     for key in names:
         target = reported.get(key) or TargetStatus(key)
         states = states_of(target) or (["bound"] if target.calls else ["pending"])
         unseen = states == ["pending"] and not target.reasons
         if key not in own and (key in elsewhere or unseen):
-            (others if key in elsewhere else waiting).append(key)
+            (others if key in elsewhere else inside if library(key) in alone else waiting).append(key)
             if not everything:
                 continue
         table.add_row(
@@ -112,10 +113,11 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
         out.print(table)
     for keys, what in (
         (waiting, "in modules that no process imported"),
+        (inside, "of calls that are recorded only inside of others, and none was"),
         (others, "for other releases of their library"),
     ):
         if keys and not everything:
-            modules = ", ".join(sorted({key.replace(":", ".").split(".")[0] for key in keys}))
+            modules = ", ".join(sorted({library(key) for key in keys}))
             out.print(line(f"{counted(len(keys), 'target')} ({modules}) {what}; shown with --all", "dim"))
 
 
@@ -124,7 +126,8 @@ def _where(target: TargetStatus) -> str:
     key = target.key.replace(":", ".")
     names = [definition.rpartition(":")[2] for definition in target.places if definition.replace(":", ".") != key]
     more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
-    return "; ".join([*target.reasons[:SHOWN], *names[:SHOWN], *more])
+    outside = ["called outside of a trajectory"] if target.outside else []
+    return "; ".join([*outside, *target.reasons[:SHOWN], *names[:SHOWN], *more])
 
 
 def _joined(states: Sequence[str]) -> Text:

@@ -68,6 +68,8 @@ class Target:
     """For generators: the span ends at the first item where one of these paths is true."""
     items: int = 0
     """For generators and iterators: how many of the last items are kept; 0: the last one alone."""
+    places: dict[str, str] = field(default_factory=dict)
+    """Where the user's own lists give its paths: ``facts.reward``, ``capture.include`` -> ``file.yaml:14``."""
 
 
 @dataclass(frozen=True)

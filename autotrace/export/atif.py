@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
 
-from autotrace.export.conversation import Message, conversation_of
+from autotrace.export.conversation import Message, conversation_of, offered_tools
 from autotrace.export.format import Format, Written
 from autotrace.export.staging import Row, write_lines
 from autotrace.trajectory.jsonable import jsonable
@@ -62,8 +62,9 @@ def _steps(trajectory: Trajectory) -> tuple[list[Step], list[dict[str, Any]] | N
     """The steps without their numbers, and the tools that were offered."""
     steps: list[Step] = []
     tools = None
+    offered = offered_tools(trajectory)
     for turn, span in enumerate(trajectory.llm_spans, 1):
-        said = conversation_of(span)
+        said = conversation_of(span, offered[turn - 1])
         if said is None:
             steps.append(_agent_step(span, {"content": ""}, turn))
             continue

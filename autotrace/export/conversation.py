@@ -22,6 +22,8 @@ from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import answer
 
 Message = dict[str, Any]
+Tools = list[dict[str, Any]]
+_MAX_DEPTH = 1000
 
 UNDECODED = (
     "their token ids could not be decoded, and no messages were recorded; name their tokenizer with autotrace ship RUN "
@@ -38,8 +40,9 @@ class Conversation:
 
     messages: list[Message]
     """Role and content; the last one is the model's. Its calls are in ``tool_calls``, as the chat templates of
-    ``transformers`` take them: ``arguments`` is an object."""
-    tools: list[dict[str, Any]] | None
+    ``transformers`` take them: ``arguments`` is an object. They have the ids that the results of tools refer to, if the
+    agent sent some."""
+    tools: Tools | None
     """As JSON schemas; None where they are not known, or part of the first message's text."""
     text: list[Message]
     """The same messages with tools and calls in the text, as the model saw and wrote them."""
@@ -50,17 +53,40 @@ def conversation(trajectory: Trajectory) -> Conversation | str:
     calls = trajectory.llm_spans
     if not calls:
         return "no LLM call was recorded"
-    for span in reversed(calls):
-        said = conversation_of(span)
+    tools = offered_tools(trajectory)
+    for number, span in reversed([*enumerate(calls)]):
+        said = conversation_of(span, tools[number])
         if said is not None:
             return said
     tokens = any(span.response_tokens for span in calls)
     return UNDECODED if tokens else "no answer of the model was recorded"
 
 
-def conversation_of(span: Span) -> Conversation | None:
-    """What was said up to the answer of an LLM call, with it; None where that is not known."""
-    return _decoded(span) or _sent(span)
+def conversation_of(span: Span, tools: Tools | None) -> Conversation | None:
+    """What was said up to the answer of an LLM call, with it; None where that is not known. ``tools``: those that the
+    model was offered, where no text says it."""
+    return _decoded(span) or _sent(span, tools)
+
+
+def offered_tools(trajectory: Trajectory) -> list[Tools | None]:
+    """For each turn the tools that an agent has sent by then: in its call, or in that of a client below it."""
+    turns = {span.span_id: number for number, span in enumerate(trajectory.llm_spans)}
+    by_id = {span.span_id: span for span in trajectory.spans}
+    offered: list[Tools | None] = [None] * len(turns)
+    for span in trajectory.spans:
+        sent = span.inputs.get("tools") if span.role in ("llm", "engine") else None
+        if not isinstance(sent, list) or not sent or not all(isinstance(tool, dict) for tool in sent):
+            continue
+        above: Span | None = span
+        for _ in range(_MAX_DEPTH):
+            if above is None or above.span_id in turns:
+                break
+            above = by_id.get(above.parent_id or "")
+        if above is not None and above.span_id in turns:
+            offered[turns[above.span_id]] = sent
+    for number in range(1, len(offered)):
+        offered[number] = offered[number] or offered[number - 1]
+    return offered
 
 
 def conversation_digest(trajectory: Trajectory) -> bytes:
@@ -75,7 +101,7 @@ def _decoded(span: Span) -> Conversation | None:
     if span.prompt_text is None or span.response_text is None:
         return None
     prompt, reply = prompt_messages(span.prompt_text), response_message(span.response_text)
-    tools, before = _offered([_with_objects(message) for message in prompt])
+    tools, before = _offered([_with_objects(message, ids=False) for message in prompt])
     raw = iter(_earlier_answers(span.prompt_text))
     text = [
         {"role": "assistant", "content": next(raw, message["content"])}
@@ -84,7 +110,7 @@ def _decoded(span: Span) -> Conversation | None:
         for message in prompt
     ]
     text.append({"role": "assistant", "content": _written(span.response_text)})
-    return Conversation([*before, _with_objects(reply)], tools, text)
+    return Conversation([*before, _with_objects(reply, ids=False)], tools, text)
 
 
 def _earlier_answers(prompt: str) -> Iterator[str]:
@@ -99,14 +125,12 @@ def _earlier_answers(prompt: str) -> Iterator[str]:
             return
 
 
-def _sent(span: Span) -> Conversation | None:
-    """Of a call whose messages were recorded; the assembler has added the answer."""
+def _sent(span: Span, tools: Tools | None) -> Conversation | None:
+    """Of a call whose messages were recorded as the agent sent them; the assembler has added the answer."""
     if answer(span) is None:
         return None
     messages = [_plain(message) for message in span.messages or ()]
-    tools = span.inputs.get("tools")
-    offered = tools if isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools) else None
-    return Conversation([*map(_with_objects, messages)], offered or None, [*map(_as_text, messages)])
+    return Conversation([*map(_with_objects, messages)], tools, [*map(_as_text, messages)])
 
 
 _FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content")
@@ -118,17 +142,20 @@ def _plain(message: Message) -> Message:
     return {"role": "user", **kept, "content": kept.get("content", "")}
 
 
-def _with_objects(message: Message) -> Message:
-    """The message with the arguments of its calls as objects, without ids that no template shows."""
-    calls = [_call(call) for call in message.get("tool_calls") or [] if isinstance(call, dict)]
+def _with_objects(message: Message, ids: bool = True) -> Message:
+    """The message with the arguments of its calls as objects. ``ids``: its calls have those that the agent sent, to
+    which the results of tools refer; a chat template's text has none."""
+    calls = [_call(call, ids) for call in message.get("tool_calls") or [] if isinstance(call, dict)]
     rest = {name: value for name, value in message.items() if name != "tool_calls"}
     return {**rest, "tool_calls": calls} if calls else rest
 
 
-def _call(call: dict[str, Any]) -> dict[str, Any]:
+def _call(call: dict[str, Any], ids: bool = False) -> dict[str, Any]:
     function = call.get("function")
     function = function if isinstance(function, dict) else call
+    id = call.get("id")
     return {
+        **({"id": id} if ids and isinstance(id, str) else {}),
         "type": "function",
         "function": {"name": str(function.get("name")), "arguments": _object(function.get("arguments"))},
     }
@@ -161,7 +188,7 @@ def _written(response: str) -> str:
     return response[: match.start()] if (match := _END.search(response)) else response
 
 
-def _offered(messages: list[Message]) -> tuple[list[dict[str, Any]] | None, list[Message]]:
+def _offered(messages: list[Message]) -> tuple[Tools | None, list[Message]]:
     """The tools that the system prompt lists, and the messages without that list; only if all of it is understood."""
     first = messages[0] if messages else {}
     content = first.get("content") if first.get("role") == "system" else None

@@ -7,6 +7,7 @@ from itertools import islice
 
 from autotrace.insight import registry
 from autotrace.insight.evidence import Evidence, LLMCall, ToolCall, fingerprint, piece, unpacked, whole
+from autotrace.insight.families.responses import is_rendered_anew
 from autotrace.insight.families.tokens import shared_prefix
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
 from autotrace.insight.settings import Settings
@@ -14,6 +15,8 @@ from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import number
 
+_REWRITTEN, _CHANGED = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED"), "AT-RESPONSE-CHANGED"
+"""An agent that renders its answers anew does so in its prompts and in its response: one cause, said once."""
 HEAD = 4
 """Tokens by which the beginnings of prompts are compared."""
 
@@ -80,6 +83,8 @@ def _marks(evidence: Evidence) -> list[Mark]:
             marks += detector(evidence)
         except Exception as error:
             registry.failed(f"{detector.__module__}.{detector.__name__}", error)
+    if any(mark.code in _REWRITTEN for mark in marks):
+        marks = [mark for mark in marks if mark.code != _CHANGED or not is_rendered_anew(evidence, mark)]
     for other in registry.own():
         if other.find is None:
             continue

@@ -237,7 +237,7 @@ def start(
             plan = Plan.loads(remote_node.plan_text(os.environ))
         folder = run_folder or remote_node.run_folder(os.environ)
         load(plan)
-        flusher.calls_of = _calls
+        flusher.calls_of, flusher.paths_of = _calls, _paths
         flusher.on_open = functools.partial(remote_node.start_relay, folder)
         flusher.configure(folder, run_id or os.environ.get(environment.RUN_ID, ""), plan.settings, plan.digest)
         _register_at_fork()
@@ -259,7 +259,7 @@ def stop() -> None:
         flusher.stop()
     except Exception as error:
         faults.failed("stop", error)
-    flusher.calls_of, flusher.on_open = dict, None
+    flusher.calls_of, flusher.paths_of, flusher.on_open = dict, dict, None
     calls.probes.clear()
     calls.decide = None
     _reported.clear()
@@ -287,6 +287,10 @@ def _given_up(probe: Probe) -> None:
 
 def _calls() -> dict[str, int]:
     return {key: probe.calls for key, probe in list(calls.probes.items()) if probe.calls}
+
+
+def _paths() -> dict[str, tuple[int, int]]:
+    return {name: counts for probe in list(calls.probes.values()) for name, counts in probe.absences().items()}
 
 
 @functools.lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autotrace.record import closing, context, drivers, faults, groups, ids, rows, sampling, trajectory_ids
+from autotrace.record import closing, context, drivers, faults, groups, ids, outside, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
 from autotrace.record.context import CLOSED, NOWHERE, Ended, OpenCall, RetainingCall, Trace, current, standing
@@ -105,7 +105,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 except BaseException as error:
                     _given_up(probe, call, error)
                     return None
-    arguments = outside = None
+    arguments = of = None
     follower = probe.follower
     if above is None or not above.recorded or probe.picks:
         if decide is sampling.never and probe.root and above is None and follower is None and not probe.of:
@@ -114,7 +114,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if probe.of:
             try:
                 arguments = probe.signature(function).bind(args, kwargs)
-                above, outside = trajectory_ids.above(probe, arguments, above)
+                above, of = trajectory_ids.above(probe, arguments, above)
             except Exception as error:
                 probe.trouble("of", error)
         if above is not None:
@@ -129,6 +129,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 return None
         if above is None and probe.inside:
             probe.calls += 1
+            if probe.asks_model and not probe.met_outside and follower is None:
+                _outside(probe)
             return None
         if probe.counted:
             probe.calls += 1
@@ -164,8 +166,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             parent, trace = 0, Trace(ids.new_trace_id(), False, span)
         else:
             span, parent, trace = ids.next_span_id(), above.id, above.trace
-        if outside is not None:
-            attributes = {**(attributes or {}), OF: outside}
+        if of is not None:
+            attributes = {**(attributes or {}), OF: of}
         if backlog.watchful and not backlog.accepts():
             return None
         if probe.prompt and arguments is not None:
@@ -236,6 +238,13 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     except BaseException as error:
         _given_up(probe, call, error)
         return None
+
+
+def _outside(probe: Probe) -> None:
+    try:
+        outside.met(probe)
+    except Exception as error:
+        probe.trouble("outside", error)
 
 
 def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None:

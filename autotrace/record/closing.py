@@ -12,7 +12,7 @@ from autotrace.record import collecting, context, errors, origin, sampling, traj
 from autotrace.record.answers import answered
 from autotrace.record.backlog import backlog
 from autotrace.record.context import CLOSED, Ended, OpenCall, RetainingCall, current
-from autotrace.record.fields import ABSENT, first
+from autotrace.record.fields import ABSENT, first, peek
 from autotrace.record.probe import Probe
 from autotrace.record.snapshot import SHORT
 from autotrace.record.token_copy import copy_tokens
@@ -89,6 +89,7 @@ def _joined(head: Any, tail: Any) -> Any:
 def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     """What the target's paths find in the result, and in the arguments now that the call is over."""
     values = {"result": result} if type(call) is OpenCall else {**_release(call), "result": result}
+    probe.ended += 1
     if probe.row is not None and type(call) is RetainingCall and call.rows is not None:
         call.rows.end(values, at)
     if probe.late_id:
@@ -98,13 +99,13 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     if probe.response:
         found = first(probe.response, values)
         response = None if found is ABSENT else copy_tokens(found)
-        if probe.late_prompt and response is not None and first(probe.prompt, values) is ABSENT:
+        if probe.late_prompt and response is not None and peek(probe.prompt, values) is ABSENT:
             head = copy_tokens(first(probe.late_prompt, values)) or ()
             response, skip = _joined(head, response), len(head)
         if response is not None:
             weight = NUMBER_BYTES * len(response) if type(response) is tuple else weigh_numbers(response)
     if probe.facts:
-        _facts(call, probe, values, at)
+        _facts(call, probe, probe.facts, values, at)
     attributes = probe.read(probe.late, values) if probe.late else None
     status, error = "OK", None
     if attributes is not None and attributes.get("finish_reason") in ABORTED:
@@ -130,11 +131,20 @@ def _release(call: OpenCall) -> dict[str, Any]:
     return arguments or {}
 
 
-def _facts(call: OpenCall, probe: Probe, values: dict[str, Any], at: int) -> None:
+def _with_bound(call: OpenCall, probe: Probe, event: Ended) -> Ended:
+    """``event``, the end of a ``with`` that was left early, with what the target's paths find in what it bound."""
+    result = _put_together(call)
+    known = _with_result(call, probe, answered(result) if probe.asks_model else result, event.at)
+    known.status, known.error = event.status, event.error
+    known.attributes = {**(known.attributes or {}), **(event.attributes or {})} or None
+    return known
+
+
+def _facts(call: OpenCall, probe: Probe, facts: Any, values: dict[str, Any], at: int) -> None:
     if probe.of_key:
-        trajectory_ids.facts(probe, values, at)
+        trajectory_ids.facts(probe, facts, values, at)
         return
-    for name, value in (probe.read(probe.facts, values) or {}).items():
+    for name, value in (probe.read(facts, values) or {}).items():
         backlog.put(Fact(call.trace.id, None, name, value, at))
 
 
@@ -151,7 +161,10 @@ def _cancel(call: OpenCall, outcome: str) -> None:
     try:
         event.at = _monotonic_ns()
         if call.yielded is not None:
-            event.output = probe.output(_put_together(call))
+            if call.yielded.bound and probe.reads_result:
+                event = _with_bound(call, probe, event)
+            else:
+                event.output = probe.output(_put_together(call))
             _weigh(event, probe.limits.take_weight())
     except Exception as error:
         probe.trouble("cancel", error)
@@ -177,13 +190,18 @@ def fail(call: OpenCall, error: BaseException) -> None:
             event.status = status = errors.status_of(error)
             event.error = errors.described(error)
             event.attributes = {"outcome": "cancelled"} if status == "CANCELLED" else None
-        arguments = _release(call)
         if type(call) is RetainingCall and call.rows is not None:
             call.rows.fail(error)
-        if probe.facts:
-            _facts(call, probe, arguments, at)
-        if call.yielded is not None:
-            event.output = probe.output(_put_together(call))
+            call.rows = None
+        if call.yielded is not None and call.yielded.bound and probe.reads_result:
+            event = _with_bound(call, probe, event)
+        else:
+            arguments = _release(call)
+            if probe.stated:
+                probe.ended += bool(probe.of_key)  # which is read then
+                _facts(call, probe, probe.stated, arguments, at)
+            if call.yielded is not None:
+                event.output = probe.output(_put_together(call))
         _weigh(event, probe.limits.take_weight() + weigh(event.error))
     except Exception as again:
         probe.trouble("fail", again)

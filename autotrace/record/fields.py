@@ -16,10 +16,13 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__":
 class Path:
     """A compiled path. ``root`` is its first word (an argument, ``self``, ``kwargs``, ``result`` or ``item``)."""
 
-    __slots__ = ("root", "roots", "steps", "text")
+    __slots__ = ("missed", "root", "roots", "steps", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.missed = 0
+        """How often neither it nor an alternative to it was there. Counted only then: a path that is there costs
+        nothing more."""
         self.root, *steps = text.split(".")
         self.roots = (self.root,)
         self.steps: tuple[tuple[str, int | None], ...] = tuple((step, _index(step)) for step in steps)
@@ -111,7 +114,18 @@ def _from_get(value: Any, step: str) -> Any:
 
 
 def first(paths: Sequence[Path], roots: Mapping[str, Any]) -> Any:
-    """Value of the first path that is present."""
+    """Value of the first path that is present; counts where none is (``Path.missed``)."""
+    for path in paths:
+        value = path.read(roots)
+        if value is not ABSENT:
+            return value
+    if paths:
+        paths[0].missed += 1
+    return ABSENT
+
+
+def peek(paths: Sequence[Path], roots: Mapping[str, Any]) -> Any:
+    """``first``, without counting: the same paths are read for the record, too."""
     for path in paths:
         value = path.read(roots)
         if value is not ABSENT:

@@ -58,6 +58,8 @@ on_open: Callable[[], None] | None = None
 """Called in the flusher's thread once this process has its first segment; set by ``patch``."""
 calls_of: Callable[[], dict[str, int]] = dict
 """Calls per target key so far; set by ``patch``."""
+paths_of: Callable[[], dict[str, tuple[int, int]]] = dict
+"""``Counters.paths`` so far; set by ``patch``."""
 
 
 def configure(run_folder: str, run_id: str, settings: Settings, plan_digest: str) -> None:
@@ -175,7 +177,7 @@ class Flusher:
         self.closed = False
         """Stopped for good."""
         self._counted_at = 0.0
-        self._last_counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        self._last_counts: tuple[dict[str, int], dict[str, int], dict[str, tuple[int, int]]] = ({}, {}, {})
 
     def start(self) -> None:
         """See that the thread runs. Idempotent."""
@@ -313,11 +315,12 @@ class Flusher:
     def _count(self) -> None:
         self._counted_at = time.monotonic()
         self._last_counts = self._counts()
+        calls, drops, paths = self._last_counts
         gauges = {"queue": len(backlog.queue), "waiting_bytes": backlog.waiting()}
-        self._writer.add(Counters(*self._last_counts, gauges, time.monotonic_ns()))
+        self._writer.add(Counters(calls, drops, gauges, time.monotonic_ns(), paths))
 
-    def _counts(self) -> tuple[dict[str, int], dict[str, int]]:
-        return dict(calls_of()), dict(faults.counts)
+    def _counts(self) -> tuple[dict[str, int], dict[str, int], dict[str, tuple[int, int]]]:
+        return dict(calls_of()), dict(faults.counts), paths_of()
 
 
 def _lost(records: int) -> bool:

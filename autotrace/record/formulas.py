@@ -38,11 +38,14 @@ def of_a_row(path: Path) -> bool:
 class Formula:
     """An expression ready to be read, as a ``fields.Path`` is."""
 
-    __slots__ = ("_read", "root", "roots", "text")
+    __slots__ = ("_read", "missed", "optional", "root", "roots", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.missed = 0
         tree = parse(text)
+        self.optional = _may_be_absent(tree)
+        """An ``if`` without an ``else``: no value is what the list asks for."""
         self.roots = tuple(dict.fromkeys(roots(tree)))
         late = [root for root in self.roots if root in ("result", "item")]
         self.root = (late or [*self.roots, ""])[0]
@@ -74,6 +77,15 @@ def values_of(texts: Sequence[str]) -> tuple[Path, ...]:
 def compiled(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path, ...]], ...]:
     """A plan's ``{name: [path, ...]}`` ready to be read."""
     return tuple((name, values_of(texts)) for name, texts in table.items())
+
+
+def is_optional(path: Path) -> bool:
+    """Whether the list says itself that there may be no value."""
+    return isinstance(path, Formula) and path.optional
+
+
+def _may_be_absent(tree: Tree) -> bool:
+    return tree[0] == "absent" or any(isinstance(part, tuple) and part and _may_be_absent(part) for part in tree[1:])
 
 
 def _compiled(tree: Tree) -> Read:

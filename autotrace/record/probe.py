@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -39,6 +39,11 @@ def _of_the_batch(target: Target) -> Target:
     )
 
 
+def _without_result(facts: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[fields.Path, ...]], ...]:
+    pairs = ((name, tuple(path for path in paths if not is_late(path))) for name, paths in formulas.compiled(facts))
+    return tuple(pair for pair in pairs if pair[1])
+
+
 class Probe:
     """One target in this process. ``off`` makes its wrappers pass through."""
 
@@ -52,6 +57,7 @@ class Probe:
         "counted",
         "decide",
         "dropped",
+        "ended",
         "exclude",
         "facts",
         "faults",
@@ -78,6 +84,8 @@ class Probe:
         "logprobs",
         "mask",
         "members",
+        "met_outside",
+        "named",
         "names_tool",
         "of",
         "of_key",
@@ -100,6 +108,7 @@ class Probe:
         "several",
         "signatures",
         "simple",
+        "stated",
         "subclasses",
         "whole",
     )
@@ -131,6 +140,8 @@ class Probe:
         self.counted = target.mode == "count"
         self.off = False
         self.calls = 0
+        self.ended = 0
+        """Calls whose result paths were read of."""
         self.faults = 0
         """In a row."""
         self.faulty = 0
@@ -165,6 +176,8 @@ class Probe:
         self.late = tuple(pair for pair in pairs if any(map(is_late, pair[1])))
         self.attributes = tuple(pair for pair in pairs if pair not in self.late)
         self.facts = formulas.compiled(target.facts)
+        self.stated = _without_result(target.facts)
+        """Facts that need no result: a call that failed states them, too."""
         self.final = formulas.values_of(target.final)
         self.is_final: Callable[[Any], Any] | None = None
         """What ``final_reader`` made, for the chunks of every further call."""
@@ -202,6 +215,8 @@ class Probe:
         self.inside = target.inside
         self.picks = bool(self.of or self.subclasses or self.inside or self.counted)
         """Not every call inside of a recorded one is recorded."""
+        self.met_outside = False
+        """``outside.met`` was told of a call."""
         self.whole = self.content and self.include is None and not target.exclude and not self.prompt
         """Every argument is captured."""
         self.simple = self.whole and not (
@@ -212,13 +227,18 @@ class Probe:
         """Of ``signatures``, those of functions of which all arguments are captured, if the target is ``simple``."""
         self.signatures: dict[Any, Signature] = {}
         """By function: wrappers that one decorator made share their code, not their names."""
+        self.named = self._named(target)
         self.passing: WeakKeyDictionary[Any, Signature] = WeakKeyDictionary()
         """Those of functions made inside functions, which the host may drop: ``super()`` ties a class to its
         methods."""
 
     def forked(self) -> None:
         """Count anew in a forked child: counters are summed over processes."""
-        self.calls = self.faults = self.faulty = 0
+        self.calls = self.ended = self.faults = self.faulty = 0
+        for _, path, _ in self.named:
+            path.missed = 0
+        if self.row is not None:
+            self.row.forked()
 
     def _members(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
         names = [
@@ -229,6 +249,38 @@ class Probe:
     def _parts(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
         paths = [formulas.value_of(name) for name in target.include or () if not name.isidentifier()]
         return tuple((last_word(path.text), path) for path in paths if is_late(path)) if self.content else ()
+
+    def _named(self, target: Target) -> tuple[tuple[str, fields.Path, bool], ...]:
+        """Paths of the user's lists, as ``facts.reward: result.reward (mine.yaml:4)``, and whether they are read when
+        the call returned."""
+        prompt = self.late_prompt or self.prompt
+        tables: dict[str, tuple[tuple[fields.Path, ...], bool]] = {
+            "rows": (self.rows, False),
+            "id": (self.id, self.late_id),
+            "of": (self.of, False),
+            "tokens.prompt": (prompt, bool(self.late_prompt)),
+            "tokens.response": (self.response, True),
+            "tokens.logprobs": (self.logprobs, True),
+            "tokens.mask": (self.mask, True),
+            **{f"attributes.{name}": (paths, False) for name, paths in self.attributes},
+            **{f"attributes.{name}": (paths, True) for name, paths in self.late},
+            **{f"facts.{name}": (paths, True) for name, paths in self.facts},
+            **{f"of.{name}": (paths, True) for name, paths in self.of_key},
+        }
+        named = [(key, *table) for key, table in tables.items()]
+        named += [("capture.include", (path,), False) for _, path in self.members]
+        named += [("capture.include", (path,), True) for _, path in self.parts]
+        return tuple(
+            (f"{key}: {' or '.join(path.text for path in paths)} ({target.places[key]})", paths[0], at_end)
+            for key, paths, at_end in named
+            if paths and key in target.places and not any(map(formulas.is_optional, paths))
+        )
+
+    def absences(self) -> dict[str, tuple[int, int]]:
+        """Of each path in ``named``: in how many calls it was absent, and in how many it was read."""
+        rows = {} if self.row is None else self.row.absences()
+        own = {name: (path.missed, self.ended if at_end else self.calls) for name, path, at_end in self.named}
+        return {**rows, **{name: counts for name, counts in own.items() if counts[1]}}
 
     def _dropped(self, target: Target) -> tuple[str, ...]:
         """Fields of the result that are not captured: token lists travel by themselves, the rest was excluded."""
@@ -266,7 +318,9 @@ class Probe:
         copies: dict[str, Any] = {}
         for name, path in self.members:
             value = path.read(arguments)
-            if value is not ABSENT and value is not None:
+            if value is ABSENT:
+                path.missed += 1
+            elif value is not None:
                 copies[name] = value if id(type(value)) in FIXED else self.captured(value)
         return copies
 
@@ -296,8 +350,10 @@ class Probe:
         if not self.result:
             return None
         if self.parts:
-            values = {"result": result} if values is None else values
-            read = {name: path.read(values) for name, path in self.parts}
+            if values is None:
+                read = {name: path.read({"result": result}) for name, path in self.parts}
+            else:
+                read = {name: fields.first((path,), values) for name, path in self.parts}
             copies = {name: self.captured(value) for name, value in read.items() if value is not ABSENT}
             return copies if len(self.parts) > 1 else next(iter(copies.values()), None)
         if type(result) is str and len(result) <= SHORT:
@@ -335,8 +391,10 @@ class Probe:
         ``Path.read``."""
         copies: dict[str, Any] = {}
         for name, paths in pairs:
-            value = paths[0].read(roots) if len(paths) == 1 else fields.first(paths, roots)
-            if value is not ABSENT and value is not None:
+            value = paths[0].read(roots) if len(paths) == 1 else fields.peek(paths, roots)
+            if value is ABSENT:
+                paths[0].missed += 1
+            elif value is not None:
                 kind = type(value)
                 fixed = len(value) <= SHORT if kind is str else id(kind) in FIXED
                 copies[name] = value if fixed else self.copied(value)

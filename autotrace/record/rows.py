@@ -16,7 +16,7 @@ from typing import Any
 from autotrace.record import closing, context, faults, groups, ids, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current
-from autotrace.record.fields import first
+from autotrace.record.fields import first, peek
 from autotrace.record.formulas import ONCE, of_a_row
 from autotrace.record.probe import Probe
 from autotrace.record.token_copy import copy_tokens
@@ -79,6 +79,7 @@ class Rows:
         common = probe.read(tuple(pair for pair in probe.attributes if pair not in own), self._values)
         for number in range(len(self._items)):
             values = self._of(number)
+            probe.calls += 1
             attributes = {**(common or {}), **(probe.read(own, values) or {})}
             attributes = groups.completed(attributes, batch.above) or {}
             uid = attributes.get("uid")
@@ -96,7 +97,8 @@ class Rows:
             wanted = chosen is None or uids[number] in chosen
             if wanted and sampling.admits(probe.decide, attributes) and not backlog.full():
                 span = ids.next_span_id()
-                call = self._opened(batch, values, span, Trace(ids.new_trace_id(), root=span), 0, attributes, None)
+                prompt = copy_tokens(first(probe.prompt, values))
+                call = self._opened(batch, values, span, Trace(ids.new_trace_id(), root=span), 0, attributes, prompt)
             self.calls.append(call)
             self._numbers.append(number)
             self._said.append(None)
@@ -116,6 +118,7 @@ class Rows:
             parent = above.calls[row] or base.calls[row]
             if parent is not None and self.calls[row] is None:
                 values = self._of(number)
+                probe.calls += 1
                 attributes = probe.read(probe.attributes, values)
                 span = ids.next_span_id()
                 self.calls[row] = self._opened(batch, values, span, parent.trace, parent.id, attributes, prompt)
@@ -133,8 +136,6 @@ class Rows:
         if backlog.watchful and not backlog.accepts():
             return None
         probe = self._probe
-        if prompt is None and probe.prompt:
-            prompt = copy_tokens(first(probe.prompt, values))
         inputs = probe.row_inputs(values)
         call = RetainingCall(
             span,
@@ -189,7 +190,9 @@ class Rows:
         for number in range(len(self._items)):
             own = self._of(number)
             if probe.of or probe.of_key:
-                trajectory_ids.facts(probe, own, at)
+                probe.calls += 1
+                probe.ended += 1
+                trajectory_ids.facts(probe, probe.facts, own, at)
                 continue
             row = self._numbers[number] if number < len(self._numbers) else None
             call = None if row is None else self.calls[row]
@@ -205,8 +208,8 @@ class Rows:
 
     def _remember(self, row: int, prompt: Any, values: Values) -> None:
         if type(prompt) is not tuple:  # it is written already
-            prompt = copy_tokens(first(self._probe.prompt, values))
-        response = copy_tokens(first(self._probe.response, values))
+            prompt = copy_tokens(peek(self._probe.prompt, values))
+        response = copy_tokens(peek(self._probe.response, values))
         if prompt is not None and response is not None:
             self.base._said[row] = _Said(prompt, response)
 

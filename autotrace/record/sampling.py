@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from autotrace.config.fractions import fraction
-from autotrace.record.fields import ABSENT, Path, first
+from autotrace.record.fields import ABSENT, Path, peek
 
 chosen: ContextVar[frozenset[str] | None] = ContextVar("autotrace_chosen", default=None)
 """Groups (``uid``, or sample index where there is none) that the batch being worked on chose; None: no batch limits
@@ -84,11 +84,11 @@ def choose(paths: Mapping[str, Sequence[Path]], arguments: Mapping[str, Any], se
         limit = next((value for value in limits if value is not ABSENT and value is not None), None)
     if limit is None:
         return None
-    samples = _rows(first(paths.get("sample", ()), arguments))
-    groups = _rows(first(paths.get("group", ()), arguments)) or samples
+    samples = _rows(peek(paths.get("sample", ()), arguments))
+    groups = _rows(peek(paths.get("group", ()), arguments)) or samples
     if len(samples) != len(groups) or len(set(samples)) <= 1:
         samples = groups  # no index in the dataset: every row has 0
-    expected = first(paths.get("n", ()), arguments)
+    expected = peek(paths.get("n", ()), arguments)
     return lowest(groups, samples, int(limit), settings.get("seed", 0), expected if isinstance(expected, int) else 1)
 
 

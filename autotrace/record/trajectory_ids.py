@@ -11,7 +11,7 @@ from typing import Any
 from autotrace.record import context
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall
-from autotrace.record.fields import first
+from autotrace.record.fields import ABSENT, first, peek
 from autotrace.record.probe import Probe
 from autotrace.spool.records import REQUEST, Fact
 
@@ -31,7 +31,8 @@ def text_of(value: Any) -> str | None:
 
 def name(probe: Probe, call: OpenCall, values: Mapping[str, Any]) -> None:
     """Note what ``probe.id`` says the trajectory of ``call`` is called."""
-    id = text_of(first(probe.id, values))
+    read = peek if probe.late_id and "result" not in values else first
+    id = text_of(read(probe.id, values))
     if id is None:
         return
     trace = call.trace
@@ -47,7 +48,7 @@ def name(probe: Probe, call: OpenCall, values: Mapping[str, Any]) -> None:
 
 def not_recorded(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A call that names its trajectory, which is not recorded: neither is what belongs to it."""
-    id = text_of(first(probe.id, probe.signature(function).bind(args, kwargs)))
+    id = text_of(peek(probe.id, probe.signature(function).bind(args, kwargs)))
     if id is not None:
         _remember(id, context.stand_in(b"", 0, recorded=False))
 
@@ -55,7 +56,10 @@ def not_recorded(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dic
 def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -> tuple[OpenCall | None, str | None]:
     """What a call stands below whose target says which trajectory it is ``of``, and the id where it was made outside of
     that. None: the trajectory is not known here, and the call begins a trace that the shipper joins to it."""
-    id = text_of(first(probe.of, arguments))
+    value = peek(probe.of, arguments)
+    if value is ABSENT and (around is None or (around.recorded and around.probe is not probe)):
+        probe.of[0].missed += 1  # of the calls that are recorded: those are counted
+    id = text_of(value)
     if id is None:
         return around, None
     known = _known.get(id)
@@ -66,14 +70,14 @@ def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -
     return None, id
 
 
-def facts(probe: Probe, values: Mapping[str, Any], at: int) -> None:
-    """Record the facts of ``probe`` about the trajectory that it names, by its id or by its attributes."""
+def facts(probe: Probe, facts: Any, values: Mapping[str, Any], at: int) -> None:
+    """Record ``facts`` of ``probe`` about the trajectory that it names, by its id or by its attributes."""
     key = probe.read(probe.of_key, values)
     if key is None and (id := text_of(first(probe.of, values))) is not None:
         key = {"of": id}
     if key is None or (probe.of_key and len(key) < len(probe.of_key)):
         return
-    for name, value in (probe.read(probe.facts, values) or {}).items():
+    for name, value in (probe.read(facts, values) or {}).items():
         backlog.put(Fact(b"", key, name, value, at))
 
 

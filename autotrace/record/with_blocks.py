@@ -23,6 +23,8 @@ from autotrace.record.yielded import NO_KEEPER, Keeper, Yielded
 class Given(Yielded):
     """What ``with`` bound, as it is when the body ends; what takes no weak reference, as it was when that began."""
 
+    bound = True
+
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._read: Callable[[], Any] = lambda: None

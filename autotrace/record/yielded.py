@@ -26,6 +26,8 @@ MOST = 64
 class Yielded(ABC):
     """What was yielded so far."""
 
+    bound = False
+    """It is what a ``with`` bound: there from its beginning, however it is left."""
     done = False
     """The items said themselves that nothing more of importance comes: whoever drops the stream now misses nothing."""
     kept = 0

@@ -16,7 +16,7 @@ from typing import Any
 
 from autotrace.config.stderr import put, say
 from autotrace.run import files, layout
-from autotrace.run.losses import losses
+from autotrace.run.losses import absences, losses
 
 POLL = 0.05
 """Seconds between two looks at ``status.json``."""
@@ -167,10 +167,13 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
     folder = min(run_folder, os.path.relpath(run_folder), key=len)
     if outcome.reason == "done" and not missing:
         if not count:
-            return f"nothing was recorded; why: autotrace status {folder}"
+            return f"nothing was recorded{_asked_outside(status)}; why: autotrace status {folder}"
         kept = int(status.get("kept_here", 0))
         delivered = f"{count - kept} of {_count(count, status)}" if kept else _count(count, status)
         rest = f"; {kept} stay in the run folder (--keep)" if kept else ""
+        absent = absences(status.get("absent") or {})
+        more = f" and {len(absent) - 1} more (autotrace status {folder})" if len(absent) > 1 else ""
+        rest += f"; {absent[0]}{more}" if absent else ""
         return f"{delivered} -> {_destinations(status)}{rest}; to look at them: autotrace ls {folder}"
     why = {
         "blocked": "the backend refuses them",
@@ -189,6 +192,15 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
             f"(autotrace status {folder}); should it be stopped: autotrace ship {folder}"
         )
     return f"{why}{error}; {rest} still on disk in {folder}; to deliver {them}: autotrace ship {folder}"
+
+
+def _asked_outside(status: dict[str, Any]) -> str:
+    """``: openai was called outside of a trajectory``, if that is why."""
+    keys = [str(target["key"]) for target in status.get("targets", []) if target.get("outside")]
+    libraries = sorted({key.replace(":", ".").partition(".")[0] for key in keys})
+    if not libraries:
+        return ""
+    return f": {' and '.join(libraries)} {'was' if len(libraries) == 1 else 'were'} called outside of a trajectory"
 
 
 def _left_text(status: dict[str, Any]) -> str:

@@ -28,6 +28,14 @@ _WORDS = {
 """Reason of a counter -> what is counted, one and many, and what became of it."""
 
 
+def absences(absent: Mapping[str, int]) -> list[str]:
+    """One phrase for each path of ``Status.absent``."""
+    return [
+        f"path absent in {calls:,} of {calls:,} {'call' if calls == 1 else 'calls'}: {path}"
+        for path, calls in absent.items()
+    ]
+
+
 def losses(counters: Mapping[str, int]) -> list[str]:
     """One phrase for each reason of ``Status.drops``, the most first. Failures of our own (``fault:``) are none."""
     phrases = []

@@ -22,6 +22,9 @@ class TargetStatus(msgspec.Struct):
     calls: int = 0
     processes: int = 0
     """How many processes bound it."""
+    outside: list[str] = []
+    """A target that asks a model: the functions that called it where no recorded call was around it, outermost first,
+    ``agent.main > agent.ask``; at most 20."""
 
 
 class BackendStatus(msgspec.Struct):
@@ -97,6 +100,8 @@ class Status(msgspec.Struct):
     """Records that could not be used, by reason."""
     drops: dict[str, int] = {}
     """What the traced processes dropped, by reason."""
+    absent: dict[str, int] = {}
+    """Paths of the user's lists (with file and line) that no call had -> calls that were looked at."""
     facts_waiting: int = 0
     """Facts (rewards, ...) that no trajectory matches."""
     spool_bytes: int = 0

@@ -20,6 +20,7 @@ from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.pace import Pace
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments
+from autotrace.spool.records import OUTSIDE
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -31,6 +32,7 @@ class _Counters(msgspec.Struct):
     calls: dict[str, int] = {}
     drops: dict[str, int] = {}
     gauges: dict[str, int] = {}
+    paths: dict[str, tuple[int, int]] = {}
 
 
 def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str) -> Status:
@@ -154,6 +156,8 @@ def _processes(state: State, status: Status) -> None:
     calls: Counter[str] = Counter()
     drops: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+    reads: Counter[str] = Counter()
     for row in state.db.execute("SELECT * FROM processes"):
         status.processes += 1
         status.living += row["ended"] is None
@@ -167,7 +171,10 @@ def _processes(state: State, status: Status) -> None:
                 continue
             calls.update(counters.calls)
             drops.update(counters.drops)
+            missed.update({path: counts[0] for path, counts in counters.paths.items()})
+            reads.update({path: counts[1] for path, counts in counters.paths.items()})
     status.drops, status.skipped = dict(drops), dict(skipped)
+    status.absent = {path: calls for path, calls in reads.items() if calls and missed[path] == calls}
     for row in state.db.execute("SELECT name, unusable FROM segments WHERE unusable IS NOT NULL LIMIT ?", (_SHOWN,)):
         status.notes.append(f"the segment {row['name']} was not read: {row['unusable']}")
     status.targets = _targets(state, calls)
@@ -179,6 +186,9 @@ def _targets(state: State, calls: Counter[str]) -> list[TargetStatus]:
         "SELECT key, state, name, reason, count(DISTINCT process) AS n FROM reports GROUP BY 1, 2, 3, 4 ORDER BY 1, 3"
     ):
         target = targets.setdefault(row["key"], TargetStatus(row["key"], {}, [], []))
+        if row["state"] == OUTSIDE:
+            target.outside = [*target.outside, row["name"]][:_SHOWN]
+            continue
         target.states[row["state"]] = target.states.get(row["state"], 0) + 1
         if row["state"] == "bound":
             target.processes = max(target.processes, row["n"])

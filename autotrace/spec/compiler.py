@@ -22,6 +22,7 @@ from autotrace.spec.model import Entry, Key, Paths
 SHIPPED = "patch_specs"
 """Folder of the shipped lists: inside the package when installed, beside it in a source checkout."""
 
+_WITH_PATHS = ("rows", "id", "of", "capture", "tokens", "attributes", "facts")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -88,12 +89,15 @@ class _Draft:
     key: str
     entry: Entry
     where: str
+    places: dict[str, str]
 
-    def refine(self, later: Entry, given: frozenset[str], where: str) -> None:
+    def refine(self, later: Entry, given: frozenset[str], where: str, places: dict[str, str]) -> None:
         self.names = [name for name in _list(later.target) if name not in self.names] + self.names
         for key in given - {"target"}:
             setattr(self.entry, key, getattr(later, key))
         self.where = where
+        kept = {name: place for name, place in self.places.items() if name.partition(".")[0] not in given}
+        self.places = {**kept, **places}
 
     def target(self, off: Sequence[str]) -> Target:
         """``off``: names that are switched off, which no glob brings back."""
@@ -125,6 +129,7 @@ class _Draft:
             inside=made.inside,
             final=tuple(_list(made.final)),
             items=made.items or 0,
+            places=self.places,
         )
 
 
@@ -208,6 +213,7 @@ class _Drafts:
     def _add(self, made: Entry, given: frozenset[str], file: str, node: Node, complain: document.Complain) -> None:
         called = _list(made.target)
         where = f"{file}:{node.position.line}"
+        places = {} if file.startswith(f"{SHIPPED}/") else _places(file, node)
         earlier = list({id(draft): draft for draft in map(self._by_name.get, called) if draft is not None}.values())
         if len(earlier) > 1:
             both = " and ".join(f"`{draft.key}` ({draft.where})" for draft in earlier)
@@ -215,12 +221,12 @@ class _Drafts:
             return
         if earlier:
             draft = earlier[0]
-            draft.refine(made, given, where)
+            draft.refine(made, given, where, places)
         elif given == {"target", "enabled"} and not made.enabled:
             complain(_position(node, called[0]), self._nothing_to_switch_off(called[0]))
             return
         else:
-            draft = _Draft(called, called[0], made, where)
+            draft = _Draft(called, called[0], made, where, places)
             self.drafts.append(draft)
         for name in called:
             self._by_name[name] = draft
@@ -237,6 +243,19 @@ def _list(value: Paths) -> list[str]:
 
 def _position(node: Node, name: str) -> Position:
     return next((part.position for part in document.walk(node) if part.value == name), node.position)
+
+
+def _places(file: str, node: Node) -> dict[str, str]:
+    """Where ``node`` gives paths; see ``Target.places``."""
+    places: dict[str, str] = {}
+    for key in _WITH_PATHS if isinstance(node.value, dict) else ():
+        value = node.value.get(key)
+        if value is not None and isinstance(value.value, dict):
+            given = (name for name in value.value if name != "exclude")
+            places.update((f"{key}.{name}", f"{file}:{value.value[name].position.line}") for name in given)
+        elif value is not None:
+            places[key] = f"{file}:{value.position.line}"
+    return places
 
 
 def _order(problem: Problem, paths: Sequence[Path]) -> int:

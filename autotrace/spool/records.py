@@ -189,12 +189,18 @@ class Bind(_Record, frozen=True, tag="B"):
     at: Moment
 
 
+OUTSIDE = "outside"
+"""State of a target that asks a model and was called where no recorded call was around it."""
+CALLED_BY = " > "
+
+
 class Report(_Record, frozen=True, tag="R"):
-    """What happened to a target in this process: bound | shadowed | failed | refused | pending."""
+    """What happened to a target in this process: bound | shadowed | failed | refused | pending | outside."""
 
     key: str
     name: str
-    """Where it was bound, e.g. ``my.module:MyLoop.run``."""
+    """Where it was bound, e.g. ``my.module:MyLoop.run``. Of ``outside``: the user's functions that were running,
+    outermost first, ``agent.main > agent.ask``."""
     state: str
     reason: str = ""
 
@@ -206,6 +212,9 @@ class Counters(_Record, frozen=True, tag="N"):
     drops: dict[str, Count]
     gauges: dict[str, Count]
     at: Moment
+    paths: dict[str, tuple[Count, Count]] = {}
+    """Path of a list of the user's (with file and line) -> in how many calls it was absent, of how many that read
+    it."""
 
 
 class Seal(_Record, frozen=True, tag="S"):

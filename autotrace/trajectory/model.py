@@ -170,6 +170,19 @@ def error_text(error: tuple[str, str, str] | None) -> str | None:
     return f"{kind}: {message}" if message else kind
 
 
+NAMES = ("uid", "sample_index", "data_source", "project_name", "experiment_name")
+"""Attributes of a trajectory that are texts everywhere. veRL's ``sample_index`` is ``extra_info.index`` of the dataset,
+a number or a uuid, and a column has one type."""
+
+
+def with_names(attributes: dict[str, Any]) -> None:
+    """Make texts of the ``NAMES`` among the attributes of a trajectory's own call."""
+    for name in NAMES:
+        value = attributes.get(name)
+        if value is not None and not isinstance(value, (str, dict, list)):
+            attributes[name] = str(value)
+
+
 @dataclass
 class Trajectory:
     """One trace: the root span and everything below it, with the facts reported later.

@@ -388,3 +388,18 @@ def test_what_this_process_could_not_write_is_said() -> None:
         "autotrace: 7 records lost: a process ended before they could be written; "
         "gave up waiting after 1 s; 1 trace is still on disk in R; to deliver it: autotrace ship R"
     )
+
+
+def test_a_path_that_is_absent_in_every_call_is_said_in_the_last_line(place: Place) -> None:
+    place.write("agent.py", "def score(task): return 0.5\n\nfor task in range(30): score(task)\n")
+    spec = "- target: agent.score\n  role: trajectory\n  facts:\n    reward: {}\n    seconds: {}\n"
+    place.write("mine.yaml", spec.format("result.reward", "result.seconds"))
+    place.write("right.yaml", spec.format("result", "task"))
+    wrong, right = (place.launch(["python", "agent.py"], ["--spec", f"{name}.yaml"]) for name in ("mine", "right"))
+    said = "path absent in 30 of 30 calls: facts.reward: result.reward (mine.yaml:4) and 1 more (autotrace status "
+    assert said in wrong.stderr.splitlines()[-1]
+    assert "30 trajectories -> jsonl" in right.stderr and "path absent" not in right.stderr
+    first, second = (place.run(["autotrace", "status", str(run)]).stdout for run in place.runs())
+    assert "! path absent in 30 of 30 calls: facts.reward: result.reward (mine.yaml:4)" in first
+    assert "! path absent in 30 of 30 calls: facts.seconds: result.seconds (mine.yaml:5)" in first
+    assert "path absent" not in second

@@ -206,7 +206,7 @@ def test_a_sample_alone_is_a_group_where_it_is_in_one_step_only(call: Call, runs
         trajectory(process, step=step, uid=uid, sample_index=sample)
     process.exit()
     shown = json.loads(call("compare", "--sample", "1", "--run", folder, "--json").output)
-    assert [one["attributes"]["sample_index"] for one in shown["trajectories"]] == [1, 1]
+    assert [one["attributes"]["sample_index"] for one in shown["trajectories"]] == ["1", "1"]
     lonely = call("compare", "--sample", "2", "--run", folder)
     assert lonely.exit_code != 0 and "only one trajectory of sample 2; autotrace ls shows" in lonely.output
     several = call("compare", "--sample", "4", "--run", folder)

@@ -65,6 +65,20 @@ def test_findings_say_how_much_where_why_and_what_to_try(call: Call, run: Path) 
     assert costs == sorted(costs, reverse=True)
 
 
+def test_what_is_said_of_a_timeout_holds_with_and_without_a_text(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    trace = os.urandom(16)
+    root = process.open(trace, "trajectory", attributes=attributes())
+    for text in ("", "no answer within 5 s"):
+        tool = process.open(trace, "tool", root, inputs={"tool_call": {"name": "web", "arguments": {}}})
+        process.close(trace, tool, status="ERROR", error=("TimeoutError", text, ""))
+    process.close(trace, root)
+    process.exit()
+    shown = " ".join(call("diagnose", "--code", "AT-TOOL-TIMEOUT").output.split())
+    assert "TimeoutError: no answer within" in shown
+    assert "A TimeoutError has no text" not in shown and "Where the error has no text" in shown
+
+
 def test_a_finding_names_trajectory_turn_and_token(call: Call, run: Path) -> None:
     (line,) = call("diagnose", run, "--code", "at-retokenized", "--json").output.splitlines()
     finding = json.loads(line)

@@ -44,6 +44,19 @@ def test_every_target_and_what_became_of_it(call: Call, runs: Path) -> None:
     assert "! 3 trajectories not recorded: more waited to be written" in found
 
 
+def test_a_path_that_was_absent_in_every_call_of_every_process_is_said(call: Call, runs: Path) -> None:
+    folder = new_run(runs)
+    reward, score = "facts.reward: result.reward (mine.yaml:4)", "facts.score: result.score (mine.yaml:5)"
+    counts = [{reward: (10, 10), score: (20, 20)}, {reward: (20, 20), score: (9, 10), "id: x (mine.yaml:6)": (0, 0)}]
+    for number, paths in enumerate(counts):
+        process = Process(folder, f"node-{number}-aa")
+        process.count({"a.score": 30}, {}, paths)
+        process.exit()
+    assert f"! path absent in 30 of 30 calls: {reward}" in call("status").output
+    assert advice(call) == f"path absent in 30 of 30 calls: {reward}"
+    assert json.loads(call("status", "--json").output)["status"]["absent"] == {reward: 30}
+
+
 def test_a_misspelt_name_is_shown_with_what_was_meant(call: Call, runs: Path) -> None:
     folder = new_run(runs)
     (folder / "plan.json").write_text(Plan((Target("agents.Agnet.run", ("agents.Agnet.run",)),)).dumps())

@@ -113,11 +113,64 @@ def test_messages_that_an_agent_sent_itself(call: Call, runs: Path) -> None:
     assert row["messages"] == [
         {"role": "user", "content": "2+2?"},
         {"role": "assistant", "content": "", "tool_calls": [
-            {"type": "function", "function": {"name": "add", "arguments": {"a": 2}}}]},
+            {"id": "call_9", "type": "function", "function": {"name": "add", "arguments": {"a": 2}}}]},
         {"role": "tool", "content": "4", "tool_call_id": "call_9"},
         {"role": "assistant", "content": "It is 4."},
     ]  # fmt: skip
     assert row["tools"] == TOOLS
+
+
+@pytest.mark.parametrize("where", ["turn", "client", "earlier turn"])
+def test_tools_are_those_that_the_model_was_offered(call: Call, runs: Path, where: str) -> None:
+    """The turn may be a method of the agent's own around the client's call, and the last one may offer no tools."""
+    process = Process(new_run(runs))
+    trace = b"t" * 16
+    root = process.open(trace, "trajectory", attributes=attributes())
+    called = {"id": "call_9", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "2+2?"}]
+    replies = [
+        {"role": "assistant", "content": None, "tool_calls": [called]},
+        {"role": "assistant", "content": "It is 4."},
+    ]
+    for number, reply in enumerate(replies):
+        sent = {"tools": TOOLS} if where != "earlier turn" or number == 0 else {}
+        turn = process.open(trace, "llm", root, inputs={"messages": messages, **({} if where == "client" else sent)})
+        if where == "client":
+            inner = process.open(trace, "llm", turn, inputs={"messages": messages, **sent})
+            process.close(trace, inner, output={"choices": [{"message": reply}]})
+        process.close(trace, turn, output={"choices": [{"message": reply}]})
+        messages = [*messages, reply, {"role": "tool", "content": "4", "tool_call_id": "call_9"}]
+    process.close(trace, root)
+    process.exit()
+    assert call("export", "--format", "sft", "--out", "mine.jsonl").exit_code == 0
+    (row,) = rows(Path("mine.jsonl"))
+    assert row["tools"] == TOOLS
+    (_, asks, result, _) = row["messages"]
+    assert asks["tool_calls"][0]["id"] == result["tool_call_id"] == "call_9"
+    assert call("export", "--format", "atif", "--out", "atif").exit_code == 0
+    (file,) = Path("atif").rglob("*.json")
+    assert json.loads(file.read_text())["agent"]["tool_definitions"] == TOOLS
+
+
+def test_who_a_prompt_is_has_one_type_everywhere(call: Call, runs: Path) -> None:
+    """veRL's index of a prompt is a number or a uuid."""
+    process = Process(new_run(runs))
+    trace = b"t" * 16
+    root = process.open(trace, "trajectory", attributes=attributes(0, uid=5, sample_index=17, data_source="gsm8k"))
+    llm = process.open(trace, "llm", root, inputs={"messages": [{"role": "user", "content": "2+2?"}]})
+    process.close(trace, llm, output={"choices": [{"message": {"role": "assistant", "content": "4"}}]})
+    process.close(trace, root)
+    process.exit()
+    for layout in ("jsonl", "sft"):
+        assert call("export", "--format", layout, "--out", f"{layout}.jsonl").exit_code == 0
+    (whole,), (row,) = rows(Path("jsonl.jsonl")), rows(Path("sft.jsonl"))
+    shown = json.loads(call("ls", "--json").output)
+    selected = call("sql", "SELECT sample_index, uid FROM trajectories", "--json").output
+    found = [whole["attributes"], whole["spans"][0]["attributes"], shown, json.loads(selected)]
+    assert {(one["sample_index"], one["uid"]) for one in found} == {("17", "5")}
+    assert row["sample_index"] == "17"
+    assert json.loads(call("ls", "--json", "--where", "sample_index > 16").output)["sample_index"] == "17"
+    assert json.loads(call("ls", "--json", "--sample", "17").output)["sample_index"] == "17"
 
 
 @pytest.mark.parametrize("name", ["there.jsonl", "there.parquet"])

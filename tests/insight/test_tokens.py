@@ -98,6 +98,22 @@ def test_an_answer_that_was_changed(response: list[int], mask: list[int], expect
     assert marks(trajectory(agent, first, second)) == expected
 
 
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        ([*ANSWER[:12], 999, *ANSWER[13:]], [("AT-RETOKENIZED", 2, 32)]),  # as in the second prompt
+        (ANSWER[9:], [("AT-RETOKENIZED", 2, 32), ("AT-RESPONSE-CHANGED", 1, 0)]),  # otherwise than there
+    ],
+)
+def test_an_agent_that_renders_its_answers_anew_is_told_so_once(returned: list[int], expected: list[Any]) -> None:
+    agent, between = span("agent", None), list(range(50, 60))
+    agent.response_ids = returned + between + SECOND
+    agent.response_mask = [1] * len(returned) + [0] * 10 + [1] * 30
+    first = llm(agent.span_id, 1, PROMPT, ANSWER)
+    second = llm(agent.span_id, 2, PROMPT + ANSWER[:12] + [999] + ANSWER[13:] + between, SECOND)
+    assert marks(trajectory(agent, first, second)) == expected
+
+
 def of_mask(mask: list[int]) -> list[tuple[str, int | None, int | None]]:
     """Two turns of 30 and 4 tokens around 10 of a tool."""
     between, last = list(range(50, 60)), [1, 2, 3, 4]

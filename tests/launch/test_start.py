@@ -413,10 +413,9 @@ os.kill(shipper, signal.SIGCONT)
 def test_a_checkout_that_is_not_installed(project: Place) -> None:
     """Children activate by a folder on ``PYTHONPATH``, as under the launcher."""
     import site
+    import venv
 
     from tests.places import ROOT
-
-    import venv
 
     venv.create(project.cwd / "bare", symlinks=True)
     (packages,) = project.cwd.glob("bare/lib/python*/site-packages")

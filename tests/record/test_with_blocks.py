@@ -309,3 +309,32 @@ async def test_one_that_another_function_made_is_no_different(recorder: Recorder
     held = session()
     with recorder.wrap(lambda: held, key="held")():
         assert len(recorder.records(Close)) == 5, "it is somebody else's, too"
+
+
+@pytest.mark.parametrize("left_by", [None, ValueError, GeneratorExit, asyncio.CancelledError])
+@pytest.mark.parametrize("manager", [session, asynchronous])
+async def test_what_was_bound_is_read_however_the_with_is_left(recorder: Recorder, manager: Any, left_by: Any) -> None:
+    paths = {"facts": {"said": ("result.text",)}, "attributes": {"words": ("result.text",)}}
+    opened = recorder.wrap(manager, **paths, role="agent")
+
+    async def body(answer: Answer) -> None:
+        answer.text = "4"
+        if left_by is not None:
+            raise left_by
+
+    with contextlib.suppress(ValueError, GeneratorExit, asyncio.CancelledError):
+        if manager is session:
+            with opened() as answer:
+                await body(answer)
+        else:
+            async with opened() as answer:
+                await body(answer)
+    assert [(fact.name, fact.value) for fact in recorder.records(Fact)] == [("said", "4")]
+    (close,) = recorder.records(Close)
+    assert (close.attributes or {})["words"] == "4" and close.output["text"] == "4"
+    status, outcome = {
+        None: ("OK", None), ValueError: ("ERROR", None), GeneratorExit: ("CANCELLED", "dropped"),
+        asyncio.CancelledError: ("CANCELLED", "cancelled"),
+    }[left_by]  # fmt: skip
+    assert (close.status, (close.attributes or {}).get("outcome")) == (status, outcome)
+    assert (close.error is not None) == (left_by in (ValueError, asyncio.CancelledError))

@@ -140,9 +140,11 @@ class Process:
         """Say what happened to a target."""
         self.write(Report(key, f"{key}:place", state, reason))
 
-    def count(self, calls: dict[str, int], drops: dict[str, int]) -> None:
+    def count(
+        self, calls: dict[str, int], drops: dict[str, int], paths: dict[str, tuple[int, int]] | None = None
+    ) -> None:
         """Write counters."""
-        self.write(Counters(calls, drops, {}, self.tick()))
+        self.write(Counters(calls, drops, {}, self.tick(), paths or {}))
 
     def rotate(self) -> None:
         """Go on in the next segment."""

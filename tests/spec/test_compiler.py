@@ -77,7 +77,24 @@ def test_every_key_arrives_in_the_plan() -> None:
         facts={"reward": ("result.-1.reward_score",)},
         batch={"group": ("batch.uid",), "sample": ("batch.index", "batch.id")},
         final=("item.finished", "item.done"),
+        places={
+            "capture.include": "0.yaml:9",
+            "tokens.prompt": "0.yaml:10",
+            "tokens.response": "0.yaml:10",
+            "tokens.logprobs": "0.yaml:10",
+            "tokens.mask": "0.yaml:10",
+            "attributes.weight_version": "0.yaml:11",
+            "attributes.request_id": "0.yaml:11",
+            "facts.reward": "0.yaml:12",
+        },
     )
+
+
+def test_where_a_path_stands_is_known_after_an_entry_was_refined() -> None:
+    first = "- target: a.b.f\n  facts: {reward: result.x}\n  id: result.id\n"
+    (refined,) = compiled(first, "- target: a.b.f\n  facts:\n    score: result.y\n    cost: result.z\n")
+    assert refined.places == {"id": "0.yaml:3", "facts.score": "1.yaml:3", "facts.cost": "1.yaml:4"}
+    assert not any(target.places for target in compile_plan().targets)
 
 
 def test_globs_leave_names_out() -> None:

@@ -126,6 +126,17 @@ def _changed(evidence: Evidence, response: bytes, mask: bytes) -> Iterator[Mark]
         at, missing = begin + tokens(ids), 0
 
 
+def is_rendered_anew(evidence: Evidence, changed: Mark) -> bool:
+    """What stands in the response in place of the answer (``changed``: an AT-RESPONSE-CHANGED) stands in the prompt of
+    a later turn, too: the agent rendered it so in both."""
+    agent = evidence.agent
+    response = None if agent is None else packed(agent.response_ids)
+    at = changed.token or 0
+    anew = piece(response or b"", at, at + PROBE)
+    later = (packed(call.span.prompt_ids) for call in evidence.turns if call.number > (changed.turn or 0))
+    return bool(anew) and any(find(prompt or b"", anew) >= 0 for prompt in later)
+
+
 def _in_order(evidence: Evidence, ids: list[int]) -> list[tuple[int, int]] | None:
     """Where each turn's answer stands in the response, if each stands where its prompt says; the quick way."""
     first, places = evidence.turns[0].span.prompt_tokens or 0, []

@@ -34,9 +34,10 @@ CODES = (
     ),
     Code(
         "AT-TOOL-TIMEOUT", "a tool times out",
-        "Calls of the tool end in a timeout. A TimeoutError has no text, so the model reads an error without a reason.",
+        "Calls of the tool end in a timeout. Where the error has no text (that of `asyncio.wait_for` has none), the "
+        "model reads an error without a reason.",
         "The service behind the tool is slow or overloaded, or its limit is short.",
-        "Raise the tool's limit or limit how many run at once; give the model a reason.",
+        "Raise the tool's limit or limit how many run at once; raise an error that gives the model a reason.",
         "Tools that are slow and answer.",
         0.6,
     ),

@@ -18,7 +18,7 @@ from autotrace.ship.assembly.tool_results import read_tool_results
 from autotrace.spool.records import MEASURED, Close, Header, Open, Tokens
 from autotrace.trajectory.deferred import Packed
 from autotrace.trajectory.jsonable import jsonable, text
-from autotrace.trajectory.model import INTERRUPTED, OPEN, Span
+from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, with_names
 
 _STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT"})
 
@@ -208,6 +208,9 @@ class Assembly:
                 span.status, span.end_ns = INTERRUPTED, max(last, span.start_ns)
                 interrupted.add(span.span_id)
         spans = join_passed_on(self._tree(list(self._spans.values())))
+        for span in spans:
+            if span.parent_id is None or span.role == "trajectory":
+                with_names(span.attributes)
         _name_calls(spans)
         _cover_children(spans, interrupted)
         read_llm_calls(spans)

@@ -96,7 +96,7 @@ class Processes:
         """Latest counters (they are cumulative)."""
         process = self.of(name)
         process.counters = msgspec.msgpack.encode(
-            {"calls": record.calls, "drops": record.drops, "gauges": record.gauges}
+            {"calls": record.calls, "drops": record.drops, "gauges": record.gauges, "paths": record.paths}
         )
         process.dirty = True
 

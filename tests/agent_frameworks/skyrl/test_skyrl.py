@@ -25,7 +25,7 @@ def test_every_rollout_is_of_its_step_and_sample(told: Told) -> None:
         assert rollout.attributes["step"] == 7
         assert rollout.attributes["validate"] is False
         assert rollout.attributes["data_source"] == "sums"
-        assert f"prompt-{rollout.attributes['sample_index'] - 40}" == row["uid"]
+        assert f"prompt-{int(rollout.attributes['sample_index']) - 40}" == row["uid"]
 
 
 def test_tokens_reward_and_advantage_are_the_trainers(told: Told) -> None:

@@ -65,7 +65,7 @@ def test_rollouts_without_a_uid_are_kept_by_what_differs_between_them(tmp_path: 
     process.exit()
     assert ship(run, once=True).state == "done"
     lines = (run / "trajectories.jsonl").read_text().splitlines()
-    assert [json.loads(line)["attributes"]["sample_index"] for line in lines] == [2, 2]
+    assert [json.loads(line)["attributes"]["sample_index"] for line in lines] == ["2", "2"]
 
 
 def uids(run: Path) -> list[str]:
