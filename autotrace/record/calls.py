@@ -16,8 +16,9 @@ from autotrace.record import closing, context, drivers, faults, groups, ids, out
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
 from autotrace.record.context import CLOSED, NOWHERE, Ended, OpenCall, RetainingCall, Trace, current, standing
+from autotrace.record.drivers import LATER
 from autotrace.record.errors import without_frame
-from autotrace.record.fields import first
+from autotrace.record.fields import ABSENT, first
 from autotrace.record.follower import follow, held, show
 from autotrace.record.iterators import Step
 from autotrace.record.object_fields import layout_of, layouts, stored_name
@@ -171,7 +172,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if backlog.watchful and not backlog.accepts():
             return None
         if probe.prompt and arguments is not None:
-            prompt = copy_tokens(first(probe.prompt, arguments))
+            prompt = first(probe.prompt, arguments)
+            prompt = None if prompt is ABSENT else copy_tokens(prompt)
         keywords: dict[str, Any] | None = None
         try:
             if signature.whole:
@@ -188,7 +190,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         except Exception as error:
             faults.failed(f"copy:{key}", error)
             copies, keywords = (), NOT_COPIED
-        call = (RetainingCall if probe.keeps or probe.leads or follower is not None else OpenCall)(
+        retains = probe.keeps or probe.leads or follower is not None
+        call = (RetainingCall if retains else OpenCall)(
             span,
             trace,
             parent,
@@ -205,10 +208,11 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         )
         if probe.members and arguments is not None:
             call.keywords = {**(call.keywords or {}), **probe.picked(arguments)}
-        if probe.keeps:
-            _retain(call, probe, arguments)
-        if probe.leads and type(call) is RetainingCall:
-            groups.begin(call, attributes, probe.group)
+        if retains and type(call) is RetainingCall:
+            if probe.keeps:
+                _retain(call, probe, arguments)
+            if probe.leads:
+                groups.begin(call, attributes, probe.group)
         limits = probe.limits
         weight = limits.weight
         if weight:
@@ -226,13 +230,13 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             if backlog.charged > backlog.enough:
                 backlog.watchful = True
         _append(call)
-        if arguments is not None:
-            if probe.row is not None and type(call) is RetainingCall:
+        if probe.id and arguments is not None:
+            trajectory_ids.name(probe, call, arguments)
+        if retains and arguments is not None and type(call) is RetainingCall:
+            if probe.row is not None:
                 _begin_rows(call, probe, arguments)
-            if probe.id:
-                trajectory_ids.name(probe, call, arguments)
-        if follower is not None and arguments is not None and type(call) is RetainingCall:
-            follow(call, probe, follower, arguments)
+            if follower is not None:
+                follow(call, probe, follower, arguments)
         current.set(call)
         return call
     except BaseException as error:
@@ -335,7 +339,7 @@ def end(call: OpenCall | Step, result: Any) -> Any:
         leave(call)
         if type(call) is RetainingCall and call.followed and held(call, result):
             return result
-    if id(type(result)) in drivers.LATER:
+    if id(type(result)) in LATER:
         try:
             return drivers.drive(call, result)
         except Exception as error:

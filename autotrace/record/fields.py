@@ -36,7 +36,10 @@ class Path:
             return value
         try:
             for step, index in steps:
-                if index is None and type(value) in _objects:
+                kind = type(value)
+                if kind is str:  # it has methods, and nothing that a list could mean
+                    return ABSENT
+                if index is None and kind in _objects:
                     attribute = getattr(value, step, ABSENT)
                     value = _from_get(value, step) if attribute is ABSENT else attribute
                 else:
@@ -73,7 +76,7 @@ def _index(step: str) -> int | None:
 
 def _step(value: Any, step: str, index: int | None) -> Any:
     kind = type(value)
-    if kind is str or id(kind) in _NUMBERS:  # has methods, and nothing that a list could mean
+    if kind is str or id(kind) in _NUMBERS:
         return ABSENT
     if index is not None and (kind is list or kind is tuple):
         return value[index] if -len(value) <= index < len(value) else ABSENT

@@ -124,6 +124,9 @@ def captured(value: Any, limits: Limits) -> Any:
     return walked(value, kind, limits)
 
 
+_size = str.__sizeof__
+
+
 def _few(value: list[Any], limits: Limits) -> Any:
     """A copy of a short exact list of exact dicts (messages) that hold texts, numbers and None only, none of them to be
     cut; else None."""
@@ -142,7 +145,7 @@ def _few(value: list[Any], limits: Limits) -> Any:
                 if len(part) > SHORT:
                     if len(part) > limits.string:
                         return None
-                    weight += str.__sizeof__(part)
+                    weight += _size(part)
             elif kind is not int and kind is not float and kind is not bool and part is not None:
                 return None
         copied.append(item)

@@ -89,9 +89,9 @@ def test_every_key_that_takes_a_path(recorder: Recorder) -> None:
 
 
 def test_of_alternatives_one_is_enough(recorder: Recorder) -> None:
-    judge = recorder.wrap(score, facts={"reward": ("result.reward", "result.real")}, places=places("facts.reward"))
-    judge(0.5)
-    assert counted("score") == {"facts.reward: result.reward or result.real": (0, 1)}
+    judge = recorder.wrap(score, facts={"reward": ("result.reward", "result.score")}, places=places("facts.reward"))
+    judge({"score": 0.5})
+    assert counted("score") == {"facts.reward: result.reward or result.score": (0, 1)}
 
 
 def test_lists_that_come_with_autotrace_may_name_what_is_not_there(recorder: Recorder) -> None:
