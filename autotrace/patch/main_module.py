@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -54,7 +55,7 @@ def run_by_another(file: str) -> str | None:
 @functools.lru_cache(maxsize=1)
 def others() -> dict[str, str]:
     """Such programs: how the path of the file ends, and the name in lists."""
-    found = {}
+    found: dict[str, str] = {}
     words = arguments(sys.orig_argv)
     for before, word in zip(["", *words], words, strict=False):
         name = stem(word)
@@ -71,7 +72,7 @@ def modules() -> set[str]:
     kind, word = program(sys.orig_argv)
     words = arguments(sys.orig_argv)
     named = {word} if kind == "m" else set()
-    named.update(word for before, word in zip(words, words[1:], strict=False) if before in _MODULE)
+    named.update(word for before, word in itertools.pairwise(words) if before in _MODULE)
     return {*named, *(f"{name}.__main__" for name in named)}
 
 
