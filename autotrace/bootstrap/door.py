@@ -156,7 +156,11 @@ def _undo(run: Run) -> None:
 
 
 def _wait_for_thread() -> None:
-    threads = set(sys.modules["autotrace.record.own_thread"].alive)
+    own = sys.modules["autotrace.record.own_thread"]
+    threads: set[int] = set()
     deadline = time.monotonic() + _THREAD_ENDS
-    while time.monotonic() < deadline and any(os.path.exists(f"/proc/self/task/{thread}") for thread in threads):
+    while time.monotonic() < deadline:
+        threads |= own.alive
+        if not own.started and not any(os.path.exists(f"/proc/self/task/{thread}") for thread in threads):
+            break
         time.sleep(0.01)

@@ -103,6 +103,7 @@ def new_run(specs: Sequence[str] = (), settings: Mapping[str, object] | None = N
         "pid": os.getpid(),
         "command": sys.orig_argv,
         "path": os.environ.get("PYTHONPATH"),
+        "folders": list(map(str, sys.path)),
         "settings": {"spec": list(specs), **(settings or {})},
     }
     try:

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -23,9 +23,6 @@ from autotrace.launch.command import Command, CommandError, find, refuse_dead_ke
 from autotrace.launch.options import Options, SettingsCommand
 from autotrace.run import files, layout
 from autotrace.run.inherited import after, is_over, without_run
-
-if TYPE_CHECKING:
-    from autotrace.config.plan import Plan
 
 EPILOG = """
 \b
@@ -76,6 +73,7 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
     # Imported only now: a switched off or nested launch pays for none of it.
     from autotrace.launch import run_setup
     from autotrace.launch.interpreter import untraced
+    from autotrace.launch.own_targets import never_bound
     from autotrace.launch.supervise import supervise
 
     try:
@@ -88,23 +86,13 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
     environ = {**with_activation(environ), **run.variables}
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
-    for line in _never_bound(run.plan, program, environ):
+    for line in never_bound(run.plan, program, environ):
         complain(line)
     if program.is_python and (warning := untraced(program.interpreter(environ), environ)):
         complain(warning)
     if options.supervise or os.getpid() == 1 or not program.is_python:
         supervise(program, environ, run.folder, options)
     _become(program, environ, run.folder)
-
-
-def _never_bound(plan: Plan, program: Command, environ: Mapping[str, str]) -> list[str]:
-    """What the user should know of their targets; a run does without it rather than fail."""
-    from autotrace.launch.own_targets import complaints
-
-    try:
-        return list(complaints(plan, program, environ))
-    except Exception as error:
-        return [f"could not look at the targets ({type(error).__name__}: {error}); autotrace check can"]
 
 
 def _become(program: Command, environ: dict[str, str], run_folder: str | None = None) -> NoReturn:

@@ -17,7 +17,16 @@ MOST = 10
 """Lines."""
 
 
-def complaints(plan: Plan, command: Command, environ: Mapping[str, str]) -> Iterator[str]:
+def never_bound(plan: Plan, command: Command, environ: Mapping[str, str], folders: Sequence[str] = ()) -> list[str]:
+    """What the user should know of their targets; a run does without it rather than fail. ``folders``: where else the
+    program looks for modules."""
+    try:
+        return list(_complaints(plan, command, environ, folders))
+    except Exception as error:
+        return [f"could not look at the targets ({type(error).__name__}: {error}); autotrace check can"]
+
+
+def _complaints(plan: Plan, command: Command, environ: Mapping[str, str], folders: Sequence[str]) -> Iterator[str]:
     """A line for each target that the user named and that what is installed cannot have. Nothing where another
     environment's Python runs the command, whose packages are not those of this one."""
     interpreter = command.interpreter(environ)
@@ -32,7 +41,7 @@ def complaints(plan: Plan, command: Command, environ: Mapping[str, str]) -> Iter
     own = [one for one in own if not any(name.startswith("__main__") for name in one.names)]
     if not own:
         return
-    resolver = Resolver(Installed(beside=_folders(command.argv, [one.where for one in own])))
+    resolver = Resolver(Installed(beside=[*_folders(command.argv, [one.where for one in own]), *folders]))
     deadline = time.thread_time() + SECONDS
     lines = 0
     for target in own:

@@ -44,7 +44,7 @@ class Engine:
         self.index = PlanIndex(plan)
         self.binder = Binder(self.index, report)
         self.waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
-        self.imports = ImportHook(self._wanted, self._imported, self.binder.runs_as_main, self._catch_up)
+        self.imports = ImportHook(self._wanted, self._imported, self._runs_as_main, self._catch_up)
         self.expected: dict[tuple[str, str], Callable[[type], None]] = {}
         self._classes = ClassHook(self._created)
         self._late: list[ModuleType] = []
@@ -112,7 +112,12 @@ class Engine:
                 callback(cls)
 
     def _wanted(self, name: str) -> bool:
-        return name in self.waiting or self.index.wanted(name)
+        if name in self.waiting or self.index.wanted(name):
+            return True
+        return name in main_module.modules() and self.index.wanted("__main__")
+
+    def _runs_as_main(self, module: str) -> main_module.Takes | None:
+        return self.binder.runs_as_main(module, *(["__main__"] if module in main_module.modules() else []))
 
     def _imported(self, module: ModuleType) -> None:
         self._seen.add(module)
@@ -168,9 +173,8 @@ class Engine:
             self._program.append(ScriptHook(self._instrumented, path))
         elif names := self._not_made_yet(main, name):
             self._program.append(LineHook(main, names, lambda: self._made_meanwhile(main, name)))
-        others = [other for other in main_module.run_by_another() if self._has_target(other)]
-        if others:
-            self._program.append(CompileHook(self._instrumented, others))
+        if any(self._has_target(path, other) for path, other in main_module.others().items()):
+            self._program.append(CompileHook(self._instrumented))
         for hook in self._program:
             hook.install()
 
@@ -188,9 +192,11 @@ class Engine:
         for called in (None, *([name] if name else [])):
             self.binder.module(main, called)
 
-    def _has_target(self, path: str) -> bool:
+    def _has_target(self, path: str, name: str) -> bool:
+        if not os.path.isfile(path):  # a module, which is found later
+            return self.binder.runs_as_main(name, "__main__") is not None
         try:
-            return self._instrumented(str(main_module.stem(path)), source_of(path), path) is not None
+            return self._instrumented(name, source_of(path), path) is not None
         except Exception:  # what cannot be read or parsed, Python itself complains about
             return False
 

@@ -9,6 +9,8 @@ loader is asked (``import_hook``), for ``python script.py`` one of ours (``scrip
 from __future__ import annotations
 
 import ast
+import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,10 +18,12 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from autotrace.record import faults
-from autotrace.run.process import program
+from autotrace.run.process import arguments, program
 
 MAINS = ("__main__", "__mp_main__")
 """What ``__name__`` is in the program itself, and in a child that ``multiprocessing`` spawned of it."""
+
+_MODULE = ("-m", "--module")
 
 on_definition: Callable[[str, FunctionType], None] | None = None
 """Asked by ``defined``; set by the engine."""
@@ -36,17 +40,40 @@ def name_of(module: str) -> str | None:
 
 
 def names_of(module: str, file: str | None) -> tuple[str, ...]:
-    """What lists may call the program ``module`` (one of ``MAINS``), part of which stands in ``file``: another program
-    may run it, whose name ``name_of`` tells then."""
-    own = getattr(sys.modules.get(module), "__file__", None)
-    other = stem(file) if file is None or own is None or file != own else None
+    """What lists may call the program ``module`` (one of ``MAINS``), part of which stands in ``file``."""
+    other = None if file is None else run_by_another(file)
     return tuple(dict.fromkeys(name for name in (module, name_of(module), other) if name is not None))
 
 
-def run_by_another() -> list[str]:
-    """Scripts on the command line of this process behind its own program (``python -m cProfile train.py``)."""
-    words = sys.argv[1:] if getattr(sys, "argv", None) else []
-    return [os.path.realpath(word) for word in words if stem(word) is not None and os.path.isfile(word)]
+def run_by_another(file: str) -> str | None:
+    """What lists call the program in ``file``, if it is on the command line behind this process's own program
+    (``python -m cProfile train.py``, ``coverage run -m pkg.mod``)."""
+    path = os.path.realpath(file)
+    return next((name for ending, name in others().items() if path.endswith(ending)), None)
+
+
+@functools.lru_cache(maxsize=1)
+def others() -> dict[str, str]:
+    """Such programs: how the path of the file ends, and the name in lists."""
+    found: dict[str, str] = {}
+    words = arguments(sys.orig_argv)
+    for before, word in zip(["", *words], words, strict=False):
+        name = stem(word)
+        if before in _MODULE:
+            found.update((f"{os.sep}{module.replace('.', os.sep)}.py", module) for module in (word, f"{word}.__main__"))
+        elif name is not None and os.path.isfile(word):
+            found[os.path.realpath(word)] = name
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def modules() -> set[str]:
+    """Modules that this process was started with, or that another program runs in it: ``runpy`` asks for their code."""
+    kind, word = program(sys.orig_argv)
+    words = arguments(sys.orig_argv)
+    named = {word} if kind == "m" else set()
+    named.update(word for before, word in itertools.pairwise(words) if before in _MODULE)
+    return {*named, *(f"{name}.__main__" for name in named)}
 
 
 def code() -> str | None:

@@ -9,7 +9,7 @@ import builtins
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -31,13 +31,11 @@ def source_of(path: str) -> str:
 
 
 class CompileHook:
-    """Stands in for ``compile``, with which all of them compile the script that they were given: cProfile, pdb,
-    coverage, IPython, debugpy. Only where a script on the command line has functions that a list names."""
+    """Stands in for ``compile``, with which all of them compile the program that they were given: cProfile, pdb,
+    coverage, IPython, debugpy. Only where a list names functions of a program on the command line."""
 
-    def __init__(self, instrument: Instrument, scripts: Sequence[str]) -> None:
-        """``scripts``: paths without links in them."""
+    def __init__(self, instrument: Instrument) -> None:
         self._instrument: Instrument | None = instrument
-        self._scripts = frozenset(scripts)
         self._original: Any = None
         self._installed: Any = None
 
@@ -79,10 +77,11 @@ class CompileHook:
             if self._instrument is None or type(source) not in (str, bytes):
                 return source
             path = os.fsdecode(filename)
+            name = main_module.run_by_another(path)
             # the import system writes what it compiles to a file
-            if os.path.realpath(path) in self._scripts and "importlib" not in caller.f_code.co_filename:
+            if name is not None and "importlib" not in caller.f_code.co_filename:
                 text = source if type(source) is str else importlib.util.decode_source(source)
-                return self._instrument(str(main_module.stem(path)), text, path) or source
+                return self._instrument(name, text, path) or source
         except Exception as error:  # what cannot be parsed, Python itself complains about
             faults.failed("compile", error)
         return source

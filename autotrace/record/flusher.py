@@ -136,16 +136,14 @@ def _run() -> None:
     global _thread
     origin.own_thread()
     _thread = own = threading.get_ident()
-    while _thread == own:
-        flusher = _flusher
-        interval = flusher.settings.flush_interval if flusher is not None else 1.0
-        active = backlog.queue or (flusher is not None and flusher.unwritten)
-        time.sleep(min(TICK, interval) if active else interval)
+    while _thread == own and (flusher := _flusher) is not None:  # `stop` may have come before the thread ran
+        interval = flusher.settings.flush_interval
+        time.sleep(min(TICK, interval) if backlog.queue or flusher.unwritten else interval)
         fork_warning.settle()
         if _thread != own:
             break
         try:
-            backlog.watchful = flusher is None or backlog.behind
+            backlog.watchful = backlog.behind
             if _flusher is not None:
                 finished_streams.settle()
                 _flusher.drain(pause=True)

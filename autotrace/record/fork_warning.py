@@ -57,6 +57,7 @@ def after_in_parent() -> None:
 def after_in_child() -> None:
     """Of what the parent did for its fork nothing is left in the child, and none of its threads."""
     own_thread.alive.clear()
+    own_thread.started.clear()
     after_in_parent()
     settle()
 

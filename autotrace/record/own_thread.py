@@ -7,22 +7,32 @@ timeouts of reward code do) then hits the new thread, which ends, and its starte
 
 from __future__ import annotations
 
+import itertools
 from _thread import get_ident, get_native_id, start_new_thread
 from collections.abc import Callable, Iterator
 
 alive: set[int] = set()
 """The threads that were started here and run, by the system's numbers."""
+started: set[int] = set()
+"""The same, and those that were started and do not run yet: by numbers of our own."""
+_numbers = itertools.count()
 
 
 def start(run: Callable[[], None]) -> None:
     """``run()`` in a thread that does not keep the process from exiting; not waited for. Raises ``RuntimeError`` where
     there can be no further thread."""
-    body = _body(run, get_ident())
+    mine = next(_numbers)
+    body = _body(run, get_ident(), mine)
     next(body)
-    start_new_thread(next, (body, None))
+    started.add(mine)
+    try:
+        start_new_thread(next, (body, None))
+    except RuntimeError:
+        started.discard(mine)
+        raise
 
 
-def _body(run: Callable[[], None], starter: int) -> Iterator[None]:
+def _body(run: Callable[[], None], starter: int, mine: int) -> Iterator[None]:
     """A generator that stands inside of ``try`` when the thread goes on with it: in a function, such an exception would
     be raised before its first statement."""
     hosts: type[BaseException] | None = None
@@ -40,6 +50,7 @@ def _body(run: Callable[[], None], starter: int) -> Iterator[None]:
         run()
     finally:
         alive.discard(number)
+        started.discard(mine)
 
 
 def _pass_on(hosts: type[BaseException], thread: int) -> None:

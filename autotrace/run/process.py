@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _WITH_VALUE = "WX"
@@ -23,7 +23,17 @@ class Program(NamedTuple):
 
 def program(argv: Sequence[str]) -> Program:
     """The program in ``sys.orig_argv``, read as Python reads it: ``-Xdev`` and ``-Wignore`` hold no ``m`` or ``c``."""
+    return _read(iter(argv[1:]))
+
+
+def arguments(argv: Sequence[str]) -> list[str]:
+    """What ``sys.orig_argv`` has behind the program."""
     words = iter(argv[1:])
+    _read(words)
+    return list(words)
+
+
+def _read(words: Iterator[str]) -> Program:
     for word in words:
         if word == "-" or not word.startswith("-"):
             return Program("" if word == "-" else "script", "" if word == "-" else word)

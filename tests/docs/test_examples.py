@@ -73,6 +73,16 @@ def test_an_agent_on_the_client_of_openai(tmp_path: Path) -> None:
     assert_shows(printed, on_page("your-agent.md", "python examples/openai_agent/agent.py"))
 
 
+def test_a_pytest_fixture(tmp_path: Path) -> None:
+    command = "pytest examples/pytest_fixture"
+    assert command in (EXAMPLES / "pytest_fixture" / "conftest.py").read_text(), "the example says how to run it"
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(("AUTOTRACE", "MLFLOW"))}
+    words = [sys.executable, "-m", *command.split(), "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "base")]
+    done = subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    assert "2 passed" in done.stdout, done.stdout[-3000:]
+    assert len({path.resolve() for path in tmp_path.glob("base/*/*/trajectories.jsonl")}) == 2
+
+
 def test_an_agent_loop_of_ones_own(tmp_path: Path) -> None:
     found = delivered(tmp_path, "custom_agent_loop", "main.py")
     assert [one["facts"]["reward"] for one in found] == [pytest.approx(1.1)] * 2

@@ -1,4 +1,4 @@
-"""Functions of a program that another program runs: profilers, debuggers, coverage, IPython, a notebook, ``python -c``."""
+"""Functions of a program that another one runs: profilers, debuggers, coverage, IPython, a notebook, ``python -c``."""
 
 from __future__ import annotations
 
@@ -83,6 +83,27 @@ def test_functions_and_classes_are_recorded_and_the_program_says_the_same(
     assert bare.returncode == traced.returncode == 0, traced.stderr
     assert traced.stdout == bare.stdout and "HELLO {'q': 'Unknown'} __main__ " in bare.stdout
     assert traced.stderr == bare.stderr
+    assert spans(project) == [["Agent.run", "tool"]]
+
+
+MODULES = {
+    "python": ["python", "-m", "pack.prog"],
+    "cProfile": ["python", "-m", "cProfile", "-o", "out", "-m", "pack.prog"],
+    "trace": ["python", "-m", "trace", "--count", "-C", "out", "--module", "pack.prog"],
+    "coverage": ["python", "-m", "coverage", "run", "-m", "pack.prog"],
+    "pdb": ["python", "-m", "pdb", "-c", "continue", "-c", "quit", "-m", "pack.prog"],
+    "ipython": ["python", "-m", "IPython", "--no-banner", "--colors=nocolor", "--simple-prompt", "-m", "pack.prog"],
+}
+
+
+@pytest.mark.parametrize("names", ["pack.prog", "__main__"])
+@pytest.mark.parametrize("runner", MODULES)
+def test_modules_too(project: Place, runner: str, names: str) -> None:
+    project.write("pack/__init__.py", "")
+    project.write("pack/prog.py", PROGRAM)
+    bare = project.run(MODULES[runner])
+    traced = project.launch(MODULES[runner], listed(project, names))
+    assert traced.stdout == bare.stdout and traced.returncode == bare.returncode == 0, traced.stderr
     assert spans(project) == [["Agent.run", "tool"]]
 
 
@@ -204,16 +225,9 @@ print([part["text"] for part in outputs if part.get("name") == "stdout"])
     assert spans(project) == [["asked", "Agent.run", "later", "tool"]] * 2
 
 
-def test_a_kernel_under_autotrace_run(project: Place) -> None:
-    cells = "def tool(q):\n    return q.upper()\n\nclass Agent:\n    run = lambda self, q: 0\n    def run(self, q):\n"
-    command = [
-        "python",
-        "-m",
-        "IPython",
-        "--no-banner",
-        "-c",
-        f"{cells}        return tool(q)\nprint(Agent().run('a'))",
-    ]
+def test_ipython_under_autotrace_run(project: Place) -> None:
+    cell = "def tool(q):\n    return q.upper()\n\nclass Agent:\n    def run(self, q):\n        return tool(q)\n"
+    command = ["python", "-m", "IPython", "--no-banner", "-c", f"{cell}print(Agent().run('a'))"]
     done = project.launch(command, listed(project, "__main__"))
     assert done.stdout == "A\n", done.stderr
     assert spans(project) == [["Agent.run", "tool"]]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import site
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.places import Place
+from tests.places import ROOT, Place
 
 TOOLS = """
 HELD = {}
@@ -107,7 +109,7 @@ def test_after_stop_nothing_is_left_but_modules(project: Place) -> None:
 import atexit
 hooks, register, unregister = [], atexit.register, atexit.unregister
 atexit.register = lambda hook, *given, **named: (hooks.append(hook), register(hook, *given, **named))[1]
-atexit.unregister = lambda hook: (hooks.__setitem__(slice(None), [one for one in hooks if one != hook]), unregister(hook))
+atexit.unregister = lambda hook: (hooks.remove(hook) if hook in hooks else None, unregister(hook))
 
 import builtins, importlib, inspect, linecache, os, subprocess, sys, threading, time, warnings
 import anthropic, concurrent.futures, httpx, multiprocessing.util, openai, ray, ray.remote_function
@@ -252,6 +254,16 @@ def test_a_setting_that_there_is_not(project: Place) -> None:
     assert not project.runs()
 
 
+def test_a_target_that_cannot_be_is_named_as_autotrace_run_names_it(project: Place) -> None:
+    project.write("mine.yaml", "- tools.lock_up\n- made.here\n")
+    project.write("elsewhere/made.py", "def here(): pass\n")
+    launched = project.launch(["python", "-c", ""], ["--spec", "mine.yaml"], {"PYTHONPATH": "elsewhere"})
+    project.write("program.py", "import sys; sys.path.append('elsewhere')\n" + START)
+    started = project.run(["python", "program.py"])
+    sentences = [[line for line in done.stderr.splitlines() if "will not" in line] for done in (launched, started)]
+    assert sentences[0] == sentences[1] and "did you mean" in sentences[0][0] and len(sentences[0]) == 1
+
+
 def test_settings_are_those_of_autotrace_run(project: Place) -> None:
     settings = "run_dir='there', drain_timeout=0, keep=['errors', 'random=1'], logprobs=True, quiet=True, content=None"
     program(project, f"import autotrace\nautotrace.start('mine.yaml', backend=['jsonl'], {settings})\nautotrace.stop()")
@@ -264,7 +276,7 @@ def test_settings_are_those_of_autotrace_run(project: Place) -> None:
 
 
 CHILDREN = {
-    "subprocess": "subprocess.run([sys.executable, '-c', 'import tools; tools.Agent().answer(1 and \"c\")'], check=True)",
+    "subprocess": "subprocess.run([sys.executable, '-c', 'import tools; tools.Agent().answer(\"c\")'], check=True)",
     **{
         method: (
             f"context = multiprocessing.get_context('{method}')\n"
@@ -286,7 +298,6 @@ def child():
     {CHILDREN[way]}
 
 if __name__ == "__main__":
-    child() if sys.argv[1:] else None
     with autotrace.start("mine.yaml", backend="jsonl"):
         tools.Agent().answer("p")
         child()
@@ -330,9 +341,22 @@ with autotrace.start("mine.yaml", backend="jsonl") as run:
     assert spans(run) == [["Agent.answer", "look_up"]] * 2
 
 
+ACTORS = """
+import ray, tools
+
+@ray.remote
+class Worker:
+    def work(self, x):
+        return tools.Agent().answer(x)
+
+@ray.remote
+def task(x):
+    return tools.Agent().answer(x)
+"""
+
+
 def test_actors_of_ray(project: Place) -> None:
-    project.write("actors.py", "import ray, tools\n@ray.remote\nclass Worker:\n    def work(self, x): "
-                  "return tools.Agent().answer(x)\n@ray.remote\ndef task(x): return tools.Agent().answer(x)\n")  # fmt: skip
+    project.write("actors.py", ACTORS)
     code = """
 import os, time
 import actors, autotrace, ray, tools
@@ -412,11 +436,6 @@ os.kill(shipper, signal.SIGCONT)
 
 def test_a_checkout_that_is_not_installed(project: Place) -> None:
     """Children activate by a folder on ``PYTHONPATH``, as under the launcher."""
-    import site
-    import venv
-
-    from tests.places import ROOT
-
     venv.create(project.cwd / "bare", symlinks=True)
     (packages,) = project.cwd.glob("bare/lib/python*/site-packages")
     (packages / "_found.pth").write_text("\n".join([str(ROOT), *site.getsitepackages()]) + "\n")

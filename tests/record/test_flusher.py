@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -312,3 +313,11 @@ def test_what_is_said_beside_other_things_is_no_reason_for_a_file(recorder: Reco
     backlog.report("inside", "client:stream", "bound", "", alone=False)
     flusher.shutdown()
     assert [report.name for report in recorder.records(Report)] == ["client:ask", "client:stream"]
+
+
+def test_stop_ends_the_thread_however_short_it_has_run(tmp_path: Path) -> None:
+    for number in range(50):
+        flusher.configure(str(tmp_path / str(number)), "run", Settings(), "digest")
+        statements.fact("reward", number, {"uid": "a"})  # starts the thread
+        flusher.stop()
+    until(lambda: not own_thread.started and not own_thread.alive)
