@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
+from typing import Any
 
 import click
 
@@ -48,6 +50,19 @@ class Commands(click.Group):
                 raise
             return None
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. What this user may not read or write is one sentence, wherever it is met."""
+        try:
+            return super().invoke(ctx)
+        except PermissionError as error:
+            from autotrace.cli.terminal import fail
+            from autotrace.run.info import not_readable
+
+            if error.filename is None:
+                raise fail(error) from None
+            closed = not os.access(error.filename, os.R_OK)
+            raise fail(not_readable(error.filename) if closed else f"{error.filename}: permission denied") from None
 
 
 @click.group(cls=Commands, context_settings={"max_content_width": 110})
