@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +16,29 @@ from autotrace.cli.terminal import one_line
 from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.drain import left, shipper_alive
-from autotrace.run.info import RunInfo
+from autotrace.run.info import RunInfo, find_runs, is_there, not_readable
 from autotrace.run.status import Status
 
 STYLES = {"done": "green", "running": "yellow", "draining": "yellow"}
 
 
 @click.command(short_help="List the runs of a folder, newest first.")
-@click.argument("folder", required=False, metavar="[DIR]", type=click.Path(path_type=Path))
+@click.argument("folder", required=False, metavar="[DIR]", type=click.Path(path_type=Path, readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def runs(folder: Path | None, as_json: bool) -> None:
     """List the runs in DIR (default: ./autotrace-runs, or $AUTOTRACE_RUN_DIR), newest first."""
     parent = folder or Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR)
-    if not parent.is_dir():
-        raise terminal.fail(f"{parent}: no such folder; autotrace-run makes one for its runs")
-    listed = sorted(_runs(parent), key=lambda run: (run["created"], run["run"]), reverse=True)
+    try:
+        if not is_there(parent):
+            raise terminal.fail(f"{parent}: no such folder; autotrace-run makes one for its runs")
+        found, closed = find_runs(parent)
+    except OSError as error:
+        raise terminal.fail(error) from None
+    for closed_error in closed.values():
+        click.echo(f"autotrace: {terminal.safe(closed_error)}", err=True)
+    listed = sorted(_runs(found), key=lambda run: (run["created"], run["run"]), reverse=True)
     if not listed:
-        raise terminal.fail(f"{parent} holds no autotrace run (no folder in it has a run.json)")
+        raise terminal.fail(f"{parent} holds no autotrace run that can be read")
     out = terminal.console()
     if as_json:
         out.file.writelines(terminal.json_line(run) for run in listed)
@@ -53,14 +59,18 @@ def runs(folder: Path | None, as_json: bool) -> None:
     ])  # fmt: skip
 
 
-def _runs(parent: Path) -> Iterator[dict[str, Any]]:
-    for path in parent.glob(f"*/{layout.RUN_JSON}"):
+def _runs(folders: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    for folder in folders:
+        path = folder / layout.RUN_JSON
         try:
-            info = RunInfo.read(path.parent)
+            info = RunInfo.read(folder)
+        except PermissionError:
+            click.echo(f"autotrace: {terminal.safe(not_readable(path))}", err=True)
+            continue
         except (OSError, msgspec.MsgspecError) as error:
             click.echo(f"autotrace: {terminal.safe(path)} cannot be read: {terminal.safe(error)}", err=True)
             continue
-        yield _run(path.parent, info)
+        yield _run(folder, info)
 
 
 def _run(folder: Path, info: RunInfo) -> dict[str, Any]:

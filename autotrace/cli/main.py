@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
+import re
+from typing import Any
 
 import click
 
@@ -48,6 +51,42 @@ class Commands(click.Group):
                 raise
             return None
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. What this user may not read or write, and a library that is not installed, are one sentence,
+        wherever they are met."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            library = (error.name or "autotrace").partition(".")[0]
+            if library == "autotrace":
+                raise
+            from autotrace.cli.terminal import fail
+            from autotrace.query.errors import missing
+
+            raise fail(missing(library, extra_of(library))) from None
+        except PermissionError as error:
+            from autotrace.cli.terminal import fail
+            from autotrace.run.info import not_readable
+
+            if error.filename is None:
+                raise fail(error) from None
+            closed = not os.access(error.filename, os.R_OK)
+            raise fail(not_readable(error.filename) if closed else f"{error.filename}: permission denied") from None
+
+
+def extra_of(library: str) -> str | None:
+    """The extra that installs ``library``; None where there is none."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    from autotrace.config.installation import DISTRIBUTION
+
+    try:
+        needed = requires(DISTRIBUTION) or []
+    except PackageNotFoundError:  # a source tree
+        return None
+    extras = (re.search(r"extra == ['\"](\w+)['\"]", line) for line in needed if re.match(rf"{library}\b", line))
+    return next((extra[1] for extra in extras if extra is not None and extra[1] != "dev"), None)
 
 
 @click.group(cls=Commands, context_settings={"max_content_width": 110})

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from autotrace.cli.terminal import fail
+from autotrace.cli.terminal import fail, safe
 from autotrace.config import environment as env
 from autotrace.run import layout
-from autotrace.run.info import RunInfo, find_run
+from autotrace.run.info import RunInfo, find_runs, is_there, not_readable
 
 run_argument = click.argument("run", required=False, metavar="[RUN]")
 """A run folder, a folder of runs, or a run's name; without it the newest run."""
@@ -23,41 +23,51 @@ def locate(run: str | None) -> Path:
     Raises ``click.exceptions.Exit`` after one line on stderr.
     """
     parent = Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR)
-    inside = os.environ.get(env.RUN_FOLDER)
-    if run is None:
-        chosen = Path(inside) if inside and os.path.isdir(inside) else parent
-    elif os.path.isdir(run):
-        chosen = Path(run)
-    elif os.path.exists(run):
-        raise fail(f"{run} is a file: name a run folder, a folder of runs, or a run by its name")
-    elif os.sep in run:
-        raise fail(f"{run}: no such folder")
-    else:
-        named = sorted(path.parent for path in parent.glob(f"{_literal(run)}*/{layout.RUN_JSON}"))
-        if len(named) != 1:
-            what = (
-                f"{len(named)} runs in {parent} begin with {run!r}"
-                if named
-                else f"no such folder, and no such run in {parent}"
-            )
-            raise fail(f"{run}: {what}")
-        chosen = named[0]
-    if run is None and not chosen.is_dir():
-        raise fail(
-            f"{parent} does not exist, so there is no newest run; name a run folder, or start a run with autotrace-run"
-        )
     try:
-        folder = find_run(chosen)
-        RunInfo.read(folder)
-    except FileNotFoundError as error:
+        found, closed = find_runs(_chosen(run, parent))
+        folder = found[-1]
+        for path, problem in closed.items():
+            if path.name > folder.name:
+                click.echo(f"autotrace: {safe(problem)}; the newest that can be read is {safe(folder.name)}", err=True)
+        try:
+            RunInfo.read(folder)
+        except (OSError, msgspec.MsgspecError) as error:
+            if isinstance(error, PermissionError):
+                raise not_readable(folder / layout.RUN_JSON) from None
+            what = f"{folder / layout.RUN_JSON} cannot be read ({error})"
+            raise fail(f"{what}; fix the file or name another run") from None
+    except OSError as error:
         raise fail(error) from None
-    except (OSError, msgspec.MsgspecError) as error:
-        raise fail(f"{folder / layout.RUN_JSON} cannot be read ({error}); fix the file or name another run") from None
     return folder
 
 
-def _literal(name: str) -> str:
-    """``name`` with glob's own characters taken literally."""
-    import glob
-
-    return glob.escape(name)
+def _chosen(run: str | None, parent: Path) -> Path:
+    """A run folder or a folder of runs. Raises ``click.exceptions.Exit`` after one line on stderr, ``OSError`` with one
+    sentence."""
+    if run is None:
+        inside = os.environ.get(env.RUN_FOLDER)
+        chosen = Path(inside) if inside and os.path.isdir(inside) else parent
+        if not is_there(chosen):
+            raise fail(
+                f"{parent} does not exist, so there is no newest run; name a run folder, or start a run with "
+                "autotrace-run"
+            )
+        return chosen
+    if is_there(run):
+        if os.path.isdir(run):
+            return Path(run)
+        raise fail(f"{run} is a file: name a run folder, a folder of runs, or a run by its name")
+    if os.sep in run:
+        raise fail(f"{run}: no such folder")
+    try:
+        found, closed = find_runs(parent)
+    except FileNotFoundError:
+        found, closed = [], {}
+    named = [path for path in found if path.name.startswith(run)]
+    if len(named) == 1:
+        return named[0]
+    if not named and (error := next((closed[path] for path in closed if path.name.startswith(run)), None)):
+        raise error
+    if named:
+        raise fail(f"{run}: {len(named)} runs in {parent} begin with {run!r}")
+    raise fail(f"{run}: no such folder, and no such run in {parent}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,10 +77,10 @@ def _sources(run: str | None) -> list[Source]:
     """All runs of a folder of runs, else the one that is meant."""
     from autotrace.query.runs import sources
 
-    if run is not None and Path(run).is_dir():
+    if run is not None and os.path.isdir(run):
         try:
             return sources(Path(run))
-        except FileNotFoundError as error:
+        except OSError as error:
             raise terminal.fail(error) from None
     return sources(runs.locate(run))
 

@@ -155,6 +155,11 @@ def _managed(function: FunctionType) -> FunctionType | None:
     return inner if type(inner) is FunctionType and template.kind_of(inner.__code__) in generators else None
 
 
+def is_manager(function: Any) -> bool:
+    """Whether ``contextlib`` made it a context manager of a generator."""
+    return type(function) is FunctionType and _managed(function) is not None
+
+
 class _Lines(Sequence[str]):
     """The lines of the file that a function stands in, read when somebody asks: ``inspect`` looks for them under the
     name of the file of its code."""

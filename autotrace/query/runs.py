@@ -13,7 +13,7 @@ from autotrace.data.rollout import ROLES
 from autotrace.query.errors import missing
 from autotrace.query.source import Source, Trajectories, known, need_arrow
 from autotrace.run import layout
-from autotrace.run.info import RunInfo
+from autotrace.run.info import RunInfo, find_runs, not_readable
 
 if TYPE_CHECKING:
     import pandas
@@ -152,19 +152,29 @@ class Runs(Tables, Sequence[Run]):
 def open(path: str | Path = layout.DEFAULT_RUN_DIR) -> Runs:
     """The run in the folder ``path``, or all runs of a folder of runs, oldest first.
 
-    Raises ``FileNotFoundError`` with one sentence where there is none.
+    Raises ``FileNotFoundError`` with one sentence where there is none, ``PermissionError`` where it cannot be read.
     """
     return Runs([Run(source) for source in sources(Path(path))])
 
 
 def sources(folder: Path) -> list[Source]:
     """See ``open``. A run whose ``run.json`` cannot be read is passed over where there are others."""
-    if (folder / layout.RUN_JSON).exists():
-        return [Source(folder)]
-    found = []
-    for path in sorted(folder.glob(f"*/{layout.RUN_JSON}"), key=lambda path: path.parent.name):
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            found.append(Source(path.parent))
+    runs, _ = find_runs(folder)
+    if runs == [folder]:
+        return [_source(folder)]
+    found, errors = [], []
+    for path in runs:
+        try:
+            found.append(_source(path))
+        except (OSError, msgspec.MsgspecError) as error:
+            errors.append(error)
     if not found:
-        raise FileNotFoundError(f"{folder} holds no autotrace run (no {layout.RUN_JSON} in it or one level below)")
+        raise errors[0]
     return found
+
+
+def _source(folder: Path) -> Source:
+    try:
+        return Source(folder)
+    except PermissionError:
+        raise not_readable(folder / layout.RUN_JSON) from None

@@ -32,11 +32,11 @@ TRIES = 3
 
 def answer(sources: Sequence[Source], query: str, progress: Progress | None = None) -> pa.Table:
     """The answer to ``query`` over all ``sources``. Raises ``QueryError``; ``ModuleNotFoundError`` with the remedy."""
-    need_arrow()
     try:
         import duckdb
-    except ImportError as error:
+    except ImportError as error:  # its extra installs Arrow, too
         raise missing("duckdb", "sql") from error
+    need_arrow()
     with contextlib.closing(_connection()) as planner:
         _check(planner, query)
         needs = _needs(planner, query)

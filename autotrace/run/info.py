@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pwd
+import stat
 from pathlib import Path
 
 import msgspec
@@ -57,11 +61,70 @@ class RunInfo(msgspec.Struct):
 
 
 def find_run(folder: str | Path) -> Path:
-    """The run ``folder`` is, or the newest run inside it. Raises ``FileNotFoundError`` with one sentence."""
+    """The run ``folder`` is, or the newest run inside it. Raises what ``find_runs`` raises."""
+    return find_runs(folder)[0][-1]
+
+
+def find_runs(folder: str | Path) -> tuple[list[Path], dict[Path, PermissionError]]:
+    """The run ``folder`` is, or the runs inside it, oldest first; and the folders inside it that cannot be looked into,
+    with what to say of them. Raises ``FileNotFoundError`` or ``PermissionError`` with one sentence where there is no
+    run, ``OSError``."""
     folder = Path(folder)
-    if (folder / layout.RUN_JSON).exists():
-        return folder
-    runs = sorted(folder.glob(f"*/{layout.RUN_JSON}"), key=lambda path: path.parent.name)
-    if not runs:
-        raise FileNotFoundError(f"{folder} holds no autotrace run (no {layout.RUN_JSON} in it or one level below)")
-    return runs[-1].parent
+    if _is_run(folder):
+        return [folder], {}
+    runs: list[Path] = []
+    closed: dict[Path, PermissionError] = {}
+    try:
+        names = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    except PermissionError:
+        raise not_readable(folder) from None
+    for name in names:
+        try:
+            if _is_run(folder / name):
+                runs.append(folder / name)
+        except PermissionError as error:
+            closed[folder / name] = error
+    if runs:
+        return runs, closed
+    if closed:
+        more = f" ({len(closed) - 1} more in {folder} cannot be read either)" if len(closed) > 1 else ""
+        raise PermissionError(f"{next(iter(closed.values()))}{more}")
+    raise FileNotFoundError(f"{folder} holds no autotrace run (no {layout.RUN_JSON} in it or one level below)")
+
+
+def _is_run(folder: Path) -> bool:
+    return is_there(folder / layout.RUN_JSON)
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether there is such a file or folder. Raises ``PermissionError`` with one sentence where that cannot be
+    told."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        raise not_readable(path) from None
+    except OSError:
+        return False
+    return True
+
+
+def not_readable(path: str | Path) -> PermissionError:
+    """That this user may not read ``path``, in one sentence; of a file in a closed folder, the folder is named."""
+    path = Path(path)
+    info = None
+    for closed in (path, *path.absolute().parents):
+        with contextlib.suppress(OSError):
+            info, path = os.stat(closed), closed
+            break
+    if info is None:
+        return PermissionError(f"{path} cannot be read: permission denied")
+    try:
+        owner = pwd.getpwuid(info.st_uid).pw_name
+    except KeyError:
+        owner = f"user {info.st_uid}"
+    mode = stat.S_IMODE(info.st_mode)
+    return PermissionError(
+        f"{path} cannot be read: it is {owner}'s, with mode {mode:o}; run this as {owner}, or ask for access"
+    )

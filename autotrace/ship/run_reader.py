@@ -15,7 +15,7 @@ import msgspec
 
 from autotrace.run import layout
 from autotrace.run.drain import shipper_alive
-from autotrace.run.info import RunInfo
+from autotrace.run.info import RunInfo, not_readable
 from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
 from autotrace.ship.assembly.about_run import binds_of
@@ -29,7 +29,7 @@ from autotrace.ship.store.migrations import NewerDatabase
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.ship.store.where import EVERY, Condition, equals
-from autotrace.spool.reader import segments
+from autotrace.spool.reader import segments, unreadable
 from autotrace.trajectory.model import Trajectory
 
 _FILTERS = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "role", "status")
@@ -63,13 +63,12 @@ class RunReader:
 
     @classmethod
     def open(cls, run_folder: str | Path) -> RunReader:
-        """A reader of ``run_folder``. Raises what ``RunInfo.read`` raises.
+        """A reader of ``run_folder``. Raises what ``RunInfo.read`` raises, and ``PermissionError`` with one sentence.
 
         With a shipper at work, its state is read. Without one, what it has not read is read now: into the state, or,
         where that cannot be written, into memory.
         """
-        folder = Path(run_folder)
-        info = RunInfo.read(folder)
+        folder, info = _looked_at(run_folder)
         problem = ""
         try:
             with contextlib.suppress(OSError), ShipperLock(folder, reading=True) as lock:
@@ -86,8 +85,7 @@ class RunReader:
     def peek(cls, run_folder: str | Path, before: RunReader | None = None) -> RunReader:
         """The same as ``open``, and nothing is written into ``run_folder``: what the state lacks, because no shipper is
         at work, is read into memory. ``before``: an earlier reader of the run, whose tokenizer is taken over."""
-        folder = Path(run_folder)
-        info = RunInfo.read(folder)
+        folder, info = _looked_at(run_folder)
         problem, indexer = "", None
         try:
             state = State.read_only(folder)
@@ -262,6 +260,16 @@ def _everything_read(state: State, folder: Path) -> bool:
     """Whether the segments hold nothing that the state lacks."""
     read = {name: row["offset"] for name, row in state.segments().items()}
     return all(file.size <= read.get(file.name, -1) for file in segments(folder))
+
+
+def _looked_at(run_folder: str | Path) -> tuple[Path, RunInfo]:
+    """Raises ``PermissionError`` where something in it may not be read: what is left would look like the whole."""
+    folder = Path(run_folder)
+    info = RunInfo.read(folder)
+    closed = unreadable(folder)
+    if closed is not None:
+        raise not_readable(closed)
+    return folder, info
 
 
 def _refreshed(state: State, folder: Path, info: RunInfo) -> Indexer:

@@ -11,8 +11,6 @@ from autotrace.spec.symbols import Function, Module
 
 _TRANSPARENT = frozenset({"staticmethod", "classmethod", "property", "cached_property", "abstractmethod"})
 """Decorators that leave the function itself in place."""
-_MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
-"""Decorators below which the function itself is given a wrapper."""
 _COUNTING = frozenset({"_getframe", "_getframemodulename"})
 _ANYWHERE = frozenset({"f_back", "getouterframes", "extract_stack", "format_stack", "print_stack", "walk_stack"})
 _ANY = 1 << 30
@@ -23,7 +21,7 @@ def looks_at_caller(symbol: Function, resolver: Resolver) -> bool:
     node = symbol.node
     if isinstance(node, ast.Lambda):
         return False
-    decorated = any(syntax.last_word(item) not in _TRANSPARENT | _MANAGERS for item in node.decorator_list)
+    decorated = any(syntax.last_word(item) not in _TRANSPARENT | syntax.MANAGERS for item in node.decorator_list)
     return _looks(symbol, resolver, 2 if decorated else 1)
 
 

@@ -26,7 +26,8 @@ class Description:
     location: str
     """``file:line``"""
     kind: str
-    """function | async function | generator | async generator | property | C function"""
+    """function | async function | generator | async generator | context manager | async context manager | property |
+    C function"""
     binding: str
     """"" | static | class"""
     arguments: tuple[str, ...]
@@ -49,11 +50,20 @@ class Description:
 def describe(symbol: Function) -> Description:
     """Read the description from the function's ``def``."""
     node = symbol.node
+
+    def manages(decorator: ast.expr) -> bool:
+        name = syntax.dotted(decorator)
+        given = symbol.module.table.names.get(name, ())
+        taken = [one.attribute for one in given if isinstance(one, syntax.Imported) and one.module == "contextlib"]
+        return not syntax.MANAGERS.isdisjoint([name.rpartition(".")[2], *taken])
+
     words = [syntax.last_word(item) for item in node.decorator_list] if not isinstance(node, ast.Lambda) else []
     name = symbol.qualname.rpartition(".")[2]
     static = "staticmethod" in words or (symbol.owner is not None and name == "__new__")
     on_class = "classmethod" in words or (symbol.owner is not None and name in _IMPLICIT_CLASS_METHODS)
     own = "function" if isinstance(node, ast.Lambda) else syntax.kind(node)
+    if own.endswith("generator") and not isinstance(node, ast.Lambda) and any(map(manages, node.decorator_list)):
+        own = own.replace("generator", "context manager")
     return Description(
         module=symbol.module.name,
         qualname=symbol.qualname,

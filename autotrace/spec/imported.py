@@ -9,6 +9,7 @@ import inspect
 from typing import Any
 
 from autotrace.adapters.ray.actors import class_behind
+from autotrace.patch import wrapper
 from autotrace.spec import names
 from autotrace.spec.describe import Description
 from autotrace.spec.verdict import MISSING, REFUSED, RESOLVES, UNCLEAR, Verdict
@@ -88,6 +89,8 @@ def _described(raw: Any) -> Description:
     while isinstance(function, functools.partial):
         function = function.func
     kind = "property" if is_property else _kind(function)
+    if wrapper.is_manager(inner):
+        kind = kind.replace("generator", "context manager")
     return Description(
         module=str(getattr(function, "__module__", "")),
         qualname=str(getattr(function, "__qualname__", "")),

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
+"""Decorators of ``contextlib`` that make a context manager of a generator, which is given the wrapper."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

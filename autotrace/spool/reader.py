@@ -89,6 +89,15 @@ def segments(run_folder: str | Path) -> list[SegmentFile]:
     return sorted(segment_files, key=lambda file: (file.process, file.sequence))
 
 
+def unreadable(run_folder: str | Path) -> str | None:
+    """A segment, or the folder of them, that this user may not read; None where all can be."""
+    spool = layout.spool_of(str(run_folder))
+    if os.path.isdir(spool) and not os.access(spool, os.R_OK | os.X_OK):
+        return spool
+    paths = (os.path.join(spool, file.name) for file in segments(run_folder))
+    return next((path for path in paths if not os.access(path, os.R_OK)), None)
+
+
 @contextmanager
 def opened(run_folder: str | Path, name: str) -> Iterator[int]:
     """A descriptor of the segment ``name``. Raises ``FileNotFoundError`` when it is gone or not a regular file (any

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import zipfile
 from pathlib import Path
 
@@ -63,6 +65,29 @@ def test_a_method_of_a_class_that_was_renamed_is_found_under_its_new_name() -> N
     moved = f"`AsyncLLMServerManager._acquire_server` moved to `{new}.LLMServerClient._acquire_server`"
     assert f"line 1: no such name; {moved}" in result.output
     assert f"  ok    {new}.LLMServerClient.generate" in result.output
+
+
+def test_a_function_that_is_used_in_a_with_is_called_so() -> None:
+    Path("checked_managers.py").write_text(
+        "import contextlib\nfrom contextlib import asynccontextmanager as later\n\n"
+        "@contextlib.contextmanager\ndef episode(task):\n    yield task\n\n"
+        "@later\nasync def session():\n    yield\n\n"
+        "class Agent:\n    @staticmethod\n    @contextlib.contextmanager\n    def turn():\n        yield\n\n"
+        "def stream():\n    yield\n"
+    )
+    names = ("episode", "session", "Agent.turn", "stream")
+    spec = "".join(f"- checked_managers.{name}\n" for name in names)
+    kinds = ("context manager (task)", "async context manager ()", "static context manager ()", "generator ()")
+    sys.path.insert(0, os.getcwd())
+    try:
+        for result in (check(spec), check(spec, "--import")):
+            lines = [" ".join(line.split()) for line in result.output.splitlines()]
+            for name, kind in zip(names, kinds, strict=True):
+                assert f"ok checked_managers.{name} {kind}" in lines
+            assert "importing says" not in result.output
+    finally:
+        sys.path.remove(os.getcwd())
+        sys.modules.pop("checked_managers", None)
 
 
 def test_an_optional_miss_is_exit_code_0() -> None:

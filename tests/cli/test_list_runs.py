@@ -37,6 +37,6 @@ def test_a_run_whose_shipper_was_killed_is_stopped(call: Call, runs: Path) -> No
 
 def test_no_runs(call: Call, runs: Path) -> None:
     assert call("runs").output == (
-        "autotrace: autotrace-runs holds no autotrace run (no folder in it has a run.json)\n"
+        "autotrace: autotrace-runs holds no autotrace run (no run.json in it or one level below)\n"
     )  # fmt: skip
     assert "no such folder" in call("runs", "elsewhere").output

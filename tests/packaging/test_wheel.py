@@ -96,3 +96,35 @@ def test_the_wheel_holds_the_page(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     page = {str(path.relative_to(ROOT)) for path in ROOT.glob("autotrace/view/static/**/*") if path.is_file()}
     assert {"autotrace/view/static/index.html", "autotrace/view/static/vendor/uPlot.LICENSE"} <= page <= names
+
+
+def test_commands_without_the_libraries_of_extras(environment: Path, tmp_path: Path) -> None:
+    """What a command lacks is one sentence with what installs it, and the others do without."""
+    (tmp_path / "work.py").write_text("def step(x):\n    return x + 1\n\nstep(1)\n")
+    (tmp_path / "mine.yaml").write_text("- target: work.step\n  role: trajectory\n")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON"))}
+    variables = {**kept, "PATH": f"{environment}{os.pathsep}{kept['PATH']}"}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
+
+    assert run("python", "-c", "import pyarrow").returncode != 0
+    assert (
+        "1 trajectory -> jsonl"
+        in run("autotrace-run", "--backend", "jsonl", "--spec", "mine.yaml", "python", "work.py").stderr
+    )
+    for command in ("ls", "status", "diagnose", "steps", "export", "runs"):
+        done = run("autotrace", command)
+        assert done.returncode == 0 and not done.stderr, done.stderr
+    lacking = {
+        ("export", "--format", "parquet"): ("pyarrow", "pip install 'autotrace-rl[parquet]'"),
+        ("export", "--format", "sft", "--out", "rows.parquet"): ("pyarrow", "pip install"),
+        ("sql", "SELECT 1"): ("duckdb", "pip install 'autotrace-rl[sql]'"),
+        ("view", "--no-browser"): ("", "pip install 'autotrace-rl[view]'"),
+    }
+    for words, (library, remedy) in lacking.items():
+        done = run("autotrace", *words)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+        assert library in done.stderr and remedy in done.stderr, words
