@@ -41,7 +41,9 @@ def outcome(call: Callable[[], Any]) -> Any:
     try:
         return "returned", call()
     except Exception as error:
-        frames = [frame.name for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(OURS)]
+        frames = [
+            frame.name for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(OURS)
+        ]
         return "raised", type(error).__name__, str(error), frames, repr(error.__context__), repr(error.__cause__)
 
 
