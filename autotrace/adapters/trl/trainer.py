@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotrace import patch
+from autotrace.adapters.end_tokens import end_tokens
 from autotrace.adapters.engine_requests import follow
 from autotrace.adapters.trainer_runs import publish_runs
 from autotrace.adapters.trl import user_functions
@@ -122,5 +123,9 @@ def _publish_tokenizer(processing: Any) -> None:
     tokenizer = getattr(processing, "tokenizer", processing)
     path = getattr(tokenizer, "name_or_path", None)
     if isinstance(path, str) and path:
-        about = {"class": type(tokenizer).__name__, "processor": tokenizer is not processing}
+        about = {
+            "class": type(tokenizer).__name__,
+            "processor": tokenizer is not processing,
+            "end_tokens": end_tokens(tokenizer),
+        }
         statements.bind("tokenizer", {"path": path, "source": path, "trust_remote_code": False, **about})

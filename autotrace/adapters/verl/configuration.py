@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from autotrace.adapters.end_tokens import end_tokens
 from autotrace.record import statements
 from autotrace.record.fields import ABSENT, Path
-
-_TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>")
-"""Tokens of chat templates that end a turn, where a tokenizer has them."""
 
 _ROLLOUT = "config.actor_rollout_ref.rollout"
 CONFIG = {
@@ -77,18 +75,9 @@ def publish_worker(worker: Any) -> None:
             "trust_remote_code": bool(_first(sources, "model.trust_remote_code")),
             "class": type(tokenizer).__name__,
             "processor": getattr(worker, "processor", None) is not None,
-            "end_tokens": _end_tokens(tokenizer),
+            "end_tokens": end_tokens(tokenizer),
         },
     )
-
-
-def _end_tokens(tokenizer: Any) -> list[int]:
-    """The token that ends an answer, and the one that ends a turn of the chat template where it is another."""
-    ends = {getattr(tokenizer, "eos_token_id", None)}
-    known = getattr(tokenizer, "added_tokens_encoder", None)
-    if isinstance(known, dict):
-        ends |= {known.get(name) for name in _TURN_ENDS}
-    return sorted(end for end in ends if type(end) is int)
 
 
 def publish_config(config: Any) -> None:

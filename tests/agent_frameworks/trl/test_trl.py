@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.insight.settings import Settings
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.tracing import run_program, trajectories_of
 
@@ -35,6 +36,12 @@ def test_every_rollout_is_a_trajectory_of_its_group(rollouts: list[Trajectory]) 
         assert sorted(rollout.attributes["rollout_n"] for rollout in group) == [0, 1, 2, 3]
         assert len({rollout.attributes["sample_index"] for rollout in group}) == 1, "the dataset's own id"
         assert len({str(rollout.root.inputs["prompt"]) for rollout in group}) == 1
+
+
+def test_the_tokens_that_end_an_answer_are_known(rollouts: list[Trajectory]) -> None:
+    ends = {Settings.decode(rollout.settings).end_tokens for rollout in rollouts}
+    lasts = {(span.response_ids or [0])[-1] for rollout in rollouts for span in rollout.llm_spans}
+    assert len(ends) == 1 and lasts & ends.pop()
 
 
 def test_reward_and_advantage(rollouts: list[Trajectory]) -> None:
