@@ -80,7 +80,8 @@ A path begins with the name of an argument, or with one of
 | `item` | what a generator just yielded (only in `final`) |
 
 and goes on with attributes, keys and indexes, all joined by dots: `result.outputs.-1.token_ids`. Arguments that arrive
-through `**kwargs` are known by their own names. What is not there is absent, never an error. A path is read with
+through `**kwargs` are known by their own names. What is not there is absent, never an error;
+if your path was absent in every call, `autotrace status` and the last line of the run say so. A path is read with
 `getattr`, keys and `get`: a property, a `__getattr__` or a `get` of the object's class runs, in the thread of the call.
 Name none that computes or asks a server. Of a list of paths the
 first that is present counts, so one entry can serve several releases of a library.
