@@ -31,7 +31,7 @@ from .pair import Pair, plain
 
 Case = Callable[[Kind, ModuleType], Any]
 
-OURS = (template.IN_PLACE, template.FILE) if sys.version_info < (3, 11) else ()
+OURS = (*template.IN_PLACE, template.FILE) if sys.version_info < (3, 11) else ()
 """How the files of frames begin that tracebacks have beside the host's: on Python 3.10 a bare ``raise`` enters the
 wrapper's frame again."""
 
@@ -41,7 +41,9 @@ def outcome(call: Callable[[], Any]) -> Any:
     try:
         return "returned", call()
     except Exception as error:
-        frames = [frame.name for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(OURS)]
+        frames = [
+            frame.name for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(OURS)
+        ]
         return "raised", type(error).__name__, str(error), frames, repr(error.__context__), repr(error.__cause__)
 
 
