@@ -21,7 +21,7 @@ _AGENT = "pydantic_ai.agent.abstract"
 _MARK = "__autotrace_frames__"
 _WRAPPERS = 16
 """Of one agent, at most."""
-_OURS = (template.__file__.rpartition("/")[0], template.IN_PLACE)
+_OURS = (template.__file__.rpartition("/")[0], *template.IN_PLACE)
 
 
 def install() -> None:

@@ -102,7 +102,7 @@ def _is_raised_there(trace: TracebackType) -> bool:
 
 def _is_of_record(frame: FrameType) -> bool:
     name = frame.f_code.co_filename
-    return name.startswith((_HERE, IN_PLACE)) or name == FILE
+    return name.startswith((_HERE, *IN_PLACE)) or name == FILE
 
 
 def _arguments(error: BaseException) -> Any:

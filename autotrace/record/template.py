@@ -1,5 +1,5 @@
-"""The code that a function is given to have its calls recorded: the text of its kind (``importlib_bootstrap_wrappers``)
-with the parameters and the free variables of the original.
+"""The code that a function is given to have its calls recorded: the text of its kind
+(``importlib_bootstrap/wrappers.py``) with the parameters and the free variables of the original.
 
 The function stays the object it was, and only its code is another one: whoever holds it calls the wrapper. Constants of
 that code hold the original (a function of its own, with the code that was there before), the target's key and the
@@ -32,12 +32,15 @@ MARK = "_autotrace"
 COMPILING = "_autotrace_compiling"
 """A builtin, there once ``torch._dynamo`` is imported: whether torch compiles the code that asks."""
 
-_TEXT = Path(__file__).with_name("importlib_bootstrap_wrappers.py")
+_TEXT = Path(__file__).parent / "importlib_bootstrap" / "wrappers.py"
 FILE = str(_TEXT)
 """``co_filename`` of the drivers of ``function_for``."""
-IN_PLACE = "<autotrace importlib._bootstrap of "
+_UP = max(len(folder.parts) for folder in (_TEXT.parent, _TEXT.parent.resolve()))
+IN_PLACE = (str(_TEXT.parent) + "/.." * _UP, "<autotrace importlib._bootstrap of ")
 """How ``co_filename`` begins of a function that was given another code; that of the original follows. ``warnings`` and
-``logging`` pass over a file with these two words in its name, as over the import system's own."""
+``logging`` pass over a file with these two words in its name, as over the import system's own. The first leads to the
+original's file: a program that looks for what lies beside it (hydra's ``main``) finds that. The second is for what is
+no file, as ``<stdin>``."""
 
 _FUNCTION, _KEY, _SYS = "_autotrace_function", "_autotrace_key", "_autotrace_sys"
 _MADE, _CELL = "_autotrace_made", "_autotrace_cell"
@@ -104,7 +107,7 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
     more: dict[str, Any] = {"co_qualname": function.__qualname__} if sys.version_info >= (3, 11) else {}
     return code.replace(
         co_name=original.co_name,
-        co_filename=f"{IN_PLACE}{original.co_filename}>",
+        co_filename=_file_of(original.co_filename),
         co_firstlineno=original.co_firstlineno,
         co_linetable=_one_line(len(code.co_code)),
         co_consts=(*constants, (MARK, key, function, managed)),
@@ -114,6 +117,11 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
         co_flags=code.co_flags | (original.co_flags & inspect.CO_ITERABLE_COROUTINE),
         **more,
     )
+
+
+def _file_of(file: str) -> str:
+    there, nowhere = IN_PLACE
+    return there + file if file.startswith("/") else f"{nowhere}{file}>"
 
 
 def function_for(kind: str, function: Callable[..., Any], name: str, key: str = "") -> Callable[..., Any]:

@@ -31,7 +31,7 @@ from .pair import Pair, plain
 
 Case = Callable[[Kind, ModuleType], Any]
 
-OURS = (template.IN_PLACE, template.FILE) if sys.version_info < (3, 11) else ()
+OURS = (*template.IN_PLACE, template.FILE) if sys.version_info < (3, 11) else ()
 """How the files of frames begin that tracebacks have beside the host's: on Python 3.10 a bare ``raise`` enters the
 wrapper's frame again."""
 

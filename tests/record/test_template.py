@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import importlib_bootstrap_wrappers as text
 from autotrace.record import template
+from autotrace.record.importlib_bootstrap import wrappers as text
 
 from .conftest import Recorder
 
