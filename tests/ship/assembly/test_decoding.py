@@ -190,7 +190,7 @@ def test_code_of_a_model_runs_only_if_the_run_allowed_it(tmp_path: Path) -> None
     for allowed in (False, True):
         decoder = Decoder(tmp_path / "run")
         decoder.bind({"path": str(folder), "trust_remote_code": allowed})
-        decoder._loaded()
+        decoder.decode([1])
         assert (tmp_path / "ran").exists() is allowed
 
 
