@@ -27,7 +27,20 @@ from autotrace.ship.run_reader import RunReader
 from autotrace.ship.shipper import ship
 from autotrace.sinks import registry
 from autotrace.spool.reader import SegmentReader, decode, segments
-from autotrace.spool.records import MAGIC, Bind, Close, Counters, Define, Fact, Header, Open, Report, Seal, Tokens
+from autotrace.spool.records import (
+    MAGIC,
+    Bind,
+    Close,
+    Counters,
+    Define,
+    Fact,
+    Header,
+    Open,
+    Record,
+    Report,
+    Seal,
+    Tokens,
+)
 from autotrace.spool.segment import frame
 from tests.faults.conftest import ROOT, Start
 from tests.faults.outcome import Outcome, outcome
@@ -327,7 +340,9 @@ def _older(record: list[object]) -> list[object]:
 
 
 def _newer(record: list[object]) -> list[object]:
-    return [*record, {"a": "field"}, 7]
+    """With every field that there is now, and more."""
+    known = msgspec.msgpack.decode(msgspec.msgpack.encode(record), type=Record)
+    return [*msgspec.msgpack.decode(msgspec.msgpack.encode(known)), {"a": "field"}, 7]
 
 
 @pytest.mark.parametrize("change", [list, _older, _newer])
