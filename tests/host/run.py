@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -167,6 +168,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--python", default=sys.executable)
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:cut])
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # ignored in a background job: some tests send it to themselves
     known = {suite.package: suite for suite in SUITES}
     failed = 0
     for name in options.packages or EACH_KIND:

@@ -82,6 +82,10 @@ SUITES = (
     ),
     Suite("tenacity", "9.2.1", needs=("pytest", "tornado", "typeguard"), arguments=("tests",)),
     Suite("pluggy", "1.6.0", needs=("pytest",), arguments=("testing",)),
+    # three that live on registries: filters in dicts, receivers behind weak references, hooks found by marks
+    Suite("jinja2", "3.1.6", needs=("pytest", "trio"), arguments=("tests",)),
+    Suite("blinker", "1.9.0", needs=("pytest", "pytest-asyncio"), arguments=("tests",)),
+    Suite("marshmallow", "4.4.0", needs=("pytest", "simplejson"), arguments=("tests",)),
     Suite(
         "structlog", "26.1.0", needs=("pytest", "pytest-asyncio", "simplejson", "time-machine"), arguments=("tests",)
     ),
