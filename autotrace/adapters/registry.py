@@ -29,6 +29,9 @@ ADAPTERS = {
     "pydantic_ai": "autotrace.adapters.pydantic_ai",
     "httpx": "autotrace.adapters.httpx",
     "httpx2": "autotrace.adapters.httpx",
+    "numba": "autotrace.adapters.compilers",
+    "triton": "autotrace.adapters.compilers",
+    "jaxlib": "autotrace.adapters.compilers",
 }
 """Module -> adapter, whose ``install()`` runs right after that module was imported."""
 

@@ -88,6 +88,8 @@ def _definition_in(holder: Any, owner: Any, attribute: str) -> FunctionType | No
             while type(below) is FunctionType and below.__qualname__ == qualname:
                 value, below = below, below.__dict__.get("__wrapped__")
             return value
+        if library_rules.refusal(value, owner, attribute) is not None:
+            continue
         inside = [value.__closure__, value.__dict__] if type(value) is FunctionType else gc.get_referents(value)
         for one in inside:
             if len(seen) < _LOOKED_AT and id(one) not in seen and _may_hold(one):
@@ -112,6 +114,8 @@ def instance_with_call(owner: Any, attribute: str) -> type | None:
     raw = vars(owner).get(attribute) if isinstance(owner, ModuleType) else None
     call = members_of(type(raw)).get("__call__")
     if type(call) is not FunctionType or function_in(raw, owner, attribute) is not None:
+        return None
+    if library_rules.refusal(raw, owner, attribute) is not None:
         return None
     return type(raw)
 

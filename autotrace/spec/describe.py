@@ -13,6 +13,14 @@ from autotrace.spec.resolve import Resolver
 from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Symbol
 
 _PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
+_COMPILED = {
+    "numba": frozenset(
+        {"numba.jit", "numba.njit", "numba.vectorize", "numba.guvectorize", "nb.jit", "nb.njit", "njit"}
+    ),
+    "triton": frozenset({"triton.jit"}),
+    "jax": frozenset({"jax.jit"}),
+}
+"""Compiler -> its decorators, as people write them."""
 _IMPLICIT_CLASS_METHODS = frozenset({"__init_subclass__", "__class_getitem__"})
 
 
@@ -94,6 +102,9 @@ def _decorated(symbol: Function, node: syntax.Function, resolver: Resolver) -> s
                 "@auto_await looks at its caller's frame, any wrapper makes `await` raise TypeError; "
                 "name a function that it calls"
             )
+        for compiler, decorators in _COMPILED.items():
+            if syntax.dotted(decorator) in decorators:
+                return f"{compiler} compiles it, and compiled code has no wrapper; name a function that calls it"
     if node.name == "forward" and symbol.owner is not None and _is_torch(symbol.owner, resolver):
         return "nn.Module.forward runs inside torch.compile and CUDA graphs; name the method that calls the model"
     if looks_at_caller(symbol, resolver):
