@@ -19,7 +19,7 @@ FRAMEWORKS_HERE = openai anthropic mcp httpx
 HOOKS = tests/conformance tests/faults
 SHIPPING = tests/ship tests/sinks tests/cli
 # what runs in an environment of its own
-APART = $(addprefix --ignore=tests/,browser e2e engines harbor multinode weave_server backends host torch \
+APART = $(addprefix --ignore=tests/,browser e2e engines harbor multinode weave_server backends host torch compilers \
     $(addprefix agent_frameworks/,$(filter-out $(FRAMEWORKS_HERE),$(FRAMEWORKS))))
 
 # the table of the backends, printed a line a row; VERL_TABLE=0.8.0 runs the part of it about that release
@@ -29,7 +29,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
 
 .PHONY: findings help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
-    scale verl-releases docs pythons view screenshots check-js
+    scale verl-releases docs pythons compilers view screenshots check-js
 .DEFAULT_GOAL := help
 
 # a line `##@ Group` opens a group, `target: ## what it does` is listed in it
@@ -122,6 +122,10 @@ agents: environment ## agents on each framework's real release, an environment e
 	        $(VENV)/bin/python -m pytest $(PYTEST) --timeout=900 tests/agent_frameworks/$$framework || failed=1; \
 	done; exit $$failed
 
+compilers: environment ## functions that numba, triton and jax compile, on the CPU
+	$(VENV)/bin/python -m uv run --quiet --no-project --isolated --with-editable . \
+	    $(addprefix --with ,pytest pytest-timeout numba triton jax) pytest $(PYTEST) tests/compilers
+
 verl-releases: environment ## the agent loop of every veRL since 0.5
 	$(VENV)/bin/python -m tests.packs.unpacked --cache $(PACKS_CACHE) verl
 	VERL_RELEASES=$(abspath $(PACKS_CACHE))/unpacked $(VENV)/bin/python -m pytest $(PYTEST) \
@@ -169,7 +173,7 @@ endif
 pythons: environment ## what wraps and records, on other Pythons (PYTHONS="python3.10 python3.13")
 	set -e; for python in $(PYTHONS); do $$python -V; \
 	    $(VENV)/bin/python -m uv run --quiet --no-project --isolated --python $$python --with-editable . \
-	        $(addprefix --with ,pytest pytest-asyncio pytest-timeout hypothesis attrs cloudpickle coverage fastapi httpx numpy pydantic sqlalchemy typeguard beartype) \
+	        $(addprefix --with ,pytest pytest-asyncio pytest-timeout hypothesis attrs cloudpickle coverage fastapi httpx hydra-core numpy pydantic sqlalchemy typeguard beartype) \
 	        pytest $(PYTEST) --ignore=tests/conformance/test_ray.py \
 	        tests/conformance tests/record tests/spec/test_compiler.py tests/spec/test_mistakes.py; \
 	done

@@ -30,6 +30,9 @@ ADAPTERS = {
     "httpx": "autotrace.adapters.httpx",
     "httpx2": "autotrace.adapters.httpx",
     "IPython.core.interactiveshell": "autotrace.adapters.ipython",
+    "numba": "autotrace.adapters.compilers",
+    "triton": "autotrace.adapters.compilers",
+    "jaxlib": "autotrace.adapters.compilers",
 }
 """Module -> adapter, whose ``install()`` runs right after that module was imported."""
 

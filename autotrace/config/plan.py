@@ -16,6 +16,20 @@ PLAN_VERSION = 1
 ROLES = ("trajectory", "agent", "llm", "tool", "parser", "env", "reward", "engine", "trainer", "span")
 
 
+_WRAPPED = ".__wrapped__"
+
+
+def decorated(name: str) -> tuple[str, int]:
+    """What stands under ``name``, and how many decorators are above the function that is meant.
+
+    ``tools.search.__wrapped__`` is the function below the first decorator of ``tools.search``: ``functools.wraps`` sets
+    that attribute."""
+    bare = name
+    while bare.endswith(_WRAPPED):
+        bare = bare.removesuffix(_WRAPPED)
+    return bare, (len(name) - len(bare)) // len(_WRAPPED)
+
+
 @dataclass(frozen=True)
 class Target:
     """One entry of a spec file."""

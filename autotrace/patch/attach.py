@@ -28,28 +28,35 @@ class Refused(Exception):
     """This target is not recorded; the message says why and what to name instead."""
 
 
-def attach(owner: Any, attribute: str, key: str, installer: Installer) -> str | None:
-    """Have the calls of ``owner.attribute`` recorded for the target ``key``; says how. None: they are recorded for some
-    target already. Raises ``Refused``."""
+def attach(owner: Any, attribute: str, key: str, installer: Installer, depth: int = 0) -> str | None:
+    """Have the calls of ``owner.attribute``, or of the function below ``depth`` decorators of it, recorded for the
+    target ``key``; says how. None: they are recorded for some target already. Raises ``Refused``."""
     own = vars(owner).get(attribute, ABSENT)
     raw = attribute_of(owner, attribute) if own is ABSENT and isinstance(owner, type) else own
     reason = library_rules.refusal(raw, owner, attribute)
     if reason is not None:
         raise Refused(reason)
-    function = function_in(raw, owner, attribute)
+    function = function_in(raw, owner, attribute) if depth == 0 else _below(raw, owner, attribute, depth)
     if function is None:
         raise Refused(_why_not(raw, attribute))
     if _records_inside(function, key) or wrapper.key_of(function) is not None:
         return None
+    where = ", below its decorator" if depth else ""
     if looks_at_caller(function, owner):
-        raise Refused("it looks at its caller's frame and would find the wrapper's: name a function that it calls")
+        function = _looks_at_none(function, owner)
+        if wrapper.key_of(function) is not None:
+            return None
+        where = ", below a decorator that looks at its caller's frame"
     used = _used_by_recording(owner)
     if used is not None:
         raise Refused(used)
     if own is not ABSENT and used_libraries.refusal(function.__module__ or "") is None:
         wrapper.place(function, key)
-        cached = type(raw).__name__ == "_lru_cache_wrapper"
-        return f"{IN_PLACE}, below functools.lru_cache: calls that it computes" if cached else IN_PLACE
+        if type(raw).__name__ == "_lru_cache_wrapper":
+            where = ", below functools.lru_cache: calls that it computes"
+        return IN_PLACE + where
+    if where:
+        raise Refused("below a decorator, a function is recorded in place alone: name it on the class that has it")
     installer.set(owner, attribute, own, _with(raw, wrapper.wrap(function, key), owner, attribute))
     return OVERRIDDEN if own is ABSENT else REPLACED
 
@@ -72,6 +79,33 @@ def function_in(raw: Any, owner: Any, attribute: str) -> FunctionType | None:
     return raw
 
 
+def _below(raw: Any, owner: Any, attribute: str, depth: int) -> FunctionType:
+    for level in range(depth):
+        while isinstance(raw, (staticmethod, classmethod)):
+            raw = raw.__func__
+        opened = raw if type(raw).__name__ == "_lru_cache_wrapper" else function_in(raw, owner, attribute)
+        below = None if opened is None else opened.__dict__.get("__wrapped__")
+        if below is None:
+            what = f"`{attribute}{'.__wrapped__' * level}`"
+            raise Refused(f"{what} has no `__wrapped__`: it has no decorator, or one that does not use functools.wraps")
+        raw = below
+    function = function_in(raw, owner, attribute)
+    if function is None:
+        raise Refused(_why_not(raw, attribute))
+    return function
+
+
+def _looks_at_none(function: FunctionType, owner: Any) -> FunctionType:
+    """The first function below ``function``, which looks at its caller, that does not: ``function`` is a decorator's,
+    and its frame is where it was, above the wrapper's."""
+    below = function.__dict__.get("__wrapped__")
+    while type(below) is FunctionType:
+        if not looks_at_caller(below, owner):
+            return below
+        below = below.__dict__.get("__wrapped__")
+    raise Refused("it looks at its caller's frame and would find the wrapper's: name a function that it calls")
+
+
 def _definition_in(holder: Any, owner: Any, attribute: str) -> FunctionType | None:
     """The function whose ``def`` stands where ``holder`` does: a decorator made an object of it (a command, a tool, a
     remote function), and it is somewhere inside. Nothing of the holder's is called: the garbage collector knows what an
@@ -88,6 +122,8 @@ def _definition_in(holder: Any, owner: Any, attribute: str) -> FunctionType | No
             while type(below) is FunctionType and below.__qualname__ == qualname:
                 value, below = below, below.__dict__.get("__wrapped__")
             return value
+        if library_rules.refusal(value, owner, attribute) is not None:
+            continue
         inside = [value.__closure__, value.__dict__] if type(value) is FunctionType else gc.get_referents(value)
         for one in inside:
             if len(seen) < _LOOKED_AT and id(one) not in seen and _may_hold(one):
@@ -112,6 +148,8 @@ def instance_with_call(owner: Any, attribute: str) -> type | None:
     raw = vars(owner).get(attribute) if isinstance(owner, ModuleType) else None
     call = members_of(type(raw)).get("__call__")
     if type(call) is not FunctionType or function_in(raw, owner, attribute) is not None:
+        return None
+    if library_rules.refusal(raw, owner, attribute) is not None:
         return None
     return type(raw)
 

@@ -189,7 +189,7 @@ class Binder:
         if (first is not None and first < spelling.rank) or not self._released(target):
             return  # a better alternative of the same target is bound already
         location = f"{module}:{name_of(owner)}.{attribute}" if isinstance(owner, type) else f"{module}:{attribute}"
-        if not self._install(target, owner, attribute, location):
+        if not self._install(target, owner, attribute, location, spelling.depth):
             return
         self._ranks[target.key] = spelling.rank
         if isinstance(owner, type):
@@ -220,14 +220,15 @@ class Binder:
         if not excluded(target, f"{module}.{name}"):
             self._install(target, cls, attribute, f"{module}:{name}")
 
-    def _install(self, target: Target, owner: Any, attribute: str, location: str) -> bool:
-        """Wrap ``owner.attribute``. False: refused or failed (reported)."""
+    def _install(self, target: Target, owner: Any, attribute: str, location: str, depth: int = 0) -> bool:
+        """Wrap ``owner.attribute``, or what is below ``depth`` decorators. False: refused or failed (reported)."""
+        location += ".__wrapped__" * depth
         self._tried.add(target.key)
         try:
-            call = instance_with_call(owner, attribute)
+            call = None if depth else instance_with_call(owner, attribute)
             if call is not None:
                 return self._install(target, call, "__call__", f"{call.__module__}:{call.__qualname__}.__call__")
-            held = attach(owner, attribute, target.key, self.installer)
+            held = attach(owner, attribute, target.key, self.installer, depth)
             if held is not None:
                 self.report(target.key, location, "bound", held)
                 return True

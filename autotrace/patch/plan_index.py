@@ -6,17 +6,19 @@ import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autotrace.config.plan import Plan, Target
+from autotrace.config.plan import Plan, Target, decorated
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """One spelling of a target: path ``qualname`` below some module; ``rank``: its number among the alternatives."""
+    """One spelling of a target: path ``qualname`` below some module; ``rank``: its number among the alternatives;
+    ``depth``: decorators of what stands there above the function that is meant."""
 
     target: Target
     name: str
     qualname: str
     rank: int
+    depth: int
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ class PlanIndex:
                     self._exact(target, name, rank)
 
     def _exact(self, target: Target, name: str, rank: int) -> None:
-        for module, qualname in splits(name):
-            spelling = Spelling(target, name, qualname, rank)
+        bare, depth = decorated(name)
+        for module, qualname in splits(bare):
+            spelling = Spelling(target, name, qualname, rank, depth)
             self.modules.setdefault(module, []).append(spelling)
             owner, _, attribute = qualname.rpartition(".")
             if owner:

@@ -54,6 +54,13 @@ def copied(function: FunctionType) -> FunctionType:
     return made
 
 
+def bare(function: FunctionType) -> FunctionType:
+    """A function like ``function``, which is recorded, with the original's code: for a compiler that reads that."""
+    made = copied(function)
+    made.__code__ = original_of(function).__code__
+    return made
+
+
 def wrap(function: FunctionType, key: str) -> FunctionType:
     """A function like ``function`` whose calls are recorded for the target ``key``."""
     made = copied(function)

@@ -16,13 +16,14 @@ _ANYWHERE = frozenset({"f_back", "getouterframes", "extract_stack", "format_stac
 _ANY = 1 << 30
 
 
-def looks_at_caller(symbol: Function, resolver: Resolver) -> bool:
-    """Whether ``symbol``, or a function that it calls for that, looks at its callers' frames."""
+def looks_at_caller(symbol: Function, resolver: Resolver, below: bool = False) -> bool:
+    """Whether ``symbol``, or a function that it calls for that, looks at its callers' frames. ``below``: the wrapper is
+    below its decorators."""
     node = symbol.node
     if isinstance(node, ast.Lambda):
         return False
     decorated = any(syntax.last_word(item) not in _TRANSPARENT | syntax.MANAGERS for item in node.decorator_list)
-    return _looks(symbol, resolver, 2 if decorated else 1)
+    return _looks(symbol, resolver, 2 if decorated and not below else 1)
 
 
 def _looks(symbol: Function, resolver: Resolver, level: int) -> bool:

@@ -13,6 +13,16 @@ from autotrace.spec.resolve import Resolver
 from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Symbol
 
 _PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
+_COMPILED = {
+    "numba": frozenset(
+        {"numba.jit", "numba.njit", "numba.vectorize", "numba.guvectorize", "nb.jit", "nb.njit", "njit"}
+    ),
+    "triton": frozenset({"triton.jit"}),
+    "jax": frozenset({"jax.jit"}),
+}
+"""Compiler -> its decorators, as people write them."""
+_LOOKS = "auto_await"
+"""veRL's, which looks whether its caller awaits. What is run tells others."""
 _IMPLICIT_CLASS_METHODS = frozenset({"__init_subclass__", "__class_getitem__"})
 
 
@@ -35,6 +45,8 @@ class Description:
     abstract: bool = False
     actor: bool = False
     """Its class is ``@ray.remote``."""
+    decorator: str = ""
+    """A decorator that looks at its caller: the function is recorded below it."""
 
     @property
     def dotted(self) -> str:
@@ -73,11 +85,13 @@ def describe(symbol: Function) -> Description:
         arguments=syntax.arguments(node),
         abstract=any(word.startswith("abstract") for word in words),
         actor=symbol.owner is not None and _ray_remote(symbol.owner.node.decorator_list),
+        decorator=next((word for word in words if word == _LOOKS), ""),
     )
 
 
-def refusal(symbol: Symbol, name: str, resolver: Resolver) -> str | None:
-    """Why ``symbol``, found under ``name``, cannot be wrapped, and what to name instead; None when it can."""
+def refusal(symbol: Symbol, name: str, resolver: Resolver, depth: int = 0) -> str | None:
+    """Why ``symbol``, found under ``name``, or what is below ``depth`` decorators of it, cannot be wrapped, and what to
+    name instead; None when it can."""
     if isinstance(symbol, Module):
         return f"it is a module: name a function in it, or `{name}.**` for all of them"
     if isinstance(symbol, Class):
@@ -93,20 +107,21 @@ def refusal(symbol: Symbol, name: str, resolver: Resolver) -> str | None:
         if reason is not None:
             return reason
     if isinstance(symbol, Function) and not isinstance(symbol.node, ast.Lambda):
-        return _decorated(symbol, symbol.node, resolver)
+        return _decorated(symbol, symbol.node, resolver, depth)
     return None
 
 
-def _decorated(symbol: Function, node: syntax.Function, resolver: Resolver) -> str | None:
+def _decorated(symbol: Function, node: syntax.Function, resolver: Resolver, depth: int) -> str | None:
+    if depth > len(node.decorator_list):
+        number = len(node.decorator_list)
+        return f"`__wrapped__` is the function below a decorator, and it has {number or 'none'}"
     for decorator in node.decorator_list:
-        if syntax.last_word(decorator) == "auto_await":
-            return (
-                "@auto_await looks at its caller's frame, any wrapper makes `await` raise TypeError; "
-                "name a function that it calls"
-            )
+        for compiler, decorators in _COMPILED.items():
+            if syntax.dotted(decorator) in decorators:
+                return f"{compiler} compiles it, and compiled code has no wrapper; name a function that calls it"
     if node.name == "forward" and symbol.owner is not None and _is_torch(symbol.owner, resolver):
         return "nn.Module.forward runs inside torch.compile and CUDA graphs; name the method that calls the model"
-    if looks_at_caller(symbol, resolver):
+    if looks_at_caller(symbol, resolver, below=depth > 0):
         return "it looks at its caller's frame and would find the wrapper's; name a function that it calls"
     return None
 

@@ -77,7 +77,9 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         str | list[str],
         _of("What to trace: `package.module.Class.method` or `package.module:Class.method`. Of a list, the first that "
             "exists in the installed release. `package.module.Class.*` means the public methods of that class, "
-            "`package.**` all public functions and methods below.", "a dotted name, or a list of dotted names",
+            "`package.**` all public functions and methods below. Of a decorated function the outermost one is traced; "
+            "`package.module.function.__wrapped__` means the one below a decorator that uses `functools.wraps`.",
+            "a dotted name, or a list of dotted names",
             "my_project.agents.SearchAgent.run"),
     ]  # fmt: skip
     versions: Annotated[

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from autotrace.config.plan import Plan, Target
+from autotrace.config.plan import Plan, Target, decorated
 from autotrace.spec import globs, names, paths, versions
 from autotrace.spec.describe import Description, describe, refusal
 from autotrace.spec.hints import hint
@@ -105,7 +105,8 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
         if functions:
             return Verdict(target, REFUSED, name, refusal(functions[0], name, resolver) or "")
         return Verdict(target, MISSING, name, "it has no public function that is written in Python")
-    symbol = resolver.find(name)
+    bare, depth = decorated(name)
+    symbol = resolver.find(bare)
     if isinstance(symbol, Other):
         state = REFUSED if symbol.certain else UNCLEAR
         advice = "name a function" if symbol.certain else "`autotrace check --import` can tell"
@@ -116,7 +117,7 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
         return Verdict(
             target, MISSING, name, "its module makes names on access (`__getattr__`); name it where it is defined"
         )
-    reason = names.refusal(name) or refusal(symbol, name, resolver)
+    reason = names.refusal(bare) or refusal(symbol, bare, resolver, depth)
     description = describe(symbol) if isinstance(symbol, Function) else None
     if isinstance(symbol, Native):
         description = Description("", symbol.name, "", "C function", "", ())
@@ -128,6 +129,8 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
 
 
 def _notes(target: Target, function: Description) -> Iterator[str]:
+    if function.decorator:
+        yield f"recorded below @{function.decorator}, which looks at its caller's frame"
     if function.abstract and not target.subclasses:
         yield "it is abstract, what runs are its overrides: add `subclasses: true`"
     if function.kind == "property":

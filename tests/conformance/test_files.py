@@ -46,7 +46,6 @@ if __name__ == "__main__":
 
 
 def test_hydra_finds_its_configuration_beside_the_main_function(tmp_path: Path) -> None:
-    pytest.importorskip("hydra")
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "of.yaml").write_text("number: 5\n")
     (tmp_path / "trained.py").write_text(MAIN)

@@ -311,6 +311,17 @@ PACKAGE = {
         @auto_await
         async def create(config): ...
 
+        @app.get("/looks")
+        def looks():
+            import sys
+            return sys._getframe(1).f_lineno
+
+        @numba.njit(cache=True)
+        def fast(x): ...
+
+        @triton.jit
+        def kernel(x): ...
+
         def warn(text):
             import sys
             return sys._getframe(1).f_lineno
@@ -354,8 +365,12 @@ UNRESOLVED = {
     "my.agents.Agent": "it is a class: name its methods, `my.agents.Agent.run` for example, or `my.agents.Agent.*`",
     "my.agents": "it is a module: name a function in it, or `my.agents.**` for all of them",
     "my.agents.Agent.limit": "it is a value, not a function; name a function",
-    "my.agents.create": "@auto_await looks at its caller's frame, any wrapper makes `await` raise TypeError; name a "
-    "function that it calls",
+    "my.agents.Agent.run.__wrapped__": "`__wrapped__` is the function below a decorator, and it has none",
+    "my.agents.create.__wrapped__.__wrapped__": "`__wrapped__` is the function below a decorator, and it has 1",
+    "my.agents.looks.__wrapped__": "it looks at its caller's frame and would find the wrapper's; name a function that "
+    "it calls",
+    "my.agents.fast": "numba compiles it, and compiled code has no wrapper; name a function that calls it",
+    "my.agents.kernel": "triton compiles it, and compiled code has no wrapper; name a function that calls it",
     "my.agents.warn": "it looks at its caller's frame and would find the wrapper's; name a function that it calls",
     "my.agents.warn_too": "it looks at its caller's frame and would find the wrapper's; name a function that it calls",
     "my.tools.Model.forward": "nn.Module.forward runs inside torch.compile and CUDA graphs; name the method that calls "
@@ -394,6 +409,18 @@ def test_a_name_that_leads_nowhere_is_explained(name: str, project: Path) -> Non
     verdict = verdict_of(f"- {name}\n")
     assert verdict.failed
     assert verdict.reason.replace(f"{project}/", "") == UNRESOLVED[name]
+
+
+@pytest.mark.parametrize("name", ["my.agents.create.__wrapped__", "my.agents.generate.__wrapped__", "my.agents.looks"])
+def test_a_function_below_a_decorator(name: str, project: Path) -> None:
+    verdict = verdict_of(f"- {name}\n")
+    assert verdict.state == "resolves" and verdict.name == name
+
+
+def test_a_decorator_that_looks_at_its_caller_is_passed_over(project: Path) -> None:
+    verdict = verdict_of("- my.agents.create\n")
+    assert verdict.state == "resolves"
+    assert verdict.notes == ("recorded below @auto_await, which looks at its caller's frame",)
 
 
 def test_a_function_that_calls_one_which_looks_at_its_caller_is_an_ordinary_one(project: Path) -> None:
