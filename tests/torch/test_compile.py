@@ -5,6 +5,7 @@ vLLM compiles its models so; a wrapper that read a clock in the compiled region 
 
 from __future__ import annotations
 
+import builtins
 import copy
 import importlib
 import io
@@ -21,7 +22,7 @@ import torch
 from autotrace.adapters import registry
 from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch import engine
-from autotrace.record import calls, faults
+from autotrace.record import calls, faults, template
 
 SOURCE = """
 import torch
@@ -60,7 +61,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     registry.start(Plan(tuple(targets), Settings(), "digest"), str(tmp_path / "run"), "run-1")
     torch._dynamo.reset()
     yield importlib.import_module("compiled")
+    assert hasattr(builtins, template.COMPILING)
     engine.stop()
+    assert not hasattr(builtins, template.COMPILING)
     sys.modules.pop("compiled")
     assert not {name for name in faults.counts if name.startswith("fault:")}
 
