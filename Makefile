@@ -173,7 +173,7 @@ endif
 pythons: environment ## what wraps and records, on other Pythons (PYTHONS="python3.10 python3.13")
 	set -e; for python in $(PYTHONS); do $$python -V; \
 	    $(VENV)/bin/python -m uv run --quiet --no-project --isolated --python $$python --with-editable . \
-	        $(addprefix --with ,pytest pytest-asyncio pytest-timeout hypothesis attrs cloudpickle coverage fastapi httpx hydra-core numpy pydantic sqlalchemy typeguard beartype) \
+	        $(addprefix --with ,pytest pytest-asyncio pytest-timeout hypothesis attrs cloudpickle coverage fastapi httpx huey hydra-core numpy pydantic sqlalchemy typer typeguard beartype) \
 	        pytest $(PYTEST) --ignore=tests/conformance/test_ray.py \
 	        tests/conformance tests/record tests/spec/test_compiler.py tests/spec/test_mistakes.py; \
 	done
