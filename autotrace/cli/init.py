@@ -10,7 +10,7 @@ import click
 from autotrace.cli import terminal
 from autotrace.config import exit_codes
 from autotrace.config.plan import Target
-from autotrace.run import files
+from autotrace.export.staging import Staging
 from autotrace.spec import names
 from autotrace.spec.compiler import compile_plan
 from autotrace.spec.proposal import COVERED, Proposal, folder_of, of_program
@@ -54,7 +54,8 @@ def init(program: Path, out: Path | None, force: bool) -> None:
         click.echo(text, nl=False)
         return
     try:
-        files.replace(out, text.encode())
+        with Staging(out.parent) as staging:
+            staging.append(out.name, text.encode())
     except OSError as error:
         raise terminal.fail(f"{out}: {error.strerror}") from error
     count = sum(one.role != COVERED for one in proposals)

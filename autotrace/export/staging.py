@@ -26,11 +26,14 @@ Row = tuple[str, Any]
 
 
 class Staging:
-    """A context manager. On leaving it without an exception, every file is in its place; with one, none is."""
+    """A context manager. On leaving it without an exception, every file is in its place; with one, none is. What is
+    there and is no file (``/dev/null``, a pipe) is written to and stays what it is."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._parts: dict[str, Path] = {}
+        self._finals: dict[str, Path] = {}
+        """By the same names: where the parts are moved to."""
         self._open: OrderedDict[str, IO[bytes]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -41,10 +44,14 @@ class Staging:
         """Where to write the file ``name`` for now. Raises ``OSError``."""
         if name not in self._parts:
             final = Path(os.path.realpath(self._folder / name))  # a link of the user's stays one
+            if final.exists() and not final.is_file() and not final.is_dir():
+                self._parts[name] = final
+                return final
             files.folder(final.parent)
             part = final.with_name(f"{final.name}.{os.getpid()}.part")
             os.close(files.overwrite(part))
             self._parts[name] = part
+            self._finals[name] = final
         return self._parts[name]
 
     def append(self, name: str, data: bytes) -> None:
@@ -68,14 +75,14 @@ class Staging:
             for file in self._open.values():
                 file.close()
             if kind is None:
-                for name, part in self._parts.items():
-                    os.replace(part, os.path.realpath(self._folder / name))
+                for name, final in self._finals.items():
+                    os.replace(self._parts[name], final)
         finally:
             for file in self._open.values():
                 with contextlib.suppress(OSError):
                     file.close()
-            for part in self._parts.values():
-                part.unlink(missing_ok=True)
+            for name in self._finals:
+                self._parts[name].unlink(missing_ok=True)
 
 
 def write_lines(

@@ -96,9 +96,13 @@ def _base(torch: Any) -> Any:
 
 
 def _readable(torch: Any, base: Any, value: Any) -> bool:
-    """Whether the tensor's numbers lie in the CPU's memory, and no mode of the host's would be asked for them."""
+    """Whether the tensor's numbers lie in the CPU's memory, and no mode of the host's would be asked for them. One that
+    ``vmap`` or ``grad`` passes (``torch.func``) has none of its own."""
     modes = torch._C.__dict__.get("_len_torch_dispatch_stack")
     if modes is not None and modes():
+        return False
+    functorch = torch._C.__dict__.get("_functorch")
+    if functorch is not None and functorch.is_functorch_wrapped_tensor(value):
         return False
     return base.device.__get__(value).type == "cpu" and base.layout.__get__(value) is torch.strided
 

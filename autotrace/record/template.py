@@ -2,8 +2,9 @@
 (``importlib_bootstrap/wrappers.py``) with the parameters and the free variables of the original.
 
 The function stays the object it was, and only its code is another one: whoever holds it calls the wrapper. Constants of
-that code hold the original (a function of its own, with the code that was there before), the target's key and the
-module ``sys``. So it can be pickled by value, and passes calls through in a process without autotrace.
+that code hold the original (a function of its own, with the code that was there before), the target's key, the
+module ``sys`` and a few builtins. So it can be pickled by value, and passes calls through in a process without
+autotrace.
 
 It has exactly the original's parameters. A wrong call fails where it always failed: at the call, in the caller's frame,
 with the same message. It also costs less than ``*args, **kwargs``.
@@ -46,6 +47,11 @@ _FUNCTION, _KEY, _SYS = "_autotrace_function", "_autotrace_key", "_autotrace_sys
 _MADE, _CELL = "_autotrace_made", "_autotrace_cell"
 _CELLS = {"function": _FUNCTION, "key": _KEY, "sys": _SYS}
 """What the text calls what a wrapper holds."""
+_BUILTINS = (BaseException, Exception, NameError, StopAsyncIteration, StopIteration)
+"""What the text uses of them. They are constants of the code: the function's globals may have other builtins, or none,
+or other things by these names."""
+_CONSTANTS: dict[Any, Any] = {_SYS: sys, **{f"_autotrace_{kind.__name__}": kind for kind in _BUILTINS}}
+_NAMES = re.compile(rf"(?<![\w.'])({'|'.join(kind.__name__ for kind in _BUILTINS)})\b")
 _CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
 _BEGIN = re.compile(r"\bargs, kwargs\)")
 
@@ -98,7 +104,7 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
     if managed:
         kind = MANAGER if kind == GENERATOR else ASYNC_MANAGER
     code = _compiled(kind, _shape(original), len(original.co_freevars), _MADE if apart else _FUNCTION, guarded)
-    held: dict[Any, Any] = {_FUNCTION: function, _KEY: key, _SYS: sys}
+    held = {**_CONSTANTS, _FUNCTION: function, _KEY: key}
     constants = [
         original if type(const) is CodeType else held.get(const, const) if type(const) is str else const
         for const in code.co_consts
@@ -128,7 +134,7 @@ def function_for(kind: str, function: Callable[..., Any], name: str, key: str = 
     """A wrapper of ``function`` for no target but a use of our own, whose one parameter it passes on. It is an object
     of its own, which the garbage collector sees through."""
     code = _compiled(kind, Shape(1, 0, (), False, False), 0, _CELL, False)
-    held: dict[Any, Any] = {_KEY: key, _SYS: sys}
+    held = {**_CONSTANTS, _KEY: key}
     constants = tuple(held.get(const, const) if type(const) is str else const for const in code.co_consts)
     return FunctionType(
         code.replace(co_name=name, co_consts=constants), {"__name__": __name__}, name, None, (CellType(function),)
@@ -206,7 +212,7 @@ def _body(kind: str) -> tuple[str, str]:
     start = next(number for number, line in enumerate(lines) if re.match(rf"(async )?def {kind}\(", line))
     end = next(n for n in range(start + 1, len(lines) + 1) if n == len(lines) or lines[n][:1] not in ("", " "))
     body = "\n".join(lines[start + 1 : end])
-    return "\n" * (start - 1), _own_names(kind).sub(r"_autotrace_\1", body)
+    return "\n" * (start - 1), _NAMES.sub(r"'_autotrace_\1'", _own_names(kind).sub(r"_autotrace_\1", body))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -234,7 +240,8 @@ def _before(kind: str, call: str, free: list[str], callee: str, guarded: bool) -
     statements = []
     if guarded and kind in (PLAIN, GENERATOR):
         passed = f"{_MADE}({call})" if kind == PLAIN else f"(yield from {_MADE}({call}))"
-        statements += [f"try: _autotrace_guard = {COMPILING}()", "except NameError: _autotrace_guard = False"]
+        statements.append(f"try: _autotrace_guard = {COMPILING}()")
+        statements.append("except '_autotrace_NameError': _autotrace_guard = False")
         statements += ["if _autotrace_guard:", f"    {make}", f"    return {passed}"]
     if callee == _MADE:
         statements.append(make)

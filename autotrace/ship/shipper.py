@@ -187,10 +187,11 @@ class Shipper:
     def deliver_all(self, progress: Callable[[Status], None] | None = None) -> Status:
         """In the foreground: deliver what is there, give a backend up after a few failed tries in a row."""
         while not self.stopped:
+            idle = self._indexer.quiet_for > IDLE  # before the step: what is complete by then, this step completes
             state, moved = self.step()
             unfinished = self._couriers.unfinished()
             going_on = self._indexer.open_traces and self._indexer.living
-            if not moved and going_on and self._indexer.quiet_for > IDLE and not unfinished:
+            if not moved and going_on and idle and not unfinished:
                 return self.write("running", progress)
             if state == "done":
                 return self._end(state, progress)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tokenizers import Tokenizer, decoders, models
 
 from autotrace.cli.main import main
 from autotrace.config.tokenizer_name import located
 from autotrace.ship.run_reader import RunReader
 from autotrace.trajectory.model import Trajectory
 from autotrace.view.tokens import packed
+from tests.answers.letters import saved
 from tests.answers.talking import ANSWERS, SURE
 from tests.places import Place
 from tests.view.conftest import unpacked
@@ -36,17 +36,6 @@ OTHER = """
   capture: {include: [said]}
   tokens: {prompt: prompt_ids, response: result}
 """
-
-
-def saved(folder: Path, shift: int = 0) -> Path:
-    """A tokenizer of letters; ``shift``: of the letters after them."""
-    folder.mkdir()
-    tokenizer = Tokenizer(models.WordLevel({chr(n + shift): n for n in range(128)}, unk_token=chr(shift)))
-    tokenizer.decoder = decoders.Fuse()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
-    (folder / "tokenizer_config.json").write_text(json.dumps(about))
-    return folder
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def test_exactly_n_samples_of_each_worker_and_the_same_again(
     rows = [one.attributes for one in both.recorded.values()]
     assert len(rows) == SAMPLES * both.workers * both.n == 80
     assert set(Counter(row["uid"] for row in rows).values()) == {both.n}, "whole groups"
-    chosen = {row["sample_index"] for row in rows}
+    chosen = {int(row["sample_index"]) for row in rows}
     assert len(chosen) == 20
     share = both.prompts * both.n / both.workers
     workers = [8, 16, 24, 30] if release == "V1" else None
@@ -36,7 +36,7 @@ def test_exactly_n_samples_of_each_worker_and_the_same_again(
         per_worker = Counter(sum(sample - 100 >= end for end in workers) for sample in chosen)
     assert set(per_worker.values()) == {SAMPLES}
     for kind in ("weave", "mlflow"):
-        again = {one.attributes["sample_index"] for one in runs[release, kind].recorded.values()}
+        again = {int(one.attributes["sample_index"]) for one in runs[release, kind].recorded.values()}
         assert again == chosen, "veRL's own switch, another run, other group keys"
     record_property("note", f"{release}: 80 of 120, the same 20 samples again")
 

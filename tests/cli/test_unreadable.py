@@ -48,7 +48,7 @@ def commands(run: Path) -> list[list[str]]:
         ["grep", "text", str(run)],
         ["compare", "--step", "1", "--sample", "1", "--run", str(run)],
         ["sql", "SELECT count(*) FROM trajectories", str(run)],
-        ["view", str(run), "--export", os.devnull],
+        ["view", str(run), "--export", str(run.with_suffix(".html"))],
         ["open", str(run)],
     ]
 

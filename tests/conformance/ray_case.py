@@ -13,6 +13,8 @@ SPEC = """
 - ray_program.Local.work
 - ray_program.Local.inherited
 - actors.Decorated.work
+- actors.task
+- ray_program.local_task
 """
 
 
@@ -25,6 +27,7 @@ def check(folder: Path, python: str) -> str:
         # by itself, by callback; as argument of a task
         "Sync.work": 3, "Sync.by_callback": 1, "Base.inherited": 3, "Sync.overridden": 1, "Sync.static": 1,
         "Sync.made": 1, "Sync.stream": 1, "Sync.fails": 1, "Decorated.work": 1, "Local.work": 1, "function": 2,
+        "task": 1, "local_task": 1,
         "calls_back": 2, "Async.wait": 3, "Async.release": 1, "Async.stream": 1,
     }  # fmt: skip
     counts = {name: names.count(name) for name in {*names, *expected}}

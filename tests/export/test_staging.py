@@ -65,6 +65,19 @@ def test_a_link_of_the_users_is_written_through(tmp_path: Path) -> None:
     assert (tmp_path / "link.jsonl").is_symlink() and (tmp_path / "there" / "file").read_text() == "1\n"
 
 
+def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path: Path) -> None:
+    """``--out /dev/null``: who may replace it must not."""
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        write_lines(trajectories(2), str(pipe), lambda one: ("unused", 1), one_file=True)
+        assert reader.read() == b"1\n1\n"
+        with pytest.raises(OSError), Staging(tmp_path) as stage:
+            stage.append("pipe.jsonl", b"1\n")
+            raise OSError
+    assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
+
+
 def test_one_file_is_named_or_goes_to_standard_output(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

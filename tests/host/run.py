@@ -80,7 +80,8 @@ def run(suite: Suite, interpreter: Path, source: Path, folder: Path | None, extr
     if folder is not None:
         spec = folder / "spec.yaml"
         exclude = "".join(f"    - {name!r}\n" for name in suite.exclude)
-        spec.write_text(f"- target: {suite.imported}.**\n" + (f"  exclude:\n{exclude}" if exclude else ""))
+        capture = "" if suite.contents else "  capture: {include: []}\n"
+        spec.write_text(f"- target: {suite.imported}.**\n{capture}" + (f"  exclude:\n{exclude}" if exclude else ""))
         environ |= {
             "AUTOTRACE": "1", "AUTOTRACE_BACKEND": "jsonl", "AUTOTRACE_SPECS": str(spec),
             "AUTOTRACE_RUN_DIR": str(folder), "AUTOTRACE_DRAIN_TIMEOUT": "0", "AUTOTRACE_QUIET": "1",

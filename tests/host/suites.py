@@ -20,6 +20,8 @@ class Suite:
     """For pytest, below the unpacked source distribution."""
     exclude: tuple[str, ...] = ()
     """Names the glob leaves out (tests that are installed with the package)."""
+    contents: bool = True
+    """Whether arguments and results are recorded."""
     differs: tuple[tuple[str, str], ...] = ()
     """(part of a test's name, why it cannot be the same)."""
 
@@ -84,7 +86,12 @@ SUITES = (
     Suite("pluggy", "1.6.0", needs=("pytest",), arguments=("testing",)),
     # three that live on registries: filters in dicts, receivers behind weak references, hooks found by marks
     Suite("jinja2", "3.1.6", needs=("pytest", "trio"), arguments=("tests",)),
-    Suite("blinker", "1.9.0", needs=("pytest", "pytest-asyncio"), arguments=("tests",)),
+    Suite(
+        "blinker",
+        "1.9.0",
+        needs=("pytest", "pytest-asyncio"),
+        arguments=("tests", "-o", "asyncio_default_fixture_loop_scope=function"),
+    ),
     Suite("marshmallow", "4.4.0", needs=("pytest", "simplejson"), arguments=("tests",)),
     Suite(
         "structlog", "26.1.0", needs=("pytest", "pytest-asyncio", "simplejson", "time-machine"), arguments=("tests",)
@@ -134,6 +141,12 @@ SUITES = (
         # the tests are installed with the package; those of its own tools need linters
         arguments=("--pyargs", "trio", "-k", "not test_exports and not test_gen_exports"),
         exclude=("trio._tests.**", "trio._core._tests.**"),
+        # a task holds all that runs: 2,000 containers of it are copied in 3 ms, at each step, and timers of tests pass
+        contents=False,
+        differs=tuple(
+            (test, "what a plain function returns is awaited below a coroutine of ours, which the awaited frames show")
+            for test in ("test_task_iter_await_frames", "test_task_iter_await_frames_async_gen")
+        ),
     ),
     Suite(
         "pydantic",

@@ -95,7 +95,8 @@ class Trajectory:
 
     def __init__(self, line: dict[str, Any]) -> None:
         self.id, self.status, self.notes = line["trace_id"], line["status"], line["notes"]
-        self.name = (line["attributes"].get("sample_index"), line["attributes"].get("rollout_n"))
+        sample = line["attributes"].get("sample_index")
+        self.name = (None if sample is None else int(sample), line["attributes"].get("rollout_n"))
         self.spans = line["spans"]
         self._by_id = {span["span_id"]: span for span in self.spans}
 

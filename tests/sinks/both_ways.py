@@ -22,6 +22,7 @@ import mlflow
 import sqlalchemy
 from rollouts import info, trajectory
 
+from autotrace.data.lean import absent
 from autotrace.sinks.mlflow import tables
 from autotrace.sinks.mlflow.sink import MlflowSink
 from autotrace.sinks.mlflow.store import Delivery
@@ -120,7 +121,7 @@ def deliver(uri: str) -> None:
     sink.deliver(first)  # has what takes all of MLflow, which a shipper may not have imported before
     mlflow.set_tracking_uri(uri)
     experiment = mlflow.set_experiment(PROJECT)
-    with mlflow.start_run(run_name="verl") as run:
+    with absent("IPython"), mlflow.start_run(run_name="verl") as run:  # the trainer's, who may have it
         pass
     bound = {"run_id": run.info.run_id, "experiment_id": experiment.experiment_id, "tracking_uri": uri}
     sink.bind("mlflow", bound)

@@ -8,6 +8,7 @@ from pathlib import Path
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.spool.blobs import claim_tokenizer, keep_tokenizer
 from autotrace.trajectory.model import Span, Trajectory
+from tests.answers.letters import saved
 
 
 def model(folder: Path) -> Path:
@@ -37,18 +38,17 @@ def test_one_process_of_a_run_copies(tmp_path: Path) -> None:
 
 
 def test_the_copy_is_used_when_the_original_is_gone(tmp_path: Path) -> None:
-    folder = model(tmp_path / "a")
+    folder = saved(tmp_path / "a")
     decoder = Decoder(tmp_path / "run")
     decoder.bind({"path": str(folder)})
     shutil.rmtree(folder)
     decoder.bind({"path": str(folder)})
-    (source, _) = decoder._sources(decoder._binds[0])
-    assert Path(source, "tokenizer.json").exists()
+    assert decoder.decode([72, 105]) == "Hi"
 
 
 def test_what_only_tokens_spelled_is_redacted_and_its_ids_are_left_out(tmp_path: Path) -> None:
     decoder = Decoder(tmp_path)
-    decoder._decode = lambda ids: "".join(map(chr, ids))
+    decoder.bind({"path": str(saved(tmp_path / "model"))})
     secret = [ord(char) for char in "the key is sk-abcdefghijklmnopqrstuvwx."]
     span = Span("0" * 16, None, "generate", "llm", "key", 1, prompt_ids=[104, 105], new_prompt_ids=[104, 105])
     span.response_ids = secret

@@ -39,17 +39,17 @@ def delivered(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[An
 
 
 def test_a_block_is_the_root_of_a_trajectory(delivered: dict[Any, Any]) -> None:
-    assert sorted(delivered) == [17, 18], "trace=False records nothing"
-    root = delivered[17]["spans"][0]
+    assert sorted(delivered) == ["17", "18"], "trace=False records nothing"
+    root = delivered["17"]["spans"][0]
     assert (root["name"], root["role"], root["status"]) == ("own_loop", "trajectory", "OK")
-    known = delivered[17]["attributes"]
+    known = delivered["17"]["attributes"]
     assert (known["step"], known["rollout_n"], known["validate"]) == (3, 1, False)
-    assert delivered[18]["spans"][0]["status"] == "ERROR"
-    assert delivered[18]["attributes"]["validate"] is True
+    assert delivered["18"]["spans"][0]["status"] == "ERROR"
+    assert delivered["18"]["attributes"]["validate"] is True
 
 
 def test_a_decorated_function_is_a_span_once(delivered: dict[Any, Any]) -> None:
-    spans = delivered[17]["spans"]
+    spans = delivered["17"]["spans"]
     below = [(span["name"], span["role"]) for span in spans[1:]]
     assert below == [
         ("Search.look_up", "span"), ("Search.clean", "span"), ("Better.look_up", "span"), ("Search.clean", "span"),

@@ -48,7 +48,9 @@ def trajectories(ran: Ran) -> list[dict[str, Any]]:
 def test_each_rollout_is_a_trajectory_that_says_which(case: Case) -> None:
     release, ran, _ = case
     known = [one["attributes"] for one in trajectories(ran)]
-    assert sorted((one["sample_index"], one["rollout_n"]) for one in known) == [(11, 0), (11, 1), (12, 0), (12, 1)]
+    assert sorted((one["sample_index"], one["rollout_n"]) for one in known) == [
+        ("11", 0), ("11", 1), ("12", 0), ("12", 1),
+    ]  # fmt: skip
     assert {(one["step"], one["validate"], one["agent_name"]) for one in known} == {(3, False, "tool_agent")}
     assert {(one["experiment_name"], one["project_name"]) for one in known} == {("one", "releases")}
     if release >= Version("0.6"):  # 0.5 passes no more than the messages
@@ -60,7 +62,7 @@ def test_two_turns_with_a_tool_call_in_between(case: Case) -> None:
     release, ran, _ = case
     client = "LLMServerClient" if release >= Version("0.8") else "AsyncLLMServerManager"
     for trajectory in trajectories(ran):
-        number = trajectory["attributes"]["sample_index"]
+        number = int(trajectory["attributes"]["sample_index"])
         spans = [(span["name"], span["role"]) for span in trajectory["spans"] if span["role"] != "reward"]
         assert spans[1] == ("ToolAgentLoop.run", "agent")
         assert spans.count((f"{client}.generate", "llm")) == 2

@@ -15,16 +15,26 @@ from tests.agent_frameworks.tracing import run_program, trajectories_of
 Told = tuple[list[list[str]], dict[str, dict[str, Any]], dict[str, Trajectory]]
 
 
+REWARDS = "- sums.SumTask.correct\n- sums.SumTask.used_the_tool\n"
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """What the program printed of each episode; by their ids, what a trainer takes of some, and what was recorded."""
-    run, printed = run_program("verifiers", tmp_path_factory.mktemp("verifiers"))
+    run, printed = run_program("verifiers", tmp_path_factory.mktemp("verifiers"), REWARDS)
     found = trajectories_of(run)
     assert {one.root.role for one in found} == {"trajectory"}, "a model call stands outside of its rollout"
     lines = [line.split() for line in printed if line.startswith("sum-")]
     trained = [json.loads(line) for line in printed if line.startswith("{")]
     assert (len(lines), len(trained), len(found)) == (12, 6, 12)
     return lines, {one["id"]: one for one in trained}, {served(one)[0].attributes[OF]: one for one in found}
+
+
+def test_functions_of_the_rubric_are_recorded_when_they_are_named(told: Told) -> None:
+    for rollout in told[2].values():
+        own = {span.name: span.output for span in rollout.spans if span.name.startswith("SumTask.")}
+        parts = rollout.facts["reward_extra_info"]
+        assert own == {f"SumTask.{name}": parts[name] for name in ("correct", "used_the_tool")}
 
 
 def served(rollout: Trajectory) -> list[Span]:

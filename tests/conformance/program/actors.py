@@ -82,5 +82,13 @@ def function(x: int) -> int:
     return x + 1
 
 
+@ray.remote
+def task(x: int) -> int:
+    return x + 1
+
+
+TASKS = {"task": task}
+
+
 def calls_back(function: Any, x: int) -> Any:
     return function(x)

@@ -14,6 +14,11 @@ class Local(actors.Base):
         return x + 1
 
 
+@ray.remote
+def local_task(x: int) -> int:
+    return x + 2
+
+
 def everything(options: dict) -> None:
     sync = ray.remote(actors.Sync).options(**options).remote()
     names = ("work", "by_callback", "inherited", "overridden", "static", "made")
@@ -30,6 +35,10 @@ def everything(options: dict) -> None:
     assert ray.get([local.work.remote(1), local.inherited.remote(1)]) == [2, 1]
     task = ray.remote(actors.function).options(**options)
     assert ray.get(task.remote(1)) == 2
+    assert ray.get([actors.TASKS["task"].options(**options).remote(1), local_task.options(**options).remote(1)]) == [
+        2,
+        3,
+    ]
     call = ray.remote(actors.calls_back).options(**options)
     assert ray.get([call.remote(actors.function, 1), call.remote(actors.Sync().work, 1)]) == [2, 2]
     concurrent = actors.Async.options(**options).remote()
