@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sqlite3
 import struct
 import subprocess
@@ -12,7 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from autotrace.cli.main import main
 from autotrace.run import layout
 from autotrace.ship.store.state import State
 from tests.cli.test_unreadable import commands
@@ -25,8 +28,10 @@ SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 
 def reading(run: Path) -> list[list[str]]:
     """Every command that reads ``run`` and needs no place to write to."""
-    return [words for words in commands(run) if words[0] not in ("ship", "open")] + [
-        ["export", str(run), "--format", name, "--out", "-"] for name in ("jsonl", "sft")
+    return [
+        *(words for words in commands(run) if words[0] not in ("ship", "open", "view")),
+        *(["export", str(run), "--format", name, "--out", "-"] for name in ("jsonl", "sft")),
+        ["view", str(run), "--export", "page.html"],
     ]
 
 
@@ -86,7 +91,9 @@ def test_reading_writes_nothing(run: Path, elsewhere: Path) -> None:
         assert files_of(run) == before, words
 
 
-def test_no_code_that_came_with_a_tokenizer_runs(tmp_path: Path, elsewhere: Path) -> None:
+def test_no_code_that_came_with_a_tokenizer_runs(
+    tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran = tmp_path / "ran"
     run = recorded(tmp_path / "runs", {"path": "theirs/model", "blob": "theirs", "trust_remote_code": True})
     copy = run / layout.BLOBS / "theirs"
@@ -96,8 +103,9 @@ def test_no_code_that_came_with_a_tokenizer_runs(tmp_path: Path, elsewhere: Path
         '{"tokenizer_class": "Theirs", "auto_map": {"AutoTokenizer": ["code.Theirs", null]}}'
     )
     (copy / "code.py").write_text(f"open({str(ran)!r}, 'w').close()\nclass Theirs: pass\n")
+    monkeypatch.chdir(elsewhere)
     for words in [*reading(run), ["ship", str(run), "--backend", "jsonl"]]:
-        called(words, elsewhere)
+        CliRunner().invoke(main, words, catch_exceptions=False)  # here: transformers is imported once
         assert not ran.exists(), words
 
 
@@ -107,9 +115,17 @@ def test_no_module_of_the_current_directory_is_imported(tmp_path: Path, elsewher
     (run / layout.BLOBS / "theirs").mkdir(parents=True)
     for name in SHADOWED:
         (elsewhere / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})\n")
-    for words in [*reading(run), ["ship", str(run), "--backend", "jsonl", "--shippers", "2"]]:
+    reads = [words for words in reading(run) if words[0] in ("ls", "show", "sql")]
+    for words in [*reads, ["ship", str(run), "--backend", "jsonl", "--shippers", "2"]]:
         called(words, elsewhere)
         assert not ran.exists(), (words, ran.read_text())
+
+
+def test_one_helper_starts_every_interpreter_of_ours() -> None:
+    """``run.process.python``: with ``-P``."""
+    package = Path(layout.__file__).parents[1]
+    others = [path for path in package.rglob("*.py") if re.search(r'sys\.executable, "-[mc]"', path.read_text())]
+    assert [path.name for path in others] == ["process.py"]
 
 
 def test_export_writes_through_no_link_of_the_folder(tmp_path: Path, run: Path, elsewhere: Path) -> None:
