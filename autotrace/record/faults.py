@@ -32,6 +32,9 @@ def failed(site: str, error: Exception) -> None:
     """
     if is_hosts(error):
         raise error
+    if type(error) is RecursionError:  # the host's stack has no room for us
+        count("drop:stack")
+        return
     try:
         count(f"fault:{site}")
         now = time.monotonic()

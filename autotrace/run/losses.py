@@ -10,6 +10,7 @@ _WORDS = {
     "spool_limit": ("trajectory", "trajectories", "not recorded: the spool has reached --spool-limit"),
     "tokens": ("call", "calls", "without token lists: more waited to be written than a process may hold"),
     "content": ("call", "calls", "without large arguments or results: too much waited to be written"),
+    "stack": ("call", "calls", "without arguments or results: the program's stack was full"),
     "exit": ("record", "records", "lost: a process ended before they could be written"),
     "too_large": ("record", "records", "cut: larger than a record may be"),
     "fact on a device": ("fact", "facts", "not recorded: their values are on a device"),

@@ -20,6 +20,7 @@ import pytest
 from autotrace.record import calls, context, faults, sampling
 from autotrace.record.context import OpenCall
 from autotrace.record.follower import Follower
+from autotrace.run.losses import losses
 from autotrace.spool.records import Close, Define, Fact, Open
 
 from .conftest import Recorder
@@ -68,6 +69,17 @@ async def test_children_of_concurrent_trajectories_do_not_mix(recorder: Recorder
         if record.parent:
             assert record.parent == roots[record.trace].span
             assert record.inputs["number"] == roots[record.trace].attributes["step"]
+
+
+def test_what_a_full_stack_leaves_no_room_to_copy_is_told_and_no_failure(recorder: Recorder) -> None:
+    def descend(value: Any) -> None:
+        again(value)
+
+    again = recorder.wrap(descend)
+    with pytest.raises(RecursionError):
+        again([SimpleNamespace(nested=[[[[SimpleNamespace()]]]])])
+    assert {"drop:stack": faults.counts.get("drop:stack", 0)} == faults.counts and faults.counts["drop:stack"] > 0
+    assert losses({"drop:stack": 1}) == ["1 call without arguments or results: the program's stack was full"]
 
 
 @pytest.mark.parametrize(
