@@ -29,7 +29,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
 
 .PHONY: findings help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
-    scale verl-releases docs pythons compilers view screenshots check-js
+    scale verl-releases docs pythons compilers security view screenshots check-js
 .DEFAULT_GOAL := help
 
 # a line `##@ Group` opens a group, `target: ## what it does` is listed in it
@@ -154,6 +154,9 @@ host-suites: environment ## other packages' own tests with all of their function
 
 faults: environment ## kills, full disks, dead servers: what was written, delivered, lost, delivered twice
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/faults
+
+security: environment ## what a run folder of somebody else may do to who reads it: nothing
+	$(VENV)/bin/python -m pytest $(PYTEST) tests/security
 
 # FINDINGS="one turn" plays single scenarios
 findings: environment ## faults planted in veRL's own agent loops: what is found, where, and what is false

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from autotrace.config import environment as env
 from autotrace.config.stderr import complain
 from autotrace.run.inherited import is_over
-from autotrace.run.process import program
+from autotrace.run.process import program, python
 
 TIMEOUT = 60.0
 """Seconds after which the host goes on without tracing."""
@@ -108,7 +108,7 @@ def new_run(specs: Sequence[str] = (), settings: Mapping[str, object] | None = N
     }
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "autotrace.launch.prepare"],
+            python("autotrace.launch.prepare"),
             input=json.dumps(request, default=os.fspath).encode(),
             stdout=subprocess.PIPE,
             env=environ,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import click
 
@@ -43,7 +44,7 @@ def export(
     if out is not None and "://" in out and not chosen.remote:
         raise terminal.fail(f"--out {out}: the format {layout} writes to local folders only")
     reader = RunReader.open(runs.locate(run))
-    out = out or str(reader.run_folder / "export" / layout)
+    out = out or str(_own_folder(reader.run_folder, layout))
     wanted = selection.condition & condition("role = 'trajectory'")
     if min_reward is not None:
         wanted &= Condition("reward >= ?", (min_reward,))
@@ -67,6 +68,15 @@ def export(
         click.echo(f"{exported} to standard output", err=True)
     else:
         click.echo(f"{exported} in {terminal.counted(written.files, 'file')} of {out}")
+
+
+def _own_folder(run_folder: Path, layout: str) -> Path:
+    """The place in the run folder. A link there may be a stranger's, and lead to any file."""
+    export = run_folder / "export"
+    for path in (export, export / layout, *(export / layout).rglob("*")):
+        if path.is_symlink():
+            raise terminal.fail(f"{path} is a link, which is not followed: say where to write to with --out PATH")
+    return export / layout
 
 
 def _trajectories(reader: RunReader, wanted: Condition, left_out: Counter[str]) -> Iterator[Trajectory]:

@@ -92,7 +92,7 @@ def _reader(run: str | None) -> RunReader:
         reader = None if run is None else one(Path(run))
     except (QueryError, ModuleNotFoundError) as error:
         raise terminal.fail(error) from None
-    return reader or RunReader.peek(runs.locate(run))
+    return reader or RunReader.open(runs.locate(run))
 
 
 def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: bool) -> None:

@@ -57,6 +57,10 @@ RUN_ID = "AUTOTRACE_RUN_ID"
 RUN_FOLDER = "AUTOTRACE_RUN_FOLDER"
 """Absolute path of this run's own folder (see ``autotrace.run.layout``)."""
 
+OWN_RUN = "AUTOTRACE_OWN_RUN"
+"""Absolute path of the run folder whose shipper this process is, or one of its delivery processes: it may load what the
+run loaded. Whoever else reads a run reads what a stranger may have written."""
+
 PLAN = "AUTOTRACE_PLAN"
 """Absolute path of the compiled plan (JSON)."""
 

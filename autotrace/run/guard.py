@@ -16,6 +16,7 @@ import time
 
 from autotrace.config import exit_codes
 from autotrace.run import files, layout
+from autotrace.run.process import python
 
 FIRST_DELAY = 0.2
 """Seconds before the first new start; doubled each time, up to ``LONGEST_DELAY``."""
@@ -79,4 +80,4 @@ def _let_go(run_folder: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(guard([sys.executable, "-m", *sys.argv[1:]], sys.argv[2]))
+    raise SystemExit(guard(python(*sys.argv[1:]), sys.argv[2]))

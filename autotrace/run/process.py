@@ -51,6 +51,21 @@ def _read(words: Iterator[str]) -> Program:
     return Program("", "")
 
 
+_SAFE_ON_3_10 = (
+    "import sys, runpy; del sys.path[0]; sys.argv = sys.argv[1:]; "
+    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
+"""What ``-P`` with ``-m`` does; Python 3.10 has no ``-P``."""
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command that runs ``module`` in an interpreter like this one, in which the current directory is no place to
+    import from: a ``json.py`` of the user's, or of somebody else in a shared folder, must not become ours."""
+    if sys.version_info >= (3, 11):
+        return [sys.executable, "-P", "-m", module, *arguments]
+    return [sys.executable, "-c", _SAFE_ON_3_10, module, *arguments]
+
+
 def title() -> str:
     """What this process is: interpreter and program. Never an argument and never code, either may hold a secret."""
     setproctitle = sys.modules.get("setproctitle")

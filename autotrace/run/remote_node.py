@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 import zlib
@@ -19,6 +18,7 @@ from autotrace.config import environment as env
 from autotrace.config.stderr import complain
 from autotrace.run import files, layout
 from autotrace.run.drain import shipper_alive
+from autotrace.run.process import python
 
 
 def packed_plan(text: str) -> str:
@@ -115,9 +115,8 @@ def start_relay(folder: str) -> None:
             [
                 "/bin/sh",
                 "-c",
-                'nohup "$0" -m autotrace.run.guard autotrace.ship.cluster.relay "$1" >/dev/null &',
-                sys.executable,
-                folder,
+                'nohup "$0" "$@" >/dev/null &',
+                *python("autotrace.run.guard", "autotrace.ship.cluster.relay", folder),
             ],
             env=variables,
             stdin=subprocess.DEVNULL,

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from autotrace.config import environment as env
 from autotrace.config.installation import with_package
 from autotrace.run import files, layout
+from autotrace.run.process import python
 
 NICENESS = 10
 """The cores belong to the training; at the end of the run, when delivery matters, they are idle."""
@@ -70,7 +71,7 @@ def _become(run_folder: str, environ: Mapping[str, str]) -> None:
     # Inherited descriptors (a pipe into `tee`, make's job server) would keep their other ends waiting for us.
     _close_from(3)
     os.nice(NICENESS)
-    words = [sys.executable, "-m", "autotrace.run.guard", "autotrace.ship", run_folder]
+    words = python("autotrace.run.guard", "autotrace.ship", run_folder)
     os.execve(sys.executable, words, variables(environ))
 
 

@@ -23,6 +23,7 @@ def main(run_folder: str) -> int:
     """Follow the run until it is over; ``BROKEN`` when something unforeseen happened. Logs to ``shipper.log`` alone."""
     garbage.put_off()
     os.environ[env.AUTOTRACE] = "0"
+    os.environ[env.OWN_RUN] = os.path.abspath(run_folder)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     folder = Path(run_folder)
     log_to_file(folder)

@@ -5,7 +5,6 @@ Works while the run goes on, after it, and where no shipper ever ran.
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ import msgspec
 from autotrace.run import layout
 from autotrace.run.drain import shipper_alive
 from autotrace.run.info import RunInfo, not_readable
-from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
 from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.decoding import Decoder
@@ -59,32 +57,15 @@ class RunReader:
         self._indexer = indexer
         self._problem = problem
         self._decoder: Decoder | None = None
-        self._read_only = False
 
     @classmethod
-    def open(cls, run_folder: str | Path) -> RunReader:
-        """A reader of ``run_folder``. Raises what ``RunInfo.read`` raises, and ``PermissionError`` with one sentence.
+    def open(cls, run_folder: str | Path, before: RunReader | None = None) -> RunReader:
+        """A reader of ``run_folder``, which may be a stranger's: nothing is written there, and no link in it is
+        followed. ``before``: an earlier reader of the run, whose tokenizer is taken over. Raises what ``RunInfo.read``
+        raises, and ``PermissionError`` with one sentence.
 
-        With a shipper at work, its state is read. Without one, what it has not read is read now: into the state, or,
-        where that cannot be written, into memory.
+        With a shipper at work, its state is read. What the state lacks without one is read into memory.
         """
-        folder, info = _looked_at(run_folder)
-        problem = ""
-        try:
-            with contextlib.suppress(OSError), ShipperLock(folder, reading=True) as lock:
-                state = State.of_run(folder)
-                return cls(folder, info, state, _refreshed(state, folder, info) if lock.held else None)
-        except NewerDatabase as error:
-            problem = f"what was delivered is not known here, {layout.STATE_DB} cannot be used: {error}"
-        except sqlite3.Error:
-            pass
-        state = State(":memory:")
-        return cls(folder, info, state, _refreshed(state, folder, info), problem)
-
-    @classmethod
-    def peek(cls, run_folder: str | Path, before: RunReader | None = None) -> RunReader:
-        """The same as ``open``, and nothing is written into ``run_folder``: what the state lacks, because no shipper is
-        at work, is read into memory. ``before``: an earlier reader of the run, whose tokenizer is taken over."""
         folder, info = _looked_at(run_folder)
         problem, indexer = "", None
         try:
@@ -98,7 +79,6 @@ class RunReader:
             state = State(":memory:")
             indexer = _refreshed(state, folder, info)
         reader = cls(folder, info, state, indexer, problem)
-        reader._read_only = True
         if before is not None:
             reader._decoder = before._decoder
         return reader
@@ -235,7 +215,7 @@ class RunReader:
 
     def _texts(self) -> Decoder:
         if self._decoder is None:
-            self._decoder = Decoder(self.run_folder, read_only=self._read_only)
+            self._decoder = Decoder(self.run_folder)
         for name, value in self.binds():
             if name == "tokenizer":
                 self._decoder.bind(value)

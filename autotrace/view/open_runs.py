@@ -124,7 +124,7 @@ class OpenRun:
         return self._reader
 
     def _opened(self, before: RunReader | None) -> RunReader:
-        return RunReader.peek(self.folder, before)
+        return RunReader.open(self.folder, before)
 
     def _is_served(self) -> bool:
         """A shipper is at work."""

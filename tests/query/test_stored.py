@@ -24,7 +24,7 @@ NAME = "20261121-064412-3f9c1a"
 
 
 def of_run(folder: Path) -> Iterator[Trajectory]:
-    reader = RunReader.peek(folder)
+    reader = RunReader.open(folder)
     yield from (reader.load(row.trace_id) for row in reader.rows(role="trajectory"))
 
 
@@ -53,7 +53,7 @@ def test_the_lines_about_them_are_those_of_the_run(stored: Path, run: Path) -> N
     assert reader.info.run_id == NAME
     names = ("step", "uid", "rollout_n", "status", "reward", "turns", "tool_calls", "prompt_tokens", "error", "facts")
     names += ("response_tokens", "start_ns", "end_ns", "times", "group", "complete", "spans", "name", "data_source")
-    for row in RunReader.peek(run).rows(role="trajectory"):
+    for row in RunReader.open(run).rows(role="trajectory"):
         (other,) = reader.select(condition(f"trace_id = '{row.trace_id}'"))
         assert [getattr(other, name) for name in names] == [getattr(row, name) for name in names]
     assert len(reader.select(condition("truncated and reward < 0.5"))) == 2

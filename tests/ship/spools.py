@@ -15,6 +15,7 @@ import msgspec
 from autotrace.record.tokens import TokenLog
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
+from autotrace.spool.blobs import keep_tokenizer
 from autotrace.spool.records import (
     FORMAT,
     MAGIC,
@@ -133,7 +134,9 @@ class Process:
         self.write(TokenFacts(key, value, self.tick()))
 
     def bind(self, name: str, **value: Any) -> None:
-        """Say something about the run."""
+        """Say something about the run; with a copy of a tokenizer's folder, as a traced process makes one."""
+        if name == "tokenizer" and "blob" not in value:
+            value["blob"] = keep_tokenizer(self.run, str(value.get("path")))
         self.write(Bind(name, value, self.tick()))
 
     def report(self, key: str, state: str, reason: str = "") -> None:

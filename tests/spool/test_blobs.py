@@ -5,10 +5,19 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
+from autotrace.config import environment as env
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.spool.blobs import claim_tokenizer, keep_tokenizer
 from autotrace.trajectory.model import Span, Trajectory
 from tests.answers.letters import saved
+
+
+@pytest.fixture(autouse=True)
+def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests are the run's own shipper; ``tests/security`` has what a stranger's folder may do."""
+    monkeypatch.setenv(env.OWN_RUN, str(tmp_path / "run"))
 
 
 def model(folder: Path) -> Path:
@@ -47,7 +56,7 @@ def test_the_copy_is_used_when_the_original_is_gone(tmp_path: Path) -> None:
 
 
 def test_what_only_tokens_spelled_is_redacted_and_its_ids_are_left_out(tmp_path: Path) -> None:
-    decoder = Decoder(tmp_path)
+    decoder = Decoder(tmp_path / "run")
     decoder.bind({"path": str(saved(tmp_path / "model"))})
     secret = [ord(char) for char in "the key is sk-abcdefghijklmnopqrstuvwx."]
     span = Span("0" * 16, None, "generate", "llm", "key", 1, prompt_ids=[104, 105], new_prompt_ids=[104, 105])

@@ -43,7 +43,7 @@ def test_the_runs_of_a_folder_newest_first(tmp_path: Path) -> None:
 
 
 def rows_of(run: Path) -> list[Row]:
-    return [row for row in RunReader.peek(run).select() if row.role == "trajectory"]
+    return [row for row in RunReader.open(run).select() if row.role == "trajectory"]
 
 
 def test_the_columns_are_the_lines_of_ls(client: TestClient, run: Path) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from autotrace.config import environment as env
 from autotrace.config.plan import Plan
 from autotrace.redact.redactor import Redactor
 from autotrace.run import layout
@@ -32,18 +34,20 @@ class Decoder:
     """Adds the texts to trajectories. A tokenizer that the plan names for a target decodes that target's calls; the
     others are decoded by the one that ``run.json`` names, else by what the run tells (``bind``).
 
-    ``read_only``: nothing is written into the run folder, which may make loading slow. ``much``: see
-    ``tokenizer.load``.
+    The run's own shipper (``environment.OWN_RUN``) loads what the run loaded and keeps a copy of it. For anybody else
+    the folder may be a stranger's: nothing is written into it, no code runs, no address is asked, and of the paths that
+    it names only the copies inside of it are read. ``much``: see ``tokenizer.load``.
     """
 
-    def __init__(self, run_folder: str | Path, *, read_only: bool = False, much: bool = False) -> None:
+    def __init__(self, run_folder: str | Path, *, much: bool = False) -> None:
         folder = Path(run_folder)
+        own = os.environ.get(env.OWN_RUN) == os.path.abspath(folder)
         plan = _plan(folder)
         redactor = Redactor(dataclasses.replace(plan.settings, max_string=1 << 40, redact_hook=None))
         """The run's own rules; texts of whole trajectories are not cut."""
 
         def made(name: str | None) -> _Tokenizer:
-            tokenizer = _Tokenizer(folder, redactor, read_only, much)
+            tokenizer = _Tokenizer(folder, redactor, own, much)
             if name is not None:
                 tokenizer.bind({"path": name, "blob": copies.get(name)})
             return tokenizer
@@ -99,9 +103,9 @@ class Decoder:
 class _Tokenizer:
     """One of a run, loaded when it is needed. ``bind`` says where from; before that nothing is decoded."""
 
-    def __init__(self, run_folder: Path, redactor: Redactor, read_only: bool, much: bool) -> None:
+    def __init__(self, run_folder: Path, redactor: Redactor, own: bool, much: bool) -> None:
         self._run_folder, self._redactor = run_folder, redactor
-        self._read_only, self._much = read_only, much
+        self._own, self._much = own, much
         self._seen: list[dict[str, Any]] = []
         self._binds: list[dict[str, Any]] = []
         self._decode: Decode | None = None
@@ -116,7 +120,7 @@ class _Tokenizer:
             return
         self._seen.append(bind)
         try:  # now, while it is there: a run may load its tokenizer from a temporary folder
-            if not bind.get("blob") and not self._read_only:
+            if self._own and not bind.get("blob"):
                 bind["blob"] = keep_tokenizer(self._run_folder, str(bind.get("path") or ""))
         except OSError as error:
             _log.warning("the tokenizer cannot be copied: %s", error)
@@ -147,7 +151,7 @@ class _Tokenizer:
         for bind in self._binds:
             for source in self._sources(bind):
                 try:
-                    self._decode = load(source, bind, self._run_folder, keep=not self._read_only, much=self._much)
+                    self._decode = load(source, bind, self._run_folder, trusted=self._own, much=self._much)
                     self._source = source
                     return self._decode
                 except Exception as error:
@@ -160,11 +164,17 @@ class _Tokenizer:
         sources = []
         blob = bind.get("blob")
         if isinstance(blob, str) and blob and "/" not in blob and not blob.startswith("."):
-            sources.append(str(self._run_folder / layout.BLOBS / blob))
+            copy = self._run_folder / layout.BLOBS / blob
+            if self._own or not _has_links(copy):
+                sources.append(str(copy))
         path = bind.get("path")
-        if isinstance(path, str) and path:
+        if isinstance(path, str) and path and (self._own or not os.path.lexists(path)):  # else a name on the hub
             sources.append(path)
         return sources
+
+
+def _has_links(copy: Path) -> bool:
+    return any(file.is_symlink() for file in (copy.parent, copy, *(copy.iterdir() if copy.is_dir() else ())))
 
 
 def _plan(run_folder: Path) -> Plan:

@@ -20,6 +20,7 @@ from typing import Any
 
 from autotrace.config import environment as env
 from autotrace.run import files
+from autotrace.run.process import python
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -57,14 +58,15 @@ def sequences(size: int) -> Iterator[list[int]]:
         yield list(range(first, size, stride))
 
 
-def loaded(source: str, bind: Mapping[str, Any], kept: Path | None) -> tuple[Any, bool]:
+def loaded(source: str, bind: Mapping[str, Any], kept: Path | None, trusted: bool = True) -> tuple[Any, bool]:
     """The tokenizer at ``source`` as ``transformers`` loads it and False; or, where that decodes alike, the Rust
-    tokenizer within it, which is then written to ``kept`` if that is given, and True. Raises whatever ``transformers``
-    raises."""
+    tokenizer within it, which is then written to ``kept`` if that is given, and True. Unless it is ``trusted``, no code
+    of its own runs, and the hub is not asked. Raises whatever ``transformers`` raises."""
     from transformers import AutoTokenizer
 
     local = os.path.isdir(source)
-    options: dict[str, Any] = {"trust_remote_code": bind.get("trust_remote_code") is True, "local_files_only": local}
+    code = trusted and bind.get("trust_remote_code") is True
+    options: dict[str, Any] = {"trust_remote_code": code, "local_files_only": local or not trusted}
     if isinstance(bind.get("revision"), str) and not local:
         options["revision"] = bind["revision"]
     tokenizer = AutoTokenizer.from_pretrained(source, **options)
@@ -88,7 +90,7 @@ def _keep(tokenizer: Any, path: Path) -> None:
 def decide_apart(source: str, bind: Mapping[str, Any], kept: Path, needed: Path) -> None:
     """Have ``loaded`` done by another process, once for all processes of a run, and wait for it: ``kept`` is there
     afterwards if the Rust tokenizer will do. ``needed``: a file that remembers that it will not. Never raises."""
-    words = [sys.executable, "-m", "autotrace.ship.assembly.handing_over", source, json.dumps(bind, default=str)]
+    words = python("autotrace.ship.assembly.handing_over", source, json.dumps(bind, default=str))
     with contextlib.suppress(OSError):
         if kept.parent.is_dir() and not (needed.exists() and needed.stat().st_size):
             quiet = subprocess.DEVNULL

@@ -28,10 +28,11 @@ from autotrace.trajectory.jsonable import text
 Decode = Callable[[Sequence[int]], str]
 
 
-def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, keep: bool = True, much: bool = False) -> Decode:
+def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, trusted: bool, much: bool = False) -> Decode:
     """The decoding function of the tokenizer at ``source`` (a folder, or a name on the hub), loaded as ``bind`` says
-    that the run loaded it. Raises whatever its libraries raise. ``keep``: what makes it quick next time is written into
-    the run folder. ``much``: so much will be decoded that what makes it quick may take a while."""
+    that the run loaded it. Raises whatever its libraries raise. ``trusted``: code that is among its files may run, the
+    hub may be asked, and what makes it quick next time is written into the run folder. ``much``: so much will be
+    decoded that what makes it quick may take a while."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     blobs = run_folder / layout.BLOBS
     key = _key(Path(source).name if Path(source).parent == blobs else source, bind)
@@ -41,7 +42,7 @@ def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, keep: bool =
     if is_plain(Path(source)):
         with contextlib.suppress(Exception):
             return _decode_with(_from_file(Path(source, "tokenizer.json")), much)
-    if keep and "transformers" not in sys.modules and importlib.util.find_spec("transformers") is not None:
+    if trusted and "transformers" not in sys.modules and importlib.util.find_spec("transformers") is not None:
         decide_apart(source, bind, kept, blobs / f"transformers-{key}")
         with contextlib.suppress(Exception):
             return _decode_with(_from_file(kept), much)
@@ -51,7 +52,7 @@ def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, keep: bool =
         if os.path.exists(os.path.join(source, "tokenizer.json")):
             return _decode_with(_from_file(Path(source, "tokenizer.json")), much)
         raise
-    tokenizer, rust = loaded(source, bind, kept if keep else None)
+    tokenizer, rust = loaded(source, bind, kept if trusted else None, trusted)
     return _decode_with(tokenizer, much) if rust else _asking(tokenizer)
 
 

@@ -10,7 +10,6 @@ import itertools
 import logging
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -22,6 +21,7 @@ from typing import Any
 import msgspec
 
 from autotrace.run import files, layout
+from autotrace.run.process import python
 from autotrace.ship.delivery import messages
 from autotrace.ship.delivery.carrier import Receipt, Wanted
 from autotrace.ship.delivery.messages import Admit, Admitted, Deliver, Delivered, Order, Reply, Summarise, Summarised
@@ -54,7 +54,7 @@ class WorkerProcess:
         self.note = ""
         self.deaths = 0
         """In a row."""
-        self._words = [sys.executable, "-m", "autotrace.ship.delivery.worker", str(run_folder)]
+        self._words = python("autotrace.ship.delivery.worker", str(run_folder))
         self._log = run_folder / layout.SHIPPER_LOG
         self._last_words = ["all"] if everything else []
         self._process: subprocess.Popen[bytes] | None = None

@@ -8,6 +8,7 @@ segments; here is where its records lie and one line about it. The tables: ``mig
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -27,6 +28,27 @@ OffsetsOf = dict[int, list[int]]
 """Segment -> ascending offsets of records in it."""
 
 
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""How a rollback journal ends that names another file, which SQLite removes."""
+
+
+def _refuse_strange(path: Path) -> None:
+    """Raise ``sqlite3.OperationalError`` for a state that would have SQLite touch other files: a link, or a journal
+    that names one. Ours has neither."""
+    journal = Path(f"{path}-journal")
+    for file in (path, journal, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        if file.is_symlink():
+            raise sqlite3.OperationalError(f"{file} is a link, which is not followed")
+    try:
+        last = journal.open("rb")
+    except FileNotFoundError:
+        return
+    with last:
+        last.seek(max(0, last.seek(0, os.SEEK_END) - len(_SUPER_JOURNAL)))
+        if last.read() == _SUPER_JOURNAL:
+            raise sqlite3.OperationalError(f"{journal} is not autotrace's: it names another file; remove it")
+
+
 class State:
     """One connection to the state of a run. Not thread-safe. Writes belong to the holder of ``shipper.lock``."""
 
@@ -44,9 +66,10 @@ class State:
 
     @classmethod
     def of_run(cls, run_folder: str | Path) -> State:
-        """Open or create the state of ``run_folder``. Raises ``sqlite3.Error`` when the folder cannot be written, and
-        its subclass ``NewerDatabase``."""
+        """Open or create the state of ``run_folder``. Raises ``sqlite3.Error`` when the folder cannot be written, or
+        its state is not one of ours, and the subclass ``NewerDatabase``."""
         path = Path(run_folder, layout.STATE_DB)
+        _refuse_strange(path)
         files.ensure(path)
         return cls(str(path))
 
@@ -55,6 +78,7 @@ class State:
         """The state of ``run_folder`` for who must write nothing there; that of an earlier release as a copy in memory.
         Raises ``sqlite3.Error`` where there is none that can be read so."""
         path = Path(run_folder, layout.STATE_DB).absolute()
+        _refuse_strange(path)
         # without a journal nobody is writing; SQLite would make the files of one in order to read
         journal = Path(f"{path}-shm").exists()
         if not journal and Path(f"{path}-wal").exists():

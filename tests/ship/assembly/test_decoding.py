@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from autotrace.config import environment as env
 from autotrace.config.plan import Plan, Settings
 from autotrace.run import layout
 from autotrace.ship.assembly.decoding import Decoder
@@ -50,6 +51,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False})
     )
     return folder
+
+
+@pytest.fixture(autouse=True)
+def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests are the run's own shipper; ``tests/security`` has what a stranger's folder may do."""
+    monkeypatch.setenv(env.OWN_RUN, str(tmp_path / "run"))
 
 
 def recorded(tmp_path: Path, model: Path, **bind: object) -> tuple[Path, bytes]:

@@ -11,6 +11,7 @@ from autotrace.ship.assembly import recent
 from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.assembly.recent import Assembled, Recent
 from autotrace.ship.run_reader import RunReader
+from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
 from autotrace.trajectory.model import Span
 from tests.ship.spools import Process, new_run
@@ -85,6 +86,7 @@ def test_arguments_and_results_take_room_too(tmp_path: Path) -> None:
         root = process.open(trace, "trajectory", inputs={"messages": [{"role": "user", "content": "x" * 100_000}]})
         process.close(trace, root, output="y" * 100_000)
     process.exit()
+    assert ship(run, once=True).state == "done"
     reader = RunReader.open(run)
     loader = Loader(State.of_run(run), run, reader.info, 8 << 20)
     looked = [row.trace_id for row in reader.rows() if loader.room() and loader.look(row.trace_id, final=True)]

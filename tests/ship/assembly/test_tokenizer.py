@@ -167,7 +167,7 @@ def test_the_second_reader_of_a_run_gets_the_text_of_transformers(
     source, run = made(tmp_path, kind)
     bind = {"trust_remote_code": True}
     theirs = AutoTokenizer.from_pretrained(source, trust_remote_code=True)
-    decodes = [tokenizers_of_runs.load(str(source), bind, run) for _ in range(2)]
+    decodes = [tokenizers_of_runs.load(str(source), bind, run, trusted=True) for _ in range(2)]
     encoded = [theirs(text, add_special_tokens=False).input_ids for text in CORPUS]
     for ids in [*encoded, *sequences(len(theirs)), []]:
         expected = theirs.decode(ids, skip_special_tokens=False)
@@ -185,7 +185,7 @@ def test_transformers_is_imported_only_where_it_has_to_decode(
     source, run = made(tmp_path, kind)
     program = (
         "import sys; from pathlib import Path; from autotrace.ship.assembly.tokenizer import load\n"
-        "text = load(sys.argv[1], {'trust_remote_code': True}, Path(sys.argv[2]))([20])\n"
+        "text = load(sys.argv[1], {'trust_remote_code': True}, Path(sys.argv[2]), trusted=True)([20])\n"
         "print('transformers' in sys.modules, text != '')"
     )
     said = [
@@ -203,8 +203,8 @@ def test_code_of_a_model_that_was_not_allowed_does_not_decide_for_the_run_that_a
     config = json.loads((source / "tokenizer_config.json").read_text())
     (source / "tokenizer_config.json").write_text(json.dumps({**config, "tokenizer_class": "PreTrainedTokenizerFast"}))
     ids = [256, 257, 258]
-    without = tokenizers_of_runs.load(str(source), {"trust_remote_code": False}, run)(ids)
-    allowed = tokenizers_of_runs.load(str(source), {"trust_remote_code": True}, run)(ids)
+    without = tokenizers_of_runs.load(str(source), {"trust_remote_code": False}, run, trusted=True)(ids)
+    allowed = tokenizers_of_runs.load(str(source), {"trust_remote_code": True}, run, trusted=True)(ids)
     assert allowed == without.upper()
 
 
@@ -216,7 +216,7 @@ def test_files_that_tell_all_are_all_that_is_looked_at(
     source, run = made(tmp_path, kind)
     monkeypatch.setattr(tokenizers_of_runs, "decide_apart", lambda *_: pytest.fail("another process was started"))
     before = sorted(run.rglob("*"))
-    assert tokenizers_of_runs.load(str(source), {"trust_remote_code": True}, run)([70, 71])
+    assert tokenizers_of_runs.load(str(source), {"trust_remote_code": True}, run, trusted=True)([70, 71])
     assert sorted(run.rglob("*")) == before
 
 
@@ -247,16 +247,16 @@ def test_what_is_not_known_to_be_without_effect_is_left_to_transformers(
 
 def test_a_damaged_copy_is_not_used(tmp_path: Path) -> None:
     source, run = made(tmp_path, byte_fallback)
-    before = tokenizers_of_runs.load(str(source), {}, run)([260, 261])
+    before = tokenizers_of_runs.load(str(source), {}, run, trusted=True)([260, 261])
     (copy,) = kept(run)
     assert copy.stat().st_mode & 0o777 == 0o600
     copy.write_bytes(copy.read_bytes()[:100])
-    assert tokenizers_of_runs.load(str(source), {}, run)([260, 261]) == before
+    assert tokenizers_of_runs.load(str(source), {}, run, trusted=True)([260, 261]) == before
 
 
 def test_a_moved_run_folder_keeps_its_copy(tmp_path: Path) -> None:
     source, run = made(tmp_path, byte_fallback)
-    tokenizers_of_runs.load(str(source), {}, run)
+    tokenizers_of_runs.load(str(source), {}, run, trusted=True)
     moved = run.rename(tmp_path / "moved")
-    tokenizers_of_runs.load(str(moved / layout.BLOBS / source.name), {}, moved)
+    tokenizers_of_runs.load(str(moved / layout.BLOBS / source.name), {}, moved, trusted=True)
     assert len(kept(moved)) == 1
