@@ -27,7 +27,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
     ship/test_backend_choice.py ship/delivery ship/assembly/test_decoding.py ship/test_into_mlflow.py record/test_sampling.py \
     cli/test_compare.py)
 
-.PHONY: findings help demo test test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
+.PHONY: findings help demo test size test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
     scale verl-releases docs pythons compilers security view screenshots check-js
 .DEFAULT_GOAL := help
@@ -46,11 +46,14 @@ environment: ## the development environment in .venv (1.5 GB: veRL, Ray, MLflow,
 	@./tools/venv.sh $(VENV)
 
 ##@ Every change
-check: environment check-js ## linter, formatting, types, import contract
+check: environment check-js size ## linter, formatting, types, import contract
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+size: ## lines of code by room; fails above the ceiling of tools/size.py
+	$(PYTHON) tools/size.py --check
 
 format: environment ## apply the formatter and the linter's own fixes
 	$(VENV)/bin/ruff check --fix .

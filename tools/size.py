@@ -1,0 +1,75 @@
+"""Lines of code by room: ``python tools/size.py [ROOT]``, one row a room; ``--check`` fails above the ceiling.
+
+A line counts if it holds a token of code: blank lines, comments and docstrings do not. The ceiling is ``CEILING`` below, the
+one place for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+CEILING = {"lines": 38_207, "files": 442}
+_NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+    tokenize.ENCODING,
+}
+
+
+def code_lines(path: Path) -> int:
+    """Lines of ``path`` with code on them."""
+    with tokenize.open(path) as file:
+        text = file.read()
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(iter(text.splitlines(keepends=True)).__next__):
+        if token.type not in _NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
+            first = node.body[0]
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                lines.difference_update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return len(lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Prints the table; with ``--check`` returns 1 above the ceiling."""
+    check = "--check" in arguments
+    roots = [argument for argument in arguments if not argument.startswith("-")]
+    package = Path(roots[0] if roots else Path(__file__).parent.parent) / "autotrace"
+    lines: Counter[str] = Counter()
+    files: Counter[str] = Counter()
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package).parts
+        room = parts[0] if len(parts) > 1 else "(root)"
+        lines[room] += code_lines(path)
+        files[room] += 1
+    script = sum(
+        len([line for line in path.read_text().splitlines() if line.strip()]) for path in package.rglob("*.js")
+    )
+    print(f"{'room':<14}{'lines':>8}{'files':>8}")
+    for room in sorted(lines):
+        print(f"{room:<14}{lines[room]:>8,}{files[room]:>8}")
+    total = {"lines": lines.total(), "files": files.total()}
+    print(f"{'all':<14}{total['lines']:>8,}{total['files']:>8}    JavaScript of the page: {script:,} lines")
+    over = [f"{name}: {total[name]:,} of {CEILING[name]:,}" for name in CEILING if total[name] > CEILING[name]]
+    if check and over:
+        print(f"above the ceiling of tools/size.py: {', '.join(over)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
