@@ -1,7 +1,6 @@
-"""Lines of code by room: ``python tools/size.py [ROOT]``, one row a room; ``--check`` fails above the ceiling.
+"""Lines of code by room: ``python tools/size.py [ROOT]``. With ``--check`` it fails above ``CEILING``.
 
-A line counts if it holds a token of code: blank lines, comments and docstrings do not. The ceiling is ``CEILING`` below, the
-one place for it.
+A line counts if it holds code: blank lines, comments and docstrings do not.
 """
 
 from __future__ import annotations
@@ -13,15 +12,9 @@ from collections import Counter
 from pathlib import Path
 
 CEILING = {"lines": 38_207, "files": 442}
-_NO_CODE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-    tokenize.ENCODING,
-}
+_LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+_NO_CODE = {*_LAYOUT, tokenize.COMMENT, tokenize.ENCODING}
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def code_lines(path: Path) -> int:
@@ -33,14 +26,9 @@ def code_lines(path: Path) -> int:
         if token.type not in _NO_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
-            first = node.body[0]
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                lines.difference_update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            docstring = node.body[0]
+            lines.difference_update(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
     return len(lines)
 
 
@@ -56,9 +44,7 @@ def main(arguments: list[str]) -> int:
         room = parts[0] if len(parts) > 1 else "(root)"
         lines[room] += code_lines(path)
         files[room] += 1
-    script = sum(
-        len([line for line in path.read_text().splitlines() if line.strip()]) for path in package.rglob("*.js")
-    )
+    script = sum(bool(line.strip()) for path in package.rglob("*.js") for line in path.read_text().splitlines())
     print(f"{'room':<14}{'lines':>8}{'files':>8}")
     for room in sorted(lines):
         print(f"{room:<14}{lines[room]:>8,}{files[room]:>8}")
