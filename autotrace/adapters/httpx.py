@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from autotrace import patch
-from autotrace.record import calls, closing, context, drivers, faults, ids, statements
+from autotrace.record import calls, closing, context, drivers, dropped, faults, ids, statements
 from autotrace.record.answers import MAX_BODY
 from autotrace.record.context import OpenCall
 from autotrace.record.errors import Failure
@@ -133,12 +133,17 @@ def asked_at(request: Any, ends: tuple[bytes, ...]) -> bytes | None:
     return path if path.endswith(ends) else None
 
 
+_unread: dict[int, dropped.Watched] = {}
+"""By the ``id`` of what is followed."""
+
+
 class Followed:
     """The stream of bytes of an answer, whose end is the end of ``call``."""
 
     def __init__(self, inner: Any, call: OpenCall) -> None:
         self._inner = inner
         self._call = call
+        _unread[id(self)] = dropped.Watched(self, call, _unread)
 
     def __iter__(self) -> Any:
         return self._through(iter(self._inner))
@@ -164,13 +169,11 @@ class Followed:
         await self._inner.aclose()
 
     def _left(self) -> None:
+        _unread.pop(id(self), None)
         try:
             closing.ended(self._call, GeneratorExit())
         except Exception as error:
             faults.failed("httpx:stream", error)
-
-    def __del__(self) -> None:
-        self._left()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

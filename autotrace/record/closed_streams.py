@@ -28,12 +28,11 @@ _open: dict[int, Closable] = {}
 class Closable(Step):
     """What the wrapper of ``close`` carries as its call."""
 
-    __slots__ = ("holder", "iteration")
+    __slots__ = ("holder", "iteration", "reference")
 
     def __init__(self, stream: Any, holder: Any, iteration: Any) -> None:
-        number, forget = id(stream), _open.pop
-        self.number = number
-        self.reference = weakref.ref(stream, lambda _: forget(number, None))
+        self.number = id(stream)
+        self.reference = weakref.ref(stream, functools.partial(_open.pop, self.number))  # in C: see ``dropped``
         self.holder = weakref.ref(holder)
         self.iteration = iteration if iteration is None else weakref.ref(iteration)
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import closed_streams, faults, finished_streams, fork_warning, origin, own_thread
+from autotrace.record import closed_streams, dropped, faults, finished_streams, fork_warning, origin, own_thread
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -227,6 +227,7 @@ class Flusher:
             _lost(len(backlog.queue) + self._encoding + self._writer.gathered)
             return
         try:
+            dropped.settle()
             finished_streams.settle(idle_ns=0)
             closed_streams.end_open()
             if _lost(self._drain(pause=False, deadline=deadline)):
@@ -252,6 +253,7 @@ class Flusher:
 
     def _drain(self, pause: bool, deadline: float = math.inf) -> int:
         """Write what waits, until ``deadline``; how many events are left of those that waited when this began."""
+        dropped.settle()
         began = time.monotonic()
         end = began + self._slice()
         slow = began < self._slow_until

@@ -8,30 +8,28 @@ that a recorded call returned.
 from __future__ import annotations
 
 import functools
-import weakref
 from types import FunctionType
 from typing import Any
 
-from autotrace.record import closing, template
+from autotrace.record import closing, dropped, template
 from autotrace.record.context import OpenCall, current
 from autotrace.record.object_fields import attribute_of, members_of, mro_of
 
 _MARK = "__autotrace_step__"
 _STEPS = {"__next__": template.PLAIN, "__anext__": template.COROUTINE}
 _ITERATIONS = ("__iter__", "__aiter__")
-_followed: dict[int, Step] = {}
-"""By the ``id`` of the iterator."""
+_followed: dict[int, dropped.Watched] = {}
+"""By the ``id`` of the iterator; ``holder`` is its ``Step``."""
 
 
 class Step:
     """What the wrappers carry as their call while such an object takes a step."""
 
-    __slots__ = ("__weakref__", "busy", "call", "number", "reference")
+    __slots__ = ("__weakref__", "busy", "call", "number")
 
     def __init__(self, call: OpenCall, value: Any) -> None:
         self.call = call
         self.number = id(value)
-        self.reference = weakref.ref(value, self._dropped)
         self.busy = False
         """In the middle of a step, which may take others of the same object."""
 
@@ -51,29 +49,26 @@ class Step:
         else:
             closing.ended(self.call, error)
 
-    def _dropped(self, _: Any) -> None:
-        if self._forget():
-            closing.ended(self.call, GeneratorExit())
-
-    def _forget(self) -> bool:
-        return _followed.pop(self.number, None) is not None
+    def _forget(self) -> None:
+        _followed.pop(self.number, None)
 
 
 def follow(call: OpenCall, value: Any) -> Step | None:
     """``value``, if it is such an iterator, and nobody else's; ``call`` then ends with its iteration."""
     kind = type(value)
-    if not any(type(attribute_of(kind, name)) is FunctionType for name in _STEPS) or id(value) in _followed:
+    if not any(type(attribute_of(kind, name)) is FunctionType for name in _STEPS) or dropped.find(value, _followed):
         return None
     iterations = [attribute_of(kind, name) for name in _ITERATIONS]
     if any(type(own) is FunctionType and template.kind_of(own.__code__) != template.PLAIN for own in iterations):
         return None  # iterated by a generator of its own, which need not take these steps
+    step = Step(call, value)
     try:
-        step = Step(call, value)
+        watched = dropped.Watched(value, call, _followed, step)
     except TypeError:  # no weak references: nobody would tell that it was dropped
         return None
     if not any([_wrapped(kind, name) for name in _STEPS]):
         return None
-    _followed[step.number] = step
+    _followed[step.number] = watched
     return step
 
 
@@ -95,9 +90,10 @@ def _wrapped(kind: type, name: str) -> bool:
 
 def step(args: tuple[Any, ...]) -> Step | None:
     """``begin`` of such a wrapper: its only argument is the iterator."""
-    found = _followed.get(id(args[0]))
-    if found is None or found.busy or found.reference() is not args[0]:
+    watched = dropped.find(args[0], _followed)
+    if watched is None or watched.holder.busy:
         return None
+    found: Step = watched.holder
     call, above = found.call, current.get()
     if above is not call:
         call.above = above

@@ -3,10 +3,15 @@
 ``threading.Thread.start`` waits until the new thread runs, and a wait may last: until Python 3.11 a new thread has its
 starter's number for a moment, and an exception that is set from another thread (``PyThreadState_SetAsyncExc``, as
 timeouts of reward code do) then hits the new thread, which ends, and its starter waits for ever.
+
+The thread takes no signal. A program may block one and wait for it (``signal.sigwait``, a service's ``SIGTERM``): the
+system would give it to our thread, which does not block it, and the process would die. And a signal that our thread
+takes does not wake the main thread up.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # ``signal`` makes an enum of each number
 import itertools
 from _thread import get_ident, get_native_id, start_new_thread
 from collections.abc import Callable, Iterator
@@ -16,6 +21,12 @@ alive: set[int] = set()
 started: set[int] = set()
 """The same, and those that were started and do not run yet: by numbers of our own."""
 _numbers = itertools.count()
+_OF_A_THREAD = {
+    *(_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL),
+    *(_signal.SIGTRAP, _signal.SIGSYS, _signal.SIGABRT),
+}
+"""What a thread brings on itself: ``faulthandler`` is to see it."""
+_OF_THE_PROCESS = _signal.valid_signals() - _OF_A_THREAD
 
 
 def start(run: Callable[[], None]) -> None:
@@ -25,11 +36,15 @@ def start(run: Callable[[], None]) -> None:
     body = _body(run, get_ident(), mine)
     next(body)
     started.add(mine)
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
     try:
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _OF_THE_PROCESS)  # the new thread inherits it
         start_new_thread(next, (body, None))
     except RuntimeError:
         started.discard(mine)
         raise
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)  # in C: nothing can come in between
 
 
 def _body(run: Callable[[], None], starter: int, mine: int) -> Iterator[None]:
