@@ -16,7 +16,6 @@ from autotrace.ship import pace
 from autotrace.ship.delivery import courier, scaling
 from autotrace.ship.delivery.scaling import CALM, LOOK_EVERY, Scaling
 from autotrace.ship.delivery.workers import WorkerProcess
-from autotrace.ship.report import StatusFile
 from autotrace.ship.shipper import Shipper
 from autotrace.sinks.jsonl.sink import JsonlSink
 from autotrace.trajectory.model import Trajectory
@@ -87,13 +86,6 @@ def test_the_shipper_starts_processes_by_itself_and_delivers_everything_once(
             backend.behind = "it does not keep up" if status.pending else ""
 
     monkeypatch.setattr(pace.Pace, "look", behind)
-    write = StatusFile.write
-
-    def at_once(self: StatusFile, *args: Any, **more: Any) -> Status:
-        self._written = 0.0  # each round has a status of its own: all may be delivered before a second has passed
-        return write(self, *args, **more)
-
-    monkeypatch.setattr(StatusFile, "write", at_once)
     started: list[int] = []
     decided = threading.Event()
     start, wanted, deliver = WorkerProcess._start, Scaling.wanted, JsonlSink.deliver
