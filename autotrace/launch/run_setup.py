@@ -135,9 +135,10 @@ def _plan(options: Options) -> Plan:
 
 
 def _folder(options: Options) -> str:
-    """A new folder ``YYYYMMDD-HHMMSS-XXXXXX`` (UTC, so that names sort by time)."""
+    """A new folder ``YYYYMMDD-HHMMSS-MMMXXXXXX`` (UTC). Names sort by time: ``MMM`` are the milliseconds, in hex."""
     parent = os.path.abspath(options.run_dir)
-    name = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    now = datetime.now(timezone.utc)
+    name = f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03x}{secrets.token_hex(3)}"
     folder = os.path.join(parent, name)
     if not options.quiet and (mode := files.readable_by_others(parent)):
         complain(
