@@ -29,6 +29,8 @@ class Code:
     """A step has the finding if at least this share of its trajectories does ..."""
     count: int = 1
     """... and at least so many."""
+    limits: str = ""
+    """What it does not find, as measured."""
 
     @property
     def family(self) -> str:

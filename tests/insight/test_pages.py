@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.insight import pages, registry
+from autotrace.insight import registry
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark, decode, encode
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.model import Trajectory
 from tests.insight.made import llm, span, trajectory
+from tools import findings as pages
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -12,7 +12,7 @@ import msgspec
 
 from autotrace.sinks import payload
 from autotrace.trajectory.jsonable import text
-from autotrace.trajectory.model import OK, OPEN, Span, Trajectory
+from autotrace.trajectory.model import OK, OPEN, Span, Trajectory, finish_reason
 
 SPAN_TYPES = {
     "trajectory": "AGENT",
@@ -130,8 +130,7 @@ def _outputs(trajectory: Trajectory, span: Span, turn: payload.Turn | None) -> A
 
 
 def _finish_reason(span: Span) -> Any:
-    reason = span.attributes.get("stop_reason") or span.attributes.get("finish_reason")
-    return reason or ("stop" if span.status == OK else None)
+    return finish_reason(span.attributes) or ("stop" if span.status == OK else None)
 
 
 def _named(output: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from autotrace.sinks import payload
 from autotrace.sinks.otlp.events import events
 from autotrace.sinks.otlp.messages import arguments_of, input_messages, output_messages
 from autotrace.trajectory.jsonable import text
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import Span, Trajectory, finish_reason
 from autotrace.trajectory.tool_names import tool_name
 
 OPERATIONS = {"trajectory": "invoke_agent", "agent": "invoke_agent", "llm": "chat", "tool": "execute_tool"}
@@ -172,8 +172,7 @@ def _root(trajectory: Trajectory) -> dict[str, Any]:
 
 def _chat(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     turn, model = payload.turn(span), payload.model_name(trajectory, span)
-    stop = span.attributes.get("stop_reason") or span.attributes.get("finish_reason")
-    reason = "error" if payload.failure(span) else str(stop or "stop")
+    reason = "error" if payload.failure(span) else finish_reason(span.attributes) or "stop"
     attributes: dict[str, Any] = {
         "gen_ai.provider.name": provider(trajectory, span),
         "gen_ai.request.model": model,

@@ -19,7 +19,7 @@ from uuid import UUID
 from autotrace.insight.profile import codes, decode
 from autotrace.sinks import payload
 from autotrace.trajectory.jsonable import text
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import Span, Trajectory, finish_reason
 
 OP_NAME = 128
 DISPLAY_NAME = 1_024
@@ -188,7 +188,7 @@ def _chat(trajectory: Trajectory, span: Span, inputs: dict[str, Any], result: An
         inputs |= {"prompt_base": call_uuid(trajectory, span.prompt_base), "prompt_keep": span.prompt_keep}
     output: dict[str, Any] = {}
     if turn.reply is not None:
-        stop = payload.jsonable(next(filter(None, map(span.attributes.get, _STOPS)), None))
+        stop = finish_reason(span.attributes)
         choice = {"index": 0, "message": turn.reply, "finish_reason": stop}
         if isinstance(result, dict):  # said by the choice
             result = {name: value for name, value in result.items() if name not in _STOPS or value != stop}
