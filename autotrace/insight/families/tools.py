@@ -51,9 +51,9 @@ CODES = (
         "pages with the word error.",
         0.5,
         limits="Structure is looked at first: `isError`, `success`, a status, an exit code, a field called error, the "
-        "title of a page. Other answers are compared with a short list of English forms, which knew 24 of 40 wordings that "
-        "were written without it. `AUTOTRACE_ERROR_FORMS=FILE`, set when the run starts, adds forms of your tools, "
-        "in any language: one regular expression a line, searched for in answers below 300 characters.",
+        "title of a page. Other answers are compared with a short list of English forms, which knew 24 of 40 "
+        "wordings that were written without it. `AUTOTRACE_ERROR_FORMS=FILE`, set when the run starts, adds forms of "
+        "your tools, in any language: one regular expression a line, searched for in answers below 300 characters.",
     ),
     Code(
         "AT-TOOL-UNKNOWN", "the model calls tools that do not exist",
