@@ -20,7 +20,7 @@ from proxy import Proxy
 from read import ReadBack, in_mlflow, in_weave
 
 from autotrace.ship.run_reader import RunReader
-from autotrace.sinks.mlflow.otlp import request
+from autotrace.sinks.mlflow.server import request
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.weave.calls import call_of
 from autotrace.sinks.weave.limits import encoded

@@ -153,7 +153,7 @@ def _chat(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own_attributes(trajectory: Trajectory, span: Span, is_turn: bool) -> dict[str, Any]:
-    """MLflow's token usage, and ours: token ids as text, from which ``tokens.token_ids`` rebuilds the lists.
+    """MLflow's token usage, and ours: token ids as text (``docs/backends.md``: the whole prompt).
 
     A server adds up the usage of all spans, so that of a model which a tool or a reward asked is not among it: a
     trajectory has the tokens of its turns, in every backend and in ``autotrace ls``."""
