@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from autotrace.run import files
+from autotrace.sinks.delivered import Delivered
 from autotrace.sinks.mlflow.info import TOKEN_USAGE, TraceDescription
 from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.protocol import Refused, Unavailable
@@ -18,8 +19,6 @@ MAX_BYTES = 4 << 20
 """Of spans in one request, about."""
 PATIENCE = 5
 """Answers 500 to one trajectory, beside others that were taken, until it counts as rejected."""
-REMEMBERED = 100_000
-"""Delivered spans that are remembered (about 20 MB), those of the latest traces."""
 
 Encoded = tuple[TraceDescription, list[MlflowSpan]]
 
@@ -31,10 +30,7 @@ class Sender:
         self.sent = 0
         """Bytes of spans that were taken."""
         self._tries: Counter[str] = Counter()
-        self._delivered: OrderedDict[str, dict[str, int]] = OrderedDict()
-        """Trace id -> span id -> digest of what MLflow has."""
-        self._remembered = 0
-        """Spans in it."""
+        self._delivered = Delivered()
 
     def send(self, store: Store, experiment: str, run_id: str | None, group: Iterable[Encoded]) -> dict[str, str]:
         """Store ``group``; trace id -> reason for those that MLflow rejected."""
@@ -77,21 +73,16 @@ class Sender:
         return rejected
 
     def _delivery(self, trace: TraceDescription, spans: list[MlflowSpan], destination: str) -> Delivery:
-        new, digests = spans, self._delivered.get(trace.trace_id)
-        if digests is not None:
+        new, digests = spans, self._delivered.of(trace.trace_id)
+        if digests:
             new = [span for span in spans if digests.get(span.span_id) != span.digest(destination)]
         return Delivery(trace, spans, new, sum(span.size for span in new))
 
     def _remember(self, deliveries: Sequence[Delivery], destination: str) -> None:
         for delivery in deliveries:
-            digests = self._delivered.setdefault(delivery.description.trace_id, {})
-            self._remembered -= len(digests)
-            digests.update({span.span_id: span.digest(destination) for span in delivery.new})
-            self._remembered += len(digests)
+            for span in delivery.new:
+                self._delivered.put(delivery.description.trace_id, span.span_id, span.digest(destination))
             self.sent += delivery.size
-        while self._remembered > REMEMBERED:
-            _, digests = self._delivered.popitem(last=False)
-            self._remembered -= len(digests)
 
 
 def _written(store: Store, experiment: str, deliveries: list[Delivery], run_id: str | None) -> list[Delivery]:

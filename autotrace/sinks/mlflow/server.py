@@ -15,11 +15,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from autotrace.redact.masking import without_password
+from autotrace.sinks.http import retry_after
 from autotrace.sinks.mlflow.info import TraceDescription
 from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, put_text
 from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.protocol import Refused, Unavailable
-from autotrace.sinks.waiting import retry_after
 
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 ANSWER_TIMEOUT = 10.0
