@@ -43,6 +43,10 @@ SUPERVISE = "AUTOTRACE_SUPERVISE"
 CONTENT = "AUTOTRACE_CONTENT"
 """``full`` (default), ``text`` (no token ids) or ``none`` (no prompts, responses, arguments at all)."""
 
+ERROR_FORMS = "AUTOTRACE_ERROR_FORMS"
+"""A file with regular expressions, one a line: tools' answers that match one are errors (finding
+``AT-TOOL-ERROR-TEXT``)."""
+
 LISTEN = "AUTOTRACE_LISTEN"
 """``HOST:PORT`` or ``:PORT`` where the collector takes what other nodes record; default: all interfaces, any port."""
 

@@ -126,7 +126,7 @@ def _check_hook(options: Options, command: Sequence[str]) -> None:
 def _plan(options: Options) -> Plan:
     from autotrace.config.plan import Settings
     from autotrace.spec.compiler import compile_plan
-    from autotrace.spec.errors import SpecError
+    from autotrace.spec.document import SpecError
 
     try:
         return compile_plan(options.specs, settings=Settings(content=options.content, **options.settings))

@@ -2,11 +2,11 @@
 
 - Which MLflow or W&B run veRL's own logger opened, which columns the dataset has, and, in ``configuration``, what is
   about the run as well: a list speaks of calls, and has no word for ``Bind`` records.
-- The metrics of a step (``step_metrics``), which are of no call and no trajectory.
+- The metrics of a step (``token_facts.logged``), which are of no call and no trajectory.
 - The user's own reward function, which has no name before veRL loads it from a file.
 - veRL's own rollout trace into a backend that autotrace has: its settings become ours, and its client is kept from
   starting, so nothing is traced twice. That is done, not recorded, and so are its extension points (``trace``).
-- What the trainer learns about trajectories: ``facts``, ``classic_facts``, ``token_facts`` say each what a list cannot.
+- What the trainer learns about trajectories: ``facts`` and ``token_facts`` say each what a list cannot.
 
 Read in the wheels of veRL 0.5.0 to 0.9.1. What is not as expected is left alone.
 """
@@ -24,7 +24,7 @@ from autotrace import patch
 from autotrace.adapters import concurrent_futures
 from autotrace.adapters.observe import Given, observe
 from autotrace.adapters.trainer_runs import publish_runs
-from autotrace.adapters.verl import facts, requests, step_metrics, trace
+from autotrace.adapters.verl import facts, requests, token_facts, trace
 from autotrace.adapters.verl.configuration import plain, publish_config, publish_worker
 from autotrace.config import environment as env
 from autotrace.record import faults, statements
@@ -51,7 +51,7 @@ def install() -> None:
 
 def _watch_tracking(module: ModuleType) -> None:
     observe(module.Tracking, "__init__", after=_logs)
-    observe(module.Tracking, "log", after=step_metrics.logged)
+    observe(module.Tracking, "log", after=token_facts.logged)
 
 
 def _logs(_: Any, given: Given) -> None:
