@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace import patch
+from autotrace.patch import adapting
 from autotrace.record import calls, closing, context, drivers, faults, ids, statements
 from autotrace.record.answers import MAX_BODY
 from autotrace.record.context import OpenCall
@@ -54,7 +54,7 @@ def install() -> None:
             probe = calls.probes.get(_key(library, client))
             if probe is not None and probe.follower is None:
                 probe.follower = Question()
-        patch.when_imported(f"{library}._client", _hook)
+        adapting.when_imported(f"{library}._client", _hook)
 
 
 def _key(library: str, client: str) -> str:
@@ -187,7 +187,7 @@ def _hook(module: ModuleType) -> None:
             asynchronous = inspect.iscoroutinefunction(original)
             send = (_naming_later if asynchronous else _naming)(original, _key(module.__name__.partition(".")[0], name))
             setattr(send, _MARK, True)
-            patch.put(kind, "_send_single_request", send)
+            adapting.put(kind, "_send_single_request", send)
 
 
 def _naming(original: Callable[..., Any], key: str) -> Callable[..., Any]:

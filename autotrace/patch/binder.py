@@ -6,17 +6,18 @@ What is recorded is a function that is given another code (see ``attach`` and ``
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType
 from typing import Any
 
 from autotrace.config.plan import Target
-from autotrace.patch import library_rules, main_module
+from autotrace.patch import adapting, program
 from autotrace.patch.attach import Refused, attach, instance_with_call, recorded_for
 from autotrace.patch.globs import members_of_class, members_of_module
 from autotrace.patch.installer import Installer
 from autotrace.patch.plan_index import Glob, PlanIndex, Spelling, excluded
+from autotrace.patch.program import Wanted
 from autotrace.patch.release import outside
 from autotrace.record import faults
 from autotrace.record.object_fields import attribute_of, members_of, module_of, mro_of, name_of
@@ -76,8 +77,8 @@ class Binder:
         """A class statement in ``file`` just finished, no decorator has seen the class yet."""
         module, qualname = module_of(cls), name_of(cls)
         names: tuple[str, ...] = (module,)
-        if module in main_module.MAINS:
-            names = main_module.names_of(module, file)
+        if module in program.MAINS:
+            names = program.names_of(module, file)
         for name in names:
             for spelling, attribute in self.index.classes.get((name, qualname), ()):
                 if member(cls, attribute) is not None:
@@ -97,36 +98,23 @@ class Binder:
                     if inside is None or inside == qualname:
                         self._guard(self._glob_class, glob, cls, name)
 
-    def runs_as_main(self, *modules: str) -> main_module.Takes | None:
-        """Which top-level functions are targets of a program that lists call by any of the names ``modules``; None:
-        none can be."""
-        exact = {
-            spelling.qualname: f"{module}:{spelling.qualname}"
-            for module in modules
-            for spelling in self.index.modules.get(module, ())
-            if "." not in spelling.qualname
-        }
-        globs = [(module, glob) for module in modules for glob, inside in self.index.globs_of(module) if inside is None]
-        if not exact and not globs:
-            return None
+    def wanted_in_program(self, *called: str) -> Wanted | None:
+        """Which top-level functions are targets of a program that lists call by any of these names; None: none can
+        be."""
+        names = {spelling.qualname for name in called for spelling in self.index.modules.get(name, ())}
+        functions = frozenset(name for name in names if "." not in name)
+        public = any(inside is None for name in called for _, inside in self.index.globs_of(name))
+        return Wanted(called, functions, public) if functions or public else None
 
-        def takes(name: str) -> str | None:
-            matching = (module for module, glob in globs if glob.takes(f"{module}.{name}"))
-            module = None if name.startswith("_") else next(matching, None)
-            return exact.get(name) or (module and f"{module}:{name}")
-
-        return takes
-
-    def defined(self, location: str, function: FunctionType) -> None:
-        """The function at ``location`` of the program was just made."""
-        module, _, name = location.partition(":")
-        targets = [spelling.target for spelling in self.index.modules.get(module, ()) if spelling.qualname == name]
-        targets += [glob.target for glob, inside in self.index.globs_of(module) if inside is None]
-        for target in targets:
-            if self._released(target):
-                holder = SimpleNamespace(**{name: function})
-                if self._install(target, holder, name, location):
-                    return
+    def defined(self, program: ModuleType, function: str, called: Iterable[str]) -> None:
+        """The program, which lists call by any of these names, just made this function."""
+        for name in called:
+            for spelling in self.index.modules.get(name, ()):
+                if spelling.qualname == function:
+                    self._guard(self._spelling, spelling, program, name)
+            for glob, inside in self.index.globs_of(name):
+                if inside is None and function in members_of_module(program)[0]:
+                    self._guard(self._glob_member, glob, program, function, name, function)
 
     def program_over(self, module: ModuleType, name: str) -> None:
         """The program ``module``, in lists called ``name``, ended: say which of its methods were never made, and which
@@ -156,7 +144,7 @@ class Binder:
             if value is None:
                 self._missing(spelling, module, owner, word, name)
                 return
-            owner = library_rules.class_behind(value)
+            owner = adapting.class_behind(value)
             if not issubclass(type(owner), (type, ModuleType)):
                 kind = f"{type(owner).__module__}.{type(owner).__qualname__}"
                 reason = f"`{word}` is an instance: name its class, {kind}.{attribute}"
@@ -255,7 +243,7 @@ class Binder:
             for word in inside.split("."):
                 if not issubclass(type(owner), (type, ModuleType)):
                     return
-                owner = library_rules.class_behind(member(owner, word))
+                owner = adapting.class_behind(member(owner, word))
                 if isinstance(owner, ModuleType):
                     return  # the name goes on in that module, which has an occasion of its own
             if isinstance(owner, type):
