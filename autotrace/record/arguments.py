@@ -33,27 +33,6 @@ class Signature:
     and in paths it is absent if it is None.
     """
 
-    __slots__ = (
-        "captured",
-        "captured_defaults",
-        "count",
-        "declared",
-        "defaults",
-        "identity",
-        "layout",
-        "method",
-        "module",
-        "name",
-        "names",
-        "nones",
-        "positions",
-        "reads_name",
-        "rest",
-        "start",
-        "takes",
-        "whole",
-    )
-
     def __init__(self, function: Callable[..., Any], takes: Callable[[str], bool], whole: bool) -> None:
         self.identity = id(function)
         if type(function) is FunctionType:

@@ -54,19 +54,6 @@ class Backlog:
     """What waits in this process. Counters are changed without a lock: an addition without a call in it is one step as
     long as there is a global interpreter lock."""
 
-    __slots__ = (
-        "_encoded",
-        "_never_came",
-        "_room",
-        "append",
-        "charged",
-        "consumer",
-        "enough",
-        "limit",
-        "queue",
-        "watchful",
-    )
-
     def __init__(self) -> None:
         self.queue: deque[object] = deque()
         self.append = self.queue.append

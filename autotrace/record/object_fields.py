@@ -55,22 +55,6 @@ def attribute_of(kind: type, name: str) -> Any:
 class Layout:
     """How the instances of a class store what they hold."""
 
-    __slots__ = (
-        "answers",
-        "base",
-        "dictionary",
-        "extra",
-        "fields",
-        "iterates",
-        "label",
-        "mapping",
-        "name",
-        "of_class",
-        "read",
-        "reference",
-        "slots",
-    )
-
     def __init__(self, kind: type) -> None:
         self.reference = weakref.ref(kind, functools.partial(layouts.pop, id(kind)))
         """Forgets the layout when the class goes, before anything else can have its ``id``; in C, where no signal

@@ -198,10 +198,14 @@ _FUNCTION_TEXT = re.compile(r"^(?:async )?def (\w+)\(.*?\):\n(.*?)(?=^\S|\Z)", r
 _PART = re.compile(r"^( *)# part (\w+)\n(.*?)^ *# end\n", re.MULTILINE | re.DOTALL)
 
 
+def _text() -> str:
+    return _TEXT.read_text(encoding="utf-8")
+
+
 @functools.lru_cache(maxsize=8)
 def _body(kind: str) -> str:
     """The body of the wrapper of this kind. Its variables have a prefix."""
-    text = _TEXT.read_text(encoding="utf-8")
+    text = _text()
     functions = dict(_FUNCTION_TEXT.findall(text))
     bodies = [functions[name] for name in _PARTS.get(kind, (kind,))]
     others = {name: textwrap.dedent(part) for body in bodies[1:] for _, name, part in _PART.findall(body)}
