@@ -29,7 +29,7 @@ type_of = type
 """For the wrappers of generators: the host's module may call something of its own ``type``."""
 
 said: deque[tuple[OpenCall, int]] = deque()
-"""Calls whose stream has said everything, and when; see ``record.finished_streams``."""
+"""Calls whose stream has said everything, and when; see ``record.iterators``."""
 
 
 def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:

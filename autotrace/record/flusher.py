@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import closed_streams, faults, finished_streams, fork_warning, origin, own_thread
+from autotrace.record import faults, fork_warning, iterators, origin, own_thread
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -145,7 +145,7 @@ def _run() -> None:
         try:
             backlog.watchful = backlog.behind
             if _flusher is not None:
-                finished_streams.settle()
+                iterators.settle()
                 _flusher.drain(pause=True)
         except Exception as error:
             faults.failed("flusher", error)
@@ -227,8 +227,8 @@ class Flusher:
             _lost(len(backlog.queue) + self._encoding + self._writer.gathered)
             return
         try:
-            finished_streams.settle(idle_ns=0)
-            closed_streams.end_open()
+            iterators.settle(idle_ns=0)
+            iterators.end_open()
             if _lost(self._drain(pause=False, deadline=deadline)):
                 backlog.clear()
             backlog.settle(last=True)
