@@ -23,10 +23,9 @@ import msgspec
 
 from autotrace.patch import adapting
 from autotrace.record import calls, closing, context, drivers, faults, ids, statements
-from autotrace.record.answers import MAX_BODY
 from autotrace.record.context import OpenCall
 from autotrace.record.errors import Failure
-from autotrace.record.event_bytes import EventBytes
+from autotrace.record.event_bytes import MAX_BYTES, EventBytes
 from autotrace.record.follower import Follower
 from autotrace.record.object_fields import member
 
@@ -115,7 +114,7 @@ def question(request: Any) -> dict[str, Any] | None:
     """The body of a request that asks a model something; None for any other request."""
     path = asked_at(request, tuple(QUESTIONS))
     content = member(request, "_content")
-    if path is None or type(content) is not bytes or not content.startswith(b"{") or len(content) > MAX_BODY:
+    if path is None or type(content) is not bytes or not content.startswith(b"{") or len(content) > MAX_BYTES:
         return None
     try:
         body = msgspec.json.decode(content)

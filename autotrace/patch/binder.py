@@ -12,13 +12,11 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from autotrace.config.plan import Target
-from autotrace.patch import adapting, program
+from autotrace.patch import adapting, plan_index, program
 from autotrace.patch.attach import Refused, attach, instance_with_call, recorded_for
-from autotrace.patch.globs import members_of_class, members_of_module
 from autotrace.patch.installer import Installer
 from autotrace.patch.plan_index import Glob, PlanIndex, Spelling, excluded
 from autotrace.patch.program import Wanted
-from autotrace.patch.release import outside
 from autotrace.record import faults
 from autotrace.record.object_fields import attribute_of, members_of, module_of, mro_of, name_of
 from autotrace.record.origin import is_hosts
@@ -113,7 +111,7 @@ class Binder:
                 if spelling.qualname == function:
                     self._guard(self._spelling, spelling, program, name)
             for glob, inside in self.index.globs_of(name):
-                if inside is None and function in members_of_module(program)[0]:
+                if inside is None and function in plan_index.members_of_module(program)[0]:
                     self._guard(self._glob_member, glob, program, function, name, function)
 
     def program_over(self, module: ModuleType, name: str) -> None:
@@ -249,7 +247,7 @@ class Binder:
             if isinstance(owner, type):
                 self._glob_class(glob, owner, name)
             return
-        functions, classes = members_of_module(module)
+        functions, classes = plan_index.members_of_module(module)
         for function in functions:
             self._glob_member(glob, module, function, name, function)
         for cls in classes:
@@ -257,7 +255,7 @@ class Binder:
 
     def _glob_class(self, glob: Glob, cls: type, module: str) -> None:
         if self._released(glob.target):
-            for name in members_of_class(cls):
+            for name in plan_index.members_of_class(cls):
                 self._glob_member(glob, cls, name, module, f"{name_of(cls)}.{name}")
 
     def _glob_member(self, glob: Glob, owner: Any, name: str, module: str, qualname: str) -> None:
@@ -275,7 +273,7 @@ class Binder:
         if target.versions is None:
             return True
         if target.versions not in self._gates:
-            self._gates[target.versions] = outside(target.versions)
+            self._gates[target.versions] = plan_index.outside(target.versions)
         reason = self._gates[target.versions]
         if reason is not None:
             self.report(target.key, target.names[0], "refused", reason)

@@ -21,7 +21,7 @@ from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import PlanIndex
 from autotrace.patch.program import Wanted
 from autotrace.patch.program_hooks import LineHook, ScriptHook, hook_compile
-from autotrace.record import calls, context, faults, flusher, fork_warning, ids, sampling, trajectory_ids
+from autotrace.record import calls, context, faults, flusher, ids, own_thread, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.object_fields import module_of, name_of
 from autotrace.record.probe import Probe
@@ -290,7 +290,7 @@ def _paths() -> dict[str, tuple[int, int]]:
 def _register_at_fork() -> None:
     os.register_at_fork(after_in_child=_after_fork_in_child)
     if sys.version_info >= (3, 12):
-        os.register_at_fork(before=fork_warning.before, after_in_parent=fork_warning.after_in_parent)
+        os.register_at_fork(before=own_thread.before_fork, after_in_parent=own_thread.after_fork_in_parent)
 
 
 def _after_fork_in_child() -> None:

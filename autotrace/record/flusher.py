@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import faults, fork_warning, iterators, origin, own_thread
+from autotrace.record import faults, iterators, origin, own_thread
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -106,7 +106,7 @@ def flush() -> None:
 def after_fork_in_child() -> None:
     """The child inherits events, lock and segment of its parent, and none of them is its own."""
     backlog.clear()
-    fork_warning.after_in_child()
+    own_thread.after_fork_in_child()
     faults.counts.clear()  # counters are summed over processes
     if _flusher is not None:
         _use(_flusher.child())
@@ -139,7 +139,7 @@ def _run() -> None:
     while _thread == own and (flusher := _flusher) is not None:  # `stop` may have come before the thread ran
         interval = flusher.settings.flush_interval
         time.sleep(min(TICK, interval) if backlog.queue or flusher.unwritten else interval)
-        fork_warning.settle()
+        own_thread.settle()
         if _thread != own:
             break
         try:

@@ -4,7 +4,7 @@ their end.
 - Iterator objects whose class has a ``__next__`` or ``__anext__`` of its own: the call goes on until the iteration ends
   or the object is dropped.
 - Clients of model servers refer to themselves from inside their generator, so a stream that is closed and dropped lives
-  on until the garbage collector comes, and one that is closed and kept lives longer. The call is over when ``close`` is.
+  on until the garbage collector comes, and one that is closed and kept lives longer. The call ends with ``close``.
 - Callers break out at the finish reason, and training programs switch the garbage collector off. So the flusher's
   thread ends the calls of streams that said everything.
 
