@@ -14,6 +14,7 @@ from autotrace.record.fields import ABSENT, is_late, last_word
 from autotrace.record.follower import Follower
 from autotrace.record.pickled import captured
 from autotrace.record.sampling import Decision
+from autotrace.record.slots import slotted
 from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot
 
 MAX_FAULTS = 10
@@ -44,6 +45,7 @@ def _without_result(facts: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tupl
     return tuple(pair for pair in pairs if pair[1])
 
 
+@slotted
 class Probe:
     """One target in this process. ``off`` makes its wrappers pass through."""
 
