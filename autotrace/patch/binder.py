@@ -12,10 +12,10 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from autotrace.config.plan import Target
-from autotrace.patch import adapting, plan_index, program
+from autotrace.patch import adapting, program
 from autotrace.patch.attach import Refused, attach, instance_with_call, recorded_for
 from autotrace.patch.installer import Installer
-from autotrace.patch.plan_index import Glob, PlanIndex, Spelling, excluded
+from autotrace.patch.plan_index import PlanIndex, Spelling, excluded, outside
 from autotrace.patch.program import Wanted
 from autotrace.record import faults
 from autotrace.record.object_fields import attribute_of, members_of, module_of, mro_of, name_of
@@ -29,6 +29,8 @@ _UNSEEN = (
     "autotrace did not see the program define `{}` (typed at a prompt, read from stdin, or in a program that another "
     "one runs): move it into a module"
 )
+
+_OWNERS = (type, ModuleType)
 
 
 @dataclass(frozen=True)
@@ -66,17 +68,23 @@ class Binder:
         """``module`` was executed: bind what the plan names in it. ``called``: what lists call it, if it is the
         program."""
         name = called or module.__name__
-        for spelling in self.index.modules.get(name, ()):
+        for spelling in self._named(module, name):
             self._guard(self._spelling, spelling, module, name)
+
+    def _named(self, module: ModuleType, name: str) -> Iterator[Spelling]:
+        """What the plan names in ``module``, globs spelled out."""
+        yield from self.index.modules.get(name, ())
         for glob, inside in self.index.globs_of(name):
-            self._guard(self._glob_module, glob, module, inside, name)
+            owner: Any = module
+            for word in inside.split(".") if inside is not None else ():
+                owner = adapting.class_behind(member(owner, word)) if issubclass(type(owner), _OWNERS) else None
+            if inside is None or isinstance(owner, type):  # a module has an occasion of its own
+                yield from glob.spelled(owner)
 
     def created(self, cls: type, file: str | None = None) -> None:
         """A class statement in ``file`` just finished, no decorator has seen the class yet."""
         module, qualname = module_of(cls), name_of(cls)
-        names: tuple[str, ...] = (module,)
-        if module in program.MAINS:
-            names = program.names_of(module, file)
+        names = program.names_of(module, file) if module in program.MAINS else (module,)
         for name in names:
             for spelling, attribute in self.index.classes.get((name, qualname), ()):
                 if member(cls, attribute) is not None:
@@ -93,8 +101,8 @@ class Binder:
         if self.index.globs and "<locals>" not in qualname:  # last: an override belongs to the target of its base
             for name in names:
                 for glob, inside in self.index.globs_of(name):
-                    if inside is None or inside == qualname:
-                        self._guard(self._glob_class, glob, cls, name)
+                    for spelling in glob.spelled(cls) if inside in (None, qualname) else ():
+                        self._guard(self._attribute, spelling, cls, spelling.attribute, name)
 
     def wanted_in_program(self, *called: str) -> Wanted | None:
         """Which top-level functions are targets of a program that lists call by any of these names; None: none can
@@ -107,12 +115,9 @@ class Binder:
     def defined(self, program: ModuleType, function: str, called: Iterable[str]) -> None:
         """The program, which lists call by any of these names, just made this function."""
         for name in called:
-            for spelling in self.index.modules.get(name, ()):
+            for spelling in self._named(program, name):
                 if spelling.qualname == function:
                     self._guard(self._spelling, spelling, program, name)
-            for glob, inside in self.index.globs_of(name):
-                if inside is None and function in plan_index.members_of_module(program)[0]:
-                    self._guard(self._glob_member, glob, program, function, name, function)
 
     def program_over(self, module: ModuleType, name: str) -> None:
         """The program ``module``, in lists called ``name``, ended: say which of its methods were never made, and which
@@ -143,7 +148,7 @@ class Binder:
                 self._missing(spelling, module, owner, word, name)
                 return
             owner = adapting.class_behind(value)
-            if not issubclass(type(owner), (type, ModuleType)):
+            if not issubclass(type(owner), _OWNERS):
                 kind = f"{type(owner).__module__}.{type(owner).__qualname__}"
                 reason = f"`{word}` is an instance: name its class, {kind}.{attribute}"
                 self.report(spelling.target.key, location, "refused", reason)
@@ -171,14 +176,19 @@ class Binder:
 
     def _attribute(self, spelling: Spelling, owner: Any, attribute: str, module: str) -> None:
         target = spelling.target
-        first = self._ranks.get(target.key)
-        if (first is not None and first < spelling.rank) or not self._released(target):
-            return  # a better alternative of the same target is bound already
-        location = f"{module}:{name_of(owner)}.{attribute}" if isinstance(owner, type) else f"{module}:{attribute}"
-        if not self._install(target, owner, attribute, location, spelling.depth):
+        qualname = f"{name_of(owner)}.{attribute}" if isinstance(owner, type) else attribute
+        if spelling.glob:  # what another target records is left to it
+            recorded = recorded_for(member(owner, attribute), owner, attribute) is not None
+            taken = recorded or excluded(target, f"{module}.{qualname}")
+        else:  # a better alternative of the same target is bound already
+            taken = self._ranks.get(target.key, spelling.rank) < spelling.rank
+        if taken or not self._released(target):
             return
-        self._ranks[target.key] = spelling.rank
-        if isinstance(owner, type):
+        if not self._install(target, owner, attribute, f"{module}:{qualname}", spelling.depth):
+            return
+        if not spelling.glob:
+            self._ranks[target.key] = spelling.rank
+        if isinstance(owner, type) and (target.subclasses or not spelling.glob):
             self._follow_overrides(target, owner, attribute)
 
     def _follow_overrides(self, target: Target, owner: type, attribute: str) -> None:
@@ -231,41 +241,6 @@ class Binder:
             return False
         return True
 
-    # -- globs ------------------------------------------------------------------------------------------------------
-
-    def _glob_module(self, glob: Glob, module: ModuleType, inside: str | None, name: str) -> None:
-        if not self._released(glob.target):
-            return
-        if inside is not None:
-            owner: Any = module
-            for word in inside.split("."):
-                if not issubclass(type(owner), (type, ModuleType)):
-                    return
-                owner = adapting.class_behind(member(owner, word))
-                if isinstance(owner, ModuleType):
-                    return  # the name goes on in that module, which has an occasion of its own
-            if isinstance(owner, type):
-                self._glob_class(glob, owner, name)
-            return
-        functions, classes = plan_index.members_of_module(module)
-        for function in functions:
-            self._glob_member(glob, module, function, name, function)
-        for cls in classes:
-            self._glob_class(glob, cls, name)
-
-    def _glob_class(self, glob: Glob, cls: type, module: str) -> None:
-        if self._released(glob.target):
-            for name in plan_index.members_of_class(cls):
-                self._glob_member(glob, cls, name, module, f"{name_of(cls)}.{name}")
-
-    def _glob_member(self, glob: Glob, owner: Any, name: str, module: str, qualname: str) -> None:
-        # what another target records is left to it
-        if not glob.takes(f"{module}.{qualname}") or recorded_for(member(owner, name), owner, name) is not None:
-            return
-        bound = self._install(glob.target, owner, name, f"{module}:{qualname}")
-        if bound and glob.target.subclasses and isinstance(owner, type):
-            self._follow_overrides(glob.target, owner, name)
-
     # -- versions ---------------------------------------------------------------------------------------------------
 
     def _released(self, target: Target) -> bool:
@@ -273,7 +248,7 @@ class Binder:
         if target.versions is None:
             return True
         if target.versions not in self._gates:
-            self._gates[target.versions] = plan_index.outside(target.versions)
+            self._gates[target.versions] = outside(target.versions)
         reason = self._gates[target.versions]
         if reason is not None:
             self.report(target.key, target.names[0], "refused", reason)

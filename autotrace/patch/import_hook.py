@@ -33,7 +33,7 @@ class ImportHook:
         wanted_in_program: Callable[[str], Wanted | None],
         asked: Callable[[], None],
     ) -> None:
-        """``asked`` is called before each module is looked for."""
+        """``asked`` is called before each module is executed."""
         self.wanted: Callable[[str], bool] | None = wanted
         """None: closed, nothing is hooked any more."""
         self.imported = imported
@@ -48,7 +48,6 @@ class ImportHook:
 
         @transparent
         def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-            self._ask()
             spec: ModuleSpec | None = original(name, path, target)
             self.spec_found(name, spec)
             return spec
@@ -63,18 +62,11 @@ class ImportHook:
 
     def spec_found(self, name: str, spec: ModuleSpec | None) -> None:
         """``spec`` is what module ``name`` will be made from. Never raises."""
-        if self.wanted is None or spec is None or spec.loader is None:
-            return
-        try:
-            if self.wanted(name):
-                self._hook(name, spec)
-        except Exception as error:
-            faults.failed("import hook", error)
-
-    def _ask(self) -> None:
         try:
             if self.wanted is not None:
                 self.asked()
+                if spec is not None and spec.loader is not None and self.wanted(name):
+                    self._hook(name, spec)
         except Exception as error:
             faults.failed("import hook", error)
 

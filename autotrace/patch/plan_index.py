@@ -28,6 +28,12 @@ class Spelling:
     qualname: str
     rank: int
     depth: int
+    glob: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The last word."""
+        return self.qualname.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -38,9 +44,12 @@ class Glob:
     prefix: str
     deep: bool
 
-    def takes(self, dotted: str) -> bool:
-        """Whether ``dotted`` (module and qualified name) is not excluded."""
-        return not excluded(self.target, dotted)
+    def spelled(self, owner: Any) -> Iterator[Spelling]:
+        """The members of ``owner``, a module or a class, that it takes."""
+        functions, classes = ([], [owner]) if isinstance(owner, type) else members_of_module(owner)
+        methods = (f"{name_of(cls)}.{method}" for cls in classes for method in members_of_class(cls))
+        for qualname in (*functions, *methods):
+            yield Spelling(self.target, self.prefix, qualname, 0, 0, glob=True)
 
 
 def excluded(target: Target, dotted: str) -> bool:
