@@ -61,8 +61,10 @@ class SafeConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """See ``Console``."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control or not UNSAFE.search(segment.text) else Segment(
-                safe(segment.text), segment.style
+            yield (
+                segment
+                if segment.control or not UNSAFE.search(segment.text)
+                else Segment(safe(segment.text), segment.style)
             )
 
 

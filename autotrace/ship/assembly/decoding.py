@@ -18,7 +18,7 @@ import msgspec
 from autotrace.config import environment as env
 from autotrace.config.plan import Plan
 from autotrace.redact.redactor import Redactor
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.conversation import Conversation
 from autotrace.ship.assembly.shared_prompts import SharedPrompts
@@ -165,23 +165,18 @@ class _Tokenizer:
         blob = bind.get("blob")
         if isinstance(blob, str) and blob and "/" not in blob and not blob.startswith("."):
             copy = self._run_folder / layout.BLOBS / blob
-            if self._own or not _has_links(copy):
-                sources.append(str(copy))
+            sources.append(str(copy))
         path = bind.get("path")
         if isinstance(path, str) and path and (self._own or not os.path.lexists(path)):  # else a name on the hub
             sources.append(path)
         return sources
 
 
-def _has_links(copy: Path) -> bool:
-    return any(file.is_symlink() for file in (copy.parent, copy, *(copy.iterdir() if copy.is_dir() else ())))
-
-
 def _plan(run_folder: Path) -> Plan:
     """How the run records; the defaults where its plan cannot be read."""
     try:
-        return Plan.loads((run_folder / layout.PLAN_JSON).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, KeyError):
+        return Plan.loads(files.read(run_folder, layout.PLAN_JSON))
+    except (OSError, ValueError):
         return Plan(())
 
 
