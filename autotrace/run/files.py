@@ -123,10 +123,9 @@ def reading(top: AnyPath, *names: str) -> int:
                 raise OSError(errno.EINVAL, "is not the name of a file")
             below = os.open(name, os.O_RDONLY | _SAFE | (os.O_DIRECTORY if number < len(names) else 0), dir_fd=at)
         except OSError as error:
-            link = error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path)
-            raise OSError(
-                *((errno.ELOOP, "is a link, which is not followed") if link else error.args[:2]), path
-            ) from None
+            if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
+                error = OSError(errno.ELOOP, "is a link, which is not followed")
+            raise OSError(error.errno, error.strerror, path) from None
         finally:
             os.close(at)
         at = below

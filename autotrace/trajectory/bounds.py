@@ -1,5 +1,5 @@
-"""A trajectory costs memory and time in proportion to its records, whoever wrote them: what a prompt may repeat, how deep
-calls may stand within calls.
+"""A trajectory costs memory and time in proportion to its records, whoever wrote them: how much its prompts may repeat,
+how deep its calls may stand within calls.
 """
 
 from __future__ import annotations

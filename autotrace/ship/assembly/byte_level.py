@@ -98,9 +98,7 @@ def decoder(tokenizer: Any, samples: Iterable[list[int]], *, much: bool = False)
     """What ``tokenizer`` (a ``tokenizers.Tokenizer``) decodes to with special tokens kept, or None where its decoder is
     another one. ``samples``: sequences for which the two are compared."""
     kind = tokenizer.decoder
-    if kind is None or [each.get("type") for each in parts(json.loads(kind.__getstate__()))] != [
-        "ByteLevel"
-    ]:  # to_str() writes the vocabulary
+    if kind is None or not _is_byte_level(kind):
         return None
     try:
         decode = ByteLevel(tokenizer, much=much)
@@ -110,6 +108,11 @@ def decoder(tokenizer: Any, samples: Iterable[list[int]], *, much: bool = False)
     at_once = decode.each([array("i", ids) for ids, _ in known])
     same = all(decode(ids) == text for ids, text in known) and at_once in (None, [text for _, text in known])
     return decode if same else None
+
+
+def _is_byte_level(decoder: Any) -> bool:
+    spec = json.loads(decoder.__getstate__())  # to_str() writes the vocabulary
+    return [part.get("type") for part in parts(spec)] == ["ByteLevel"]
 
 
 def parts(spec: Any) -> list[dict[str, Any]]:

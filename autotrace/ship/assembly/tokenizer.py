@@ -81,9 +81,7 @@ def _of_a_stranger(run_folder: Path, kept: str, source: str, bind: Mapping[str, 
         revision = str(bind.get("revision"))
         path = try_to_load_from_cache(source, "tokenizer.json", revision=revision if revision.isalnum() else None)
         if not isinstance(path, str):
-            raise FileNotFoundError(
-                "it is not in the cache of the hub; autotrace ship RUN --tokenizer NAME names another"
-            )
+            raise FileNotFoundError("not in the cache of the hub; name another: autotrace ship RUN --tokenizer NAME")
         written = Path(path).read_bytes()
     tokenizer = Tokenizer.from_str(written.decode())
     if max(map(len, tokenizer.get_vocab(with_added_tokens=True)), default=0) > LONGEST:
