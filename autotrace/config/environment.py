@@ -7,6 +7,8 @@ by the first process of an environment-only activation, and inherited by every p
 
 from __future__ import annotations
 
+import os
+
 # -- for people -----------------------------------------------------------------------------------------------------
 
 ON, OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -65,6 +67,9 @@ OWN_RUN = "AUTOTRACE_OWN_RUN"
 """Absolute path of the run folder whose shipper this process is, or one of its delivery processes: it may load what the
 run loaded. Whoever else reads a run reads what a stranger may have written."""
 
+REDACT_PATTERNS = "AUTOTRACE_REDACT_PATTERNS"
+"""``--redact-patterns``. Who reads a run that was recorded with it names it, too: a folder's own patterns do not run."""
+
 PLAN = "AUTOTRACE_PLAN"
 """Absolute path of the compiled plan (JSON)."""
 
@@ -90,3 +95,8 @@ TOKEN = "AUTOTRACE_TOKEN"
 
 OF_A_RUN = (RUN_ID, RUN_FOLDER, PLAN, MODULES, TRACE_BACKENDS, MAIN_PID, PLAN_DATA, COLLECTOR, TOKEN)
 """What a new run does not take over from an earlier one."""
+
+
+def is_own(run_folder: str | os.PathLike[str]) -> bool:
+    """This process is the run's own shipper, or one of its delivery processes (``OWN_RUN``)."""
+    return os.environ.get(OWN_RUN) == os.path.abspath(run_folder)
