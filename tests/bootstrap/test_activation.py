@@ -151,7 +151,7 @@ class TestPth:
             (tmp_path / "autotrace" / "__init__.py").write_text("raise RuntimeError('broken')")
         code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}]\nexec({self.LINE!r})\nprint('fine')"
         found = subprocess.run(
-            [sys.executable, "-S", "-I", "-c", code],
+            [sys.executable, "-S", "-c", code],
             env={"AUTOTRACE": "1"}, capture_output=True, text=True, check=True, timeout=DEADLINE,
         )  # fmt: skip
         assert (found.stdout, found.stderr) == ("fine\n", "")
