@@ -196,7 +196,11 @@ def resident(pid: int) -> int:
 def test_strangers_do_not_take_the_places_of_relays(receiver: Receiver) -> None:
     port = urlsplit(receiver.url).port or 0
     strangers = [socket.create_connection(("127.0.0.1", port)) for _ in range(600)]
-    until(lambda: receiver.connections <= 100)
+    for stranger in strangers[:500]:
+        stranger.settimeout(DEADLINE)
+        with contextlib.suppress(ConnectionError):
+            while stranger.recv(100):
+                pass
     assert Collector(url_at(receiver, port), receiver.token).append(NAME, 0, True, b"x") == 1
     for stranger in strangers:
         stranger.close()
