@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from autotrace.redact.named_values import FRAGMENTS, fragments, name_starts, pw_at, without_named_values
 from autotrace.redact.rules import (
-    APART, HOOKS, PLACES, PRIVATE_KEY_BEGINS, RUN, SCHEME, SHORTEST, SIGNS, TOKENS, any_of,
+    APART, HOOKS, PLACES, PRIVATE_KEY_BEGINS, SCHEME, SHORTEST, SIGNS, TOKENS, any_of,
 )  # fmt: skip
 
 REDACTED = "<redacted>"
@@ -38,8 +38,8 @@ _PLACES = [(place, re.compile(place.pattern)) for place in PLACES]
 _WORD_BEGINS = re.compile(r"\b(?=\w)")
 _LIKE_S_AND_K = ("\u017f", "\u212a")
 """What a pattern that ignores case takes for an ``s`` and a ``k``."""
-_FOLDED = "folded"
-"""A sign (see ``signs``): one of ``_LIKE_S_AND_K``."""
+RUN, _FOLDED = "run", "folded"
+"""Signs (see ``signs``): characters of a token, ``SHORTEST`` of them or more; one of ``_LIKE_S_AND_K``."""
 ORDINARY: frozenset[str] = frozenset()
 """``signs`` of a text in which no rule can find anything."""
 
@@ -63,8 +63,7 @@ def without_credentials(
         return text
     plain = _plain(text)
     names = [fragment for fragment in FRAGMENTS if fragment in known]
-    had_run = (RUN,) if RUN in known else ()
-    if had_run:
+    if RUN in known:
         text = _without_tokens(text, plain.encode().translate(_RUNS), mask)
         plain = _plain(text)
     if "key" in names and "PRIVATE KEY" in plain:
@@ -79,7 +78,7 @@ def without_credentials(
         text = _SCHEME.sub(lambda match: match["scheme"] + mask, text)
     for place, pattern in _PLACES:
         if place.sign in plain and any(
-            needle in plain for name in (*names, *had_run, "") for needle in place.needles.get(name, ())
+            needle in plain for name in (*names, "") for needle in place.needles.get(name, ())
         ):
             if place.reach is None or _has_folded(text):
                 text = pattern.sub(lambda match: match["head"] + mask, text)
@@ -191,14 +190,15 @@ def _without_tokens(text: str, runs: bytes, mask: str) -> str:
     rest_ends = -1
     at = runs.find(_RUN)
     while at >= 0:
-        start = max(written, runs.rfind(b" ", written, at) - APART)  # a prefix may be apart from its run: ``ya29.``
+        begins = runs.rfind(b" ", written, at)
+        start = max(written, begins + 1 - APART.get(text[begins], 0)) if begins >= 0 else written
         if at > rest_ends:
             end = runs.find(b" ", at)
             rest_ends = len(text) if end < 0 else _REST.match(text, end).end()  # type: ignore[union-attr] # matches nothing, too
         end = rest_ends
         match = _TOKEN.search(text, start, end)
         if match is not None:
-            pieces += (text[written : match.start()], mask)
+            pieces += (text[written : max(match.start(), match.end("head"))], mask)
             written = end = match.end()
         at = runs.find(_RUN, end)
     if written:

@@ -3,7 +3,8 @@ leave alone, and where the shape is documented. ``tests/redact/test_rules.py`` w
 
 Shapes follow what the issuers document; lengths are lower bounds, because issuers change them. Each shape of ``TOKENS``
 and ``HOOKS`` holds a run of at least ``SHORTEST`` characters of ``[A-Za-z0-9_-]``, so a text without such a run needs
-no further look (``redact.credentials``), and what stands before its first run is at most ``APART`` characters long.
+no further look (``redact.credentials``). What stands before its first run is at most as long as ``APART`` says of the
+character in front of that.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import Any
 
 SHORTEST = 18
 """Characters of the shortest run of ``[A-Za-z0-9_-]`` in any credential below."""
-APART = 30
-RUN = "run"
-"""Stands for such a run among the signs of a text."""
+APART = {".": 30, ":": 14, "/": 3, '"': 10, "'": 10, "=": 4, " ": 10}
+"""Characters before a run, by the last of them, where a shape may begin: ``ya29.``, ``1//``, ``"pat": "``."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A kind of credential. ``pattern`` matches all of it and never begins in the middle of a word."""
+    """A kind of credential. ``pattern`` matches all of it, behind what it may have as ``head``, and never begins in the
+    middle of a word."""
 
     name: str
     pattern: str
@@ -38,7 +39,7 @@ class Place(Rule):
     the credential; each text with a match contains ``sign`` (a character: found in no time) and one of ``needles``.
 
     ``needles`` stand under the fragment of a name (``named_values.FRAGMENTS``) that such a text has in small letters,
-    too, as most texts have none, or under ``RUN``; under ``""`` those of which one is in ``SIGNS``."""
+    too, as most texts have none; under ``""`` those of which one is in ``SIGNS``."""
 
     sign: str
     needles: Mapping[str, tuple[str, ...]] = field(hash=False)
@@ -64,7 +65,7 @@ SCHEME = (
 
 SIGNS = {
     "b": ("bearer", "basic "), "d": ("identified ",), "-": ("-u", " -p"), "@": ("@",),
-    "=": ("sig=", "ignature=", "?code=", "&code="),
+    "=": ("sig=", "ignature="), "?": ("?code=",), "&": ("&code=",),
 }  # fmt: skip
 """One of these, or a fragment of a secret's name, stands in small letters in each text that holds a credential without
 a run of ``SHORTEST``: in front of hosts, behind schemes, in ``PLACES``. None is longer than that. Each stands under a
@@ -75,6 +76,6 @@ def any_of(rules: tuple[Rule, ...]) -> str:
     """One pattern for all, which looks at the rules with the right first letter alone."""
     grouped: dict[str, list[str]] = {}
     for rule in rules:
-        first = rule.pattern[0] if rule.pattern[0].isalnum() and rule.pattern[1].isalnum() else ""
+        first = rule.pattern[0] if rule.pattern[0].isalnum() and rule.pattern[1] not in "?*+{" else ""
         grouped.setdefault(first, []).append(rule.pattern.removeprefix(first))
     return "|".join(f"{first}(?:{'|'.join(patterns)})" for first, patterns in grouped.items())
