@@ -21,12 +21,11 @@ from typing import Any
 
 import msgspec
 
-from autotrace import patch
+from autotrace.patch import adapting
 from autotrace.record import calls, closing, context, drivers, dropped, faults, ids, statements
-from autotrace.record.answers import MAX_BODY
 from autotrace.record.context import OpenCall
 from autotrace.record.errors import Failure
-from autotrace.record.event_bytes import EventBytes
+from autotrace.record.event_bytes import MAX_BYTES, EventBytes
 from autotrace.record.follower import Follower
 from autotrace.record.object_fields import member
 
@@ -54,7 +53,7 @@ def install() -> None:
             probe = calls.probes.get(_key(library, client))
             if probe is not None and probe.follower is None:
                 probe.follower = Question()
-        patch.when_imported(f"{library}._client", _hook)
+        adapting.when_imported(f"{library}._client", _hook)
 
 
 def _key(library: str, client: str) -> str:
@@ -115,7 +114,7 @@ def question(request: Any) -> dict[str, Any] | None:
     """The body of a request that asks a model something; None for any other request."""
     path = asked_at(request, tuple(QUESTIONS))
     content = member(request, "_content")
-    if path is None or type(content) is not bytes or not content.startswith(b"{") or len(content) > MAX_BODY:
+    if path is None or type(content) is not bytes or not content.startswith(b"{") or len(content) > MAX_BYTES:
         return None
     try:
         body = msgspec.json.decode(content)
@@ -190,7 +189,7 @@ def _hook(module: ModuleType) -> None:
             asynchronous = inspect.iscoroutinefunction(original)
             send = (_naming_later if asynchronous else _naming)(original, _key(module.__name__.partition(".")[0], name))
             setattr(send, _MARK, True)
-            patch.put(kind, "_send_single_request", send)
+            adapting.put(kind, "_send_single_request", send)
 
 
 def _naming(original: Callable[..., Any], key: str) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting
 from autotrace.record import closing, drivers, dropped, faults
 from autotrace.record.context import OpenCall
 from autotrace.record.object_fields import member
@@ -41,7 +41,7 @@ def wait_for(package: str, answers: Iterable[tuple[str, str, str]]) -> None:
         if isinstance(kind, type) and inspect.isfunction(original) and not hasattr(original, _MARK):
             answer = (_asynchronous if inspect.iscoroutinefunction(original) else _synchronous)(original)
             setattr(answer, _MARK, True)
-            patch.put(kind, method, answer)
+            adapting.put(kind, method, answer)
             _kinds[id(kind)] = method
     if _hold not in drivers.adopters:
         drivers.adopters.append(_hold)

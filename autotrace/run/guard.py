@@ -43,7 +43,7 @@ def guard(words: list[str], run_folder: str) -> int:
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     deaths, delay = 0, FIRST_DELAY
-    while True:
+    while files.is_own(run_folder):  # in another one, what it says would run as this user
         began = time.monotonic()
         charge = subprocess.Popen(words)
         if stopped:  # the signal came while the process was being started
@@ -67,6 +67,7 @@ def guard(words: list[str], run_folder: str) -> int:
         if stopped:
             return exit_codes.OK
         delay = min(delay * 2, LONGEST_DELAY)
+    return exit_codes.FAILED
 
 
 def _let_go(run_folder: str) -> None:

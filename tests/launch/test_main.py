@@ -36,7 +36,6 @@ def make_ways(place: Place) -> dict[str, list[str]]:
         "python file": ["python", "program.py"],
         "python -m": ["python", "-m", "package"],
         "python -c": ["python", "-c", HOST],
-        "python -I": ["python", "-I", "program.py"],
         "console script": ["./script"],
         "env script": ["./env-script"],
         "long path script": ["./long-path-script"],
@@ -48,7 +47,7 @@ def make_ways(place: Place) -> dict[str, list[str]]:
 
 
 WAYS = (
-    "python file", "python -m", "python -c", "python -I", "console script", "env script", "long path script",
+    "python file", "python -m", "python -c", "console script", "env script", "long path script",
     "shell script", "bash -c", "no shebang", "torchrun",
 )  # fmt: skip
 

@@ -103,7 +103,7 @@ def test_one_that_is_killed_is_started_again_where_the_parent_ignores_sigchld(ru
     assert len(lives(run)) == 2
 
 
-def test_sigterm_ends_the_wait_for_the_next_start() -> None:
+def test_sigterm_ends_the_wait_for_the_next_start(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys, threading\n"
         "from autotrace.run import guard\n"
@@ -112,7 +112,7 @@ def test_sigterm_ends_the_wait_for_the_next_start() -> None:
         " 'flush': lambda self: None})()\n"
         "guard._let_go = lambda run_folder: None\n"
         "guard.layout.spool_of = lambda run_folder: '/'\n"
-        "sys.exit(guard.guard([sys.executable, '-c', 'import sys; sys.exit(70)'], ''))\n"
+        "sys.exit(guard.guard([sys.executable, '-c', 'import sys; sys.exit(70)'], sys.argv[1]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], timeout=DEADLINE, cwd=Path(__file__).parents[2])
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=DEADLINE, cwd=Path(__file__).parents[2])
     assert done.returncode == 0
