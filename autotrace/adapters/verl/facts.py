@@ -18,8 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from autotrace import patch
-from autotrace.adapters.observe import Given, observe
-from autotrace.adapters.rows_of_tensors import SKIPPED, digests, is_here, response_values
+from autotrace.adapters.trainers import SKIPPED, Given, digests, is_here, observe, response_values
 from autotrace.adapters.verl import token_facts
 from autotrace.record import faults, statements
 
