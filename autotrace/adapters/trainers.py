@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting
 from autotrace.record import faults, statements
 from autotrace.redact.masking import without_password
 
@@ -79,7 +79,7 @@ def observe(owner: Any, name: str, *, before: Observer | None = None, after: Obs
         notify(after, result, args, kwargs)
         return result
 
-    patch.put(owner, name, observed)
+    adapting.put(owner, name, observed)
 
 
 SKIPPED = "drop:fact on a device"

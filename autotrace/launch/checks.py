@@ -15,7 +15,7 @@ from autotrace.config import environment as env
 from autotrace.config.installation import DISTRIBUTION, PTH
 from autotrace.config.plan import Plan
 from autotrace.launch.command import Command
-from autotrace.run.process import program
+from autotrace.run.process import ignores_environment, program
 
 SECONDS = 1.0
 """Of CPU, after which the rest is left to ``autotrace check``: the command waits meanwhile."""
@@ -102,9 +102,12 @@ _CODE = (
 )  # fmt: skip
 
 
-def untraced(interpreter: str | None, environ: Mapping[str, str]) -> str | None:
-    """One sentence when ``interpreter`` would run the command without the agent; None when it would load it, or when
-    that cannot be determined. Starts it once, and only where its folders hold no ``autotrace.pth``."""
+def untraced(command: Command, environ: Mapping[str, str]) -> str | None:
+    """One sentence when ``command`` is Python and would run without the agent; None when it would load it, or when that
+    cannot be determined. Starts the interpreter once, and only where its folders hold no ``autotrace.pth``."""
+    interpreter = command.interpreter(environ)
+    if interpreter == command.path and ignores_environment(command.argv):
+        return "warning: -E and -I tell Python to ignore its environment, so this command is not traced; leave them out"
     if interpreter is None or _has_pth(interpreter) or activates(interpreter, environ) is not False:
         return None
     return (

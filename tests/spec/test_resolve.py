@@ -11,10 +11,10 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 import pytest
-from autotrace.spec.imported import difference, look
 
 from autotrace.patch import callers as patch_callers
 from autotrace.spec.describe import Description, describe, looks_at_caller
+from autotrace.spec.imported import difference, look
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.sources import Installed
 from autotrace.spec.symbols import Function, Lazy, Module, Native, Other

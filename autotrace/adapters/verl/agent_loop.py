@@ -20,12 +20,12 @@ import sys
 from types import FrameType, ModuleType
 from typing import Any
 
-from autotrace import patch
 from autotrace.adapters import concurrent_futures
 from autotrace.adapters.trainers import Given, observe, publish_runs
 from autotrace.adapters.verl import facts, requests, token_facts, trace
 from autotrace.adapters.verl.configuration import plain, publish_config, publish_worker
 from autotrace.config import environment as env
+from autotrace.patch import adapting, engine
 from autotrace.record import faults, statements
 from autotrace.record.fields import ABSENT, Path
 
@@ -39,10 +39,10 @@ def install() -> None:
     facts.install()
     requests.install()
     trace.install()
-    patch.when_imported("verl.utils.tracking", _watch_tracking)
-    patch.when_imported("verl.utils.rollout_trace", _watch_workers)
-    patch.when_imported("verl.utils.dataset.rl_dataset", _watch_dataset)
-    patch.when_imported("verl.trainer.ppo.reward", _wrap_rewards)
+    adapting.when_imported("verl.utils.tracking", _watch_tracking)
+    adapting.when_imported("verl.utils.rollout_trace", _watch_workers)
+    adapting.when_imported("verl.utils.dataset.rl_dataset", _watch_dataset)
+    adapting.when_imported("verl.trainer.ppo.reward", _wrap_rewards)
 
 
 # -- the run veRL's logger opened -------------------------------------------------------------------------------------
@@ -136,11 +136,11 @@ def _wrap_rewards(module: ModuleType) -> None:
             faults.failed("verl:reward", error)
         return loaded
 
-    patch.put(module, "get_custom_reward_fn", get_custom_reward_fn)
+    adapting.put(module, "get_custom_reward_fn", get_custom_reward_fn)
 
 
 def record_reward(loaded: Any) -> None:
     """Record the user's function in what veRL loaded: ``partial(call_with_kwargs, user_function, reward_kwargs)``."""
     if isinstance(loaded, functools.partial) and loaded.args and inspect.isfunction(loaded.args[0]):
         function = loaded.args[0]
-        patch.record_function(function, key=REWARD_KEY, role="reward", name=function.__qualname__)
+        engine.record_function(function, key=REWARD_KEY, role="reward", name=function.__qualname__)

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-from autotrace import patch
 from autotrace.adapters.trainers import SKIPPED, Given, digests, is_here, observe, response_values
 from autotrace.adapters.verl import token_facts
+from autotrace.patch import adapting
 from autotrace.record import faults, statements
 
 FILTERED = "filtered: every reward of its group is the same"
@@ -30,14 +30,14 @@ SURPLUS = "surplus: the batch was full"
 
 def install() -> None:
     """Register the hooks on the modules below. Called once, right after ``verl`` was imported."""
-    patch.when_imported("verl.utils.debug.metrics", _watch_metrics)
-    patch.when_imported("verl.trainer.ppo.ray_trainer", _watch_classic)
-    patch.when_imported("verl.trainer.ppo.v1.utils", _watch_advantages)
-    patch.when_imported("verl.trainer.ppo.v1.trainer_base", _watch_trainer)
-    patch.when_imported("verl.trainer.ppo.v1.replay_buffer", _watch_buffer)
-    patch.when_imported("verl.trainer.main_ppo_sync", _watch_advantages)
-    patch.when_imported("verl.trainer.main_ppo_sync", _watch_trainer)
-    patch.when_run("verl.trainer.main_ppo_sync", "PPOTrainer", _watch_program)
+    adapting.when_imported("verl.utils.debug.metrics", _watch_metrics)
+    adapting.when_imported("verl.trainer.ppo.ray_trainer", _watch_classic)
+    adapting.when_imported("verl.trainer.ppo.v1.utils", _watch_advantages)
+    adapting.when_imported("verl.trainer.ppo.v1.trainer_base", _watch_trainer)
+    adapting.when_imported("verl.trainer.ppo.v1.replay_buffer", _watch_buffer)
+    adapting.when_imported("verl.trainer.main_ppo_sync", _watch_advantages)
+    adapting.when_imported("verl.trainer.main_ppo_sync", _watch_trainer)
+    adapting.when_run("verl.trainer.main_ppo_sync", "PPOTrainer", _watch_program)
 
 
 def _watch_classic(module: ModuleType) -> None:

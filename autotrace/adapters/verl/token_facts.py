@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotrace import patch
 from autotrace.adapters.trainers import Given, is_here
 from autotrace.adapters.verl.token_numbers import Measured, add_advantages, add_later, measure
+from autotrace.patch import engine
 from autotrace.record import faults, statements
 from autotrace.record.fields import Path
 from autotrace.spool.token_facts import SUMMARY, pack_summary
@@ -85,7 +85,7 @@ def record(batch: Any, keys: Sequence[Mapping[str, Any] | None], rows: list[str]
     global _batch
     pending, _batch = _batch, _Batch()
     names = set(batch.keys())
-    if "old_log_probs" not in names or patch.settings().token_facts == "off":
+    if "old_log_probs" not in names or engine.settings().token_facts == "off":
         return
     old, mask = batch["old_log_probs"], _mask(batch)
     measured = pending.measured if pending.rows == rows else None
@@ -116,7 +116,7 @@ def take_totals() -> dict[str, float]:
 def _measured(old: Any, rollout: Any, mask: Any, entropy: Any) -> Measured | None:
     """None, and counted, for tensors that are not on the CPU."""
     global _last_at, _totals
-    settings = patch.settings()
+    settings = engine.settings()
     if settings.token_facts == "off" or not _alike(old, mask):
         return None
     if not (is_here(old) and is_here(mask) and (rollout is None or is_here(rollout))):
