@@ -119,7 +119,7 @@ def _check_hook(options: Options, command: Sequence[str]) -> None:
     hook = options.settings.get("redact_hook")
     if hook is None:
         return
-    from autotrace.launch.redact_hook import missing
+    from autotrace.launch.checks import missing
 
     if trouble := missing(hook, command):
         raise RunSetupError(f"{options.origins.get('redact_hook')}: {hook!r}: {trouble}")
