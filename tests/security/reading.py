@@ -51,7 +51,8 @@ def run(
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON", "MLFLOW"))}
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("guarded.py"))], input=json.dumps(given), text=True, cwd=here,
-        env={**kept, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(here), **environ}, capture_output=True, check=False,
+        env={**kept, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(here), **environ},
+        capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answers: list[dict[str, Any]] = json.loads(done.stdout)

@@ -114,7 +114,7 @@ def test_credentials_go_to_no_address_that_the_folder_names(
         with sqlite3.connect(run / layout.STATE_DB) as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('backend:mlflow:place', ?)", (server.address,))
         db.close()
-    every = reading.commands(run, ships=False) + [["ship", str(run)]]
+    every = [*reading.commands(run, ships=False), ["ship", str(run)]]
     answers = reading.run(run, every, here, mine, MLFLOW_TRACKING_TOKEN=TOKEN)
     assert not reading.faults(answers) and not server.came
     assert f"--tracking-uri {server.address}" in answers[-1]["out"] + answers[-1]["err"]
