@@ -575,7 +575,7 @@ def _tokenizer(name: str, files: dict[str, str] | None = None, **changed: Any) -
         process = Process(run)
         process.bind("tokenizer", path="theirs/model", blob="theirs")
         for trace in (ONE, TWO):
-            calls(process, trace, 20, lambda n: Tokens(-1, 0, LONG[:200_000], 50_000, sequence=n))
+            calls(process, trace, 5, lambda n: Tokens(-1, 0, LONG[:80_000], 20_000, sequence=n))
         return ended(run, process)
 
     make.__name__ = name

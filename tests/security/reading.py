@@ -14,7 +14,7 @@ from autotrace.cli.main import COMMANDS
 
 READS_NO_RUN = {"init", "check", "doctor"}
 MEMORY, SECONDS = 1 << 30, 20.0
-"""What a command may take, above what its libraries do: a place here is of some megabytes."""
+"""What a command may take, above what its libraries do, of CPU: a place here is of some megabytes."""
 ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\u2028")
 
 READS = {
@@ -65,7 +65,7 @@ def faults(answers: list[dict[str, Any]]) -> list[str]:
     for answer in answers:
         words, said = " ".join(answer["words"]), answer["out"] + answer["err"]
         if answer["code"] < 0 or answer["code"] == 99:
-            found.append(f"{words}: ended with {answer['code']} after {answer['seconds']:.0f} s")
+            found.append(f"{words}: ended with {answer['code']} after {answer['seconds']:.0f} s of CPU")
         if "Traceback" in answer["err"] or "MemoryError" in answer["err"]:
             found.append(f"{words}: {answer['err'][-600:]}")
         if any(escape in said for escape in ESCAPES):
