@@ -1,9 +1,10 @@
 """Runs commands that read a place of somebody else's, each in a process of its own that may take so much memory and
 time, and reports what it did beside reading.
 
-``python -P guarded.py``: stdin is JSON, ``{"place", "mine", "commands", "memory", "seconds"}``; so is the answer: a
-list of ``{"words", "code", "out", "err", "seconds", "did"}``, with seconds of CPU. ``did`` names what no reading does:
-a start of a process, a connection, a file written that belongs to somebody, a file of the reader's (``mine``) read.
+``python -P guarded.py``: each line of stdin is JSON, ``{"here", "environ", "mine", "commands", "memory", "seconds"}``;
+so is the line that answers it: a list of ``{"words", "code", "out", "err", "seconds", "did"}``, with seconds of CPU.
+``did`` names what no reading does: a start of a process, a connection, a file written that belongs to somebody, a file
+of the reader's (``mine``) read.
 
 The libraries are imported once, and each command runs in a fork: an interpreter a command would take a second of CPU.
 """
@@ -40,6 +41,8 @@ def watched(mine: str, did: list[str]) -> Callable[[str, tuple[Any, ...]], None]
     def hook(event: str, values: tuple[Any, ...]) -> None:
         if event in STARTS or event in ASKS:
             did.append(f"{event} {str(values[:2])[:200]}")
+        elif event == "open" and values[2] & os.O_NOFOLLOW and os.path.islink(values[0]):
+            return  # it was tried, and fails
         elif event in ("open", "sqlite3.connect") and isinstance(values[0], (str, bytes)):
             path = os.path.realpath(os.fsdecode(values[0]).removeprefix("file://").partition("?")[0])
             if path.startswith(mine):
@@ -99,7 +102,7 @@ def done(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
             with contextlib.suppress(BaseException):
                 in_child(words, given, out.fileno(), err.fileno(), notes.fileno())
             os._exit(99)
-        deadline = began + 10 * given["seconds"]  # the machine does other things
+        deadline = began + 10 * given["seconds"]
         while not (ended := os.wait4(child, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
                 os.kill(child, signal.SIGKILL)
@@ -110,12 +113,14 @@ def done(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
             texts.append(file.read(1 << 20).decode("utf-8", "replace"))
     code = os.waitstatus_to_exitcode(ended[1])
     return {
-        "words": words, "code": code, "out": texts[0], "err": texts[1], "seconds": ended[2].ru_utime + ended[2].ru_stime,
-        "did": [line for line in texts[2].split("\n") if line],
+        "words": words, "code": code, "out": texts[0], "err": texts[1],
+        "seconds": ended[2].ru_utime + ended[2].ru_stime, "did": [line for line in texts[2].split("\n") if line],
     }  # fmt: skip
 
 
 def in_child(words: list[str], given: dict[str, Any], out: int, err: int, notes: int) -> None:
+    os.chdir(given["here"])
+    os.environ.update(given["environ"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(out, 1)
     os.dup2(err, 2)
@@ -153,6 +158,7 @@ def imported() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    given = json.load(sys.stdin)
     list(imported())
-    json.dump([done(words, given) for words in given["commands"]], sys.stdout)
+    for line in sys.stdin:
+        given = json.loads(line)
+        print(json.dumps([done(words, given) for words in given["commands"]]), flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -43,20 +44,27 @@ def commands(place: Path, *, ships: bool = True) -> list[list[str]]:
     )
 
 
-def run(
-    place: Path, every: list[list[str]], here: Path, mine: Path, memory: int = MEMORY, **environ: str
-) -> list[dict[str, Any]]:
+def run(every: list[list[str]], here: Path, mine: Path, memory: int = MEMORY, **environ: str) -> list[dict[str, Any]]:
     """What each command said and did; see ``guarded``. ``here``: the current directory, ``mine``: the reader's."""
-    given = {"place": str(place), "mine": str(mine), "commands": every, "memory": memory, "seconds": SECONDS}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON", "MLFLOW"))}
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("guarded.py"))], input=json.dumps(given), text=True, cwd=here,
-        env={**kept, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(here), **environ},
-        capture_output=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answers: list[dict[str, Any]] = json.loads(done.stdout)
+    given = {
+        "here": str(here), "environ": {"HOME": str(here), **environ}, "mine": str(mine), "commands": every,
+        "memory": memory, "seconds": SECONDS,
+    }  # fmt: skip
+    server = _server()
+    assert server.stdin is not None and server.stdout is not None
+    print(json.dumps(given), file=server.stdin, flush=True)
+    answers: list[dict[str, Any]] = json.loads(server.stdout.readline())
     return answers
+
+
+@functools.cache
+def _server() -> subprocess.Popen[str]:
+    """Ends with this process, which closes its stdin."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON", "MLFLOW"))}
+    return subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("guarded.py"))], text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, env={**kept, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
 
 
 def faults(answers: list[dict[str, Any]]) -> list[str]:

@@ -49,20 +49,20 @@ def theirs(tmp_path: Path) -> Path:
 def test_reading_does_nothing_else(name: str, theirs: Path, mine: Path, here: Path) -> None:
     place = hostile.PLACES[name](theirs, mine)
     before = None if "hole" in name or "no_end" in name else reading.files_of(theirs)
-    answers = reading.run(place, reading.commands(place, ships=False), here, mine)
+    answers = reading.run(reading.commands(place, ships=False), here, mine)
     assert not reading.faults(answers)
     if before is not None:
         assert reading.files_of(theirs) == before
     was = reading.files_of(mine)
     if (place / layout.RUN_JSON).exists():  # last: it may write into the run folder
-        assert not reading.faults(reading.run(place, [["ship", str(place), "--backend", "jsonl"]], here, mine))
+        assert not reading.faults(reading.run([["ship", str(place), "--backend", "jsonl"]], here, mine))
         assert reading.files_of(mine) == was
 
 
 def test_a_hostile_place_is_still_read(theirs: Path, mine: Path, here: Path) -> None:
     """What stands beside what is refused is shown: the checks above would pass if nothing were read at all."""
     place = hostile.PLACES["link_rest"](theirs, mine)
-    (listed,) = reading.run(place, [["ls", str(place)]], here, mine)
+    (listed,) = reading.run([["ls", str(place)]], here, mine)
     assert listed["code"] == 0 and "abababababab" in listed["out"], listed
 
 
@@ -108,17 +108,17 @@ def test_credentials_go_to_no_address_that_the_folder_names(
         process.bind("mlflow", run_id="r", experiment_id="1", tracking_uri=server.address)
     process.exit()
     if where == "state":
-        reading.run(run, [["ship", str(run), "--backend", "jsonl"]], here, mine, MLFLOW_TRACKING_URI="")
+        reading.run([["ship", str(run), "--backend", "jsonl"]], here, mine, MLFLOW_TRACKING_URI="")
         import sqlite3
 
         with sqlite3.connect(run / layout.STATE_DB) as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('backend:mlflow:place', ?)", (server.address,))
         db.close()
     every = [*reading.commands(run, ships=False), ["ship", str(run)]]
-    answers = reading.run(run, every, here, mine, MLFLOW_TRACKING_TOKEN=TOKEN)
+    answers = reading.run(every, here, mine, MLFLOW_TRACKING_TOKEN=TOKEN)
     assert not reading.faults(answers) and not server.came
     assert f"--tracking-uri {server.address}" in answers[-1]["out"] + answers[-1]["err"]
-    reading.run(run, [["ship", str(run), "--tracking-uri", server.address]], here, mine, MLFLOW_TRACKING_TOKEN=TOKEN)
+    reading.run([["ship", str(run), "--tracking-uri", server.address]], here, mine, MLFLOW_TRACKING_TOKEN=TOKEN)
     assert any(TOKEN in came for came in server.came)  # a person said so
 
 
@@ -133,7 +133,7 @@ def test_a_pattern_of_the_folder_runs_only_if_a_person_names_it(
     plan = {"version": 1, "targets": [], "settings": {"redact_patterns": ["a11"]}, "digest": ""}
     (run / layout.PLAN_JSON).write_text(json.dumps(plan))
     environ = {"AUTOTRACE_REDACT_PATTERNS": "a11"} if named else {}
-    (shown,) = reading.run(run, [["show", "ab", str(run), "--full"]], here, mine, **environ)
+    (shown,) = reading.run([["show", "ab", str(run), "--full"]], here, mine, **environ)
     assert "a11" not in shown["out"]
     assert ("a10" in shown["out"], "AUTOTRACE_REDACT_PATTERNS" in shown["out"]) == (named, not named), shown
 
@@ -141,13 +141,13 @@ def test_a_pattern_of_the_folder_runs_only_if_a_person_names_it(
 def test_a_wheel_costs_what_it_holds(theirs: Path, mine: Path, here: Path) -> None:
     wheel = hostile.wheel_that_expands(theirs)
     (here / "list.yaml").write_text("- theirs.m1.f\n")
-    (checked,) = reading.run(wheel, [["check", "list.yaml", "--wheel", str(wheel)]], here, mine)
+    (checked,) = reading.run([["check", "list.yaml", "--wheel", str(wheel)]], here, mine)
     assert not reading.faults([checked]) and "times its size" in checked["err"], checked
 
 
 def test_a_long_range_of_versions_is_refused_at_once(theirs: Path, mine: Path, here: Path) -> None:
     (here / "list.yaml").write_text(f"- {{target: json.dumps, versions: 'verl{'>=0.5,' * 30_000}>=1'}}\n")
-    (checked,) = reading.run(theirs, [["check", "list.yaml"]], here, mine)
+    (checked,) = reading.run([["check", "list.yaml"]], here, mine)
     assert checked["code"] and checked["seconds"] < 5, checked
 
 
@@ -157,6 +157,6 @@ def test_a_path_that_a_person_typed_may_be_a_link(theirs: Path, mine: Path, here
     (here / "link").symlink_to(run)
     lines = here / "stored.jsonl"
     lines.symlink_to(hostile.PLACES["lines_obeyed"](theirs, mine))
-    ls, view = reading.run(run, [["ls", "link"], ["view", "stored.jsonl", "--export", "page.html"]], here, mine)
+    ls, view = reading.run([["ls", "link"], ["view", "stored.jsonl", "--export", "page.html"]], here, mine)
     assert ls["code"] == view["code"] == 0 and "abababababab" in ls["out"], (ls, view)
     assert os.path.getsize(here / "page.html")
