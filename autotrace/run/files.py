@@ -89,9 +89,38 @@ def own_folder(top: AnyPath, path: AnyPath) -> None:
     for each in itertools.accumulate([str(top), *(name for name in below if name != os.curdir)], os.path.join):
         with contextlib.suppress(FileExistsError):
             os.mkdir(each, DIR_MODE)
-        info = os.lstat(each)
-        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
+        if not is_own(each):
             raise PermissionError(errno.EPERM, "another user may write there", str(each))
+    if reason := exposed(top):
+        raise PermissionError(errno.EPERM, reason, str(top))
+
+
+def is_own(path: AnyPath) -> bool:
+    """``path`` is a folder, not a link, that belongs to this user and that nobody else may write."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and not info.st_mode & 0o022
+
+
+def exposed(path: AnyPath) -> str | None:
+    """Why any user of this machine could put something else in the place of the folder ``path``; None: they cannot.
+
+    Refused is a folder on the way that everybody may write, unless it is sticky and root's or this user's, as ``/tmp``
+    is; and in such a one, a folder of somebody else. A folder that its owner shares with a group, or gave to this user
+    to write in, is no reason: its people are colleagues, who can move the run away.
+    """
+    above = False
+    for each in reversed([(whole := Path(os.path.realpath(path))), *whole.parents]):
+        info = os.lstat(each)
+        everybody = bool(info.st_mode & stat.S_IWOTH)
+        if (above or everybody) and info.st_uid not in (0, os.getuid()):
+            return f"{each} belongs to another user, who could put another folder in the place of the run's"
+        if everybody and not info.st_mode & stat.S_ISVTX:
+            return f"everybody may write {each} and put another folder in the place of the run's (chmod +t {each})"
+        above = everybody
+    return None
 
 
 def temporary_folder(prefix: str, within: AnyPath | None = None) -> str:

@@ -15,12 +15,10 @@ from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, registry
 from autotrace.sinks.backend import extra
-from autotrace.sinks.mlflow.info import describe, trace_id_of
+from autotrace.sinks.mlflow.info import describe, linked, trace_id_of
 from autotrace.sinks.mlflow.lean import import_entities
-from autotrace.sinks.mlflow.sending import Encoded, Sender
+from autotrace.sinks.mlflow.sending import Encoded, Sender, Store, StoreError
 from autotrace.sinks.mlflow.spans import encode
-from autotrace.sinks.mlflow.store import Store, StoreError
-from autotrace.sinks.mlflow.tags import linked
 from autotrace.sinks.mlflow.uri import check_uri, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.trajectory.model import Trajectory
