@@ -81,9 +81,14 @@ def opened(place: str) -> None:
 def served(place: str) -> None:
     from starlette.testclient import TestClient
 
+    from autotrace.query.errors import QueryError
     from autotrace.view.app import application
 
-    with TestClient(application(Path(place)), raise_server_exceptions=False) as client:
+    try:
+        app = application(Path(place))
+    except QueryError as error:  # the command says so
+        raise SystemExit(str(error)) from None
+    with TestClient(app, raise_server_exceptions=False) as client:
         runs = client.get("/api/runs").json()["runs"]
         for run in runs:
             for route in ROUTES:
