@@ -72,7 +72,7 @@ OWN_RUN = "AUTOTRACE_OWN_RUN"
 run loaded. Whoever else reads a run reads what a stranger may have written."""
 
 REDACT_PATTERNS = "AUTOTRACE_REDACT_PATTERNS"
-"""``--redact-patterns``. Who reads a run that was recorded with it names it, too: a folder's own patterns do not run."""
+"""``--redact-patterns``. Who reads a run that was recorded with it names it too: a folder's own patterns do not run."""
 
 PLAN = "AUTOTRACE_PLAN"
 """Absolute path of the compiled plan (JSON)."""
