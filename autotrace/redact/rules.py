@@ -47,6 +47,11 @@ class Place(Rule):
     """A match begins at a word, at most so many characters before a fragment that ``needles`` names; None: anywhere.
     A pattern takes a hundred times as long as to find such fragments."""
 
+    def signs(self) -> frozenset[str]:
+        """Fragments and ``SIGNS`` of which one is in each text with a match."""
+        near = " ".join(self.needles.get("", ())).lower()
+        return frozenset(self.needles) | {sign for others in SIGNS.values() for sign in others if sign in near}
+
 
 _DATA: dict[str, Any] = json.loads(pkgutil.get_data(__package__, "rules.json") or b"")
 TOKENS = tuple(Rule(**rule) for rule in _DATA["tokens"])
