@@ -15,7 +15,15 @@ from collections.abc import Sequence
 
 from autotrace.redact.named_values import FRAGMENTS, fragments, name_starts, pw_at, without_named_values
 from autotrace.redact.rules import (
-    APART, HOOKS, PLACES, PRIVATE_KEY_BEGINS, SCHEME, SHORTEST, SIGNS, TOKENS, any_of,
+    APART,
+    HOOKS,
+    PLACES,
+    PRIVATE_KEY_BEGINS,
+    SCHEME,
+    SHORTEST,
+    SIGNS,
+    TOKENS,
+    any_of,
 )  # fmt: skip
 
 REDACTED = "<redacted>"

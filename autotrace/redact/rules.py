@@ -1,4 +1,4 @@
-"""Credentials that can be recognised by their shape: ``rules.json``, one line each, with what it must find, what it must
+"""Credentials that can be recognised by their shape: ``rules.json``, a line each, with what it must find, what it must
 leave alone, and where the shape is documented. ``tests/redact/test_rules.py`` walks it.
 
 Shapes follow what the issuers document; lengths are lower bounds, because issuers change them. Each shape of ``TOKENS``

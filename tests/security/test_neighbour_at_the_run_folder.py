@@ -167,7 +167,9 @@ def test_python_that_ignores_its_environment_is_not_activated(place: Place, flag
 
 def test_an_outer_run_of_the_environment_is_not_joined(place: Place) -> None:
     """``autotrace.start`` in such a Python makes a run of its own."""
-    place.write("program.py", "import autotrace, sys\nprint(autotrace.start(backend='jsonl').folder)\nautotrace.stop()\n")
+    place.write(
+        "program.py", "import autotrace, sys\nprint(autotrace.start(backend='jsonl').folder)\nautotrace.stop()\n"
+    )
     his = place.cwd / "his"
     his.mkdir()
     environ = {"AUTOTRACE": "1", "AUTOTRACE_RUN_FOLDER": str(his), "AUTOTRACE_PLAN": str(his / "plan.json")}
