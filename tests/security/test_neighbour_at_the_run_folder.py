@@ -15,7 +15,7 @@ import pytest
 
 from autotrace.launch import run_setup
 from autotrace.launch.options import Options
-from autotrace.run import layout, remote_node
+from autotrace.run import files, layout, remote_node
 from tests.places import Place
 
 HOOK = "def hook(name, value):\n    open({ran!r}, 'a').write(name)\n    return value\n"
@@ -132,6 +132,17 @@ def test_on_another_node_a_folder_that_everybody_may_write_is_not_used(
     other = tmp_path / "shared" / "run-2"
     (tmp_path / "shared").chmod(0o777)
     assert remote_node.run_folder({"AUTOTRACE_RUN_FOLDER": str(other)}).startswith(str(tmp))
+
+
+def test_the_owner_that_a_file_system_says_is_the_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS may call root by another name."""
+    (tmp_path / layout.RUN_JSON).write_text("{}")
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    environ = {"AUTOTRACE_RUN_FOLDER": str(tmp_path)}
+    monkeypatch.setenv("AUTOTRACE_RUN_OWNER", str(tmp_path.stat().st_uid + 2))
+    assert not files.is_own(tmp_path)
+    monkeypatch.setenv("AUTOTRACE_RUN_OWNER", str(tmp_path.stat().st_uid))
+    assert remote_node.run_folder(environ) == str(tmp_path)
 
 
 def test_no_shipper_runs_in_a_folder_that_others_may_write(tmp_path: Path) -> None:
