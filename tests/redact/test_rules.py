@@ -1,4 +1,4 @@
-"""Every rule of ``rules.json`` finds what it is for, wherever it stands in a text, and nothing that only looks like it."""
+"""Every rule of ``rules.json`` finds what it is for, wherever it stands, and nothing that only looks like it."""
 
 from __future__ import annotations
 
