@@ -162,7 +162,7 @@ host-suites: environment ## other packages' own tests with all of their function
 faults: environment ## kills, full disks, dead servers: what was written, delivered, lost, delivered twice
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/faults
 
-security: environment ## what a run folder of somebody else may do to who reads it: nothing
+security: environment ## what a sender of a folder, a neighbour, the network can do to you: nothing that SECURITY.md denies
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/security
 
 # FINDINGS="one turn" plays single scenarios
