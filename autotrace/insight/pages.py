@@ -1,4 +1,4 @@
-"""The pages of ``docs/findings``, made of the codes; ``tools/findings.py`` writes them."""
+"""The pages of ``docs/findings``, from the codes; ``tools/findings.py`` writes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAMILIES = {
 
 def page(code: Code) -> str:
     """The page of one finding."""
-    threshold = f"At least {code.share:.0%} of a step's trajectories have it. " if code.share else ""
+    threshold = f"It is reported if at least {code.share:.0%} of a step's trajectories have it. " if code.share else ""
     return f"""# {code.code}
 
 *{code.title[0].upper()}{code.title[1:]}.*
@@ -32,16 +32,16 @@ def page(code: Code) -> str:
 
 {code.remedy}
 
-## What looks like it and is no fault
+## What looks similar but is fine
 
 {code.normal}
 
-## Where it is
+## Where to look
 
     autotrace diagnose --code {code.code}
 
-lists the trajectories with turn and token where it has them; `autotrace show TRACE` opens one.
-{threshold}It is found by `autotrace/insight/families/{code.family}.py`, where its thresholds stand.
+lists the trajectories, with turn and token if known. `autotrace show TRACE` opens one.
+{threshold}`autotrace/insight/families/{code.family}.py` finds it and holds its thresholds.
 """
 
 

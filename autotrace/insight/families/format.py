@@ -25,12 +25,12 @@ _TRUTH = re.compile(
 CODES = (
     Code(
         "AT-FORMAT-GAMED", "answers that may only game the reward's format (an audit)",
-        "Short and wrong answers are paid for their form: the part of the reward for the format is full, the part for "
-        "the truth is nothing, and they are far shorter than right answers. The policy can learn to say just that.",
-        "The part of the reward for the form is worth more than trying, or is paid without looking at the content.",
-        "Read three of them; pay for the form only where the content is right, or little.",
-        "Wrong answers that are short by nature; the first steps, where the form is learned first. The note has the "
-        "range in which the share lies with 95 %.",
+        "Short, wrong answers get the full reward for their format and no reward for their content, and they are far "
+        "shorter than right answers. The policy can learn to give only such answers.",
+        "The reward for the format is worth more than trying, or does not depend on the content.",
+        "Read three of them. Reward the format only if the content is right, or only a little.",
+        "Wrong answers that are short by nature; the first steps, in which the format is learned first. The note has "
+        "the 95 % confidence interval of the share.",
         0.5,
     ),
 )  # fmt: skip

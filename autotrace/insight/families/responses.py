@@ -18,18 +18,18 @@ RUN = 4
 CODES = (
     Code(
         "AT-MASK-TOOL-TOKENS", "the loss mask covers tokens that no turn generated",
-        "The response mask is 1 at tokens of tools or of the prompt, so the model is trained to write them.",
-        "The agent builds its mask by hand, with ones for what a tool or the template wrote.",
-        "Give 0 for every token that the engine did not generate.",
-        "Up to three tokens in a row, which a template moves over the border of a turn.",
+        "The response mask is 1 at tokens of tools or of the prompt, so the model learns to write them.",
+        "The agent builds its mask by hand, with ones for tokens of a tool or the template.",
+        "Set 0 for every token that the engine did not generate.",
+        "Up to three tokens in a row, which a template moves across the end of a turn.",
         1.0,
     ),
     Code(
         "AT-MASK-EMPTY", "the loss mask is zero everywhere",
-        "No token of the trajectory is trained on: it costs a rollout and adds nothing.",
+        "No token of the trajectory is trained on. The rollout costs time and adds nothing.",
         "The agent returns a mask of zeros.",
-        "Give 1 for each generated token.",
-        "Rows that a trainer pads a batch with.",
+        "Set 1 for each generated token.",
+        "Rows with which a trainer pads a batch.",
         1.0,
     ),
     Code(
@@ -42,11 +42,11 @@ CODES = (
         1.0,
     ),
     Code(
-        "AT-RESPONSE-CHANGED", "the response that is trained on is not what the engine said",
-        "An answer of its turns does not occur in the response that the agent returned, and something else is trained "
-        "on in its place: tokens that the model did not generate.",
-        "The agent encodes text anew for its response, or returns another rollout's.",
-        "Return the token ids that the engine gave.",
+        "AT-RESPONSE-CHANGED", "the response that is trained on is not the engine's answer",
+        "The answer of a turn does not occur in the response that the agent returned. Other tokens are trained on "
+        "instead, which the model did not generate.",
+        "The agent encodes text again for its response, or returns another rollout's.",
+        "Return the token ids of the engine.",
         "Agents that return only some of their turns.",
         1.0,
     ),

@@ -21,45 +21,44 @@ USUAL_END = 0.5
 CODES = (
     Code(
         "AT-RETOKENIZED", "a turn's prompt does not continue the turn before",
-        "The prompt of a turn does not begin with the tokens of the turn before and its answer, so the trainer learns "
-        "from tokens that the model never saw in this place.",
-        "The agent renders all messages anew each turn (`apply_chat_template` over text), strips or rewrites what was "
-        "said, or decodes and encodes it again.",
-        "Append the new messages' tokens to those of the turn before instead of rendering the whole conversation, or "
-        "train on each turn as a sample of its own.",
-        "Templates that write the end of a turn otherwise (one or two tokens); a conversation that begins anew; a "
-        "second agent with a prompt of its own; the same prompt asked again; agents that return several samples.",
+        "The prompt of a turn does not begin with the previous turn's tokens and its answer. The trainer learns from "
+        "tokens that the model never saw there.",
+        "The agent renders all messages again in each turn (`apply_chat_template` over text), strips or rewrites an "
+        "answer, or decodes it and encodes it again.",
+        "Append the tokens of the new messages to the previous turn's tokens instead of rendering the whole "
+        "conversation, or train on each turn as a separate sample.",
+        "Templates that write the end of a turn differently (one or two tokens); a conversation that starts over; a "
+        "second agent with its own prompt; the same prompt asked again; agents that return several samples.",
         1.0,
     ),
     Code(
-        "AT-THINKING-STRIPPED", "what a turn said first is missing from the next turn's prompt",
-        "The beginning of an answer (as a rule its thinking) is not in the prompts of later turns, so later turns were "
-        "generated from another history than the one trained on.",
+        "AT-THINKING-STRIPPED", "the beginning of an answer is missing from the next turn's prompt",
+        "The beginning of an answer (usually its thinking) is not in the prompts of later turns. Later turns were "
+        "generated from another history than the one that is trained on.",
         "The chat template or the agent drops the thinking of earlier turns; Qwen3's template does so by design.",
-        "Keep the thinking in the history (a template option of most models), or train on each turn as a sample of its "
-        "own.",
-        "Models whose template drops thinking by design are used this way on purpose by some; the trained tokens "
-        "differ all the same.",
+        "Keep the thinking in the history (most models have a template option), or train on each turn as a separate "
+        "sample.",
+        "Some models drop thinking by design and are used that way on purpose. The trained tokens still differ.",
         0.5,
     ),
     Code(
         "AT-NO-EOS", "answers end without an end token",
-        "The last turn ends with none of the tokens that end a turn, and no limit was reached, or the response that is "
-        "trained on lacks it: the model is not trained to stop.",
-        "A stop string, `ignore_eos`, or a postprocessing that cuts the end token off.",
-        "Keep the end token in the response; with stop strings include them.",
-        "Answers that were cut or aborted; parsers that end a turn by tokens of their own. Runs that do not say which "
-        "tokens end a turn are not judged.",
+        "The last turn does not end with an end token although it reached no limit, or the response that is trained "
+        "on lacks the end token. The model does not learn to stop.",
+        "A stop string, `ignore_eos`, or postprocessing that removes the end token.",
+        "Keep the end token in the response. If you use stop strings, include them.",
+        "Truncated or aborted answers; parsers that end a turn with their own tokens. Runs whose end tokens are "
+        "unknown are not judged.",
         0.4, share=0.01,
     ),
     Code(
         "AT-PROMPT-CUT", "the prompt lost its beginning",
-        "The first prompt is exactly as long as prompts may be and does not begin as the others do: the system prompt "
-        "and the tools were cut off at the left.",
+        "The first prompt has exactly the maximum length and does not begin like the others: the system prompt and "
+        "the tools were cut off at the left.",
         "`data.max_prompt_length` (`rollout.prompt_length`) is smaller than the prompt, and the trainer cuts at the "
         "left.",
         "Raise the limit, or filter such rows (`data.filter_overlong_prompts=True`).",
-        "A prompt that fits exactly. Runs that do not say how long prompts may be are not judged.",
+        "A prompt that fits exactly. Runs whose limit is unknown are not judged.",
         0.9,
     ),
 )  # fmt: skip
