@@ -123,7 +123,15 @@ def _print_one(out: Console, judged: Verdict) -> None:
     if judged.reason and judged.state != verdict.SKIPPED:
         out.print(Text(f"        line {line}: {terminal.safe(judged.reason)}", style=style), soft_wrap=True)
     for note in judged.notes:
-        out.print(Text(f"        note, line {line}: {terminal.safe(note)}", style="yellow"), soft_wrap=True)
+        where = f"note, line {_line_of(judged, note)}"
+        out.print(Text(f"        {where}: {terminal.safe(note)}", style="yellow"), soft_wrap=True)
+
+
+def _line_of(judged: Verdict, note: str) -> str:
+    """The line that ``note`` is about: that of a path (``attributes.step: ...``), else of the entry."""
+    key = note.partition(":")[0]
+    places = (place for name, place in judged.target.places.items() if name == key or name.startswith(f"{key}."))
+    return next(places, judged.target.where).rpartition(":")[2]
 
 
 def _described(judged: Verdict) -> str:

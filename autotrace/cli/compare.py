@@ -37,7 +37,7 @@ FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 
 
 @click.command(short_help="Compare rollouts: turns, first difference, reward, advantage.")
-@click.argument("traces", nargs=-1, metavar="[A B ...]")
+@click.argument("traces", nargs=-1, metavar="[A B ... | RUN]")
 @click.option("--run", metavar="RUN", help="Run to read; default: the newest.")
 @filters.options
 @click.option("--tracking-uri", metavar="URI", help="Read from MLflow instead of a run folder.")
@@ -48,12 +48,14 @@ def compare(
     traces: Sequence[str], run: str | None, selection: filters.Selection, tracking_uri: str | None, project: str | None,
     full: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: --step 3 --sample 17.
+    """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: [RUN] --step 3 --sample 17.
 
-    Where a sample is in one step only, or the run has no steps, --sample alone is enough. Instead of them, or besides
-    them, --where chooses. Validation is left out without --validate.
+    If a sample is in one step only, or the run has no steps, --sample alone is enough. --where chooses, too. Validation
+    is left out without --validate.
     """
     group = selection.sample is not None or bool(selection.where)
+    if group and len(traces) == 1 and run is None:
+        run, traces = traces[0], ()
     if not (len(traces) >= 2 or (not traces and group)):
         raise click.UsageError("name at least two trajectories, or a group: --step 3 --sample 17")
     if traces and selection:
@@ -76,7 +78,7 @@ def compare(
     if as_json:
         out.file.write(terminal.json_line(as_dict(trajectories)))
         return
-    out.print(beside(trajectories, full))
+    terminal.table(out, beside(trajectories, full))
     for text in parting(trajectories):
         out.print(text, soft_wrap=not out.is_terminal)
 

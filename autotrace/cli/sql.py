@@ -94,7 +94,7 @@ def _show(table: pyarrow.Table) -> None:
         listing.add_column(terminal.line(column.name), justify="right" if is_number else "left", no_wrap=True)
     for row in table.slice(0, shown).to_pylist():
         listing.add_row(*(terminal.line(_cell(value)) for value in row.values()))
-    out.print(listing)
+    terminal.table(out, listing)
     if shown < table.num_rows:
         out.print(terminal.line(f"{shown} of {table.num_rows:,} rows; --csv or --json print all", "dim"))
 

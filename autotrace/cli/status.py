@@ -110,7 +110,7 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
             line(f"no process imported its module ({own[key]})" if unseen and key in own else _where(target)),
         )
     if table.row_count:
-        out.print(table)
+        terminal.table(out, table)
     for keys, what in (
         (waiting, "in modules that no process imported"),
         (inside, "of calls that are recorded only inside of others, and none was"),

@@ -7,6 +7,7 @@ set the title, answer on stdin). ``safe`` makes them visible; all is printed as 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from datetime import datetime
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from autotrace.config import exit_codes
@@ -62,11 +64,27 @@ def json_line(value: Any) -> str:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where commands print. Not on a terminal nothing is wrapped or cut, so that ``grep`` sees whole lines."""
+    """Where commands print. Where there is no terminal and no ``COLUMNS``, nothing is wrapped or cut, so that ``grep``
+    sees whole lines."""
     output = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not output.is_terminal:
+    if width(output) is None:
         output.width = max(output.width, 200)
     return output
+
+
+def width(output: Console) -> int | None:
+    """Columns of the terminal, or what ``COLUMNS`` says; None: lines may be as long as they are."""
+    return output.width if output.is_terminal or os.environ.get("COLUMNS", "").isdecimal() else None
+
+
+def table(output: Console, shown: Table) -> None:
+    """Print ``shown``; in a pipe without blanks at the ends of lines."""
+    if output.is_terminal:
+        output.print(shown)
+        return
+    with output.capture() as capture:
+        output.print(shown)
+    output.file.writelines(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
 def status_text(status: str) -> Text:

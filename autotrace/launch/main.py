@@ -20,7 +20,7 @@ from autotrace.config import exit_codes
 from autotrace.config.installation import with_activation
 from autotrace.config.stderr import complain
 from autotrace.launch.command import Command, CommandError, find, refuse_dead_keys
-from autotrace.launch.options import Options, SettingsCommand
+from autotrace.launch.options import Options, SettingsCommand, unknown_variables
 from autotrace.run import files, layout
 from autotrace.run.inherited import after, is_over, without_run
 
@@ -86,7 +86,7 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
     environ = {**with_activation(environ), **run.variables}
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
-    for line in never_bound(run.plan, program, environ):
+    for line in [*unknown_variables(environ), *never_bound(run.plan, program, environ)]:
         complain(line)
     if program.is_python and (warning := untraced(program.interpreter(environ), environ)):
         complain(warning)

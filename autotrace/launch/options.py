@@ -104,7 +104,7 @@ SETTINGS = (
     Setting("--validate-rate", "The same for validation; default: as --sample-rate.",
             goes=SAMPLING, type=types.share, metavar="SHARE"),
     Setting("--every-n-steps", "Record training steps divisible by N only.",
-            goes=SAMPLING, type=types.count, metavar="N"),
+            goes=SAMPLING, type=types.positive, metavar="N"),
     Setting("--samples", "Record these samples only (sample_index or uid).",
             goes=SAMPLING, type=types.words, metavar="INDEX,..."),
     Setting("--max-samples-per-step-per-worker", "Record this many prompts of each worker's batch.",
@@ -138,6 +138,18 @@ SETTINGS = (
     Setting("--quiet", "Print nothing on success.", is_flag=True),
 )  # fmt: skip
 """In the order of ``--help``."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """``AUTOTRACE_*`` variables that nothing reads but that look like one: a sentence for each."""
+    known = {value for name, value in vars(env).items() if name.isupper() and isinstance(value, str)}
+    known |= {name for setting in SETTINGS for name in setting.variables} | {"AUTOTRACE_PARQUET"}
+    near = {
+        name: difflib.get_close_matches(name, known, 1, 0.85)
+        for name in sorted(environ)
+        if name.startswith("AUTOTRACE_") and name not in known
+    }
+    return [f"there is no variable {name}; did you mean {close[0]}?" for name, close in near.items() if close]
 
 
 class SettingsCommand(click.Command):

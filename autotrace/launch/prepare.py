@@ -14,7 +14,7 @@ from autotrace.config.stderr import complain
 from autotrace.launch import run_setup
 from autotrace.launch.command import Command
 from autotrace.launch.option_types import OptionError
-from autotrace.launch.options import Options
+from autotrace.launch.options import Options, unknown_variables
 from autotrace.launch.own_targets import never_bound
 from autotrace.run.inherited import after, without_run
 
@@ -37,7 +37,7 @@ def main() -> None:
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
     program = Command(tuple(request["command"]), sys.executable)
-    for line in never_bound(run.plan, program, environ, request["folders"]):
+    for line in [*unknown_variables(environ), *never_bound(run.plan, program, environ, request["folders"])]:
         complain(line)
     activation = {name: value for name, value in with_activation(environ).items() if environ.get(name) != value}
     json.dump({"variables": {**activation, **run.variables}}, sys.stdout)

@@ -109,7 +109,7 @@ def checked_backends(options: Options) -> list[Backend]:
         try:
             backend.check(destination)
         except ValueError as error:
-            raise RunSetupError(f"{destination.uri_origin}: {error}") from error
+            raise RunSetupError(str(error)) from error
     return backends
 
 
