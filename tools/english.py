@@ -58,6 +58,11 @@ PATTERNS = (
 _COMPILED = [(re.compile(words), hint) for words, hint in PATTERNS]
 _BREAK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\. ))")
 """Between paragraphs, items and rows."""
+STRANGER = re.compile(
+    r"\b(?:pip install|uv add|uv tool install|uvx|pipx run|pipx install|--with|--from)\s+['\"]?autotrace(?![-_./\w])"
+    r"|['\"]pip['\"]?:\s*\[[^\]]*['\"]autotrace['\"]"
+)
+"""`autotrace` on the package index is somebody else's: no page may install it."""
 FRONT = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 
 
@@ -95,7 +100,11 @@ def pages() -> Iterator[Phrase]:
     """Phrases of Markdown pages, without their code."""
     for path in [*(ROOT / name for name in FRONT), *sorted((ROOT / "docs").rglob("*.md"))]:
         name = str(path.relative_to(ROOT))
-        yield from _phrases(name, name, 1, prose(path.read_text()))
+        text = path.read_text()
+        yield from _phrases(name, name, 1, prose(text))
+        for match in STRANGER.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            yield Phrase(name, name, line, match[0], "the wheel's path, or autotrace-rl: this is another project")
 
 
 def package() -> Iterator[Phrase]:

@@ -24,11 +24,11 @@ _WORDS = {
 
 HEAD = """# Libraries
 
-`autotrace-run` records these libraries without configuration, from the lists that it ships with. A process that does not
-import a library pays nothing for its list. Calls *inside of a trajectory* are recorded only if your own target, veRL or
-another framework opened a trajectory, because many programs also use these clients beside their agent. `make packs` checks
-each list with the releases below. Other releases are traced as far as they have the same functions, and `autotrace status`
-says which functions were not found.
+`autotrace-run` records these libraries without configuration, from the lists that it ships with. A process that does
+not import a library pays nothing for its list. Calls *inside of a trajectory* are recorded only if your own target,
+veRL or another framework opened a trajectory, because many programs also use these clients beside their agent.
+`make packs` checks each list with the releases below. Other releases are traced as far as they have the same
+functions, and `autotrace status` says which functions were not found.
 
 | library | releases | what you get | recorded |
 |---|---|---|---|
@@ -36,7 +36,8 @@ says which functions were not found.
 FOOT = """
 The lists are in `patch_specs/`, with what each captures. `enabled: false` in your own list switches a target off
 ([Several files](spec-reference.md#several-files)). Anything that is not in the table needs your own list:
-[Your agent](your-agent.md), [Any library](any-library.md). `make agents` runs programs on the real clients and frameworks.
+[Your agent](your-agent.md), [Any library](any-library.md). `make agents` runs programs on the real clients and
+frameworks.
 """
 
 

@@ -220,7 +220,7 @@ def _hosts(folder: Path, config: Mapping[str, Any]) -> list[str]:
         return [
             f"trainer.nnodes={nodes}, and only {next(iter(hosts))} wrote into this run folder: if rollouts run on "
             "the other nodes, install autotrace for their interpreter and let them reach this one (the driver's log "
-            "says which cannot; docs/clusters.md)"
+            "says which cannot; autotrace help clusters)"
         ]
     return []
 

@@ -1,4 +1,4 @@
-"""Which trajectories a command means: the same options everywhere. ``docs/filters.md`` is their page."""
+"""Which trajectories a command means: the same options everywhere. ``docs/commands.md`` is their page."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "init": ("autotrace.cli.init", "init"),
     "check": ("autotrace.cli.check", "check"),
     "doctor": ("autotrace.cli.doctor", "doctor"),
+    "help": ("autotrace.cli.help", "help_page"),
 }
 """Command -> module and object; imported when used, so that each costs and needs only its own."""
 

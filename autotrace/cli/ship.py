@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from pathlib import Path
 
@@ -88,6 +89,7 @@ def _report(folder: Path, status: Status) -> None:
         if backend.error:
             click.echo(terminal.safe(f"  {backend.error}"), err=True)
     if status.state in ("running", "draining"):
+        shown = shlex.quote(str(folder))
         click.echo(
-            f"the run's own shipper (pid {status.pid} on {status.host}) is still delivering: autotrace status {folder}"
+            f"the run's own shipper (pid {status.pid} on {status.host}) is still delivering: autotrace status {shown}"
         )

@@ -38,8 +38,20 @@ def steps(
 ) -> None:
     """One line a step: what its trajectories got, how they ended, and where their time went.
 
-    The column tokens is the mean of what a trajectory generated over all its turns; those of which that is not known
-    (a stream without usage) are left out of it.
+    \b
+    n, open       trajectories; those that are still running
+    reward, ±     mean and standard deviation; parts: means of the reward's parts
+    flat          groups whose rollouts all got the same reward, out of all groups
+    right, wrong  flat groups with the best, or the worst, reward of the step
+    cut           share of trajectories with an answer that was cut at a limit of tokens
+    failed        trajectories that did not end well, by status
+    tool errors   failed calls, by tool
+    turns, tokens means of a trajectory (tokens: generated over all turns, where known)
+    p50 s, p99 s  median and 99th percentile of the duration; time: its two largest parts
+    cached        share of prompt tokens in the engine's prefix cache
+    stale         steps between the weights that answered and the step that trained (mean)
+    mismatch      distance of the log-probabilities of engine and trainer, a token
+    findings      codes, and how many trajectories have each
     """
     folder = runs.locate(run)
     out = terminal.console()
@@ -47,6 +59,8 @@ def steps(
     if as_json:
         awaited = follow and living
         out.file.writelines(terminal.json_line(each.as_dict()) for each in lines if not (awaited and each.open))
+    elif not lines and (step is not None or validate is not None):
+        raise terminal.fail(_nothing(step, validate))
     elif not lines:
         out.print(_nothing(step, validate))
     else:

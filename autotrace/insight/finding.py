@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+TRAJECTORIES, GROUPS = "trajectories", "groups"
+
 
 @dataclass(frozen=True)
 class Code:
@@ -29,6 +31,8 @@ class Code:
     """A step has the finding if at least this share of its trajectories does ..."""
     count: int = 1
     """... and at least so many."""
+    unit: str = TRAJECTORIES
+    """What is counted: ``TRAJECTORIES`` or ``GROUPS``."""
 
     @property
     def family(self) -> str:
@@ -59,9 +63,9 @@ class Finding:
     title: str
     what: str
     trajectories: int
-    """That have it."""
+    """How many have it; groups if ``unit`` says so."""
     of: int
-    """Trajectories of the steps that were looked at."""
+    """How many the steps have."""
     cost: float
     """By which findings are sorted: the part of the run that it spoils, from 0 to 1."""
     since_step: int | None
@@ -75,10 +79,12 @@ class Finding:
     """Lost by it, where it is about time."""
     notes: dict[str, int] = field(default_factory=dict)
     """Cause or class -> how many."""
+    unit: str = TRAJECTORIES
+    """What ``trajectories`` and ``of`` count."""
 
     @property
     def share(self) -> float:
-        """Of the trajectories."""
+        """Of the trajectories, or groups."""
         return self.trajectories / self.of if self.of else 0.0
 
     def as_dict(self) -> dict[str, Any]:

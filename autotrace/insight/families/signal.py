@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from autotrace.insight.finding import Code
+from autotrace.insight.finding import GROUPS, Code
 from autotrace.insight.records import Group, History, Hit, Record, Step
 from autotrace.trajectory.numbers import integer
 
@@ -33,7 +33,7 @@ CODES = (
         "Prompts that are too easy (all right) or too hard (all wrong) for the model, or a reward without degrees.",
         "Filter such prompts (`algorithm.filter_groups`), mix in others, or raise `rollout.n` or the temperature.",
         "In healthy runs, a fifth to half of the groups have equal rewards. The share grows as the model learns.",
-        0.6,
+        0.6, unit=GROUPS,
     ),
     Code(
         "AT-NO-SIGNAL-TRUNCATED", "groups teach nothing because all their answers were truncated",
@@ -41,7 +41,7 @@ CODES = (
         "The length limits are too small for these prompts.",
         "Raise `response_length` or `max_model_len`, or filter the prompts.",
         "Single groups of very hard prompts.",
-        0.8,
+        0.8, unit=GROUPS,
     ),
     Code(
         "AT-NO-SIGNAL-ERRORS", "groups teach nothing because their tools or rewards failed",
@@ -49,7 +49,7 @@ CODES = (
         "A service behind the tool or the reward was down, or refused the request.",
         "Look at the tool's errors (AT-TOOL-RAISES, AT-TOOL-TIMEOUT), retry, or drop such rollouts.",
         "Tools that raise to say that an answer is wrong.",
-        0.8,
+        0.8, unit=GROUPS,
     ),
     Code(
         "AT-DUPLICATE-ROLLOUTS", "rollouts of a group are identical",
