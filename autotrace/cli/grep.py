@@ -49,7 +49,7 @@ def grep(
     try:
         compiled = re.compile(re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0)
     except re.error as error:
-        raise terminal.fail(f"{pattern!r} is no regular expression: {error}; -F takes it as a text") from None
+        raise terminal.fail(f"{pattern!r} is not a regular expression: {error}; -F searches for it as text") from None
     out = terminal.console()
     places = trajectories = unread = 0
     with contextlib.closing(RunReader.open(runs.locate(run))) as reader:

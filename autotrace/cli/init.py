@@ -27,7 +27,7 @@ _MEANING = {
 }
 
 
-@click.command(short_help="Write a spec file to begin with, for a program of yours.")
+@click.command(short_help="Write a spec file to begin with, for your program.")
 @click.argument("program", metavar="[PROGRAM]", type=click.Path(path_type=Path), default=Path())
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path),
               help=f"Where to write; `-` prints.  [default: {FILE} beside PROGRAM's modules]")  # fmt: skip
@@ -36,7 +36,7 @@ def init(program: Path, out: Path | None, force: bool) -> None:
     """Write a commented list of what looks worth tracing in PROGRAM, a file or folder (default: this folder).
 
     Agents, tools, rewards and calls of models are found by reading source text; nothing is imported. What the shipped
-    lists trace already stands at the top. Read it, delete what you do not want, then: autotrace check FILE.
+    lists already trace is named at the top. Read the list, delete what you do not want, then: autotrace check FILE.
     """
     if not program.exists():
         raise terminal.fail(f"{program}: no such file or folder", exit_codes.USAGE)

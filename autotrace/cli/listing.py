@@ -16,9 +16,9 @@ from rich.style import Style
 from autotrace.cli.terminal import width
 
 MAX_WIDTH = 60
-"""Of a column that is not the last one."""
+"""Widest column, except for the last one."""
 MIN_WIDTH = 12
-"""Of a column of text, however narrow the terminal is."""
+"""Narrowest column of text, however narrow the terminal is."""
 
 
 @dataclass(frozen=True)

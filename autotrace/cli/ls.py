@@ -223,7 +223,7 @@ def as_dict(row: Row, pages: Mapping[str, str]) -> dict[str, object]:
 
 
 def _link(page: str | None) -> str:
-    """The style of a link to ``page``, if it is a URL that may stand inside a terminal's link sequence."""
+    """The style of a link to ``page``, if it is a URL that is allowed in a terminal's link sequence."""
     if page is None or not page.startswith(("http://", "https://")) or safe(page) != page or " " in page:
         return ""
     return f"link {page}"

@@ -41,7 +41,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command; None when there is none of this name."""
+        """Import the command; None: no command has this name."""
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name]
@@ -77,7 +77,7 @@ class Commands(click.Group):
 
 
 def extra_of(library: str) -> str | None:
-    """The extra that installs ``library``; None where there is none."""
+    """The extra that installs ``library``; None: no extra does."""
     from importlib.metadata import PackageNotFoundError, requires
 
     from autotrace.config.installation import DISTRIBUTION

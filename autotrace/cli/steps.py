@@ -44,11 +44,11 @@ def steps(
     flat          groups whose rollouts all got the same reward, out of all groups
     right, wrong  flat groups with the best, or the worst, reward of the step
     cut           share of trajectories with an answer that was cut at a limit of tokens
-    failed        trajectories that did not end well, by status
+    failed        trajectories that did not end well, by error
     tool errors   failed calls, by tool
     turns, tokens means of a trajectory (tokens: generated over all turns, where known)
     p50 s, p99 s  median and 99th percentile of the duration; time: its two largest parts
-    cached        share of prompt tokens in the engine's prefix cache
+    cached        share of the prompt tokens of later turns in the engine's prefix cache
     stale         steps between the weights that answered and the step that trained (mean)
     mismatch      distance of the log-probabilities of engine and trainer, a token
     findings      codes, and how many trajectories have each

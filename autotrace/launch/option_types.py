@@ -163,7 +163,7 @@ def content(text: str) -> str:
 
 
 def token_facts(text: str) -> str:
-    """Of how many trajectories a trainer's values are recorded for each token."""
+    """How many trajectories have a trainer's value for each token."""
     if text not in TOKEN_FACTS:
         raise OptionError(f"{text!r} is not a choice of token facts; choose from {', '.join(TOKEN_FACTS)}")
     return text

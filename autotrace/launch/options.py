@@ -1,7 +1,7 @@
 """What can be set for a run: each an option of ``autotrace-run`` and an ``AUTOTRACE_*`` variable.
 
-Declared once, as click's options: ``autotrace-run`` parses its command line with them, ``autotrace.start`` one that is
-made of its arguments, and a process that is activated by the environment alone parses an empty one.
+Declared once, as click's options: ``autotrace-run`` parses its command line with them, ``autotrace.start`` one that it
+builds from its arguments, and a process that is activated by the environment alone parses an empty one.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Options:
 
     @classmethod
     def from_context(cls, ctx: click.Context) -> Options:
-        """Of a ``SettingsCommand`` that was parsed."""
+        """The options of a ``SettingsCommand`` that was parsed."""
         values: dict[str, dict[str, Any]] = {RUN: {}, RECORDING: {}, SAMPLING: {}, DELIVERY: {}}
         origins: dict[str, str] = {}
         for setting in SETTINGS:
@@ -215,12 +215,12 @@ class Options:
 
     @classmethod
     def from_environment(cls) -> Options:
-        """Of the variables alone. Raises ``OptionError``."""
+        """The options that the variables give. Raises ``OptionError``."""
         return cls.from_settings({})
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> Options:
-        """Of Python values by the names of the options (``run_dir``), and the variables. Raises ``OptionError``."""
+        """The options from Python values by name (``run_dir``), and from the variables. Raises ``OptionError``."""
         words = [word for name, value in values.items() for word in _words(name, value)]
         with SettingsCommand("autotrace-run").make_context("autotrace-run", words) as ctx:
             return cls.from_context(ctx)

@@ -20,7 +20,7 @@ from autotrace.run.inherited import after, without_run
 
 
 def main() -> None:
-    """Read a request from stdin; write the variables of the run that was made, or why there is none (JSON both)."""
+    """Read a request from stdin; write the variables of the run that was made, or why it was not made (JSON both)."""
     request = json.load(sys.stdin)
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     if request["path"] is None:

@@ -77,7 +77,7 @@ CODES = (
     ),
     Code(
         "AT-CALL-REPEATED", "the same call is made again and again",
-        "The model repeats a call with the same arguments and gets the same answer, twice in a row or three times in all.",
+        "The model repeats a call with the same arguments and gets the same answer, twice in a row or three times.",
         "The tool's answer does not help the model and does not say why, or the reward pays for calls.",
         "Say in the tool's answer what to change. Stop after the second identical call.",
         "Tools that are polled until something happens; their answers change.",

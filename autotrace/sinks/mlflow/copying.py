@@ -16,7 +16,7 @@ from sqlalchemy import JSON, Connection, Table, text
 from sqlalchemy.exc import DBAPIError
 
 DRIVERS = ("psycopg", "psycopg2")
-"""Of SQLAlchemy's drivers those whose COPY is known here."""
+"""SQLAlchemy's drivers whose COPY is known here."""
 AT_ONCE = 200
 """Rows that are put together at once: a transaction's take tens of megabytes in each form that they have on the way."""
 _ABSENT = "\\N"

@@ -67,7 +67,7 @@ class Store(Protocol):
         are linked to ``run_id``."""
 
     def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
-        """Store what is known of a trace beside its spans."""
+        """Store what is known about a trace beside its spans."""
 
     def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
         """Add numbers to a run of the trainer's."""

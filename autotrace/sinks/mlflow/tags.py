@@ -96,7 +96,7 @@ def assessment_id(trace_id: str, name: str) -> str:
 
 def previews(trajectory: Trajectory) -> tuple[str | None, str | None]:
     """What the user said last before the model first answered, and its last answer, else what went into the root and
-    came out; at most 1000 characters each. Of a root that was given nothing worth recording (a batch): which it is."""
+    came out; at most 1000 characters each. A root without anything worth recording (a batch) says which it is."""
     calls, root = trajectory.llm_spans, trajectory.root
     asked = [message for span in calls[:1] for message in span.messages or [] if message.get("role") == "user"]
     question = asked[-1].get("content") if asked else None

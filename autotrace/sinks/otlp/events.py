@@ -21,7 +21,7 @@ FINDING = "autotrace.finding"
 
 
 def events(trajectory: Trajectory, span: Span) -> list[Event]:
-    """Of ``span``; each at the time to which it belongs."""
+    """Events of ``span``, each at the time to which it belongs."""
     end = max(0, payload.end_of(trajectory, span))
     made: list[Event] = []
     if span.error is not None:
