@@ -69,7 +69,7 @@ def ls(
         terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
     for behind in pace.warnings(status):
         terminal.console(stderr=as_json).print(line(f"! {behind}", "yellow"), soft_wrap=True)
-    if not rows and selection:
+    if not rows and selection and reader.count():
         raise terminal.fail(nothing(reader, selection))
     if as_json:
         pages = reader.pages()

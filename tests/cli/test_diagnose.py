@@ -231,8 +231,19 @@ def test_follow_goes_on_where_no_backend_takes_anything_and_ends_quietly_when_it
 
 
 def test_what_there_is_none_of_is_named(call: Call, run: Path) -> None:
-    assert call("steps", run, "--validate").output == "this run has no trajectory of validation\n"
-    assert call("steps", run, "--step", "9").output == "there is no trajectory of step 9\n"
+    for words, said in ((["--validate"], "this run has no trajectory of validation"),
+                        (["--step", "9"], "there is no trajectory of step 9")):  # fmt: skip
+        done = call("steps", run, *words)
+        assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"autotrace: {said}\n")
+
+
+def test_nothing_found_is_an_object_too(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    trajectory(process, reward=1.0)
+    process.exit()
+    assert call("diagnose").stdout == "1 trajectory in 1 step: nothing found\n"
+    (line,) = call("diagnose", "--json").stdout.splitlines()
+    assert json.loads(line) == {"code": None, "title": "nothing found", "trajectories": 0, "of": 1}
 
 
 def test_what_only_its_group_shows_is_a_finding_too(call: Call, run: Path) -> None:
