@@ -36,10 +36,10 @@ _MARKS = {
 @click.argument("files", nargs=-1, metavar="[FILES]...", type=click.Path())
 @click.option("--wheel", "archive", metavar="FILE", type=click.Path(path_type=Path),
               help="Check against this wheel or source distribution instead of what is installed.")  # fmt: skip
-@click.option("--import", "imports", is_flag=True, help="Import the libraries, too, and compare.")
+@click.option("--import", "imports", is_flag=True, help="Also import the libraries, and compare.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
 def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: bool) -> None:
-    """Show where every target of FILES resolves; without FILES, of the shipped lists and $AUTOTRACE_SPECS.
+    """Show where every target of FILES resolves. Without FILES, check the shipped lists and $AUTOTRACE_SPECS.
 
     Source text is read, and nothing is imported unless you say --import. Exit code 1: a target that is not
     optional does not resolve or cannot be wrapped; 2: a mistake in a spec file.

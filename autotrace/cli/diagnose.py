@@ -31,7 +31,7 @@ ID_LENGTH = 12
 @runs.run_argument
 @click.option("--step", type=int, metavar="N", help="Only this training step.")
 @click.option("--code", "codes", multiple=True, metavar="AT-...", callback=lambda _, __, given: _known(given),
-              help="Only this finding; repeatable. All its places are listed.")  # fmt: skip
+              help="Only this finding, with all its places; repeatable.")  # fmt: skip
 @click.option("--parquet", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
               help="Read the Parquet files of a run below FOLDER instead of a run folder.")  # fmt: skip
 @click.option(
@@ -41,7 +41,7 @@ ID_LENGTH = 12
     help='Print one JSON object a finding; one with "code": null if nothing is found.',
 )
 def diagnose(run: str | None, step: int | None, codes: Sequence[str], parquet: Path | None, as_json: bool) -> None:
-    """Say what is wrong with a run: how much of it, since when, where, why it can be and what to try.
+    """Say what is wrong with a run: how many trajectories, since when, where, what may cause it, and what to try.
 
     Each finding has a code. `autotrace help CODE` prints its page.
     """

@@ -64,7 +64,7 @@ _OPTIONS = (
     click.option("--validate/--train", "validate", default=None, help="Only validation, or only training."),
     click.option(
         "--where", multiple=True, metavar="CONDITION", callback=_where,
-        help="Only those for which this is true, such as \"reward < 0.1 and step >= 3\"; repeatable.",
+        help="Only trajectories for which this is true, such as \"reward < 0.1 and step >= 3\"; repeatable.",
     ),
 )  # fmt: skip
 

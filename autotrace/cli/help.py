@@ -17,7 +17,7 @@ _FOLDERS = (_PACKAGE / "docs", _PACKAGE.parent / "docs")
 @click.command("help", short_help="Print a page of the documentation, or of a finding.")
 @click.argument("topic", required=False, metavar="[TOPIC]")
 def help_page(topic: str | None) -> None:
-    """Print a page, for example `autotrace help data` or `autotrace help AT-RETOKENIZED`; without TOPIC, list them."""
+    """Print a page of the documentation, or of a finding (`autotrace help AT-HUNG`). Without TOPIC, list the pages."""
     folder = next((folder for folder in _FOLDERS if folder.is_dir()), _FOLDERS[0])
     pages = {path.stem.lower(): path for path in sorted([*folder.glob("*.md"), *folder.glob("findings/*.md")])}
     if topic is None:

@@ -32,7 +32,7 @@ _TRAJECTORY = condition("role in ('', 'trajectory')")
 _JSON = ("facts", "attributes", "times", "profile")
 
 
-@click.command(short_help="List the trajectories of a run; name the best, worst and longest.")
+@click.command(short_help="List the trajectories of a run: the best, the worst, the longest.")
 @runs.run_argument
 @filters.options
 @click.option(
@@ -40,20 +40,20 @@ _JSON = ("facts", "attributes", "times", "profile")
     type=click.Choice(list(SORTS)),
     default="start",
     metavar="COLUMN",
-    help="By this column of --where: largest first, except for start. duration also shows what the time was spent on.",
+    help="Sort by a column of --where, largest first (start: earliest first). duration also splits the time up.",
 )
 @click.option("--reverse", is_flag=True, help="Reverse the order: the lowest reward first.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most this many rows.")
 @click.option("--all", "everything", is_flag=True,
-              help="Show other traces than trajectories, too (always, if there are no trajectories).")  # fmt: skip
+              help="Also show traces that are not trajectories (always, if the run has no trajectory).")  # fmt: skip
 @click.option("--tree", "as_tree", is_flag=True,
-              help=f"Show each trajectory with its turns and tool calls; without --limit {TREE_LIMIT}.")  # fmt: skip
+              help=f"Show turns and tool calls, too; at most {TREE_LIMIT} rows without --limit.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def ls(
     run: str | None, selection: filters.Selection, sort: str, reverse: bool, limit: int | None, everything: bool,
     as_tree: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """List the trajectories of a run, and name the best, worst and longest of them."""
+    """List the trajectories of a run, and name the best, the worst and the longest."""
     reader = RunReader.open(runs.locate(run))
     wanted = selection.condition
     # an engine alone, a program without RL

@@ -93,10 +93,10 @@ def extra_of(library: str) -> str | None:
 @click.group(cls=Commands, context_settings={"max_content_width": 110})
 @click.version_option(autotrace.__version__, prog_name="autotrace")
 def main() -> None:
-    """Look at the trajectories of a run that autotrace-run recorded.
+    """Read the trajectories of a run that autotrace-run recorded, and see what is wrong with it.
 
-    RUN is a run folder, a folder of runs, or the name of a run (or the beginning of it). The default is the newest
-    run in ./autotrace-runs (or in $AUTOTRACE_RUN_DIR).
+    RUN is a run folder, a folder of runs, or the beginning of a run's name. The default is the newest run in
+    ./autotrace-runs (or in $AUTOTRACE_RUN_DIR).
     """
     # What the shipper logs to its file, these commands say themselves.
     logging.getLogger("autotrace").addHandler(logging.NullHandler())

@@ -26,10 +26,10 @@ from autotrace.run.status import Status
               cls=option_types.BackendOption, help="Add this backend to those of the run; repeatable.")  # fmt: skip
 @click.option("--tracking-uri", metavar="URI", help="Deliver to this MLflow store or server from now on.")
 @click.option("--tokenizer", type=option_types.tokenizer, metavar="NAME",
-              help="Decode the run's token ids with this from now on: a folder, or a name on the hub.")  # fmt: skip
+              help="Decode token ids with this tokenizer from now on: a folder, or a name on the hub.")  # fmt: skip
 @click.option("--shippers", type=option_types.processes, metavar="N",
               help="Processes that deliver; default: as the run was started with.")  # fmt: skip
-@click.option("--all", "everything", is_flag=True, help="Deliver what the keep-rules of the run left out, too.")
+@click.option("--all", "everything", is_flag=True, help="Also deliver what the keep-rules of the run left out.")
 def ship(
     run: str, backends: tuple[str, ...], tracking_uri: str | None, tokenizer: str | None, everything: bool,
     shippers: int | None,

@@ -46,7 +46,7 @@ IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source
 @click.argument("trace", required=False, metavar="[TRACE]")
 @runs.run_argument
 @filters.options
-@click.option("--worst", is_flag=True, help="The trajectory with the lowest reward, of those that are chosen.")
+@click.option("--worst", is_flag=True, help="Show the trajectory with the lowest reward.")
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole trajectory as one JSON object.")
 def show(

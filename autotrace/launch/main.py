@@ -32,11 +32,12 @@ Examples:
   autotrace-run --spec my_agent.yaml python train.py
 \b
 Afterwards:
-  autotrace ls        the trajectories of the newest run
-  autotrace status    what was bound, called, delivered, dropped
+  autotrace diagnose  what is wrong with the newest run
+  autotrace view      its trajectories in the browser
+  autotrace status    what was recorded, dropped and delivered
 \b
-Every option is also a variable, so that AUTOTRACE=1 in the environment of an installed package suffices;
-AUTOTRACE=0 switches everything off.
+Every option is also a variable. With autotrace installed, AUTOTRACE=1 traces without the prefix; AUTOTRACE=0
+switches everything off.
 """
 
 
@@ -60,7 +61,7 @@ def _inside_a_run(environ: Mapping[str, str]) -> bool:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND ...")
 @click.pass_context
 def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
-    """Run COMMAND as it is and show every trajectory of its agents in MLflow or another backend."""
+    """Run COMMAND as it is, and record every trajectory of its agents."""
     environ = dict(os.environ)
     try:
         program = find(command, environ)
