@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -65,9 +66,10 @@ def export(
         raise terminal.fail(_nothing(reader, wanted, min_reward is not None or bool(selection)))
     exported = terminal.counted(written.trajectories, "trajectory", "trajectories")
     if out == STDOUT:
-        click.echo(f"{exported} to standard output", err=True)
+        click.echo(f"wrote {exported} to standard output", err=True)
     else:
-        click.echo(f"{exported} in {terminal.counted(written.files, 'file')} of {out}")
+        where = out if os.path.isfile(out) else f"{terminal.counted(written.files, 'file')} in {out}"
+        click.echo(f"wrote {exported} to {where}")
 
 
 def _own_folder(run_folder: Path, layout: str) -> Path:

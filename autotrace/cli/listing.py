@@ -34,7 +34,8 @@ class Column:
 
 def show(out: Console, columns: Sequence[Column], caption: str = "") -> None:
     """Print the table, in several parts with the same first column where a line does not hold it."""
-    for part in _parts(columns, width(out)):
+    room = width(out)
+    for part in _parts(columns, room and room - out.is_terminal):
         shown = [_fitted(column, wide, out) for column, wide in part]
         head = "  ".join(_padded(column.name, wide, column.right) for column, wide in part)
         lines = map(str.rstrip, map("  ".join, zip(*shown, strict=True)))

@@ -277,7 +277,7 @@ def test_one_is_said_in_the_singular(call: Call, runs: Path) -> None:
     process.close(b"t" * 16, root)
     process.exit()
     assert "  1 turn  " in call("ls", "--tree").output
-    assert "1 trajectory in 1 file of" in call("export").output
+    assert "wrote 1 trajectory to 1 file in" in call("export").output
     call("ship")
     assert "1 trajectory (1 trace), 0 open" in call("status").output
     assert "1 process (0 living)" in call("status").output
