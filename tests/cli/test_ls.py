@@ -295,7 +295,7 @@ def test_one_is_said_in_the_singular(call: Call, runs: Path) -> None:
     ],
 )
 def test_conditions(call: Call, run: Path, options: list[str], rewards: list[float | None]) -> None:
-    assert [row["reward"] for row in rows(call("ls", "--json", *options).output)] == rewards
+    assert [row["reward"] for row in rows(call("ls", "--json", *options).stdout)] == rewards
 
 
 @pytest.mark.parametrize("command", [["ls"], ["show"], ["compare"], ["export"]], ids=lambda words: words[0])
