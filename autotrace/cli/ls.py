@@ -69,14 +69,14 @@ def ls(
         terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
     for behind in pace.warnings(status):
         terminal.console(stderr=as_json).print(line(f"! {behind}", "yellow"), soft_wrap=True)
+    for text in unexamined(reader, selection):
+        terminal.console(stderr=as_json).print(text, soft_wrap=True)
     if not rows and selection and reader.count():
         raise terminal.fail(nothing(reader, selection))
     if as_json:
         pages = reader.pages()
         out.file.writelines(terminal.json_line(as_dict(row, pages)) for row in rows)
         return
-    for text in unexamined(reader, selection):
-        out.print(text, soft_wrap=True)
     if not rows:
         out.print(Text(nothing(reader, selection)), soft_wrap=True)
         return
