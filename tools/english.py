@@ -59,7 +59,8 @@ _COMPILED = [(re.compile(words), hint) for words, hint in PATTERNS]
 _BREAK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\. ))")
 """Between paragraphs, items and rows."""
 STRANGER = re.compile(
-    r"(?:\b(?:pip install|uv add|uv tool install|uvx|pipx run|pipx install)|--with|--from)\s+['\"]?autotrace(?![-_./\w])"
+    r"(?:\b(?:pip install|uv add|uv tool install|uvx|pipx run|pipx install)|--with|--from)\s+"
+    r"['\"]?autotrace(?![-_./\w])"
     r"|['\"]pip['\"]?:\s*\[[^\]]*['\"]autotrace['\"]"
 )
 """`autotrace` on the package index is somebody else's: no page may install it."""
