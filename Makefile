@@ -84,7 +84,7 @@ check-js: environment ## types of the page's JavaScript
 
 docs: environment ## the pages, into site/; fails on a dead link, an outdated reference or English that is hard to read
 	$(VENV)/bin/python tools/english.py
-	$(VENV)/bin/python -m autotrace.spec.schema --markdown | diff docs/spec-reference.md -
+	$(VENV)/bin/python tools/spec_reference.py --markdown | diff docs/spec-reference.md -
 	$(VENV)/bin/python tools/libraries.py | diff docs/libraries.md -
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'mkdocs-material>=9.5,<10' \
 	    mkdocs build --strict

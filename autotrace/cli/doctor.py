@@ -19,6 +19,7 @@ from autotrace.cli.terminal import line
 from autotrace.config import environment as env
 from autotrace.config import exit_codes, installation
 from autotrace.launch import run_setup
+from autotrace.launch.command import Command
 from autotrace.launch.interpreter import activates, untraced
 from autotrace.launch.option_types import OptionError
 from autotrace.launch.options import Options, unknown_variables
@@ -116,7 +117,7 @@ def _activation(interpreter: str) -> Iterator[Finding]:
 def _first_on_path(interpreter: str | None) -> Iterator[Finding]:
     """This environment need not be activated; then `python` means another one, which need not have autotrace."""
     first = shutil.which("python")
-    if interpreter is None and first is not None and untraced(first, os.environ):
+    if interpreter is None and first is not None and untraced(Command((first,), first), os.environ):
         text = f"`python` is {first}, which has no autotrace: activate this environment, or start {sys.executable}"
         yield Finding("note", "activation", text)
 
@@ -143,7 +144,7 @@ def _versions() -> Iterator[str]:
 
 def _specs(options: Options) -> Finding:
     from autotrace.spec.compiler import compile_plan, shipped_specs
-    from autotrace.spec.errors import SpecError
+    from autotrace.spec.document import SpecError
 
     files = [path.name for path in shipped_specs()]
     if not files:

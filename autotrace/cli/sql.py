@@ -16,6 +16,7 @@ from rich import box
 from rich.table import Table
 
 from autotrace.cli import runs, terminal
+from autotrace.cli.escaping import raw
 from autotrace.data.lean import arrow_without_pandas
 from autotrace.query.errors import QueryError
 from autotrace.query.source import Progress, Source
@@ -54,10 +55,9 @@ def sql(query: str, run: str | None, form: str | None) -> None:
         for row in table.to_pylist():
             sys.stdout.write(terminal.json_line(jsonable(row)))
     elif form == "csv":
-        written = terminal.safe if sys.stdout.isatty() else str
-        writer = csv.writer(sys.stdout)
-        writer.writerow(map(written, table.column_names))
-        writer.writerows([written(_plain(value)) for value in row.values()] for row in table.to_pylist())
+        writer = csv.writer(sys.stdout if sys.stdout.isatty() else raw(sys.stdout))
+        writer.writerow(table.column_names)
+        writer.writerows(list(map(_plain, row.values())) for row in table.to_pylist())
     else:
         _show(table)
 

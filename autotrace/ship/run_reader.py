@@ -149,6 +149,11 @@ class RunReader:
             return False
         return state == "running" or (state == "blocked" and shipper_alive(str(self.run_folder)) is True)
 
+    @property
+    def is_complete(self) -> bool:
+        """No segment was removed to make room."""
+        return not self._state.count("SELECT EXISTS (SELECT 1 FROM removed)")
+
     def steps(self) -> tuple[int, int] | None:
         """The first and the last training step of the run; None: its traces have none."""
         first, last = self._state.db.execute("SELECT min(step), max(step) FROM traces").fetchone()

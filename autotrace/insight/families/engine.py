@@ -22,50 +22,12 @@ SPREAD = 2
 """Versions apart within one trajectory, from which it is no resumed request."""
 
 CODES = (
-    Code(
-        "AT-SAMPLING-DIFFERS", "calls use other sampling parameters than configured",
-        "A call was sampled with other parameters than configured. The trainer computes probabilities for the "
-        "configured ones.",
-        "The agent changes `sampling_params` for some turns.",
-        "Do not change them, or leave such turns out of the loss.",
-        "Validation, which has its own parameters.",
-        0.7,
-    ),
-    Code(
-        "AT-SAMPLING-BIASED", "training is sampled with truncation or penalties",
-        "`top_p`, `top_k`, `min_p` or a penalty changes the probabilities in the engine. The trainer knows only the "
-        "temperature, so the ratio between them is biased.",
-        "`rollout.top_p` below 1, `rollout.top_k` above 0, or a penalty.",
-        "Train with `top_p=1` and `top_k=-1`.",
-        "Validation.",
-        0.4,
-    ),
-    Code(
-        "AT-WEIGHTS-MIXED", "one trajectory was answered by several versions of the weights",
-        "Turns or tokens of the trajectory come from different weights.",
-        "Requests are resumed after a weight update, or the trainer does not wait for its rollouts.",
-        "Limit the age of rollouts. With a synchronous trainer, find out why it did not wait.",
-        "Asynchronous training with partial rollouts, which mixes two versions on purpose.",
-        0.5,
-    ),
-    Code(
-        "AT-WEIGHTS-STALE", "rollouts are older than allowed",
-        "The weights that answered are more steps behind the trainer than its configuration allows.",
-        "Rollouts take longer than a step, or the weights do not reach the engine.",
-        "Lower the number of rollouts in flight. Check the weight update.",
-        "Asynchronous training within its limit.",
-        0.5,
-    ),
-    Code(
-        "AT-WEIGHTS-STUCK", "the engine answers with the same weights step after step",
-        "The version of the weights has not changed for three steps. The model that is trained is not the one that "
-        "answers.",
-        "The weight update fails or is skipped.",
-        "Check the update in the trainer's log, and the engine's version after it.",
-        "Validation before training.",
-        1.0,
-    ),
-)  # fmt: skip
+    Code.of("AT-SAMPLING-DIFFERS", 0.7),
+    Code.of("AT-SAMPLING-BIASED", 0.4),
+    Code.of("AT-WEIGHTS-MIXED", 0.5),
+    Code.of("AT-WEIGHTS-STALE", 0.5),
+    Code.of("AT-WEIGHTS-STUCK", 1.0),
+)
 
 
 def sampling(evidence: Evidence) -> Iterator[Mark]:

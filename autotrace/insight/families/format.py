@@ -22,18 +22,7 @@ _TRUTH = re.compile(
     re.IGNORECASE,
 )
 
-CODES = (
-    Code(
-        "AT-FORMAT-GAMED", "answers that may only game the reward's format (an audit)",
-        "Short, wrong answers get the full reward for their format and no reward for their content, and they are far "
-        "shorter than right answers. The policy can learn to give only such answers.",
-        "The reward for the format is worth more than trying, or does not depend on the content.",
-        "Read three of them. Reward the format only if the content is right, or only a little.",
-        "Wrong answers that are short by nature; the first steps, in which the format is learned first. The note has "
-        "the 95 % confidence interval of the share.",
-        0.5,
-    ),
-)  # fmt: skip
+CODES = (Code.of("AT-FORMAT-GAMED", 0.5),)
 
 
 def gamed(step: Step, history: History) -> Iterator[Hit]:

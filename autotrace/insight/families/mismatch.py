@@ -25,49 +25,11 @@ ONE_SIDED = 0.5
 """Share of the mismatch that has one sign, from which it is said which."""
 
 CODES = (
-    Code(
-        "AT-MISMATCH", "engine and trainer disagree on the probabilities of the same tokens",
-        "In this step, the probabilities that the trainer computes differ from those with which the engine sampled. "
-        "The policy that is trained is not the one that acted, and importance ratios are wrong from the first update.",
-        "Weights that did not reach the engine, another precision (fp8 or bf16 against float32), MoE routing, or "
-        "sampling settings that the trainer does not know (temperature, `top_p`, `logprobs_mode`).",
-        "If all differences have the same sign, compare `rollout.temperature` with the parameters of the calls. "
-        "Otherwise compare precision, and the engine's weights after an update. `algorithm.rollout_correction` weighs "
-        "or rejects such tokens.",
-        "Asynchronous training, in which older weights answer on purpose: such trajectories do not count. bf16 on "
-        "both sides: 0.002 to 0.01 on average, and up to 1 for single tokens.",
-        0.8,
-    ),
-    Code(
-        "AT-MISMATCH-TRAJECTORY", "the trainer computes other probabilities in a few trajectories",
-        "The trajectory differs from the engine many times as much as its step does. The trainer does not read the "
-        "tokens that the engine read or sampled.",
-        "Its prompt or an earlier turn was tokenised again or cut, its log-probabilities belong to other tokens, or "
-        "it was sampled with other parameters.",
-        "Look at the named token, and at AT-RETOKENIZED and AT-SAMPLING-DIFFERS of the same trajectory.",
-        "Single tokens of low probability: only means over a trajectory count.",
-        0.8,
-    ),
-    Code(
-        "AT-MISMATCH-GROWS", "engine and trainer disagree more and more along a response",
-        "The difference at the end of responses is several times that at their beginning.",
-        "The trainer's context is not the engine's: earlier turns were changed, a cache survived a weight update, or "
-        "positions are scaled differently (RoPE, sliding window).",
-        "Compare the prompt of the last turn with the previous turn and its answer. Reset the prefix cache after "
-        "weight updates.",
-        "Reasoning that ends in an answer of nearly certain tokens. There the difference shrinks.",
-        0.6,
-    ),
-    Code(
-        "AT-LOGPROB-INVALID", "a log-probability is not finite",
-        "The engine's or the trainer's log-probability of a token is NaN or infinite, which makes the loss NaN or "
-        "infinite.",
-        "An overflow in the forward pass, or a token that sampling had excluded.",
-        "Look at the token, compare precision, and sample without `top_k`, `top_p` and bad words.",
-        "Nothing.",
-        1.0,
-    ),
-)  # fmt: skip
+    Code.of("AT-MISMATCH", 0.8),
+    Code.of("AT-MISMATCH-TRAJECTORY", 0.8),
+    Code.of("AT-MISMATCH-GROWS", 0.6),
+    Code.of("AT-LOGPROB-INVALID", 1.0),
+)
 
 
 class _Row(NamedTuple):

@@ -26,84 +26,16 @@ APART = 0.25
 """Standard deviations from its group's mean from which a reward's side is beyond doubt."""
 
 CODES = (
-    Code(
-        "AT-NO-SIGNAL", "nearly all groups have equal rewards",
-        "In most groups all rollouts got the same reward, so their advantage is zero. The step learns only from the "
-        "few other groups.",
-        "Prompts that are too easy (all right) or too hard (all wrong) for the model, or a reward without degrees.",
-        "Filter such prompts (`algorithm.filter_groups`), mix in others, or raise `rollout.n` or the temperature.",
-        "In healthy runs, a fifth to half of the groups have equal rewards. The share grows as the model learns.",
-        0.6, unit=GROUPS,
-    ),
-    Code(
-        "AT-NO-SIGNAL-TRUNCATED", "groups teach nothing because all their answers were truncated",
-        "Every rollout of the group was cut at a limit of tokens and got the same reward.",
-        "The length limits are too small for these prompts.",
-        "Raise `response_length` or `max_model_len`, or filter the prompts.",
-        "Single groups of very hard prompts.",
-        0.8, unit=GROUPS,
-    ),
-    Code(
-        "AT-NO-SIGNAL-ERRORS", "groups teach nothing because their tools or rewards failed",
-        "In every rollout of the group a tool or the reward failed, and all got the same reward.",
-        "A service behind the tool or the reward was down, or refused the request.",
-        "Look at the tool's errors (AT-TOOL-RAISES, AT-TOOL-TIMEOUT), retry, or drop such rollouts.",
-        "Tools that raise to say that an answer is wrong.",
-        0.8, unit=GROUPS,
-    ),
-    Code(
-        "AT-DUPLICATE-ROLLOUTS", "rollouts of a group are identical",
-        "At least half of a group's rollouts have the same answers, so the group is smaller than it looks.",
-        "Every request has the same seed (`full_determinism`), the temperature is 0, or the policy has collapsed.",
-        "Do not set a seed for requests. Check temperature and entropy.",
-        "Short answers; validation at temperature 0.",
-        0.7,
-    ),
-    Code(
-        "AT-GROUP-INCOMPLETE", "groups have fewer rollouts than configured",
-        "Rollouts of the group are missing, so its baseline comes from fewer answers. A group of one gets its raw "
-        "reward as its advantage.",
-        "A rollout failed (the agent, a tool or the reward raised) and was left out.",
-        "Look at the failed rollouts of the group. Drop groups of one.",
-        "An agent that returns nothing on purpose; a run that is not over.",
-        0.6,
-    ),
-    Code(
-        "AT-ADVANTAGE-NAN", "advantages are not a number",
-        "The advantage is NaN. It makes the gradient of its batch NaN, too.",
-        "One reward of the group was NaN.",
-        "Make the reward function always return a number (AT-REWARD-NAN says where it does not).",
-        "Nothing.",
-        1.0,
-    ),
-    Code(
-        "AT-ADVANTAGE-WRONG", "advantages do not fit the rewards of their group",
-        "A rollout with a reward above its group's mean has a negative advantage or none, or the reverse. It is "
-        "trained in the wrong direction.",
-        "Rewards and rollouts were joined in different orders, or the estimator is a custom one.",
-        "Compare the trainer's score with the reward of the rollout. Find the code that reorders the batch.",
-        "Estimators with a critic or with shaping; tiny advantages in groups of equal rewards.",
-        1.0,
-    ),
-    Code(
-        "AT-NOT-TRAINED", "trajectories were made and never trained on",
-        "The step was trained without these trajectories, and no reason is known.",
-        "The batch was cut to a multiple of some size, or the trajectories came too late.",
-        "Check `ppo_mini_batch_size`, and the code that filters the batch.",
-        "Groups that were filtered on purpose (then the reason is known); asynchronous training, which uses them "
-        "later.",
-        0.5,
-    ),
-    Code(
-        "AT-TRAINED-TWICE", "trajectories were trained on more than once",
-        "The trajectory was in the batches of several steps, or several times in one. It counts more than others, and "
-        "the later updates are off-policy.",
-        "A batch is padded with rows that it already has, or a buffer is not emptied.",
-        "Check the code that pads the batch, and the code that removes rows from the buffer.",
-        "Replay buffers and several epochs over one batch, on purpose.",
-        0.5,
-    ),
-)  # fmt: skip
+    Code.of("AT-NO-SIGNAL", 0.6, unit=GROUPS),
+    Code.of("AT-NO-SIGNAL-TRUNCATED", 0.8, unit=GROUPS),
+    Code.of("AT-NO-SIGNAL-ERRORS", 0.8, unit=GROUPS),
+    Code.of("AT-DUPLICATE-ROLLOUTS", 0.7),
+    Code.of("AT-GROUP-INCOMPLETE", 0.6),
+    Code.of("AT-ADVANTAGE-NAN", 1.0),
+    Code.of("AT-ADVANTAGE-WRONG", 1.0),
+    Code.of("AT-NOT-TRAINED", 0.5),
+    Code.of("AT-TRAINED-TWICE", 0.5),
+)
 
 
 def flat_groups(step: Step, history: History) -> Iterator[Hit]:

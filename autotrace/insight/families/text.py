@@ -42,23 +42,9 @@ SCRIPTS = 0.1
 """Share of such letters."""
 
 CODES = (
-    Code(
-        "AT-REPETITION", "answers end in a loop",
-        "The answer repeats the same few tokens, or the same few sentences, until it is cut or ends.",
-        "The policy collapses, a penalty is missing, or the temperature is too low.",
-        "Check entropy and KL. Mask such answers out, or give them a lower reward than a wrong answer.",
-        "Tables, code and lists.",
-        0.6,
-    ),
-    Code(
-        "AT-GARBLED", "answers are not text",
-        "Answers contain invalid bytes, control characters, or words that mix letters of many scripts.",
-        "Wrongly loaded weights, a numerical fault in the engine, or a collapsed policy.",
-        "Compare with the answers of an earlier step. Check the weight update.",
-        "A character that was cut at the end.",
-        0.8,
-    ),
-)  # fmt: skip
+    Code.of("AT-REPETITION", 0.6),
+    Code.of("AT-GARBLED", 0.8),
+)
 
 
 def loops(evidence: Evidence) -> Iterator[Mark]:

@@ -30,51 +30,12 @@ PARTS = {
 }  # fmt: skip
 
 CODES = (
-    Code(
-        "AT-STRAGGLER", "the step waits for a few trajectories",
-        "A few trajectories take several times as long as the others, and the step waits for them.",
-        "Each place names its cause: the part of its time that exceeds the others' most.",
-        "Limit the part that takes long (a tool's time, the number of turns, the length of answers), or train without "
-        "waiting for the last trajectories.",
-        "Long answers at the usual speed; a short step.",
-        0.5,
-    ),
-    Code(
-        "AT-STEP-IDLE", "most of the capacity for rollouts is idle most of the time",
-        "The step could always have run as many trajectories at once as it did at its peak. Most of that capacity was "
-        "idle, because the step waits for its longest trajectories.",
-        "Lengths with a long tail, a few turns that are much slower, or a limit on concurrent trajectories.",
-        "Train without waiting for the last trajectories (asynchronous rollouts, over-sampling and cancelling), limit "
-        "lengths and tools, or make the step larger.",
-        "Short steps; trajectories that start one after the other because their prompts arrive that way.",
-        0.3,
-    ),
-    Code(
-        "AT-CACHE-LOST", "later turns do not find their prefix in the engine's cache",
-        "The prompt of a turn begins with the previous turn's tokens, but the engine computed them again.",
-        "The turns of a trajectory go to different replicas, or the cache was cleared or is too small.",
-        "Route by trajectory (a sticky load balancer), or give the cache more memory.",
-        "The first turn after a weight update; prefixes shorter than a block; engines without a prefix cache.",
-        0.3,
-    ),
-    Code(
-        "AT-PREEMPTED", "requests are preempted in the engine",
-        "Requests are removed from the batch for lack of memory and computed again.",
-        "There are more requests at once than the KV cache holds.",
-        "Lower `max_num_seqs` or the number of rollouts at once, or raise `gpu_memory_utilization`.",
-        "Single preemptions under load.",
-        0.3,
-    ),
-    Code(
-        "AT-HUNG", "trajectories hang",
-        "A call has been open far longer than similar calls take: at least a minute, and ten times as long. "
-        "`autotrace diagnose` and `autotrace status` say so while the run goes on.",
-        "A tool or service never answers, and has no time limit.",
-        "Give it a time limit. `autotrace show TRACE` names the call.",
-        "Long evaluations, weight updates, checkpoints.",
-        1.0,
-    ),
-)  # fmt: skip
+    Code.of("AT-STRAGGLER", 0.5),
+    Code.of("AT-STEP-IDLE", 0.3),
+    Code.of("AT-CACHE-LOST", 0.3),
+    Code.of("AT-PREEMPTED", 0.3),
+    Code.of("AT-HUNG", 1.0),
+)
 
 
 def stragglers(step: Step, history: History) -> Iterator[Hit]:

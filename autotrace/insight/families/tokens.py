@@ -19,49 +19,11 @@ USUAL_END = 0.5
 """A last token of so many turns ends them on purpose, though it is none of the end tokens: a stop string."""
 
 CODES = (
-    Code(
-        "AT-RETOKENIZED", "a turn's prompt does not continue the turn before",
-        "The prompt of a turn does not begin with the previous turn's tokens and its answer. The trainer learns from "
-        "tokens that the model never saw there.",
-        "The agent renders all messages again in each turn (`apply_chat_template` over text), strips or rewrites an "
-        "answer, or decodes it and encodes it again.",
-        "Append the tokens of the new messages to the previous turn's tokens instead of rendering the whole "
-        "conversation, or train on each turn as a separate sample.",
-        "Templates that write the end of a turn differently (one or two tokens); a conversation that starts over; a "
-        "second agent with its own prompt; the same prompt asked again; agents that return several samples.",
-        1.0,
-    ),
-    Code(
-        "AT-THINKING-STRIPPED", "the beginning of an answer is missing from the next turn's prompt",
-        "The beginning of an answer (usually its thinking) is not in the prompts of later turns. Later turns were "
-        "generated from another history than the one that is trained on.",
-        "The chat template or the agent drops the thinking of earlier turns; Qwen3's template does so by design.",
-        "Keep the thinking in the history (most models have a template option), or train on each turn as a separate "
-        "sample.",
-        "Some models drop thinking by design and are used that way on purpose. The trained tokens still differ.",
-        0.5,
-    ),
-    Code(
-        "AT-NO-EOS", "answers end without an end token",
-        "The last turn does not end with an end token although it reached no limit, or the response that is trained "
-        "on lacks the end token. The model does not learn to stop.",
-        "A stop string, `ignore_eos`, or postprocessing that removes the end token.",
-        "Keep the end token in the response. If you use stop strings, include them.",
-        "Truncated or aborted answers; parsers that end a turn with their own tokens. Runs whose end tokens are "
-        "unknown are not judged.",
-        0.4, share=0.01,
-    ),
-    Code(
-        "AT-PROMPT-CUT", "the prompt lost its beginning",
-        "The first prompt has exactly the maximum length and does not begin like the others: the system prompt and "
-        "the tools were cut off at the left.",
-        "`data.max_prompt_length` (`rollout.prompt_length`) is smaller than the prompt, and the trainer cuts at the "
-        "left.",
-        "Raise the limit, or filter such rows (`data.filter_overlong_prompts=True`).",
-        "A prompt that fits exactly. Runs whose limit is unknown are not judged.",
-        0.9,
-    ),
-)  # fmt: skip
+    Code.of("AT-RETOKENIZED", 1.0),
+    Code.of("AT-THINKING-STRIPPED", 0.5),
+    Code.of("AT-NO-EOS", 0.4, share=0.01),
+    Code.of("AT-PROMPT-CUT", 0.9),
+)
 
 
 # -- prompts that do not continue -------------------------------------------------------------------------------------

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from statistics import median
 
 from autotrace.insight import error_texts
-from autotrace.insight.evidence import Evidence, ToolCall
+from autotrace.insight.evidence import Evidence
 from autotrace.insight.families.ending import truncated
 from autotrace.insight.finding import Code
 from autotrace.insight.messages import classed, is_timeout
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
+from autotrace.trajectory.tool_calls import ToolCall
 
 RATE = 0.02
 """Of a tool's calls: what fails less often is noise."""
@@ -24,74 +25,15 @@ REPEATED, IN_A_ROW = 3, 2
 """Times the same call with the same answer; in turns that follow each other, if it did not fail."""
 SLOW_TIMES, SLOW_SECONDS = 10, 1.0
 CODES = (
-    Code(
-        "AT-TOOL-RAISES", "a tool raises",
-        "Calls of the tool raise an exception. The model reads an error message, or nothing.",
-        "The tool itself, or the service behind it.",
-        "See the grouped messages above; `autotrace show TRACE --full` has the stack trace.",
-        "Tools that raise to say that an answer is wrong; a single failure.",
-        0.5,
-    ),
-    Code(
-        "AT-TOOL-TIMEOUT", "a tool times out",
-        "Calls of the tool end in a timeout. If the error has no text (as that of `asyncio.wait_for`), the model "
-        "reads an error without a reason.",
-        "The service behind the tool is slow or overloaded, or its time limit is too short.",
-        "Raise the time limit, or limit how many calls run at once. Raise an error that gives the model a reason.",
-        "Slow tools that do answer.",
-        0.6,
-    ),
-    Code(
-        "AT-TOOL-ERROR-TEXT", "a tool returns error texts as results",
-        "The tool returns the text of an error, so the call counts as successful.",
-        "The tool catches the exception and returns it as text.",
-        "Read the text and repair the cause. Raise the error instead of returning it, so that it is counted.",
-        "Compilers, interpreters and test runners, whose errors are the task (a missing container is a fault); "
-        "results that are about errors.",
-        0.5,
-    ),
-    Code(
-        "AT-TOOL-UNKNOWN", "the model calls tools that do not exist",
-        "Calls name a tool that the agent does not have.",
-        "The prompt does not list the tools as the model expects, or the model invents names.",
-        "Compare the names in the prompt with the names in the calls.",
-        "The first steps of training.",
-        0.3,
-    ),
-    Code(
-        "AT-TOOL-ARGUMENTS", "calls have wrong arguments",
-        "Arguments are missing, unknown or not JSON, so the tool cannot be called.",
-        "The schema in the prompt differs from the tool's signature, or the model does not follow it.",
-        "Compare the schema with the signature. Accept harmless differences.",
-        "The first steps of training.",
-        0.3,
-    ),
-    Code(
-        "AT-CALL-NOT-PARSED", "tool calls in the text were not recognised",
-        "The answer contains the beginning of a tool call, but the parser did not recognise it. The conversation "
-        "ended as if this were the final answer.",
-        "Broken JSON, a missing end mark, or a parser for another format (`multi_turn.format`).",
-        "Use the parser for the model's format. Tell the model what was wrong, and continue.",
-        "Text about tools; truncated answers.",
-        0.7,
-    ),
-    Code(
-        "AT-CALL-REPEATED", "the same call is made again and again",
-        "The model repeats a call with the same arguments and gets the same answer, twice in a row or three times.",
-        "The tool's answer does not help the model and does not say why, or the reward pays for calls.",
-        "Say in the tool's answer what to change. Stop after the second identical call.",
-        "Tools that are polled until something happens; their answers change.",
-        0.4,
-    ),
-    Code(
-        "AT-TOOL-SLOW", "single calls of a tool take far longer than the others",
-        "A call takes ten times as long as the tool's usual call, and its trajectory waits.",
-        "A queue in front of the tool, a cold start, or a lost connection.",
-        "Give the tool a time limit.",
-        "Tools whose calls take different times by nature.",
-        0.3,
-    ),
-)  # fmt: skip
+    Code.of("AT-TOOL-RAISES", 0.5),
+    Code.of("AT-TOOL-TIMEOUT", 0.6),
+    Code.of("AT-TOOL-ERROR-TEXT", 0.5),
+    Code.of("AT-TOOL-UNKNOWN", 0.3),
+    Code.of("AT-TOOL-ARGUMENTS", 0.3),
+    Code.of("AT-CALL-NOT-PARSED", 0.7),
+    Code.of("AT-CALL-REPEATED", 0.4),
+    Code.of("AT-TOOL-SLOW", 0.3),
+)
 
 _EXECUTES = re.compile(r"python|code|bash|shell|exec|compil|run|test|sandbox|terminal|sql", re.IGNORECASE)
 """Tools whose errors are the task."""
@@ -121,7 +63,7 @@ def _outcome(call: ToolCall) -> str | None:
             return "AT-TOOL-TIMEOUT"
         wrong = failed.error[0] in ("TypeError", "JSONDecodeError", "ValidationError")
         return "AT-TOOL-ARGUMENTS" if wrong and _BAD_CALL.search(failed.error_text or "") else "AT-TOOL-RAISES"
-    said = error_texts.kind(call.answer, _executes(call.name))
+    said = error_texts.kind(call.span.output, _executes(call.name))
     return None if said is None else _SAID[said]
 
 

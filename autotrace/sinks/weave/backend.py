@@ -34,8 +34,8 @@ class WeaveBackend(Backend):
 
     def health(self, destination: Destination) -> Health:
         """See ``Backend``."""
-        from autotrace.sinks.http_health import probe
-        from autotrace.sinks.weave.login import Login
+        from autotrace.sinks.http import probe
+        from autotrace.sinks.weave.http import Login
 
         if problem := _without_key():
             return Health(False, problem)
@@ -43,7 +43,7 @@ class WeaveBackend(Backend):
 
 
 def _without_key() -> str | None:
-    from autotrace.sinks.weave.login import Login
+    from autotrace.sinks.weave.http import Login
 
     login = Login.from_environment()
     return None if login.api_key else f"no API key for {login.base_url}: set WANDB_API_KEY or run `wandb login`"
