@@ -86,7 +86,8 @@ check-js: environment ## types of the page's JavaScript
 	DENO_NO_UPDATE_CHECK=1 NO_COLOR=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'deno>=2.5,<3' \
 	    deno check --quiet --no-lock --config autotrace/view/deno.json autotrace/view/static/main.js
 
-docs: environment ## the pages, into site/; fails on a dead link or an outdated reference
+docs: environment ## the pages, into site/; fails on a dead link, an outdated reference or English that is hard to read
+	$(VENV)/bin/python tools/english.py
 	$(VENV)/bin/python tools/spec_reference.py --markdown | diff docs/spec-reference.md -
 	$(VENV)/bin/python tools/libraries.py | diff docs/libraries.md -
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'mkdocs-material>=9.5,<10' \
@@ -162,7 +163,7 @@ host-suites: environment ## other packages' own tests with all of their function
 faults: environment ## kills, full disks, dead servers: what was written, delivered, lost, delivered twice
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/faults
 
-security: environment ## what a run folder of somebody else may do to who reads it: nothing
+security: environment ## what a sender of a folder, a neighbour, the network can do to you: nothing that SECURITY.md denies
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/security
 
 # FINDINGS="one turn" plays single scenarios
