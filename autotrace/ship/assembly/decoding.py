@@ -48,9 +48,9 @@ class Decoder:
     def __init__(self, run_folder: str | Path, *, much: bool = False) -> None:
         folder = Path(run_folder)
         own, plan = env.is_own(folder), _plan(folder)
-        named = os.environ.get(env.REDACT_PATTERNS, "").strip()
-        patterns = plan.settings.redact_patterns if own or not named else (named,)
-        foreign = not own and not set(plan.settings.redact_patterns) <= {named}
+        pattern = os.environ.get(env.REDACT_PATTERNS, "").strip()
+        patterns = plan.settings.redact_patterns if own or not pattern else (pattern,)
+        foreign = not own and not set(plan.settings.redact_patterns) <= {pattern}
         redactor = Redactor(
             dataclasses.replace(
                 plan.settings, redact_patterns=() if foreign else patterns, max_string=1 << 40, redact_hook=None
@@ -69,8 +69,8 @@ class Decoder:
         self._told = of_run is None
         """The run's tokenizer is the one that it tells."""
         self._of_run = made(of_run)
-        loaded = {target.tokenizer: made(target.tokenizer) for target in plan.targets if target.tokenizer}
-        self._of_targets = {target.key: loaded[target.tokenizer] for target in plan.targets if target.tokenizer}
+        by_name = {target.tokenizer: made(target.tokenizer) for target in plan.targets if target.tokenizer}
+        self._of_targets = {target.key: by_name[target.tokenizer] for target in plan.targets if target.tokenizer}
 
     @property
     def problem(self) -> str | None:
