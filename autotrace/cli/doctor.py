@@ -19,8 +19,8 @@ from autotrace.cli.terminal import line
 from autotrace.config import environment as env
 from autotrace.config import exit_codes, installation
 from autotrace.launch import run_setup
+from autotrace.launch.checks import activates, untraced
 from autotrace.launch.command import Command
-from autotrace.launch.interpreter import activates, untraced
 from autotrace.launch.option_types import OptionError
 from autotrace.launch.options import Options, unknown_variables
 from autotrace.redact.masking import masked_variable
