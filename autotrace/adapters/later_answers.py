@@ -1,6 +1,6 @@
-"""Objects of clients that have no answer yet: a raw response that was not read (``with_raw_response``,
-``with_streaming_response``), the manager of a stream's context. The call that returned one ends with what a method of
-the object returns later: a stream, or the answer.
+"""openai and anthropic: objects that have no answer yet, such as a raw response that was not read
+(``with_raw_response``, ``with_streaming_response``) or the manager of a stream's context. The call that returned one
+ends with what a method of the object returns later: a stream, or the answer.
 
 LangChain and the Agents SDK ask for raw responses, for the sake of the headers.
 """
@@ -10,12 +10,11 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from autotrace import patch
-from autotrace.record import closing, drivers, faults
+from autotrace.patch import adapting
+from autotrace.record import closing, drivers, dropped, faults
 from autotrace.record.context import OpenCall
 from autotrace.record.object_fields import member
 
@@ -26,11 +25,29 @@ RAW = (
 )
 """Module below the package, class, and the method that gives the answer: of clients that are generated from OpenAPI
 descriptions."""
+CLIENTS = {
+    "openai": RAW,
+    "anthropic": (
+        *RAW,
+        ("lib.streaming._messages", "MessageStreamManager", "__enter__"),
+        ("lib.streaming._messages", "AsyncMessageStreamManager", "__aenter__"),
+        ("lib.streaming._beta_messages", "BetaMessageStreamManager", "__enter__"),
+        ("lib.streaming._beta_messages", "BetaAsyncMessageStreamManager", "__aenter__"),
+    ),
+}
+"""Package -> its objects; anthropic's ``messages.stream`` asks when its context is entered."""
 _MARK = "__autotrace_later__"
 _kinds: dict[int, str] = {}
 """By the ``id`` of the class: its method."""
-_waiting: dict[int, tuple[OpenCall, weakref.ref[Any]]] = {}
+_waiting: dict[int, dropped.Watched] = {}
 """By the ``id`` of the object: the call that returned it, which goes on."""
+
+
+def install() -> None:
+    """Have calls end with what such objects of the clients say that are imported. Idempotent."""
+    for package, answers in CLIENTS.items():
+        if package in sys.modules:
+            wait_for(package, answers)
 
 
 def wait_for(package: str, answers: Iterable[tuple[str, str, str]]) -> None:
@@ -42,7 +59,7 @@ def wait_for(package: str, answers: Iterable[tuple[str, str, str]]) -> None:
         if isinstance(kind, type) and inspect.isfunction(original) and not hasattr(original, _MARK):
             answer = (_asynchronous if inspect.iscoroutinefunction(original) else _synchronous)(original)
             setattr(answer, _MARK, True)
-            patch.put(kind, method, answer)
+            adapting.put(kind, method, answer)
             _kinds[id(kind)] = method
     if _hold not in drivers.adopters:
         drivers.adopters.append(_hold)
@@ -57,14 +74,8 @@ def _hold(call: OpenCall, result: Any) -> bool:
         response = member(result, "http_response")
         if response is None or type(member(response, "_content")) is bytes:
             return False  # it was read, and says what the answer is
-    _waiting[id(result)] = (call, weakref.ref(result, functools.partial(_dropped, id(result))))
+    _waiting[id(result)] = dropped.Watched(result, call, _waiting)
     return True
-
-
-def _dropped(number: int, _: Any) -> None:
-    call, _ = _waiting.pop(number, (None, None))
-    if call is not None:
-        closing.ended(call, GeneratorExit())
 
 
 class _Answering:
@@ -74,7 +85,8 @@ class _Answering:
     __slots__ = ("_call",)
 
     def __init__(self, value: Any) -> None:
-        self._call: OpenCall | None = _waiting.pop(id(value), (None, None))[0]
+        watched = dropped.find(value, _waiting)
+        self._call: OpenCall | None = None if watched is None else _waiting.pop(watched.number).call
 
     def __enter__(self) -> _Answering:
         if self._call is not None:

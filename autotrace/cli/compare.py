@@ -18,7 +18,6 @@ from autotrace.cli import filters, runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.ship.run_reader import RunReader
 from autotrace.ship.store.where import condition
-from autotrace.sinks.protocol import SinkError
 from autotrace.trajectory.divergence import UNKNOWN, Call, Divergence, calls, group
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import shown_answer
@@ -37,33 +36,27 @@ FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 
 
 @click.command(short_help="Compare rollouts: turns, first difference, reward, advantage.")
-@click.argument("traces", nargs=-1, metavar="[A B ...]")
+@click.argument("traces", nargs=-1, metavar="[A B ... | RUN]")
 @click.option("--run", metavar="RUN", help="Run to read; default: the newest.")
 @filters.options
-@click.option("--tracking-uri", metavar="URI", help="Read from MLflow instead of a run folder.")
-@click.option("--project", metavar="NAME", help="MLflow experiment; needed if several have such a group.")
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def compare(
-    traces: Sequence[str], run: str | None, selection: filters.Selection, tracking_uri: str | None, project: str | None,
-    full: bool, as_json: bool,
-) -> None:  # fmt: skip
-    """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: --step 3 --sample 17.
+def compare(traces: Sequence[str], run: str | None, selection: filters.Selection, full: bool, as_json: bool) -> None:
+    """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: [RUN] --step 3 --sample 17.
 
-    Where a sample is in one step only, or the run has no steps, --sample alone is enough. Instead of them, or besides
-    them, --where chooses. Validation is left out without --validate.
+    If a sample is in one step only, or the run has no steps, --sample alone is enough. --where chooses, too. Validation
+    is left out without --validate.
     """
     group = selection.sample is not None or bool(selection.where)
+    if group and len(traces) == 1 and run is None:
+        run, traces = traces[0], ()
     if not (len(traces) >= 2 or (not traces and group)):
         raise click.UsageError("name at least two trajectories, or a group: --step 3 --sample 17")
     if traces and selection:
         raise click.UsageError("name trajectories, or choose them with --step, --where, ...; not both")
     try:
-        if tracking_uri is not None:
-            trajectories = _of_mlflow(tracking_uri, traces, selection, project)
-        else:
-            trajectories = _of_run(runs.locate(run), traces, selection)
-    except (KeyError, SinkError) as error:
+        trajectories = _of_run(runs.locate(run), traces, selection)
+    except KeyError as error:
         raise terminal.fail(error.args[0]) from None
     if len(trajectories) < 2:
         what = "no trajectory" if not trajectories else "only one trajectory"
@@ -76,7 +69,7 @@ def compare(
     if as_json:
         out.file.write(terminal.json_line(as_dict(trajectories)))
         return
-    out.print(beside(trajectories, full))
+    terminal.table(out, beside(trajectories, full))
     for text in parting(trajectories):
         out.print(text, soft_wrap=not out.is_terminal)
 
@@ -89,17 +82,9 @@ def _of_run(folder: Path, traces: Sequence[str], selection: filters.Selection) -
     rows = reader.select(wanted & condition("role = 'trajectory'"), limit=MOST + 1)
     _check_one_step(selection, (row.step for row in rows))
     if len(rows) > MOST:
-        raise KeyError(f"more than {MOST} trajectories match, too many to stand beside each other; narrow --where")
+        raise KeyError(f"more than {MOST} trajectories match, too many to compare; narrow --where")
     rows.sort(key=lambda row: (row.uid or "", row.rollout_n or 0))
     return [reader.load(row.trace_id) for row in rows]
-
-
-def _of_mlflow(uri: str, traces: Sequence[str], selection: filters.Selection, project: str | None) -> list[Trajectory]:
-    from autotrace.sinks.mlflow.read_back import read
-
-    if selection.where or selection.statuses or (not traces and selection.step is None):
-        raise click.UsageError("out of MLflow a group is chosen by --step and --sample alone, and needs both")
-    return read(uri, traces, selection.step, selection.sample, bool(selection.validate), project)
 
 
 def _check_one_step(selection: filters.Selection, steps: Iterable[int | None]) -> None:

@@ -16,6 +16,7 @@ from rich import box
 from rich.table import Table
 
 from autotrace.cli import runs, terminal
+from autotrace.cli.escaping import raw
 from autotrace.data.lean import arrow_without_pandas
 from autotrace.query.errors import QueryError
 from autotrace.query.source import Progress, Source
@@ -38,8 +39,8 @@ WIDTH = 80
 def sql(query: str, run: str | None, form: str | None) -> None:
     """Ask a question in SQL (DuckDB's), also while the run goes on.
 
-    The tables are trajectories, turns, spans, facts, tokens and metrics; docs/data.md has their columns. If RUN is a
-    folder of runs, they have the rows of all of them; run_id tells them apart.
+    The tables are trajectories, turns, spans, facts, tokens and metrics; `autotrace help data` lists their columns. If
+    RUN is a folder of runs, the tables hold the rows of all runs; run_id tells them apart.
     """
     from autotrace.query.sql import answer
 
@@ -54,10 +55,9 @@ def sql(query: str, run: str | None, form: str | None) -> None:
         for row in table.to_pylist():
             sys.stdout.write(terminal.json_line(jsonable(row)))
     elif form == "csv":
-        written = terminal.safe if sys.stdout.isatty() else str
-        writer = csv.writer(sys.stdout)
-        writer.writerow(map(written, table.column_names))
-        writer.writerows([written(_plain(value)) for value in row.values()] for row in table.to_pylist())
+        writer = csv.writer(sys.stdout if sys.stdout.isatty() else raw(sys.stdout))
+        writer.writerow(table.column_names)
+        writer.writerows(list(map(_plain, row.values())) for row in table.to_pylist())
     else:
         _show(table)
 
@@ -94,7 +94,7 @@ def _show(table: pyarrow.Table) -> None:
         listing.add_column(terminal.line(column.name), justify="right" if is_number else "left", no_wrap=True)
     for row in table.slice(0, shown).to_pylist():
         listing.add_row(*(terminal.line(_cell(value)) for value in row.values()))
-    out.print(listing)
+    terminal.table(out, listing)
     if shown < table.num_rows:
         out.print(terminal.line(f"{shown} of {table.num_rows:,} rows; --csv or --json print all", "dim"))
 

@@ -19,7 +19,7 @@ from autotrace.cli.advice import advice, clients, gated, latest_of, library, own
 from autotrace.cli.terminal import counted, line
 from autotrace.config.plan import Plan, Settings
 from autotrace.query import hung
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
 from autotrace.run.status import BackendStatus, Status, TargetStatus
@@ -45,11 +45,11 @@ COMMAND = 200
     "--all",
     "everything",
     is_flag=True,
-    help="Show targets whose module was never imported and those for other releases, too.",
+    help="Also show targets whose module was never imported, and those for other releases.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: str | None, everything: bool, as_json: bool) -> None:
-    """Show what happened to every target of a run, how far delivery is, what hangs, and what to change."""
+    """Show what happened to every target of a run, how far delivery is, which calls hang, and what to change."""
     reader = RunReader.open(runs.locate(run))
     current, plan = reader.status(), plan_of(reader)
     sentences = hung.sentences(hung.hanging(reader))
@@ -71,7 +71,7 @@ def status(run: str | None, everything: bool, as_json: bool) -> None:
 def plan_of(reader: RunReader) -> Plan | None:
     """The run's plan, None when it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
-        return Plan.loads((reader.run_folder / layout.PLAN_JSON).read_text(encoding="utf-8"))
+        return Plan.loads(files.read(reader.run_folder, layout.PLAN_JSON))
     return None
 
 
@@ -110,7 +110,7 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
             line(f"no process imported its module ({own[key]})" if unseen and key in own else _where(target)),
         )
     if table.row_count:
-        out.print(table)
+        terminal.table(out, table)
     for keys, what in (
         (waiting, "in modules that no process imported"),
         (inside, "of calls that are recorded only inside of others, and none was"),

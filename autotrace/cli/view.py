@@ -182,7 +182,7 @@ def _write(
 
 
 def _chosen(reader: RunReader, selection: filters.Selection, trace: str | None) -> list[Row]:
-    """The trajectories to write. Raises ``click.exceptions.Exit`` after one line where there are none."""
+    """The trajectories to write. Raises ``click.exceptions.Exit`` after one line if nothing matches."""
     if trace is not None:
         try:
             return reader.select(equals(trace_id=reader.resolve(trace)))

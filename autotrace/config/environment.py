@@ -7,6 +7,8 @@ by the first process of an environment-only activation, and inherited by every p
 
 from __future__ import annotations
 
+import os
+
 # -- for people -----------------------------------------------------------------------------------------------------
 
 ON, OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -43,6 +45,10 @@ SUPERVISE = "AUTOTRACE_SUPERVISE"
 CONTENT = "AUTOTRACE_CONTENT"
 """``full`` (default), ``text`` (no token ids) or ``none`` (no prompts, responses, arguments at all)."""
 
+ERROR_FORMS = "AUTOTRACE_ERROR_FORMS"
+"""A file with regular expressions, one a line: tools' answers that match one are errors (finding
+``AT-TOOL-ERROR-TEXT``)."""
+
 LISTEN = "AUTOTRACE_LISTEN"
 """``HOST:PORT`` or ``:PORT`` where the collector takes what other nodes record; default: all interfaces, any port."""
 
@@ -67,6 +73,9 @@ RUN_OWNER = "AUTOTRACE_RUN_OWNER"
 OWN_RUN = "AUTOTRACE_OWN_RUN"
 """Absolute path of the run folder whose shipper this process is, or one of its delivery processes: it may load what the
 run loaded. Whoever else reads a run reads what a stranger may have written."""
+
+REDACT_PATTERNS = "AUTOTRACE_REDACT_PATTERNS"
+"""``--redact-patterns``. Who reads a run that was recorded with it names it too: a folder's own patterns do not run."""
 
 PLAN = "AUTOTRACE_PLAN"
 """Absolute path of the compiled plan (JSON)."""
@@ -99,3 +108,8 @@ OF_A_RUN = (
     RUN_ID, RUN_FOLDER, RUN_OWNER, PLAN, PLAN_DIGEST, MODULES, TRACE_BACKENDS, MAIN_PID, PLAN_DATA, COLLECTOR, TOKEN,
 )  # fmt: skip
 """What a new run does not take over from an earlier one."""
+
+
+def is_own(run_folder: str | os.PathLike[str]) -> bool:
+    """This process is the run's own shipper, or one of its delivery processes (``OWN_RUN``)."""
+    return os.environ.get(OWN_RUN) == os.path.abspath(run_folder)

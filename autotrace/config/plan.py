@@ -1,4 +1,4 @@
-"""The compiled plan: what the launcher writes once and every traced process reads. Standard library only.
+"""The compiled plan: what the launcher writes once and every traced process reads.
 
 A plan is one JSON object; this module is its schema. Paths (``tokens``, ``attributes``, ``facts``, ``final``) stay
 text here and are parsed in the process that binds the target (``record.fields``). Their first word is an argument name,
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+
+import msgspec
 
 PLAN_VERSION = 1
 ROLES = ("trajectory", "agent", "llm", "tool", "parser", "env", "reward", "engine", "trainer", "span")
@@ -107,7 +108,7 @@ class Settings:
     """Regular expressions replaced in every captured string."""
     redact_hook: str | None = None
     """``pkg.mod:function`` called with each captured value as ``(name, value)`` in the flusher thread."""
-    sampling: dict[str, Any] = field(default_factory=dict)
+    sampling: dict[str, bool | int | float | str | tuple[int | str, ...] | None] = field(default_factory=dict)
     """``rate``, ``seed``, ``every_n_steps``, ``samples``, ``max_samples_per_step_per_worker``, ``validate_rate``."""
     memory_limit: int = 64 * 1024 * 1024
     """Bytes of not yet written records a process may hold."""
@@ -129,20 +130,12 @@ class Plan:
         return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
 
     @classmethod
-    def loads(cls, text: str) -> Plan:
+    def loads(cls, text: str | bytes) -> Plan:
         """Inverse of ``dumps``. Raises ``ValueError`` for anything that is not a plan of this version."""
-        raw = json.loads(text)
-        if not isinstance(raw, dict) or raw.get("version") != PLAN_VERSION:
+        try:
+            plan: Plan = msgspec.json.decode(text, type=cls)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ValueError(f"not a plan: {error}") from None
+        if plan.version != PLAN_VERSION:
             raise ValueError(f"not a plan of version {PLAN_VERSION}")
-        targets = tuple(Target(**{name: _frozen(value) for name, value in entry.items()}) for entry in raw["targets"])
-        settings = Settings(**{name: _frozen(value) for name, value in raw["settings"].items()})
-        return cls(targets, settings, raw.get("digest", ""))
-
-
-def _frozen(value: Any) -> Any:
-    """JSON lists become tuples again; dict values too."""
-    if isinstance(value, list):
-        return tuple(_frozen(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _frozen(item) for key, item in value.items()}
-    return value
+        return plan

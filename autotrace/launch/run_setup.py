@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ def checked_backends(options: Options) -> list[Backend]:
         try:
             backend.check(destination)
         except ValueError as error:
-            raise RunSetupError(f"{destination.uri_origin}: {error}") from error
+            raise RunSetupError(str(error)) from error
     return backends
 
 
@@ -120,7 +121,7 @@ def _check_hook(options: Options, command: Sequence[str]) -> None:
     hook = options.settings.get("redact_hook")
     if hook is None:
         return
-    from autotrace.launch.redact_hook import missing
+    from autotrace.launch.checks import missing
 
     if trouble := missing(hook, command):
         raise RunSetupError(f"{options.origins.get('redact_hook')}: {hook!r}: {trouble}")
@@ -129,7 +130,7 @@ def _check_hook(options: Options, command: Sequence[str]) -> None:
 def _plan(options: Options) -> Plan:
     from autotrace.config.plan import Settings
     from autotrace.spec.compiler import compile_plan
-    from autotrace.spec.errors import SpecError
+    from autotrace.spec.document import SpecError
 
     try:
         return compile_plan(options.specs, settings=Settings(content=options.content, **options.settings))
@@ -138,14 +139,15 @@ def _plan(options: Options) -> Plan:
 
 
 def _folder(options: Options) -> str:
-    """A new folder ``YYYYMMDD-HHMMSS-XXXXXX`` (UTC, so that names sort by time)."""
+    """A new folder ``YYYYMMDD-HHMMSS-MMMXXXXXX`` (UTC). Names sort by time: ``MMM`` are the milliseconds, in hex."""
     parent = os.path.abspath(options.run_dir)
-    name = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    now = datetime.now(timezone.utc)
+    name = f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03x}{secrets.token_hex(3)}"
     folder = os.path.join(parent, name)
     if not options.quiet and (mode := files.readable_by_others(parent)):
         complain(
             f"{parent} can be read by other users (mode {mode:o}); the runs in it cannot, but their names can be seen: "
-            f"chmod 700 {parent}"
+            f"chmod 700 {shlex.quote(parent)}"
         )
     try:
         files.folder(layout.spool_of(folder))

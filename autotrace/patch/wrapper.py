@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import linecache
+import os
 import sys
-from collections.abc import Sequence
 from types import CellType, CodeType, FunctionType
-from typing import Any, overload
+from typing import Any
 from weakref import WeakSet
 
 from autotrace.record import faults, template
@@ -45,8 +45,7 @@ def copied(function: FunctionType) -> FunctionType:
     if inner is not None:
         again = copied(inner)
         closure, below = (CellType(again),), again if below is inner else below
-    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, closure)
-    made.__kwdefaults__ = dict(function.__kwdefaults__) if function.__kwdefaults__ else None
+    made = _like(function, function.__globals__, closure)
     functools.update_wrapper(made, function)
     made.__dict__.pop("__wrapped__", None)
     if below is not None:
@@ -68,6 +67,12 @@ def wrap(function: FunctionType, key: str) -> FunctionType:
     return made
 
 
+def _like(function: FunctionType, names: dict[str, Any], closure: tuple[CellType, ...] | None) -> FunctionType:
+    made = FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
+    made.__kwdefaults__ = dict(function.__kwdefaults__) if function.__kwdefaults__ else None
+    return made
+
+
 def _twin(function: FunctionType) -> FunctionType:
     """A function with the code of ``function``, which its wrapper calls.
 
@@ -77,13 +82,9 @@ def _twin(function: FunctionType) -> FunctionType:
     module = sys.modules.get(function.__module__ or "")
     local = "<locals>" in function.__qualname__
     if local and (function.__closure__ or getattr(module, "__dict__", None) is not function.__globals__):
-        cells = tuple(CellType() for _ in function.__code__.co_freevars)
-        made = FunctionType(function.__code__, {}, function.__name__, function.__defaults__, cells)
+        made = _like(function, {}, tuple(CellType() for _ in function.__code__.co_freevars))
     else:
-        made = FunctionType(
-            function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-        )
-    made.__kwdefaults__ = dict(function.__kwdefaults__) if function.__kwdefaults__ else None
+        made = _like(function, function.__globals__, function.__closure__)
     made.__module__, made.__qualname__ = function.__module__, function.__qualname__
     below = function.__dict__.get("__wrapped__")
     if type(below) is FunctionType:
@@ -94,8 +95,11 @@ def _twin(function: FunctionType) -> FunctionType:
 def _give(function: FunctionType, original: FunctionType, key: str, managed: bool) -> None:
     apart = original.__globals__ is not function.__globals__
     function.__code__ = template.code_for(original, key, managed, apart, guarded)
-    lines: Any = _Lines(original.__code__.co_filename, function.__module__)
-    linecache.cache.setdefault(function.__code__.co_filename, (0, None, lines, ""))
+    file = original.__code__.co_filename
+    if not os.path.isfile(file):  # the path of the code leads to no file that could be read
+        linecache.getlines(file, function.__globals__)
+        if file in linecache.cache:
+            linecache.cache.setdefault(function.__code__.co_filename, linecache.cache[file])
 
 
 def guard() -> None:
@@ -165,28 +169,3 @@ def _managed(function: FunctionType) -> FunctionType | None:
 def is_manager(function: Any) -> bool:
     """Whether ``contextlib`` made it a context manager of a generator."""
     return type(function) is FunctionType and _managed(function) is not None
-
-
-class _Lines(Sequence[str]):
-    """The lines of the file that a function stands in, read when somebody asks: ``inspect`` looks for them under the
-    name of the file of its code."""
-
-    def __init__(self, file: str, module: str | None) -> None:
-        self._file = file
-        self._module = module
-
-    def _read(self) -> list[str]:
-        module = sys.modules.get(self._module or "")
-        return linecache.getlines(self._file, getattr(module, "__dict__", None))
-
-    def __len__(self) -> int:
-        return len(self._read())
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        return self._read()[index]

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from autotrace.insight.evidence import text_of
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import input_text, output_text
+from autotrace.trajectory.tool_calls import text_of
 from autotrace.trajectory.tool_names import tool_name
 
 AROUND = 40

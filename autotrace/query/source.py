@@ -19,9 +19,10 @@ from autotrace.query.errors import QueryError, missing, unknown
 from autotrace.run.info import RunInfo
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.sinks.parquet import journal
-from autotrace.sinks.parquet.location import segment
+from autotrace.sinks.parquet.location import root_for, segment
 from autotrace.sinks.parquet.store import store
 from autotrace.sinks.protocol import SinkError
+from autotrace.sinks.registry import BackendError
 from autotrace.trajectory.model import Trajectory
 
 if TYPE_CHECKING:
@@ -66,7 +67,12 @@ class Source:
         told = reader.backends().get("parquet", {})
         if "place" not in told or "project" not in told or name == METRICS.name:
             return None
-        place = store(told["place"])
+        try:
+            place = store(root_for(self.folder, told))
+        except BackendError as error:
+            if reader.is_complete:  # the same is made of the run folder
+                return None
+            raise QueryError(f"{error} (the run folder has not all of the run any more)") from None
         folder = f"{name}/{segment(told['project'], 'no-project')}/{segment(self.info.run_id, 'run')}"
         try:
             paths = journal.visible(place, self.info.run_id, folder)

@@ -15,16 +15,17 @@ from typing import Any
 from autotrace.record import closing, context, drivers, faults, groups, ids, outside, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
-from autotrace.record.context import CLOSED, NOWHERE, Ended, OpenCall, RetainingCall, Trace, current, standing
+from autotrace.record.context import CLOSED, NOWHERE, ROOM, Ended, OpenCall, RetainingCall, Trace, current, standing
 from autotrace.record.drivers import LATER
 from autotrace.record.errors import without_frame
 from autotrace.record.fields import ABSENT, first
-from autotrace.record.follower import follow, held, show
+from autotrace.record.follower import follow, held
+from autotrace.record.groups import is_super_call, recording
 from autotrace.record.iterators import Step
 from autotrace.record.object_fields import layout_of, layouts, stored_name
-from autotrace.record.overrides import is_super_call, recording
 from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import FIXED, SHORT
+from autotrace.record.stack import make_room
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, NUMBER_BYTES, weigh_numbers, without_large
 from autotrace.record.with_blocks import entered, resumed
@@ -59,7 +60,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         return None
     previous = above = current.get()
     call: OpenCall | None = None
-    if above is not None and above.recorded and not (kwargs or backlog.watchful):
+    if above is not None and above.recorded and above.room and not (kwargs or backlog.watchful):
         signature = probe.plain.get(function)
         if signature is not None and probe.follower is None and not (probe.subclasses and above.probe is probe):
             copies: Sequence[Any] = args[signature.start :]
@@ -96,6 +97,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                         _monotonic_ns(),
                         id(args[0]) if probe.subclasses and args else 0,
                         above,
+                        above.room - 1,
                         copies,
                         None,
                         None if name is None else {"object_name": name},
@@ -124,21 +126,21 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                     above = standing(above)
                 if above is not None and not above.recorded:
                     if probe.id:
-                        _not_recorded(probe, function, args, kwargs)
+                        probe.tried("id", trajectory_ids.not_recorded, probe, function, args, kwargs)
                     return None
             if probe.subclasses and above is not None and above.probe is probe and is_super_call(above, function, args):
                 return None
         if above is None and probe.inside:
             probe.calls += 1
             if probe.asks_model and not probe.met_outside and follower is None:
-                _outside(probe)
+                probe.tried("outside", outside.met, probe)
             return None
         if probe.counted:
             probe.calls += 1
             if probe.calls == 1:
                 backlog.wake()
             if follower is not None:
-                show(probe, follower, args, kwargs)
+                probe.tried("follow", follower.admits, args, kwargs)
             return None
     probe.calls += 1
     try:
@@ -190,7 +192,9 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         except Exception as error:
             faults.failed(f"copy:{key}", error)
             copies, keywords = (), NOT_COPIED
-        retains = probe.keeps or probe.leads or follower is not None
+        room = (ROOM if previous is None else previous.room) - 1
+        frames = make_room(previous) if room < 0 else 0
+        retains = bool(probe.keeps or probe.leads or frames or follower is not None)
         call = (RetainingCall if retains else OpenCall)(
             span,
             trace,
@@ -201,6 +205,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             _monotonic_ns(),
             id(args[0]) if probe.subclasses and args else 0,
             previous,
+            room % ROOM,
             copies,
             keywords,
             attributes,
@@ -209,6 +214,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if probe.members and arguments is not None:
             call.keywords = {**(call.keywords or {}), **probe.picked(arguments)}
         if retains and type(call) is RetainingCall:
+            call.frames = frames
             if probe.keeps:
                 _retain(call, probe, arguments)
             if probe.leads:
@@ -234,7 +240,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             trajectory_ids.name(probe, call, arguments)
         if retains and arguments is not None and type(call) is RetainingCall:
             if probe.row is not None:
-                _begin_rows(call, probe, arguments)
+                probe.row.decide = decide
+                probe.tried("rows", rows.begin, call, arguments)
             if follower is not None:
                 follow(call, probe, follower, arguments)
         current.set(call)
@@ -242,13 +249,6 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     except BaseException as error:
         _given_up(probe, call, error)
         return None
-
-
-def _outside(probe: Probe) -> None:
-    try:
-        outside.met(probe)
-    except Exception as error:
-        probe.trouble("outside", error)
 
 
 def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None:
@@ -260,32 +260,15 @@ def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None
     probe.trouble("begin", error)
 
 
-def _begin_rows(call: RetainingCall, probe: Probe, arguments: dict[str, Any]) -> None:
-    """Open the rows of a batch. A failure of ours costs the rows, not the batch."""
-    try:
-        if probe.row is not None:
-            probe.row.decide = decide
-        rows.begin(call, arguments)
-    except Exception as error:
-        probe.trouble("rows", error)
-
-
 def _begin_unrecorded(
     probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], previous: OpenCall | None
 ) -> OpenCall:
     """Open a trajectory that is not recorded: nothing below it is, either."""
     if probe.id:
-        _not_recorded(probe, function, args, kwargs)
+        probe.tried("id", trajectory_ids.not_recorded, probe, function, args, kwargs)
     call = OpenCall(0, NOWHERE, 0, None, None, 0, above=previous, recorded=False)
     current.set(call)
     return call
-
-
-def _not_recorded(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    try:
-        trajectory_ids.not_recorded(probe, function, args, kwargs)
-    except Exception as error:
-        probe.trouble("id", error)
 
 
 def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall | None:

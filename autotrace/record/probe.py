@@ -14,6 +14,7 @@ from autotrace.record.fields import ABSENT, is_late, last_word
 from autotrace.record.follower import Follower
 from autotrace.record.pickled import captured
 from autotrace.record.sampling import Decision
+from autotrace.record.slots import slotted
 from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot
 
 MAX_FAULTS = 10
@@ -44,74 +45,9 @@ def _without_result(facts: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tupl
     return tuple(pair for pair in pairs if pair[1])
 
 
+@slotted
 class Probe:
     """One target in this process. ``off`` makes its wrappers pass through."""
-
-    __slots__ = (
-        "asks_model",
-        "attributes",
-        "batch",
-        "calls",
-        "collects",
-        "content",
-        "counted",
-        "decide",
-        "dropped",
-        "ended",
-        "exclude",
-        "facts",
-        "faults",
-        "faulty",
-        "final",
-        "follower",
-        "follows",
-        "group",
-        "id",
-        "include",
-        "inside",
-        "is_final",
-        "items",
-        "keeps",
-        "keeps_result",
-        "key",
-        "knows",
-        "label",
-        "late",
-        "late_id",
-        "late_prompt",
-        "leads",
-        "limits",
-        "logprobs",
-        "mask",
-        "members",
-        "met_outside",
-        "named",
-        "names_tool",
-        "of",
-        "of_key",
-        "off",
-        "on_fault",
-        "order",
-        "parts",
-        "passing",
-        "picks",
-        "plain",
-        "prompt",
-        "reads_result",
-        "response",
-        "result",
-        "role",
-        "root",
-        "row",
-        "rows",
-        "sampling",
-        "several",
-        "signatures",
-        "simple",
-        "stated",
-        "subclasses",
-        "whole",
-    )
 
     def __init__(self, target: Target, settings: Settings) -> None:
         self.row: Probe | None = None
@@ -370,18 +306,10 @@ class Probe:
                 copied.pop(name, None)
         return copied
 
-    def captured(self, value: Any) -> Any:
-        """``pickled.captured``; a failure of ours costs this value only."""
+    def captured(self, value: Any, copy: Callable[[Any, Limits], Any] = captured) -> Any:
+        """A copy of ``value``; a failure of ours costs this value only."""
         try:
-            return captured(value, self.limits)
-        except Exception as error:
-            faults.failed(f"copy:{self.key}", error)
-            return NOT_COPIED
-
-    def copied(self, value: Any) -> Any:
-        """``snapshot``; a failure of ours costs this value only."""
-        try:
-            return snapshot(value, self.limits)
+            return copy(value, self.limits)
         except Exception as error:
             faults.failed(f"copy:{self.key}", error)
             return NOT_COPIED
@@ -397,13 +325,21 @@ class Probe:
             elif value is not None:
                 kind = type(value)
                 fixed = len(value) <= SHORT if kind is str else id(kind) in FIXED
-                copies[name] = value if fixed else self.copied(value)
+                copies[name] = value if fixed else self.captured(value, snapshot)
         return copies or None
 
     def final_reader(self, item: Any) -> Callable[[Any], Any]:
         """What decides whether an item like ``item`` is the final one, cheap enough to call for every chunk."""
         self.is_final = fields.reader(self.final, item)
         return self.is_final
+
+    def tried(self, site: str, step: Callable[..., Any], *arguments: Any) -> Any:
+        """``step(*arguments)``; None after a failure of ours, which is counted."""
+        try:
+            return step(*arguments)
+        except Exception as error:
+            self.trouble(site, error)
+            return None
 
     def trouble(self, site: str, error: Exception) -> None:
         """A failure of ours while recording this target: count it, and give up on the target after ``MAX_FAULTS``

@@ -16,7 +16,7 @@ from autotrace.config import environment as env
 
 FILE_MODE = 0o600
 DIR_MODE = 0o700
-_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW
+_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # NONBLOCK: opening a pipe must not wait
 
 AnyPath = str | Path
 
@@ -131,6 +131,48 @@ def temporary_folder(prefix: str, within: AnyPath | None = None) -> str:
     import tempfile
 
     return tempfile.mkdtemp(prefix=prefix, dir=within)
+
+
+MOST = 64 << 20
+"""Bytes of a file of a run that is read whole; those of honest runs are far below it."""
+_HOLES = 512 << 20
+"""Bytes from which a file that is mostly holes is none of ours."""
+
+
+def is_ours(info: os.stat_result) -> bool:
+    """It may be a file of a run: a regular one, whose size is not made of nothing."""
+    return stat.S_ISREG(info.st_mode) and info.st_size <= max(_HOLES, 64 * 512 * info.st_blocks)
+
+
+def reading(top: AnyPath, *names: str) -> int:
+    """A descriptor to read the file ``names`` below the folder ``top``, of which a person gave the path: through no
+    link below that, and a regular file, so that nothing is waited for. Raises ``OSError``."""
+    at = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for number, name in enumerate(names, 1):
+        path = os.path.join(top, *names[:number])
+        try:
+            if os.path.basename(name) != name or name in ("", os.curdir, os.pardir):
+                raise OSError(errno.EINVAL, "is not the name of a file")
+            below = os.open(name, os.O_RDONLY | _SAFE | (os.O_DIRECTORY if number < len(names) else 0), dir_fd=at)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
+                error = OSError(errno.ELOOP, "is a link, which is not followed")
+            raise OSError(error.errno, error.strerror, path) from None
+        finally:
+            os.close(at)
+        at = below
+    if not is_ours(os.fstat(at)):
+        os.close(at)
+        raise OSError(errno.EINVAL, "is not a file of a run", path)
+    return at
+
+
+def read(top: AnyPath, *names: str) -> bytes:
+    """The whole of that file. Raises ``OSError``, also where it has more than ``MOST`` bytes."""
+    with os.fdopen(reading(top, *names), "rb") as file:
+        if os.fstat(file.fileno()).st_size > MOST:
+            raise OSError(errno.EFBIG, "is too large to be one of a run", os.path.join(top, *names))
+        return file.read()
 
 
 def readable_by_others(path: AnyPath) -> int:

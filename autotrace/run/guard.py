@@ -37,6 +37,7 @@ def guard(words: list[str], run_folder: str) -> int:
         if charge is not None:
             charge.send_signal(number)
 
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a relay is started by a thread that takes no signals
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it hides how our child ended
     signal.signal(signal.SIGTERM, stop)
     for ignored in (signal.SIGINT, signal.SIGHUP):

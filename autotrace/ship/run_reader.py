@@ -5,6 +5,7 @@ Works while the run goes on, after it, and where no shipper ever ran.
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.index import step_facts
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.report import status_of
+from autotrace.ship.store.columns import COLUMNS
 from autotrace.ship.store.migrations import NewerDatabase
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
@@ -30,10 +32,15 @@ from autotrace.ship.store.where import EVERY, Condition, equals
 from autotrace.spool.reader import segments, unreadable
 from autotrace.trajectory.model import Trajectory
 
+
+def _bound(sql: str, value: str) -> str:
+    return sql.replace("?", f"'{value}'", 1)
+
+
 _FILTERS = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "role", "status")
 
 
-SORTS = {"start": "start_ns", "reward": "reward", "duration": "(end_ns - start_ns)", "turns": "turns"}
+SORTS = {name: functools.reduce(_bound, map(str, column.values), column.sql) for name, column in COLUMNS.items()}
 """Order -> SQL."""
 
 
@@ -141,6 +148,11 @@ class RunReader:
         except (OSError, ValueError, msgspec.MsgspecError):
             return False
         return state == "running" or (state == "blocked" and shipper_alive(str(self.run_folder)) is True)
+
+    @property
+    def is_complete(self) -> bool:
+        """No segment was removed to make room."""
+        return not self._state.count("SELECT EXISTS (SELECT 1 FROM removed)")
 
     def steps(self) -> tuple[int, int] | None:
         """The first and the last training step of the run; None: its traces have none."""

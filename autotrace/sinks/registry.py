@@ -13,8 +13,10 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
+from autotrace.config import environment as env
 from autotrace.config.installation import DISTRIBUTION
 from autotrace.config.stderr import complain
+from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend
 from autotrace.sinks.protocol import Sink
@@ -69,6 +71,15 @@ def usable(name: str) -> Backend:
     return backend
 
 
+def trusted(address: str, run_folder: Path, *given: str | None) -> str:
+    """``address``, to which a run folder says that its trajectories go, if a person says so too: the run's own shipper
+    was started with it, or it is one of ``given``. Credentials are not sent to what data names. Raises
+    ``BackendError``."""
+    if env.is_own(run_folder) or masked_uri(address) in {masked_uri(uri) for uri in given if uri}:
+        return address
+    raise BackendError(f"the run folder names {masked_uri(address)}, which nobody has chosen here")
+
+
 def make(name: str, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
     """The sink of the backend ``name`` for one run; see ``Backend.make``. Raises ``BackendError``."""
     backend = usable(name)
@@ -111,7 +122,7 @@ def help_text() -> str:
 def _built_in() -> dict[str, EntryPoint]:
     """Folders beside this file: a source tree on ``PYTHONPATH`` has no metadata, an old editable install stale ones.
 
-    The same entry points stand in ``pyproject.toml`` (a test compares the two).
+    ``pyproject.toml`` has the same entry points (a test compares the two).
     """
     folders = sorted(path.parent.name for path in Path(__file__).parent.glob("*/backend.py"))
     return {name: EntryPoint(name, f"{__package__}.{name}.backend:BACKEND", GROUP) for name in folders}

@@ -6,9 +6,14 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+LONGEST = 500
+"""Characters of a range: to read one takes time with the square of them."""
+
 
 def fault(text: str) -> str | None:
     """What is wrong with the range ``text``; None when some release can be in it."""
+    if len(text) > LONGEST:
+        return f"a version range has at most {LONGEST} characters, this one has {len(text):,}"
     shown = f'"{text}"'
     try:
         wanted = Requirement(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,7 +18,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import autotrace
-from autotrace.query.errors import QueryError
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
@@ -28,7 +26,6 @@ from autotrace.view.assets import STATIC, bundle, text
 from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
 
 T = TypeVar("T")
-UNREADABLE = (OSError, sqlite3.Error, msgspec.MsgspecError, QueryError, ModuleNotFoundError)
 
 
 def application(folder: Path) -> Starlette:
@@ -59,7 +56,7 @@ def application(folder: Path) -> Starlette:
             raise HTTPException(410, f"{error.args[0]} (--spool-limit removes what was delivered)") from None
         except KeyError as error:
             raise HTTPException(404, str(error.args[0])) from None
-        except UNREADABLE as error:
+        except Exception as error:  # a run of somebody else may hold anything
             if not run.folder.exists():
                 raise HTTPException(410, f"the run is gone: {run.folder} was moved or deleted") from None
             raise HTTPException(503, f"the run cannot be read now: {error}") from None

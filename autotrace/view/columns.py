@@ -1,7 +1,7 @@
 """All trajectories of a run as columns: what the table, the scatter, the curves and ``--where`` of the page read.
 
-In two parts, so that the page can be used before the second is there: what the table shows, and the rest, most of which
-is JSON in the state (times, facts, attributes).
+In two parts, so that the page can be used before the second is there: what the table shows, and the rest, which is
+mostly JSON in the state (times, facts, attributes).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _MORE_NUMBERS = ("attempt", "spans", "late_spans")
 _FLAGS = ("truncated", "tool_error")
 _MORE_TEXTS = ("uid", "data_source", "project_name", "experiment_name", "name", "role")
 MOST = 60
-"""Columns made of names of the user's."""
+"""Columns from the user's own names."""
 MOST_PATHS = 4 * MOST
 """Names of the user's that are looked at, those of what holds others too."""
 MAX_TEXT = 500
 """Characters of one text."""
 MAX_NAME = 200
-"""Characters of a name of the user's; a longer one is no column."""
+"""Characters of a user's name; a longer one does not become a column."""
 
 
 class Part(NamedTuple):
-    """What was packed, and of which trajectories, in their order: ids of 16 bytes each."""
+    """What was packed, and its trajectories in order: ids of 16 bytes each."""
 
     body: bytes
     ids: bytes

@@ -44,7 +44,7 @@ class OpenRun:
         self._encoded: tuple[Any, int, dict[str, bytes]] = (None, 0, {})
         """What the run looked like, which version that is, the parts of it that were encoded."""
         self._orders: dict[int, bytes] = {}
-        """Of the last versions the ids of the rows, as they were answered."""
+        """Ids of the rows of the last versions, as they were answered."""
         self._diagnosing = threading.Lock()
         self._findings: tuple[int, dict[str, Any]] | None = None
 
@@ -54,7 +54,7 @@ class OpenRun:
             return question(self._current())
 
     def columns(self, part: str, of: int | None = None) -> tuple[int, bytes]:
-        """The columns (``main`` or ``more``), and of which version of the run. Both parts of a version have the same
+        """The columns (``main`` or ``more``), and their version of the run. Both parts of a version have the same
         rows; ``of``: the version that ``more`` is asked for, whatever was added since. What was encoded before does not
         wait for who encodes the other."""
         seen, version, parts = self._encoded
@@ -71,7 +71,7 @@ class OpenRun:
             return version, parts[part]
 
     def _more(self, reader: RunReader, of: int) -> tuple[int, bytes]:
-        """The rest of the rows of version ``of``; of version 0, which is none, where that is not remembered."""
+        """The rest of the rows of version ``of``; of version 0, which does not exist, if that is not remembered."""
         _, version, parts = self._encoded
         rows = self._orders.get(of)
         made = columns.more(reader) if of == version else None
@@ -148,7 +148,7 @@ class OpenRun:
 
 
 class StoredRun(OpenRun):
-    """A run of which there are lines of JSON or Parquet files."""
+    """A run that exists as lines of JSON or Parquet files."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(place.path)

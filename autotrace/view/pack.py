@@ -1,7 +1,7 @@
 """Many numbers for the page in one body: a header in JSON, then arrays that JavaScript reads in place.
 
 Four bytes: length of the header (little-endian). The header, filled up with spaces so that what follows begins at a
-multiple of 8: an object whose ``arrays`` says of each array its type, its offset from the end of the header, and how
+multiple of 8: an object whose ``arrays`` has, for each array, its type, its offset from the end of the header, and how
 many items it has. Then the arrays. ``static/pack.js`` reads it.
 """
 
@@ -61,7 +61,7 @@ class Words:
         self._codes: dict[str | None, int] = {None: -1}
 
     def extend(self, column: Sequence[str | None]) -> None:
-        """Add values, of which the first ``most`` characters count."""
+        """Add values; only their first ``most`` characters count."""
         for word in dict.fromkeys(column):
             if word is not None and word not in self._codes:
                 self._codes[word] = self.words.setdefault(word[: self._most], len(self.words))

@@ -16,7 +16,7 @@ from autotrace.trajectory.model import Span, Trajectory
 MOST = 512
 """Rollouts of a step that are read for its lanes."""
 KINDS = ("queue", "prefill", "decode", "llm", "tool", "reward", "open", "other")
-"""What a rollout can be at: waiting for an engine, ..., a call of a model of which no engine said anything, ...,
+"""What a rollout can be at: waiting for an engine, ..., a call of a model without anything from an engine, ...,
 none of them."""
 _TIMED = {"llm": "llm", "tool": "tool", "env": "tool", "reward": "reward"}
 _PHASES = (("queue", ("dispatch_s", "queue_s")), ("prefill", ("prefill_s",)), ("decode", ("decode_s",)))
@@ -26,7 +26,7 @@ Part = tuple[int, float, float]
 
 
 def findings(reader: RunReader, numbers: Collection[int] | None = None) -> dict[str, Any]:
-    """Of each step (or of those in ``numbers``) what ``autotrace diagnose`` finds in it: step -> code -> how many
+    """What ``autotrace diagnose`` finds in each step (or in those of ``numbers``): step -> code -> how many
     trajectories; and what the codes mean."""
     diagnosis, steps = Diagnosis(), {}
     for step in query.steps(reader):
@@ -40,7 +40,7 @@ def findings(reader: RunReader, numbers: Collection[int] | None = None) -> dict[
 
 
 def lanes(reader: RunReader, step: int) -> dict[str, Any]:
-    """The rollouts of a training step: see ``of_rollouts``. Of more than ``MOST`` those that took longest."""
+    """The rollouts of a training step: see ``of_rollouts``. At most ``MOST``: those that took longest."""
     rows = [row for row in reader.rows(step=step) if row.role in ("", "trajectory") and not row.validate]
     rows.sort(key=lambda row: -(row.duration_ns or 1 << 62))
     found = []

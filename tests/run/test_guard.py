@@ -52,12 +52,25 @@ def test_one_that_breaks_down_is_started_again(run: Path) -> None:
 
 def test_the_guard_passes_sigterm_on_and_ends(run: Path) -> None:
     guard = start(
-        run, "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); open('on', 'w'); time.sleep(600)"
+        run,
+        "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); open('on', 'w')\n"
+        "while True: time.sleep(0.05)",
     )
     until((run / "on").exists)
     guard.terminate()
     assert guard.wait(timeout=DEADLINE) == 0
     assert len(lives(run)) == 1
+
+
+def test_it_takes_signals_where_its_starter_takes_none(run: Path) -> None:
+    guard = start(
+        run,
+        "open('on', 'w'); time.sleep(600)",
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()),
+    )
+    until((run / "on").exists)
+    guard.terminate()
+    assert guard.wait(timeout=DEADLINE) == 0
 
 
 def test_without_its_run_folder_nothing_is_started_again(run: Path) -> None:

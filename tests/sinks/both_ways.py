@@ -24,8 +24,8 @@ from rollouts import info, trajectory
 
 from autotrace.data.lean import absent
 from autotrace.sinks.mlflow import tables
+from autotrace.sinks.mlflow.sending import Delivery
 from autotrace.sinks.mlflow.sink import MlflowSink
-from autotrace.sinks.mlflow.store import Delivery
 from autotrace.trajectory.model import Trajectory
 
 PROJECT = "both ways"

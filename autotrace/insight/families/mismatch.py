@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from autotrace.insight.families.engine import versions
 from autotrace.insight.finding import Code
 from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.trajectory.model import Span
 from autotrace.trajectory.numbers import integer, number
 
 DIFF, K3 = 0.03, 0.05
@@ -25,48 +27,11 @@ ONE_SIDED = 0.5
 """Share of the mismatch that has one sign, from which it is said which."""
 
 CODES = (
-    Code(
-        "AT-MISMATCH", "engine and trainer disagree on the probabilities of the same tokens",
-        "Over the step, the probabilities that the trainer computes differ from those with which the engine sampled: "
-        "the policy that is trained is not the one that acted, and importance ratios are wrong from the first update.",
-        "Weights that did not reach the engine, another precision (fp8 or bf16 against float32), MoE routing, or "
-        "sampling that the trainer does not know of (temperature, `top_p`, `logprobs_mode`).",
-        "Where all of it has one sign, compare `rollout.temperature` with what the calls ask for; else compare "
-        "precision, and the engine's weights after an update. `algorithm.rollout_correction` weighs or rejects such "
-        "tokens.",
-        "Asynchronous training, where older weights answered on purpose: such trajectories do not count. bf16 on both "
-        "sides: 0.002 to 0.01 on average, with single tokens up to 1.",
-        0.8,
-    ),
-    Code(
-        "AT-MISMATCH-TRAJECTORY", "the trainer sees other probabilities in a few trajectories",
-        "The trajectory differs from the engine many times as much as its step does: what the trainer reads is not "
-        "what the engine read or sampled.",
-        "Its prompt or an earlier turn was tokenised anew or cut, its log-probabilities belong to other tokens, or it "
-        "was sampled with other parameters.",
-        "Look at the token named, and at AT-RETOKENIZED and AT-SAMPLING-DIFFERS of the same trajectory.",
-        "Single tokens of low probability: only means over a trajectory count.",
-        0.8,
-    ),
-    Code(
-        "AT-MISMATCH-GROWS", "engine and trainer disagree more and more along a response",
-        "The difference at the end of responses is several times that at their beginning.",
-        "The trainer's context is not the engine's: earlier turns were changed, a cache survived a weight update, or "
-        "positions are scaled otherwise (RoPE, sliding window).",
-        "Compare the prompt of the last turn with the turn before and its answer; reset the prefix cache after weight "
-        "updates.",
-        "Reasoning that ends in answers of certain tokens: there it shrinks.",
-        0.6,
-    ),
-    Code(
-        "AT-LOGPROB-INVALID", "a log-probability is no finite number",
-        "The engine's or the trainer's log-probability of a token is NaN or infinite, and with it the loss.",
-        "An overflow in the forward pass, or a token that sampling had excluded.",
-        "Look at the token; compare precision; sample without `top_k`, `top_p` and bad words.",
-        "Nothing.",
-        1.0,
-    ),
-)  # fmt: skip
+    Code.of("AT-MISMATCH", 0.8),
+    Code.of("AT-MISMATCH-TRAJECTORY", 0.8),
+    Code.of("AT-MISMATCH-GROWS", 0.6),
+    Code.of("AT-LOGPROB-INVALID", 1.0),
+)
 
 
 class _Row(NamedTuple):
@@ -190,6 +155,25 @@ def invalid(step: Step, history: History) -> Iterator[Hit]:
         count = integer(facts.get("not_finite")) if isinstance(facts, dict) else None
         if count:
             yield Hit("AT-LOGPROB-INVALID", record, note=f"{count} tokens")
+
+
+def by_token(span: Span) -> list[tuple[int, float]]:
+    """Index in a call's response and abs(trainer - engine) of each token of the model; empty where they are not
+    known."""
+    old, engine = span.old_logprobs, span.trained_logprobs or span.logprobs
+    if not old or not engine:
+        return []
+    mask = span.response_mask if span.role != "llm" else None  # a whole response, tools included
+    return [
+        (at, distance)
+        for at, (one, other) in enumerate(zip(old, engine, strict=False))
+        if (not mask or mask[at : at + 1] == [1]) and math.isfinite(distance := abs(one - other))
+    ]
+
+
+def mean_mismatch(*distances: float) -> float | None:
+    """Their mean, short; None of none."""
+    return float(f"{sum(distances) / len(distances):.4g}") if distances else None
 
 
 OF_STEP = (differs, grows, invalid)

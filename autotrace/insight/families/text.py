@@ -26,6 +26,8 @@ SHORTEST = 128
 """Tokens of the shortest answer that is looked at."""
 LONG = 512
 """Tokens from which an answer that loops is one, though it ended."""
+STUCK = 16
+"""Tokens of a loop that fills the whole window of a shorter answer that ended by itself: no list is so short-winded."""
 NO_TEXT = re.compile(r"[\ufffd\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x80-\x9f\ue000-\uf8ff]")
 """Characters that stand for what is no text: none, control characters, those that nobody has given a meaning."""
 GARBLED, FEW = 0.02, 5
@@ -40,23 +42,9 @@ SCRIPTS = 0.1
 """Share of such letters."""
 
 CODES = (
-    Code(
-        "AT-REPETITION", "answers end in a loop",
-        "The same few tokens, or the same few sentences, are said again and again until the answer is cut.",
-        "The policy collapses, a penalty is missing, or the temperature is too low.",
-        "Look at entropy and KL; mask such answers out or give them a reward below a wrong answer's.",
-        "Tables, code and lists; an answer that repeats and ends by itself.",
-        0.6,
-    ),
-    Code(
-        "AT-GARBLED", "answers are no text",
-        "Answers contain bytes that are no characters, control characters, or words of letters of many scripts.",
-        "Weights that were loaded wrongly, a numerical fault in the engine, or a collapsed policy.",
-        "Compare with the answers of a step before; look at the weight update.",
-        "A character that was cut at the end.",
-        0.8,
-    ),
-)  # fmt: skip
+    Code.of("AT-REPETITION", 0.6),
+    Code.of("AT-GARBLED", 0.8),
+)
 
 
 def loops(evidence: Evidence) -> Iterator[Mark]:
@@ -64,10 +52,10 @@ def loops(evidence: Evidence) -> Iterator[Mark]:
     for call in evidence.turns:
         data, ended = call.ids or b"", _ended(evidence, call)
         length = tokens(data)
-        if length < SHORTEST or (ended and length < LONG):
-            continue
         end = length - 1 if ended else length
-        window, longest = (2 * WINDOW, LONG_PERIOD) if length >= LONG else (WINDOW, PERIOD)
+        if length < SHORTEST or (ended and end < WINDOW):
+            continue
+        window, longest = (2 * WINDOW, LONG_PERIOD) if length >= LONG else (WINDOW, STUCK if ended else PERIOD)
         start = max(0, end - window)
         period = _period(piece(data, start, end), EXACT if ended else COVERED, longest)
         if not period and not ended:

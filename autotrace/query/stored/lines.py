@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -12,6 +13,7 @@ import msgspec
 from autotrace.data.metrics import OfStep
 from autotrace.query.errors import QueryError
 from autotrace.query.stored.place import as_error, connected, row_of
+from autotrace.run import files
 from autotrace.ship.store.row import Row
 from autotrace.sinks.jsonl.sink import FILE
 from autotrace.trajectory.deferred import DeferrableField
@@ -98,7 +100,7 @@ def places(path: Path) -> list[Lines]:
     """The runs whose trajectories stand in ``path``: a file of lines, or a folder with ``trajectories.jsonl``. Raises
     ``QueryError`` for another file."""
     file = path / FILE if path.is_dir() else path
-    if not file.is_file() or (not path.is_dir() and path.suffix != SUFFIX):
+    if not file.is_file() or (file != path and file.is_symlink()) or (not path.is_dir() and path.suffix != SUFFIX):
         return []
     return [Lines(file, run_id) for run_id in dict.fromkeys(_run_ids(file))]
 
@@ -112,7 +114,7 @@ def _run_ids(path: Path) -> Iterator[str]:
     for number, line in _lines(path):
         try:
             yield msgspec.json.decode(line[1], type=_RunId).run_id
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             raise _not_ours(path, number) from None
 
 
@@ -129,6 +131,8 @@ def _lines(path: Path) -> Iterator[tuple[int, tuple[int, bytes]]]:
     """Number from 1, offset, content. A last line without its end is being written."""
     try:
         with path.open("rb") as file:
+            if not files.is_ours(os.fstat(file.fileno())):
+                raise QueryError(f"{path} cannot be read: it is no regular file, or mostly a hole")
             at = 0
             for number, line in enumerate(file, 1):
                 if line.endswith(b"\n") and line.strip():
@@ -152,7 +156,7 @@ def _trajectory(line: bytes) -> Trajectory | None:
             return None
         spans = connected([_span(span) for span in read.spans])
         return Trajectory(read.trace_id, read.run_id, spans, read.attributes, read.facts, read.notes)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -31,6 +32,8 @@ _OF_TOKENS = {
     "old_log_probs": "old_logprobs", "rollout_log_probs": "trained_logprobs", "ref_log_prob": "ref_logprobs",
     "rollout_is_weights": "is_weights",
 }  # fmt: skip
+_AT_ONCE, _EXPANDED = 256, 256 << 20
+"""Rows in memory, and bytes that files may become however small they are; beyond that, 200 times their size."""
 _SPAN = frozenset(field.name for field in fields(Span))
 
 
@@ -57,7 +60,8 @@ class Tables:
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Place``; of ``step`` alone, if it is given."""
         within = "*" if step is None else f"step-{step}"
-        names = sorted(map(str, (self.path / METRICS.name).glob(f"*/{glob.escape(self.run_id)}/{within}/*.parquet")))
+        pattern = f"*/{glob.escape(self.run_id)}/{within}/*.parquet"
+        names = [name for name in _found(self.path, METRICS.name) if Path(name).match(pattern)]
         return metrics.steps(self._rows_of(METRICS.name, None, names))
 
     def load(self, row: Row) -> Trajectory | None:
@@ -104,7 +108,10 @@ class Tables:
         wanted = None if trace_id is None else ds.field("trace_id") == trace_id
         try:
             files = ds.dataset(paths, schema=arrow.schema(TABLES[table]), format="parquet")
-            for batch in files.to_batches(columns=columns, filter=wanted):
+            left = _EXPANDED + 200 * sum(os.path.getsize(path) for path in paths)
+            for batch in files.to_batches(columns=columns, filter=wanted, batch_size=_AT_ONCE, batch_readahead=1):
+                if (left := left - batch.nbytes) < 0:
+                    raise QueryError(f"the table {table} below {self.path} is much larger than its files: not read")
                 yield from batch.to_pylist()
         except (OSError, pa.ArrowException) as error:
             problem = str(error).partition("\n")[0]
@@ -113,9 +120,13 @@ class Tables:
 
 def places(path: Path) -> list[Tables]:
     """The runs whose tables stand below the folder ``path``."""
-    found = sorted((path / "trajectories").glob("*/*/*/*.parquet")) if path.is_dir() else []
-    runs = dict.fromkeys((file.parts[-4], file.parts[-3]) for file in found)
+    found = [name.split("/") for name in _found(path, "trajectories")] if path.is_dir() else []
+    runs = dict.fromkeys((parts[1], parts[2]) for parts in found if len(parts) == 5)
     return [Tables(path, project, run_id) for project, run_id in runs]
+
+
+def _found(path: Path, table: str) -> list[str]:
+    return sorted(LocalStore(str(path)).sizes(table))
 
 
 def _is_short(kind: str) -> bool:

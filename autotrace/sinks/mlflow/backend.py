@@ -50,8 +50,11 @@ class MlflowBackend(Backend):
 
     def check(self, destination: Destination) -> None:
         """See ``Backend``."""
-        if destination.tracking_uri is not None:
-            uris.check_uri(destination.tracking_uri)
+        try:
+            if destination.tracking_uri is not None:
+                uris.check_uri(destination.tracking_uri)
+        except ValueError as error:
+            raise ValueError(f"{destination.uri_origin}: {error}") from None
 
     def prepare(self, destination: Destination) -> None:
         """Create a fresh SQLite store now: processes that create one together damage it for good (8 of 8 tries)."""
@@ -70,7 +73,7 @@ class MlflowBackend(Backend):
         if uri is None:
             return Health(True, "no tracking URI: veRL's own logger's, else mlflow.db in --run-dir")
         if uri.startswith(("http://", "https://")):
-            from autotrace.sinks.http_health import probe
+            from autotrace.sinks.http import probe
 
             return probe(uri.rstrip("/") + "/health", destination.uri_origin)
         shown = f"{masked_uri(uri)} ({destination.uri_origin})"

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import shlex
 import time
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
@@ -41,7 +42,7 @@ class ParquetSink:
         self._store: Store = store(root, run_folder)
         self._dataset: Dataset | None = None
         memory["place"] = root
-        memory["open_with"] = f'autotrace sql "FROM trajectories" {run_folder}'
+        memory["open_with"] = f'autotrace sql "FROM trajectories" {shlex.quote(str(run_folder))}'
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """See ``Sink``. They are visible together, in all tables."""

@@ -72,9 +72,17 @@ class LocalStore:
     def sizes(self, folder: str) -> dict[str, int]:
         """See ``Store``."""
         found: dict[str, int] = {}
-        for path in Path(self.root, folder).rglob(f"*{SUFFIX}"):
+        top = Path(self.root, folder)
+        if any(
+            path.is_symlink()
+            for path in (top, *top.parents)
+            if path.is_relative_to(self.root) and path != Path(self.root)
+        ):
+            return found  # only the root, which a person named, may be one
+        for path in top.rglob(f"*{SUFFIX}"):
             with contextlib.suppress(FileNotFoundError):
-                found[path.relative_to(self.root).as_posix()] = path.stat().st_size
+                if files.is_ours(info := path.lstat()):
+                    found[path.relative_to(self.root).as_posix()] = info.st_size
         return found
 
     def names(self) -> list[str]:
@@ -93,7 +101,7 @@ class LocalStore:
     def read(self, path: str) -> bytes | None:
         """See ``Store``."""
         try:
-            return Path(self.root, path).read_bytes()
+            return files.read(self.root, *path.split("/"))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -101,7 +109,7 @@ class LocalStore:
 
     def open(self, path: str) -> IO[bytes]:
         """See ``Store``."""
-        return Path(self.root, path).open("rb")
+        return os.fdopen(files.reading(self.root, *path.split("/")), "rb")
 
     def part(self, path: str) -> Path:
         """See ``Store``. Beside its place: a rename does not leave a file system."""

@@ -1,0 +1,63 @@
+"""Servers: whether one answers a short request, and how long one asks clients to wait."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import time
+import urllib.error
+import urllib.request
+from email.utils import parsedate_to_datetime
+from urllib.parse import unquote, urlsplit
+
+from autotrace.redact.masking import masked_uri
+from autotrace.sinks.backend import Health
+
+TIMEOUT = 5.0
+"""Seconds."""
+
+
+def probe(url: str, setting: str) -> Health:
+    """What came of ``GET url``. Any answer counts, also a 404: then the server is there.
+
+    ``setting``: the option or variable that holds the address. ``user:password@`` of the address is sent as basic
+    authentication and not shown.
+    """
+    shown = masked_uri(url)
+    try:
+        with urllib.request.urlopen(_request(url), timeout=TIMEOUT) as answer:
+            return Health(True, f"{shown} answers {answer.status}")
+    except urllib.error.HTTPError as error:
+        if error.code in (401, 403):
+            return Health(
+                False, f"{shown} answers {error.code} (it rejected the credentials, or this name of the host)"
+            )
+        return Health(error.code < 500, f"{shown} answers {error.code}")
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        return Health(False, f"{shown} does not answer: {reason}; start the server or change {setting}")
+
+
+def _request(url: str) -> urllib.request.Request:
+    """For ``url``, whose ``user:password@`` goes into a header: ``urllib`` takes it for a part of the host."""
+    parts = urlsplit(url)
+    user, credentials, host = parts.netloc.rpartition("@")
+    request = urllib.request.Request(parts._replace(netloc=host).geturl(), method="GET")
+    if credentials:
+        encoded = base64.b64encode(unquote(user).encode()).decode()
+        request.add_header("Authorization", f"Basic {encoded}")
+    return request
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds of a ``Retry-After`` header, which holds a number or a date; None when it holds neither."""
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
