@@ -24,8 +24,8 @@ MOST = 10
 
 
 def never_bound(plan: Plan, command: Command, environ: Mapping[str, str], folders: Sequence[str] = ()) -> list[str]:
-    """What the user should know about their targets; a run does without it rather than fail. ``folders``: where else the
-    program looks for modules."""
+    """What the user should know about their targets; a run does without it rather than fail. ``folders``: where else
+    the program looks for modules."""
     try:
         return list(_complaints(plan, command, environ, folders))
     except Exception as error:

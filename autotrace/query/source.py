@@ -68,7 +68,7 @@ class Source:
         if "place" not in told or "project" not in told or name == METRICS.name:
             return None
         try:
-            place = store(root_for(self.folder, told))
+            place = store(root_for(self.folder, told, own=False))
         except BackendError as error:
             if reader.is_complete:  # the same is made of the run folder
                 return None

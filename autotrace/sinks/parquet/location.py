@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from autotrace.config import environment as env
 from autotrace.sinks import registry
 
 VARIABLE = "AUTOTRACE_PARQUET"
@@ -64,7 +65,7 @@ def root_of(given: str | None, run_folder: Path) -> str:
     return given.rstrip("/") if is_url(given) else str(local(given))
 
 
-def root_for(run_folder: Path, memory: Mapping[str, str]) -> str:
+def root_for(run_folder: Path, memory: Mapping[str, str], *, own: bool | None = None) -> str:
     """The root that the environment names, else where the run's files are already, else beside the run. Raises
     ``BackendError`` for another one that only the run folder names."""
     root = root_of(os.environ.get(VARIABLE), run_folder)
@@ -72,7 +73,7 @@ def root_for(run_folder: Path, memory: Mapping[str, str]) -> str:
     if told is None or os.environ.get(VARIABLE):
         return root
     try:
-        return registry.trusted(told, run_folder, root)
+        return registry.trusted(told, not env.is_by_hand(run_folder) if own is None else own, root)
     except registry.BackendError as error:
         raise registry.BackendError(f"{error}; if its Parquet files are there: {VARIABLE}={told}") from None
 
