@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 
 from autotrace.cli import filters, progress, runs, terminal
-from autotrace.data.lean import arrow_without_pandas
 from autotrace.export import registry
 from autotrace.export.conversation import conversation_digest
 from autotrace.export.format import STDOUT, ExportError
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.ship.store.where import Condition, condition
+from autotrace.tables.lean import arrow_without_pandas
 from autotrace.trajectory.model import Trajectory
 
 GONE = "their segments were removed from the run folder (--spool-limit)"

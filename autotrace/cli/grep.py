@@ -14,11 +14,11 @@ from autotrace.cli import filters, progress, runs, terminal
 from autotrace.cli.ls import ID_LENGTH
 from autotrace.cli.terminal import counted, one_line
 from autotrace.config import exit_codes
-from autotrace.data.rollout import ROLES as ROOTS
 from autotrace.query import search
 from autotrace.query.search import Match
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.ship.store.row import Row
+from autotrace.tables.rollout import ROLES as ROOTS
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import answered_ids, asked_ids
 

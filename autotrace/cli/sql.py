@@ -16,9 +16,9 @@ from rich import box
 from rich.table import Table
 
 from autotrace.cli import runs, terminal
-from autotrace.data.lean import arrow_without_pandas
 from autotrace.query.errors import QueryError
 from autotrace.query.source import Progress, Source
+from autotrace.tables.lean import arrow_without_pandas
 from autotrace.trajectory.jsonable import jsonable
 
 if TYPE_CHECKING:

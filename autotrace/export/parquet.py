@@ -7,10 +7,6 @@ from contextlib import ExitStack
 from itertools import groupby, islice
 from pathlib import Path
 
-from autotrace.data import arrow
-from autotrace.data.metrics import OfStep
-from autotrace.data.rollout import Rollout, word
-from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.export.format import ExportError, Format, Written
 from autotrace.sinks.parquet import location
 from autotrace.sinks.parquet import metrics as of_metrics
@@ -19,6 +15,10 @@ from autotrace.sinks.parquet.partition import Partition, new_name
 from autotrace.sinks.parquet.store import Store, store
 from autotrace.sinks.parquet.writing import TableFile
 from autotrace.sinks.protocol import SinkError
+from autotrace.tables import arrow
+from autotrace.tables.metrics import OfStep
+from autotrace.tables.rollout import Rollout, word
+from autotrace.tables.schema import OF_TRAJECTORIES
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import integer
 

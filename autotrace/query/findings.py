@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from autotrace.data.rollout import ROLES
 from autotrace.insight import profile, registry
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.examine import examine
@@ -19,6 +18,7 @@ from autotrace.query.hung import hanging
 from autotrace.ship.index.lines import record
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.ship.store.row import Row
+from autotrace.tables.rollout import ROLES
 from autotrace.trajectory.model import OPEN
 
 Watch = Callable[[Sequence[Row]], Iterable[Row]]

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from autotrace.data.rollout import ROLES
 from autotrace.insight import profile
 from autotrace.insight.profile import Mark, Profile
 from autotrace.ship.run_reader import Gone, RunReader
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.where import Condition
+from autotrace.tables.rollout import ROLES
 from autotrace.trajectory.model import OPEN, Span, Trajectory
 from autotrace.trajectory.tool_names import tool_name
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, overload
 
 import msgspec
 
-from autotrace.data.rollout import ROLES
 from autotrace.query.errors import missing
 from autotrace.query.source import Source, Trajectories, known, need_arrow
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, not_readable
+from autotrace.tables.rollout import ROLES
 
 if TYPE_CHECKING:
     import pandas
@@ -40,7 +40,7 @@ class Tables:
         need_arrow()
         import pyarrow as pa
 
-        from autotrace.data import arrow
+        from autotrace.tables import arrow
 
         empty = arrow.schema(table, columns).empty_table()
         return pa.concat_tables([empty, *(source.read(name, columns, step) for source in self._sources)])

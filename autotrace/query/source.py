@@ -8,11 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from autotrace.data import metrics
-from autotrace.data.columns import Table
-from autotrace.data.metrics import METRICS
-from autotrace.data.rollout import Rollout
-from autotrace.data.schema import TABLES
 from autotrace.insight.settings import Settings
 from autotrace.query import summaries
 from autotrace.query.errors import QueryError, missing, unknown
@@ -22,6 +17,11 @@ from autotrace.sinks.parquet import journal
 from autotrace.sinks.parquet.location import segment
 from autotrace.sinks.parquet.store import store
 from autotrace.sinks.protocol import SinkError
+from autotrace.tables import metrics
+from autotrace.tables.columns import Table
+from autotrace.tables.metrics import METRICS
+from autotrace.tables.rollout import Rollout
+from autotrace.tables.schema import TABLES
 from autotrace.trajectory.model import Trajectory
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Source:
             raise QueryError(str(error).replace("cannot write to", "cannot read", 1)) from error
         import pyarrow.dataset as ds
 
-        from autotrace.data import arrow
+        from autotrace.tables import arrow
 
         return ds.dataset(
             [f"{base}/{path}" for path in paths], schema=arrow.schema(TABLES[name]), format="parquet",
@@ -112,7 +112,7 @@ def _made(
     """The table, of the run folder."""
     import pyarrow as pa
 
-    from autotrace.data import arrow
+    from autotrace.tables import arrow
 
     names = [column.name for column in table.columns] if columns is None else list(columns)
     if table is METRICS:

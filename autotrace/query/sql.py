@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autotrace.data.schema import TABLES
 from autotrace.query.errors import QueryError, missing, unknown
 from autotrace.query.source import Progress, Source, need_arrow
+from autotrace.tables.schema import TABLES
 
 if TYPE_CHECKING:
     import duckdb
@@ -113,7 +113,7 @@ def _needs(planner: duckdb.DuckDBPyConnection, query: str) -> dict[str, list[str
     """Table -> columns that ``query`` reads. Raises ``QueryError`` for one that cannot be planned."""
     import duckdb
 
-    from autotrace.data import arrow
+    from autotrace.tables import arrow
 
     for name, table in TABLES.items():
         planner.register("empty", arrow.schema(table).empty_table())
@@ -166,7 +166,7 @@ def _provide(
     """Make the tables that are needed, and the rest empty."""
     import pyarrow as pa
 
-    from autotrace.data import arrow
+    from autotrace.tables import arrow
 
     for name, table in TABLES.items():
         columns = needs.get(name)

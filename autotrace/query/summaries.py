@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from autotrace.data.columns import Column, Table
-from autotrace.data.rollout import ROLES, Known, json, word
-from autotrace.data.schema import FACTS
-from autotrace.data.trajectories import TRAJECTORIES
 from autotrace.insight.profile import codes, decode
 from autotrace.ship.store.row import Row
+from autotrace.tables.columns import Column, Table
+from autotrace.tables.rollout import ROLES, Known, json, word
+from autotrace.tables.schema import FACTS
+from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.numbers import integer, number
 
 

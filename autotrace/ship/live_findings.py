@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from autotrace.data.rollout import ROLES
 from autotrace.insight import profile
 from autotrace.insight.diagnose import Diagnosis, StepFound
 from autotrace.insight.profile import Mark, Profile
@@ -30,6 +29,7 @@ from autotrace.ship.index import step_facts
 from autotrace.ship.index.lines import record
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
+from autotrace.tables.rollout import ROLES
 
 _log = logging.getLogger("autotrace.ship")
 QUIET = 5.0

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from autotrace.cli.main import main
-from autotrace.data import schema
 from autotrace.ship.shipper import ship
+from autotrace.tables import schema
 from tests.query.run_folder import recorded
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
@@ -109,7 +109,7 @@ SAYS: dict[str, tuple[str, ...]] = {
 
 
 def test_the_columns_are_those_of_the_schema() -> None:
-    assert PAGE.endswith(f"\n\n{schema.markdown()}"), "run: python -m autotrace.data.schema, and put it at the end"
+    assert PAGE.endswith(f"\n\n{schema.markdown()}"), "run: python -m autotrace.tables.schema, and put it at the end"
 
 
 def test_the_paths_are_those_of_the_backend(folder: Path) -> None:

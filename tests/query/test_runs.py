@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import autotrace
-from autotrace.data.schema import TABLES
 from autotrace.query import source as sources
 from autotrace.query.errors import QueryError
 from autotrace.query.runs import Runs
 from autotrace.query.summaries import columns
 from autotrace.ship.shipper import ship
+from autotrace.tables.schema import TABLES
 from autotrace.trajectory.model import Trajectory
 from tests.query.run_folder import recorded
 

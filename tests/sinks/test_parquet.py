@@ -17,12 +17,12 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.sinks.parquet import dataset, partition, store
 from autotrace.sinks.parquet.backend import BACKEND
 from autotrace.sinks.parquet.location import VARIABLE, check, segment
 from autotrace.sinks.parquet.sink import ParquetSink
 from autotrace.sinks.protocol import Refused, Unavailable
+from autotrace.tables.schema import OF_TRAJECTORIES
 from autotrace.trajectory.model import Trajectory
 from tests.sinks.rollouts import group, info, trajectory
 

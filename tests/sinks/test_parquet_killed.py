@@ -11,13 +11,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.sinks.parquet import journal
 from autotrace.sinks.parquet.location import VARIABLE
 from autotrace.sinks.parquet.partition import Partition
 from autotrace.sinks.parquet.sink import ParquetSink
 from autotrace.sinks.parquet.store import LocalStore
 from autotrace.sinks.protocol import Refused
+from autotrace.tables.schema import OF_TRAJECTORIES
 from autotrace.trajectory.model import Trajectory
 from tests.sinks.rollouts import group, info, trajectory
 

@@ -17,13 +17,13 @@ import pytest
 import s3fs
 
 import autotrace
-from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.export.parquet import write
 from autotrace.ship.shipper import ship
 from autotrace.sinks.parquet.location import VARIABLE
 from autotrace.sinks.parquet.sink import ParquetSink
 from autotrace.sinks.parquet.store import ABANDONED, PART, PARTS
 from autotrace.sinks.protocol import Refused, Unavailable
+from autotrace.tables.schema import OF_TRAJECTORIES
 from tests.http_server import QuietServer
 from tests.query.run_folder import recorded
 from tests.sinks.rollouts import group, info

@@ -9,11 +9,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from autotrace.data.metrics import OfStep
 from autotrace.query.errors import QueryError
 from autotrace.query.stored.place import as_error, connected, row_of
 from autotrace.ship.store.row import Row
 from autotrace.sinks.jsonl.sink import FILE
+from autotrace.tables.metrics import OfStep
 from autotrace.trajectory.deferred import DeferrableField
 from autotrace.trajectory.model import Span, Trajectory
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from autotrace.data.metrics import OfStep
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings
@@ -15,6 +14,7 @@ from autotrace.query.errors import QueryError
 from autotrace.ship.assembly.titles import entitle
 from autotrace.ship.index.summary import summarise
 from autotrace.ship.store.row import Row
+from autotrace.tables.metrics import OfStep
 from autotrace.trajectory.deferred import Deferred
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.numbers import integer

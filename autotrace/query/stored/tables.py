@@ -10,9 +10,6 @@ from typing import Any
 
 import msgspec
 
-from autotrace.data import metrics
-from autotrace.data.metrics import METRICS, OfStep
-from autotrace.data.schema import TABLES
 from autotrace.query.errors import QueryError
 from autotrace.query.source import need_arrow
 from autotrace.query.stored.place import as_error, connected, finished
@@ -21,6 +18,9 @@ from autotrace.sinks.parquet import journal
 from autotrace.sinks.parquet.location import NO_STEP
 from autotrace.sinks.parquet.store import LocalStore
 from autotrace.sinks.protocol import SinkError
+from autotrace.tables import metrics
+from autotrace.tables.metrics import METRICS, OfStep
+from autotrace.tables.schema import TABLES
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import answered_words, asked_words
 
@@ -98,7 +98,7 @@ class Tables:
         import pyarrow as pa
         import pyarrow.dataset as ds
 
-        from autotrace.data import arrow
+        from autotrace.tables import arrow
 
         paths = [str(self.path / name) for name in names]
         wanted = None if trace_id is None else ds.field("trace_id") == trace_id

@@ -7,11 +7,11 @@ from collections.abc import MutableMapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from autotrace.data.lean import arrow_without_pandas
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health, extra
 from autotrace.sinks.parquet import location
 from autotrace.sinks.protocol import Reporter, Sink
+from autotrace.tables.lean import arrow_without_pandas
 
 
 class ParquetBackend(Backend):

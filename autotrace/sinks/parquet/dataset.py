@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from autotrace.data import arrow
-from autotrace.data.rollout import Rollout
-from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.sinks.parquet import journal
 from autotrace.sinks.parquet.partition import File, Partition, batches, located, new_name
 from autotrace.sinks.parquet.store import Store, failed
 from autotrace.sinks.parquet.writing import TableFile
+from autotrace.tables import arrow
+from autotrace.tables.rollout import Rollout
+from autotrace.tables.schema import OF_TRAJECTORIES
 from autotrace.trajectory.model import Trajectory
 
 LARGE = ("turns", "spans")

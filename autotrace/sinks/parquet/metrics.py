@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from autotrace.data import arrow
-from autotrace.data.metrics import METRICS, OfStep, rows
 from autotrace.run.info import RunInfo
 from autotrace.sinks.parquet import location
 from autotrace.sinks.parquet.owner import claim
 from autotrace.sinks.parquet.store import Store, failed, store
 from autotrace.sinks.parquet.writing import TableFile
+from autotrace.tables import arrow
+from autotrace.tables.metrics import METRICS, OfStep, rows
 
 NAME = f"metrics{location.SUFFIX}"
 _PROJECT = "project_of_metrics"

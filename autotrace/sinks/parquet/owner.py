@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from autotrace.data.schema import TABLES, VERSION
 from autotrace.run.info import RunInfo
 from autotrace.sinks.parquet import journal
 from autotrace.sinks.parquet.location import RUNS, segment
 from autotrace.sinks.parquet.store import Store
 from autotrace.sinks.protocol import Refused
+from autotrace.tables.schema import TABLES, VERSION
 
 OURS = (RUNS, *TABLES)
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.sinks.parquet.location import NO_STEP, SUFFIX, partition
 from autotrace.sinks.parquet.store import Store, failed
 from autotrace.sinks.protocol import Refused, Unavailable
+from autotrace.tables.schema import OF_TRAJECTORIES
 
 KEY = "trace_id"
 _OURS = re.compile(rf"(?:.*/)?(?:{NO_STEP}|step-(?P<step>-?\d+))/(?P<begun>\d+)-\w+{re.escape(SUFFIX)}")

@@ -1,4 +1,4 @@
-"""Parquet: the tables of ``autotrace.data.schema``, one file a table, step and delivery, merged as the run goes on."""
+"""Parquet: the tables of ``tables.schema``, one file a table, step and delivery, merged as the run goes on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotrace.data import arrow
 from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.sinks.parquet import location
@@ -19,6 +18,7 @@ from autotrace.sinks.parquet.dataset import Dataset
 from autotrace.sinks.parquet.owner import claim
 from autotrace.sinks.parquet.store import Store, store
 from autotrace.sinks.protocol import SinkError, Unavailable
+from autotrace.tables import arrow
 from autotrace.trajectory.model import Trajectory
 
 _log = logging.getLogger("autotrace.ship")

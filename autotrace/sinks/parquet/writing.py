@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from autotrace.data import arrow
-from autotrace.data.schema import TABLES, VERSION
 from autotrace.run import files
 from autotrace.sinks.parquet.partition import KEY
+from autotrace.tables import arrow
+from autotrace.tables.schema import TABLES, VERSION
 
 GROUP_BYTES = 32 << 20
 """Bytes of a row group, about, before compression."""

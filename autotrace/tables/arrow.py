@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from autotrace.data.columns import Column, Table
-from autotrace.data.rollout import Rollout
-from autotrace.data.schema import OF_TRAJECTORIES, rows
+from autotrace.tables.columns import Column, Table
+from autotrace.tables.rollout import Rollout
+from autotrace.tables.schema import OF_TRAJECTORIES, rows
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 

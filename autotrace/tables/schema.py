@@ -1,18 +1,18 @@
 """The tables: every column with its type, what it means, and where its value comes from. The one place for all of it.
 
 Names are veRL's where veRL has one, else those of rLLM, slime or the GenAI conventions. ``docs/data.md`` is made of
-this: ``python -m autotrace.data.schema`` prints its tables.
+this: ``python -m autotrace.tables.schema`` prints its tables.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter
 
-from autotrace.data.calls import SPANS, TOKENS, TURNS
-from autotrace.data.columns import OF_ROLLOUT, Column, Table
-from autotrace.data.metrics import METRICS
-from autotrace.data.rollout import Call, Known, Rollout, json
-from autotrace.data.trajectories import TRAJECTORIES
+from autotrace.tables.calls import SPANS, TOKENS, TURNS
+from autotrace.tables.columns import OF_ROLLOUT, Column, Table
+from autotrace.tables.metrics import METRICS
+from autotrace.tables.rollout import Call, Known, Rollout, json
+from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.numbers import number
 
 VERSION = 1

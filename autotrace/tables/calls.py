@@ -6,9 +6,9 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from autotrace.data.columns import OF_ROLLOUT, Column, Table, duration, of_span
-from autotrace.data.rollout import Call, finish_reason, json, word
 from autotrace.spool.records import MEASURED
+from autotrace.tables.columns import OF_ROLLOUT, Column, Table, duration, of_span
+from autotrace.tables.rollout import Call, finish_reason, json, word
 from autotrace.trajectory.model import error_text
 from autotrace.trajectory.numbers import integer, number
 from autotrace.trajectory.span_text import answered_words, asked_words

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from autotrace.data import arrow
-from autotrace.data.rollout import Rollout
-from autotrace.data.schema import TABLES
+from autotrace.tables import arrow
+from autotrace.tables.rollout import Rollout
+from autotrace.tables.schema import TABLES
 from autotrace.trajectory.model import Span, Trajectory
 from tests.sinks.rollouts import group, trajectory
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
-from autotrace.data.columns import Column, Table
+from autotrace.tables.columns import Column, Table
 
 SOURCES = {"metrics": "trainer"}
 """Name under which numbers were recorded -> ``source``, where that is another word."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from autotrace.data.columns import IDENTITY, Column, Table, duration
-from autotrace.data.rollout import CUT, Rollout, json, word
 from autotrace.insight.profile import codes, decode
+from autotrace.tables.columns import IDENTITY, Column, Table, duration
+from autotrace.tables.rollout import CUT, Rollout, json, word
 from autotrace.trajectory.numbers import integer, number
 
 

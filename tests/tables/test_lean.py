@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from autotrace.data.lean import absent
+from autotrace.tables.lean import absent
 from tests.waiting import DEADLINE
 
 
@@ -38,7 +38,7 @@ def test_a_module_is_absent_for_one_thread_and_for_a_time(monkeypatch: pytest.Mo
 
 def test_arrow_tables_need_no_pandas() -> None:
     printed = python(
-        "import sys; from autotrace.data.lean import arrow_without_pandas as lean; lean()\n"
+        "import sys; from autotrace.tables.lean import arrow_without_pandas as lean; lean()\n"
         "import pyarrow as pa; table = pa.table({'a': [1, None], 'b': [[1.5], []]})\n"
         "print(table.to_pylist(), 'pandas' in sys.modules)\n"
         "import pandas; print(pandas.DataFrame({'a': [1]}).shape)"
@@ -48,7 +48,7 @@ def test_arrow_tables_need_no_pandas() -> None:
 
 def test_a_process_that_has_imported_arrow_keeps_it_as_it_is() -> None:
     printed = python(
-        "import pyarrow as pa; from autotrace.data.lean import arrow_without_pandas as lean; lean()\n"
+        "import pyarrow as pa; from autotrace.tables.lean import arrow_without_pandas as lean; lean()\n"
         "print(pa.table({'a': [1]}).to_pandas().shape)"
     )
     assert printed == "(1, 1)"
@@ -62,7 +62,7 @@ def test_memory_of_tables_is_the_systems_unless_the_user_names_another(
     if given is not None:
         monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", given)
     printed = python(
-        "from autotrace.data.lean import arrow_without_pandas as lean; lean()\n"
+        "from autotrace.tables.lean import arrow_without_pandas as lean; lean()\n"
         "import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
     )
     assert printed == taken
