@@ -68,9 +68,9 @@ def to_parquet(run: Path, folder: Path) -> None:
     """The trajectories' table of a run."""
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from autotrace.query.parquet_findings import COLUMNS
 
     import autotrace
-    from autotrace.query.parquet_findings import COLUMNS
 
     folder.mkdir()
     apart = ("min_global_steps", "max_global_steps")  # these are read from segments, which there are none of

@@ -18,8 +18,6 @@ from autotrace.trajectory.pieces import pieces, whole_response
 ROLES = ("trajectory", "agent", "span")
 """Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
 have turns and spans."""
-CUT = frozenset({"length", "max_tokens", "max_length"})
-"""Finish reasons of a response that was cut at a limit."""
 
 _encode = msgspec.json.Encoder().encode
 

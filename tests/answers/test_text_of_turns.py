@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from autotrace.query.stored.reader import one as stored
 from click.testing import CliRunner, Result
 
 from autotrace.cli.main import main
 from autotrace.export.conversation import conversation
-from autotrace.query.stored.reader import one as stored
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.sinks.mlflow.spans import encode as as_mlflow
 from autotrace.sinks.weave.calls import call_of as as_weave
+from autotrace.tables.conditions import equals
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import answered_words, asked_words
 from autotrace.view.detail import conversation as page
@@ -46,8 +47,8 @@ def call(run: Path) -> Call:
 
 def of(run: Path, way: str) -> list[Trajectory]:
     """Its two rollouts."""
-    reader = RunReader.open(run)
-    rows = [row for row in reader.rows(data_source=way) if row.role == "trajectory"]
+    reader = of_run(run)
+    rows = [row for row in reader.select(equals(data_source=way), roots=True) if row.role == "trajectory"]
     return [reader.load(row.trace_id) for row in rows]
 
 

@@ -8,18 +8,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from autotrace.query import findings, parquet_findings
 
 from autotrace.cli import steps
 from autotrace.insight import registry
 from autotrace.insight.profile import Mark, Profile, encode
-from autotrace.query import findings, parquet_findings
 from autotrace.run.lock import ShipperLock
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
 from autotrace.spool.records import StepFacts
 from tests.cli.conftest import Call
-from tests.query.run_folder import recorded, rollout
+from tests.run_folder import recorded, rollout
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 
 
@@ -138,7 +138,7 @@ def test_parquet_knows_the_runs_configuration(runs: Path) -> None:
     process.exit()
     assert ship(folder, once=True).state == "done"
     (step,) = parquet_findings.steps(runs / "parquet" / "trajectories")
-    (same,) = findings.steps(RunReader.open(folder))
+    (same,) = findings.steps(of_run(folder))
     assert step.settings == same.settings
     assert (same.settings.response_length, same.settings.rollout_n, same.settings.end_tokens) == (512, 4, {7, 9})
 

@@ -13,7 +13,7 @@ import pytest
 import autotrace
 from autotrace.ship.shipper import ship
 from autotrace.sinks.parquet.location import VARIABLE
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 from tests.waiting import DEADLINE
 
 SERVER = """

@@ -25,7 +25,7 @@ from autotrace.sinks.parquet.store import ABANDONED, PART, PARTS
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.tables.schema import OF_TRAJECTORIES
 from tests.http_server import QuietServer
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 from tests.sinks.rollouts import group, info
 from tests.waiting import DEADLINE
 

@@ -11,7 +11,7 @@ import pytest
 
 from autotrace.insight import profile
 from autotrace.ship.index import summary
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from tests.ship.spools import Process, new_run, trajectory
 
@@ -31,8 +31,8 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def codes(run: Path, trace: str) -> list[str]:
-    with closing(RunReader.open(run)) as reader:
-        (row,) = (row for row in reader.rows(role="trajectory") if row.trace_id == trace)
+    with closing(of_run(run)) as reader:
+        (row,) = (row for row in reader.select() if row.trace_id == trace)
         return profile.codes(profile.decode(row.profile)) or []
 
 
