@@ -27,6 +27,7 @@ class Summary:
         self.settings = None if settings == "{}" else settings
         self.row = row
         self.trace_id, self.step, self.uid = row.trace_id, row.step, row.uid
+        self.version = max(1, row.version)
         self.rollout_n, self.validate = row.rollout_n, row.validate
 
     @cached_property
@@ -61,7 +62,7 @@ def _duration(summary: Summary) -> float | None:
     return None if duration is None else duration / 1e9
 
 
-_IDENTITY = ("run_id", "trace_id", "step", "uid", "rollout_n", "validate")
+_IDENTITY = ("run_id", "trace_id", "version", "step", "uid", "rollout_n", "validate")
 _OF_ROW = (
     "project_name", "experiment_name", "sample_index", "data_source", "attempt", "name", "role", "status", "error",
     "tool_calls", "spans", "prompt_tokens", "response_tokens", "start_ns", "end_ns", "reward",
@@ -69,6 +70,8 @@ _OF_ROW = (
 _TIMES = ("queue_s", "prefill_s", "decode_s", "way_s", "tool_s", "reward_s", "other_s", "llm_s")
 _VALUES: dict[str, Callable[[Summary], Any]] = {
     **{name: attrgetter(name) for name in _IDENTITY},
+    "late_spans": attrgetter("row.late_spans"),
+    "is_trajectory": lambda summary: summary.row.role in ROLES,
     **{name: attrgetter(f"row.{name}") for name in _OF_ROW},
     **{name: _time(name) for name in _TIMES},
     "group_id": attrgetter("row.group"),
