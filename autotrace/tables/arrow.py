@@ -49,15 +49,17 @@ def chosen(table: Table, columns: Sequence[str] | None) -> list[Column]:
     return [by_name[name] for name in columns]
 
 
-def tables(trajectories: Iterable[Trajectory]) -> dict[str, pa.Table]:
-    """The tables of ``trajectories``, by name."""
+def tables(trajectories: Iterable[Trajectory], whole: bool = False) -> dict[str, pa.Table]:
+    """The tables of ``trajectories``, by name. ``whole`` as in ``schema.rows``."""
     rollouts = [Rollout(trajectory) for trajectory in trajectories]
-    return {name: table_of(table, rollouts) for name, table in OF_TRAJECTORIES.items()}
+    return {name: table_of(table, rollouts, whole=whole) for name, table in OF_TRAJECTORIES.items()}
 
 
-def table_of(table: Table, rollouts: list[Rollout], columns: Sequence[str] | None = None) -> pa.Table:
-    """``table`` (or ``columns`` of it) with the rows of ``rollouts``."""
-    asked = rows(table, rollouts)
+def table_of(
+    table: Table, rollouts: list[Rollout], columns: Sequence[str] | None = None, *, whole: bool = False
+) -> pa.Table:
+    """``table`` (or ``columns`` of it) with the rows of ``rollouts``. ``whole`` as in ``schema.rows``."""
+    asked = rows(table, rollouts, whole)
     return from_rows(chosen(table, columns), asked)
 
 

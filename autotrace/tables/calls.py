@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 from autotrace.spool.records import MEASURED
 from autotrace.tables.columns import OF_ROLLOUT, Column, Table, duration, of_span
-from autotrace.tables.rollout import Call, finish_reason, json, word
+from autotrace.tables.rollout import Call, exact, finish_reason, json, word
+from autotrace.trajectory.deferred import Continued
 from autotrace.trajectory.model import error_text
 from autotrace.trajectory.numbers import integer, number
 from autotrace.trajectory.span_text import answered_words, asked_words
@@ -35,17 +37,95 @@ def _model(call: Call) -> str | None:
 
 
 def _error(position: int) -> Callable[[tuple[str, str, str] | None], str | None]:
-    return lambda error: error[position] or None if error else None
+    return lambda error: error[position] or ("" if position == 0 else None) if error else None
 
 
 def _mask(call: Call) -> list[int] | None:
-    masks = call.rollout.masks
-    return call.span.response_mask if masks is None else masks.get(call.span.span_id)
+    own, masks = call.span.response_mask, call.rollout.masks
+    return masks.get(call.span.span_id) if own is None and masks is not None else own
+
+
+def _mask_of(call: Call) -> str | None:
+    whole, masks = call.rollout.answer, call.rollout.masks
+    derived = call.span.response_mask is None and masks is not None and call.span.span_id in masks
+    return whole.span_id if derived and whole is not None else None
+
+
+def _is_whole(call: Call) -> bool:
+    return not call.turn and not _has_words(call) and bool(call.rollout.turns)
+
+
+def _joined_ids(call: Call) -> int | None:
+    ids = call.span.packed_response if _is_whole(call) else None
+    return len(ids) // 4 if ids and call.rollout.joined_ids.startswith(ids) else None
+
+
+def _joined_text(call: Call) -> int | None:
+    text = call.span.response_text if _is_whole(call) else None
+    return len(text) if text and call.rollout.joined_text.startswith(text) else None
+
+
+def _prompt_of(call: Call) -> str | None:
+    """The first turn, if a call that has the whole conversation has its prompt."""
+    text = call.span.prompt_text if _is_whole(call) else None
+    first = call.rollout.turns[0].span if text is not None else None
+    return None if first is None or first.prompt_text != text else first.span_id
+
+
+def _response_ids(call: Call) -> list[int] | None:
+    return None if _joined_ids(call) is not None else call.span.response_ids
+
+
+def _packed_response(call: Call) -> bytes | None:
+    return None if _joined_ids(call) is not None else call.span.packed_response
+
+
+def _prompt_ids(call: Call) -> list[int] | None:
+    return None if call.span.span_id in call.rollout.followed else call.span.prompt_ids
+
+
+def _text_base(call: Call) -> str | None:
+    prompt = vars(call.span).get("_prompt_text")
+    return (prompt.base or "") if isinstance(prompt, Continued) and call.span.new_prompt_text is not None else None
+
+
+def _prompt_text(call: Call) -> str | None:
+    return None if _text_base(call) is not None or _prompt_of(call) is not None else call.span.prompt_text
+
+
+def _asked(call: Call) -> str | None:
+    span = call.span
+    if span.new_prompt_text is not None or not _has_words(call):
+        return span.new_prompt_text
+    return asked_words(span)
+
+
+def _answered(call: Call) -> str | None:
+    span = call.span
+    if span.response_text is not None or not _has_words(call):
+        return None if _joined_text(call) is not None else span.response_text
+    return answered_words(span)
+
+
+def _has_words(call: Call) -> bool:
+    """What was recorded of it may be shown as its text."""
+    return call.span.role in ("llm", "engine")
+
+
+def _parts(call: Call) -> str | None:
+    """Their lengths, where they are the response."""
+    parts, text = call.span.response_parts, call.span.response_text
+    words = [*chain.from_iterable(map(dict.items, parts or ()))]
+    if parts is None or len(words) != len(parts) or "".join(part for _, part in words) != text:
+        return exact(parts)
+    return exact([[kind, len(part)] for kind, part in words])
 
 
 TURNS = Table("turns", "an LLM call of the agent", (
     *OF_ROLLOUT,
-    Column("turn", "int64", "1, 2, ... in the trajectory", attrgetter("turn")),
+    Column("turn", "int64", "1, 2, ... in the trajectory", lambda call: call.turn or None),
+    Column("own", "bool", "the agent made it; no: a call of an engine, a judge, a tool, or the one that has the whole"
+           " conversation", lambda call: bool(call.turn)),
     of_span("span_id", "string", "its row in `spans`"),
     of_span("name", "string", "the function that was called"),
     of_span("status", "string", "as in `spans`"),
@@ -57,17 +137,37 @@ TURNS = Table("turns", "an LLM call of the agent", (
            attrgetter("span.new_prompt_ids"), packed=attrgetter("span.packed_prompt")),
     of_span("prompt_base", "string", "the `span_id` with whose prompt and response this prompt begins"),
     of_span("prompt_keep", "int64", "how many tokens of them; then come `new_prompt_ids`"),
-    Column("response_ids", "list<int32>", "token ids of the response",
-           attrgetter("span.response_ids"), packed=attrgetter("span.packed_response")),
+    Column("prompt_ids", "list<int32>", "the whole prompt, where it is not what `prompt_base`, `prompt_keep` and"
+           " `new_prompt_ids` say", _prompt_ids),
+    Column("prompt_known", "bool", "the token ids of the whole prompt are known",
+           lambda call: vars(call.span).get("_prompt_ids") is not None),
+    Column("response_ids", "list<int32>", "token ids of the response", _response_ids, packed=_packed_response),
+    Column("joined_ids", "int64", "of the call that has the whole conversation: its response is so many tokens of the"
+           " response of the first turn and the new prompts and responses of the others; `response_ids` is empty",
+           _joined_ids),
     Column("rollout_log_probs", "list<float32>", "log-probability of each token of the response",
            attrgetter("span.logprobs"), packed=attrgetter("span.packed_logprobs")),
     Column("response_mask", "list<int8>", "1 for a token that the trainer learns from; shorter than the response"
            " where the trainer cut it", _mask),
+    Column("mask_of", "string", "the call whose `response_mask` has this part of it, where it was recorded there",
+           _mask_of),
     Column("prompt_text", "string", "the new part of the prompt, as text: decoded, else as it was recorded",
-           lambda call: asked_words(call.span), text=True),
+           _asked, text=True),
+    Column("prompt_decoded", "bool", "it was decoded from `new_prompt_ids`",
+           lambda call: call.span.new_prompt_text is not None, text=True),
     Column("response_text", "string", "the response, as text: decoded, else as it was recorded",
-           lambda call: answered_words(call.span), text=True),
-    of_span("messages", "json", "the messages of this turn, where they are known", made=json, text=True),
+           _answered, text=True),
+    Column("response_decoded", "bool", "it was decoded from token ids",
+           lambda call: call.span.response_text is not None, text=True),
+    of_span("messages", "json", "the messages of this turn, where they are known", made=exact, text=True),
+    Column("text_base", "string", "the whole prompt as text is that of this call, its answer, and `prompt_text`;"
+           " `prompt_text` alone where it is an empty text", _text_base, text=True),
+    Column("whole_prompt_text", "string", "the whole prompt as text, where `text_base` and `prompt_of` do not say it",
+           _prompt_text, text=True),
+    Column("prompt_of", "string", "the call whose whole prompt it has, as text", _prompt_of, text=True),
+    Column("joined_text", "int64", "as `joined_ids`: so many characters", _joined_text, text=True),
+    Column("response_parts", "json", "the response of the whole conversation, divided into the model's parts and the"
+           " tools', or the lengths of these in characters", _parts, text=True),
     Column("finish_reason", "string", "why the response ended: `stop`, `length`, ...",
            lambda call: finish_reason(call.figures), figures=("finish_reason", "stop_reason")),
     _figure("weight_version", "int64", "the weights that answered (veRL: the step)", integer),
@@ -94,8 +194,10 @@ TURNS = Table("turns", "an LLM call of the agent", (
 SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the reward, the trainer", (
     *OF_ROLLOUT,
     of_span("span_id", "string", "its id in every backend"),
+    Column("position", "int64", "0: the trajectory's own call; the others by their start", attrgetter("position")),
     of_span("parent_id", "string", "the call that made it"),
     of_span("name", "string", "the function that was called"),
+    of_span("title", "string", "what people call it, where that is not its name: `turn 2`, the tool"),
     of_span("role", "string", "`trajectory`, `agent`, `llm`, `tool`, `parser`, `env`, `reward`, `engine`, `trainer`"
            " or `span`"),
     of_span("key", "string", "the entry of the list that names it"),
@@ -109,8 +211,10 @@ SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the re
     Column("duration_s", "float64", "s from start to end", _duration),
     of_span("first_item_ns", "int64", "when a stream yielded its first item"),
     *(of_span(name, "int64", f"measured: {name.replace('_', ' ')}") for name in MEASURED),
+    of_span("prompt_tokens", "int64", "of a request to a model: tokens of the whole prompt"),
+    of_span("response_tokens", "int64", "tokens generated"),
     of_span("inputs", "json", "the recorded arguments", made=json),
-    of_span("output", "json", "what it returned", made=json),
+    of_span("output", "json", "what it returned", made=exact),
     of_span("attributes", "json", "what the list asks to be recorded, and what adapters add", made=json),
     of_span("host", "string", "the machine"),
     of_span("pid", "int64", "the process"),

@@ -52,6 +52,7 @@ class Table:
 IDENTITY = (
     Column("run_id", "string", "the run", attrgetter("run_id")),
     Column("trace_id", "string", "the trajectory: its id in every backend and command", attrgetter("trace_id")),
+    Column("version", "int64", "counts up when calls or facts of it came after it was complete", attrgetter("version")),
     Column("step", "int64", "training step", attrgetter("step")),
     Column("uid", "string", "the prompt in this step: the rollouts of a group share it", attrgetter("uid")),
     Column("rollout_n", "int64", "number of the rollout in its group", attrgetter("rollout_n")),

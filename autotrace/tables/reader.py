@@ -56,7 +56,9 @@ SORTS = {"start": "start_ns", "reward": "reward", "duration": "duration_s", "tur
 """Order -> column."""
 SEARCHED = {"turns": ("prompt_text", "response_text"), "spans": ("inputs", "output", "error_type", "error_message")}
 """Table -> columns with texts."""
-_KEYS = frozenset({"trace_id", "start_ns", "is_trajectory"})
+OWN = {"trajectories": "is_trajectory", "turns": "coalesce(own, true)"}
+"""Table -> SQL that is true of the rows that people mean: the others are roots and calls beside the agent's."""
+_KEYS = {"trajectories": {"run_id", "trace_id", "start_ns", "is_trajectory"}, "turns": {"run_id", "own"}}
 
 
 class Reader:
@@ -128,7 +130,7 @@ class Reader:
         table = known(name, columns)
         names = [column.name for column in table.columns] if columns is None else list(columns)
         view = self._provide(table, names, None if step is None else (step, step))
-        own = " WHERE is_trajectory" if table is TRAJECTORIES else ""
+        own = f" WHERE {OWN[name]}" if name in OWN else ""
         listed = ", ".join(f'"{column}"' for column in names)
         from autotrace.tables import arrow
 
@@ -144,7 +146,7 @@ class Reader:
         for name, columns in needs.items():
             view = self._provide(TABLES[name], columns, None)
             listed = ", ".join(f'"{column}"' for column in columns)
-            own = " WHERE is_trajectory" if name == TRAJECTORIES.name else ""
+            own = f" WHERE {OWN[name]}" if name in OWN else ""
             self._database.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT {listed} FROM {view}{own}")
         return self._database
 
@@ -245,7 +247,7 @@ class Reader:
 
     def _provide(self, table: Table, needs: Iterable[str], steps: Steps | None) -> str:
         """The name of a view of ``table`` that has the columns ``needs`` at least."""
-        needed = set(needs) | (_KEYS if table is TRAJECTORIES else {"run_id"})
+        needed = set(needs) | _KEYS.get(table.name, {"run_id"})
         key = (table.name, steps)
         view = _view(table.name, steps)
         if key in self._there and needed <= self._there[key]:
@@ -317,7 +319,7 @@ class Reader:
             trajectories = (one for source in sources for one in assembled(source, steps, texts))
             count = 0
             while chunk := [Rollout(one) for one in islice(trajectories, AT_ONCE)]:
-                parts.append(arrow.from_rows(columns, rows(table, chunk)))
+                parts.append(arrow.from_rows(columns, rows(table, chunk, whole=True)))
                 count += len(chunk)
                 if self.progress is not None:
                     self.progress(count, total)

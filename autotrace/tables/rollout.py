@@ -4,6 +4,7 @@ computed once."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from json import dumps, loads
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import Times, times
 from autotrace.trajectory.jsonable import jsonable, text
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import TRAINERS, Span, Trajectory
 from autotrace.trajectory.numbers import integer
 from autotrace.trajectory.pieces import pieces, whole_response
 
@@ -19,7 +20,13 @@ ROLES = ("trajectory", "agent", "span")
 """Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
 have turns and spans."""
 
+_WORDED = frozenset({
+    "_prompt_ids", "_new_prompt_ids", "_response_ids", "_logprobs", "_prompt_text", "new_prompt_text",
+    "response_text", "response_parts", "messages", "response_mask",
+})  # fmt: skip
+"""Fields of a call, as an instance of ``Span`` has them, for which it has a row in ``turns``."""
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 def word(value: Any) -> str | None:
@@ -37,6 +44,26 @@ def json(value: Any) -> str | None:
         return msgspec.json.encode(jsonable(value)).decode()
 
 
+def exact(value: Any) -> str | None:
+    """``value`` as JSON, from which ``exactly`` makes it again if it is plain; None for None alone."""
+    if value is None:
+        return None
+    try:
+        return _encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):  # integers of any size stay what they are
+        return dumps(jsonable(value), ensure_ascii=False)
+
+
+def exactly(text: str | None) -> Any:
+    """What ``exact`` was given."""
+    if text is None:
+        return None
+    try:
+        return _decode(text)
+    except msgspec.MsgspecError:
+        return loads(text)
+
+
 class Rollout:
     """One trace, for its row in ``trajectories`` and for what all its rows have in common."""
 
@@ -49,11 +76,12 @@ class Rollout:
         self.facts: Mapping[str, Any] = trajectory.facts
         self.run_id = trajectory.run_id
         self.trace_id = trajectory.trace_id
+        self.version = trajectory.version
         self.step = integer(attributes.get("step"))
         self.uid = word(attributes.get("uid"))
         self.rollout_n = integer(attributes.get("rollout_n", attributes.get("session_id")))
         self.validate = validate if isinstance(validate, bool) else None
-        self.spans = [Call(self, span) for span in trajectory.spans]
+        self.spans = [Call(self, span, position) for position, span in enumerate(trajectory.spans)]
         calls = {call.span.span_id: call for call in self.spans if call.span.role == "llm"}
         self.turns = [calls[span.span_id] for span in trajectory.llm_spans]
         for turn, call in enumerate(self.turns, 1):
@@ -66,7 +94,7 @@ class Rollout:
     def release(self) -> None:
         """Let go of its calls, which hold it: all of it is then freed at once, and not when cycles are looked for.
         Nothing may be asked of it any more."""
-        self.spans, self.turns = [], []
+        self.spans, self.turns, self.worded = [], [], []
 
     @property
     def is_trajectory(self) -> bool:
@@ -140,10 +168,58 @@ class Rollout:
             return None
         return {span_id: mask[start : start + count] for span_id, (start, count) in places.items()}
 
+    @cached
+    def worded(self) -> list[Call]:
+        """The calls that have tokens, texts, messages or a mask."""
+        return [
+            call for call in self.spans
+            if not _WORDED.isdisjoint(fields := vars(call.span))
+            and any(fields.get(name) is not None for name in _WORDED)
+        ]  # fmt: skip
+
+    @cached
+    def followed(self) -> frozenset[str]:
+        """Span ids of the calls whose prompt follows from an earlier call and what is new."""
+        ends: dict[str, int] = {}
+        followed = set()
+        for call in self.worded:
+            span = call.span
+            given = vars(span).get("_prompt_ids")
+            new, base, answered = span.packed_prompt, span.prompt_base, len(span.packed_response or b"") // 4
+            if given is None:
+                continue
+            prompt = span.prompt_keep + len(new or b"") // 4
+            begun = span.prompt_keep <= (0 if base is None else ends.get(base, -1))
+            if new is not None and begun and span.prompt_tokens in (None, prompt):
+                followed.add(span.span_id)
+            else:
+                prompt = len(span.prompt_ids or ())
+            ends[span.span_id] = prompt + answered
+        return frozenset(followed)
+
+    @cached
+    def joined_ids(self) -> bytes:
+        """The tokens of the turns, one after the other: the response of the first, then what each prompt adds, and its
+        response. Empty where some are not known."""
+        parts: list[bytes | None] = []
+        for call in self.turns:
+            parts += [call.span.packed_prompt, call.span.packed_response]
+        known = [part for part in parts[1:] if part is not None]
+        return b"".join(known) if len(known) == len(parts) - 1 else b""
+
+    @cached
+    def joined_text(self) -> str:
+        """The same as text."""
+        parts: list[str | None] = []
+        for call in self.turns:
+            parts += [call.span.new_prompt_text, call.span.response_text]
+        known = [part for part in parts[1:] if part is not None]
+        return "".join(known) if len(known) == len(parts) - 1 else ""
+
     @property
     def computed(self) -> list[Call]:
         """The calls for whose tokens the trainer's values were recorded."""
-        return [call for call in self.spans if call.span.old_logprobs is not None]
+        return [call for call in self.spans if any(vars(call.span).get(name) is not None for name in TRAINERS)]
 
     def known(self) -> Iterator[Known]:
         """Its facts."""
@@ -153,11 +229,13 @@ class Rollout:
 class Call:
     """One call of a trace: a row of ``spans``, and of ``turns`` if it is an LLM call."""
 
-    __slots__ = ("figures", "rollout", "span", "turn")
+    __slots__ = ("figures", "position", "rollout", "span", "turn")
 
-    def __init__(self, rollout: Rollout, span: Span) -> None:
+    def __init__(self, rollout: Rollout, span: Span, position: int) -> None:
         self.rollout = rollout
         self.span = span
+        self.position = position
+        """In the trajectory: 0 is its root."""
         self.turn = 0
         self.figures: Mapping[str, Any] = span.attributes
         """Attributes of the call and of its request to the engine."""

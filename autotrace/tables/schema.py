@@ -11,7 +11,7 @@ from operator import attrgetter
 from autotrace.tables.calls import SPANS, TOKENS, TURNS
 from autotrace.tables.columns import OF_ROLLOUT, Column, Table
 from autotrace.tables.metrics import METRICS
-from autotrace.tables.rollout import Call, Known, Rollout, json
+from autotrace.tables.rollout import Call, Known, Rollout, exact
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.numbers import number
 
@@ -23,7 +23,7 @@ FACTS = Table("facts", "something that became known about a trajectory later", (
     Column("name", "string", "`reward`, `advantage`, `trained_in_step`, ...; `reward.1` is of a second output",
            attrgetter("name")),
     Column("number", "float64", "the value, if it is a number", lambda known: number(known.value)),
-    Column("value", "json", "the value", lambda known: json(known.value)),
+    Column("value", "json", "the value", lambda known: exact(known.value)),
 ))  # fmt: skip
 
 OF_TRAJECTORIES: dict[str, Table] = {table.name: table for table in (TRAJECTORIES, TURNS, SPANS, FACTS, TOKENS)}
@@ -31,12 +31,13 @@ OF_TRAJECTORIES: dict[str, Table] = {table.name: table for table in (TRAJECTORIE
 TABLES: dict[str, Table] = {**OF_TRAJECTORIES, METRICS.name: METRICS}
 
 
-def rows(table: Table, rollouts: list[Rollout]) -> list[Rollout] | list[Call] | list[Known]:
-    """What ``Column.of`` is asked for each row of ``table``, one of ``OF_TRAJECTORIES``."""
+def rows(table: Table, rollouts: list[Rollout], whole: bool = False) -> list[Rollout] | list[Call] | list[Known]:
+    """What ``Column.of`` is asked for each row of ``table``, one of ``OF_TRAJECTORIES``. ``whole``: also what is no
+    trajectory and no turn of one, so that ``rebuild`` makes all of it again."""
     if table is TRAJECTORIES:
-        return [rollout for rollout in rollouts if rollout.is_trajectory]
+        return [rollout for rollout in rollouts if whole or rollout.is_trajectory]
     if table is TURNS:
-        return [call for rollout in rollouts for call in rollout.turns]
+        return [call for rollout in rollouts for call in (rollout.worded if whole else rollout.turns)]
     if table is SPANS:
         return [call for rollout in rollouts for call in rollout.spans]
     if table is TOKENS:

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotrace.insight.profile import codes, decode, has_tool_error, is_truncated
 from autotrace.tables.columns import IDENTITY, Column, Table, duration
-from autotrace.tables.rollout import Rollout, json, word
+from autotrace.tables.rollout import Rollout, exact, json, word
 from autotrace.trajectory.numbers import integer, number
 
 
@@ -46,8 +46,10 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
            attrgetter("group_id")),
     Column("attempt", "int64", "1, or 2 when the same rollout began once more", _attribute("attempt", integer)),
     Column("name", "string", "the function that is the trajectory", lambda one: one.root.name),
-    Column("role", "string", "`trajectory`; `agent` or `span` where the list marks no trajectories",
+    Column("role", "string", "of its own call: `trajectory`; `agent` or `span` where the list marks no trajectories",
            lambda one: one.root.role),
+    Column("is_trajectory", "bool", "its role is one of these three; no: a step of the trainer, a request to an engine",
+           attrgetter("is_trajectory")),
     Column("status", "string", "`OK`, `ERROR`, `TIMEOUT`, `CANCELLED`, `INTERRUPTED` or, while it runs, `OPEN`",
            lambda one: one.root.status),
     Column("error", "string", "type and message of what failed: the trajectory, else its first call that did; 500"
@@ -71,6 +73,7 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("llm_calls", "int64", "rows in `turns`", lambda one: len(one.turns)),
     Column("tool_calls", "int64", "calls of tools", attrgetter("tool_calls")),
     Column("spans", "int64", "rows in `spans`", lambda one: len(one.spans)),
+    Column("late_spans", "int64", "calls that began after it had ended", lambda one: one.trajectory.late_spans),
     Column("prompt_tokens", "int64", "tokens of the first prompt", _first_prompt),
     Column("response_tokens", "int64", "tokens generated over all turns", _generated),
     Column("finish_reasons", "list<string>", "why each turn ended: `stop`, `length`, ...",
@@ -117,5 +120,5 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
            lambda one: None if one.trajectory.profile == "{}" else one.trajectory.profile),
     Column("notes", "list<string>", "what was dropped, cut or torn, in words", lambda one: one.trajectory.notes),
     Column("attributes", "json", "everything that was reported about it at its start",
-           lambda one: json(one.attributes)),
+           lambda one: exact(one.attributes)),
 ))  # fmt: skip

@@ -207,6 +207,10 @@ class Trajectory:
     """What is known of the run's configuration, as far as findings need it, encoded (``insight.settings``)."""
     tokenizer: str | None = None
     """Where the tokenizer was loaded from that made the texts; None: there are none."""
+    late_spans: int = 0
+    """Calls that began after the root had ended."""
+    version: int = 1
+    """Counts up whenever more becomes known of a complete trajectory."""
 
     @property
     def root(self) -> Span:

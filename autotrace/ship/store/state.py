@@ -183,12 +183,13 @@ class State:
         row = self.db.execute(f"SELECT {_ROW} FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
         return None if row is None else Row.of(row)
 
-    def described(self, trace_id: str) -> tuple[int, int, str]:
-        """``attempt``, ``late_spans`` and ``profile`` of a trace; 1, 0 and an empty one where it has no line."""
+    def described(self, trace_id: str) -> tuple[int, int, str, int]:
+        """``attempt``, ``late_spans``, ``profile`` and ``version`` of a trace; 1, 0, an empty one and 1 where it has no
+        line, or was not complete yet."""
         row = self.db.execute(
-            "SELECT attempt, late_spans, profile FROM traces WHERE trace_id = ?", (trace_id,)
+            "SELECT attempt, late_spans, profile, version FROM traces WHERE trace_id = ?", (trace_id,)
         ).fetchone()
-        return (1, 0, "{}") if row is None else (row[0], row[1], row[2])
+        return (1, 0, "{}", 1) if row is None else (row[0], row[1], row[2], max(1, row[3]))
 
     def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[Row]:
         """Lines that satisfy ``where`` (SQL, never user input; values are bound)."""
