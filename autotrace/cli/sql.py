@@ -84,7 +84,7 @@ def _show(answer: Answer, rows: list[tuple[Any, ...]]) -> None:
     out = terminal.console()
     shown = len(rows) if not out.is_terminal else min(SHOWN, len(rows))
     listing = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, is_number in zip(answer.names, answer.numeric(), strict=True):
+    for name, is_number in zip(answer.names, answer.numeric, strict=True):
         listing.add_column(terminal.line(name), justify="right" if is_number else "left", no_wrap=True)
     for row in rows[:shown]:
         listing.add_row(*(terminal.line(_cell(value)) for value in row))

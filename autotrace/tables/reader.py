@@ -48,8 +48,8 @@ BESIDE = tuple(
 LINE = (
     "run_id", "trace_id", "name", "role", "status", "step", "sample_index", "rollout_n", "validate", "uid",
     "data_source", "project_name", "experiment_name", "group_id", "attempt", "start_ns", "end_ns", "duration_s",
-    "llm_calls", "tool_calls", "spans", "prompt_tokens", "response_tokens", "reward", "advantage", "error", "findings",
-    "complete",
+    "llm_calls", "tool_calls", "spans", "late_spans", "prompt_tokens", "response_tokens", "reward", "advantage",
+    "error", "findings", "complete",
 )  # fmt: skip
 """Columns of a trajectory's line."""
 SORTS = {"start": "start_ns", "reward": "reward", "duration": "duration_s", "turns": "llm_calls"}

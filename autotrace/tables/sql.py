@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+_NUMBER = re.compile(r"\w*INT\b|FLOAT|DOUBLE|DECIMAL")
 CHANGING = ("INSERT", "DELETE", "UPDATE", "MERGE_INTO", "CREATE", "COPY")
 """Words in names of a plan's nodes."""
 GUESSING = ("filter_pushdown", "statistics_propagation", "empty_result_pullup")
@@ -39,10 +40,8 @@ class Answer:
             raise QueryError("there is nothing to answer: write a SELECT")
         self._keep = database
         self.names = _distinct(self._relation.columns)
-
-    def numeric(self) -> list[bool]:
+        self.numeric = [bool(_NUMBER.match(str(kind))) for kind in self._relation.types]
         """Of each column: it holds numbers."""
-        return [bool(re.match(r"U?\w*INT|FLOAT|DOUBLE|DECIMAL", str(kind))) for kind in self._relation.types]
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All of it."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from autotrace.query.stored.reader import one as stored
 from click.testing import CliRunner, Result
 
 from autotrace.cli.main import main
@@ -120,7 +119,7 @@ def test_backends_and_tables_have_the_same_text(way: str, run: Path, call: Call)
     query = "SELECT t.prompt_text, t.response_text FROM turns t JOIN trajectories USING (trace_id) WHERE data_source = "
     rows = call("sql", f"{query}'{way}'", run, "--json").stdout.splitlines()
     assert {tuple(json.loads(row).values()) for row in rows} == {turn for turns in said for turn in turns}
-    kept = stored(run.parent / "parquet")
+    kept = of_run(run.parent / "parquet")
     assert kept is not None
     for one in of(run, way):
         again = kept.load(one.trace_id)

@@ -56,7 +56,7 @@ def test_the_worst_group_and_the_fork_between_its_best_and_its_worst(demo: Path,
     reader.page.wait_for_selector(".card")
     rewards: dict[str, list[float]] = {}
     for row in of_run(demo).select():
-        rewards.setdefault(row.group, []).append(row.reward or 0.0)
+        rewards.setdefault(row.group_id, []).append(row.reward or 0.0)
     worst = min(rewards.values(), key=lambda values: sum(values) / len(values))
     expect(reader.page.locator(".bar").first).to_contain_text(f"mean {sum(worst) / len(worst):.3g}")
     cards = reader.page.locator(".card")
@@ -98,7 +98,7 @@ def test_what_the_slowest_rollout_waited_for(demo: Path, visit: Open) -> None:
     reader.click('[data-column="duration"]')
     reader.click(ROWS)
     rows = of_run(demo).select()
-    slowest = max(rows, key=lambda row: row.duration_ns or 0)
+    slowest = max(rows, key=lambda row: row.duration_s or 0)
     expect(reader.page.locator(".heading code")).to_have_text(slowest.trace_id[:12])
     gap = longest_gap(of_run(demo).load(slowest.trace_id))
     assert gap is not None

@@ -25,6 +25,7 @@ from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
 from autotrace.sinks.parquet.backend import ParquetBackend
 from autotrace.tables.conditions import equals
+from autotrace.tables.errors import QueryError
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 from tests.waiting import DEADLINE, until
 
@@ -593,5 +594,5 @@ def test_the_index_reads_a_folder_it_cannot_write(run: Path) -> None:
     assert index.select(roots=True)[0].tool_calls == 1
     with pytest.raises(KeyError, match="no trace of this run"):
         index.load("zz")
-    with pytest.raises(TypeError, match="cannot filter"):
+    with pytest.raises(QueryError, match="there is no column of trajectories called colour"):
         index.select(equals(colour=1), roots=True)

@@ -9,7 +9,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from autotrace.query.stored.reader import one
 
 import autotrace
 from autotrace.export import parquet
@@ -126,8 +125,7 @@ def exported(tmp_path: Path) -> Iterator[Path]:
 
 def test_an_export_has_those_of_its_steps_and_is_read_back(exported: Path) -> None:
     assert stored(exported) == [("run", 1, "trainer", "loss", 0.5), ("run", 3, "trainer", "loss", 1.5)]
-    reader = one(exported)
-    assert reader is not None
+    reader = of_run(exported)
     assert reader.run.step_facts() == {1: {"metrics": {"loss": 0.5}}, 3: {"metrics": {"loss": 1.5}}}
     assert reader.run.step_facts(3) == {3: {"metrics": {"loss": 1.5}}}
     reader.close()

@@ -89,5 +89,6 @@ def test_arguments_and_results_take_room_too(tmp_path: Path) -> None:
     assert ship(run, once=True).state == "done"
     reader = of_run(run)
     loader = Loader(State.of_run(run), run, reader.run.info, 8 << 20)
-    looked = [row.trace_id for row in reader.select(roots=True) if loader.room() and loader.look(row.trace_id, final=True)]
+    ids = [row.trace_id for row in reader.select(roots=True)]
+    looked = [trace_id for trace_id in ids if loader.room() and loader.look(trace_id, final=True)]
     assert 15 <= len(looked) <= 25, "of 200 kB each, which may take twice as much"

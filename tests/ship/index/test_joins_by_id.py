@@ -57,7 +57,7 @@ def test_calls_of_a_server_belong_to_their_trajectories(run: Path, first: str) -
     for rollout in rollouts:
         rollout.end()
     reader = of_run(run)
-    assert {row.trace_id: row.turns for row in reader.select(roots=True)} == {
+    assert {row.trace_id: row.llm_calls for row in reader.select(roots=True)} == {
         rollouts[0].trace.hex(): 2,
         rollouts[1].trace.hex(): 1,
     }
@@ -89,4 +89,4 @@ def test_a_call_whose_trajectory_never_comes_is_delivered_at_the_end(run: Path) 
     server.exit()
     ship(run, once=True)
     (row,) = of_run(run).select(roots=True)
-    assert (row.turns, row.status) == (1, "OK")
+    assert (row.llm_calls, row.status) == (1, "OK")

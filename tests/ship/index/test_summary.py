@@ -13,6 +13,7 @@ from autotrace.insight import profile
 from autotrace.ship.index import summary
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
+from autotrace.tables.conditions import equals
 from tests.ship.spools import Process, new_run, trajectory
 
 
@@ -32,8 +33,8 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def codes(run: Path, trace: str) -> list[str]:
     with closing(of_run(run)) as reader:
-        (row,) = (row for row in reader.select() if row.trace_id == trace)
-        return profile.codes(profile.decode(row.profile)) or []
+        (row,) = reader.select(equals(trace_id=trace))
+        return row.findings or []
 
 
 def later(run: Path, number: int, **facts: Any) -> None:
