@@ -6,17 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from autotrace.insight.settings import Settings
 from autotrace.query import summaries
-from autotrace.query.errors import QueryError, missing, unknown
+from autotrace.query.errors import missing, unknown
 from autotrace.run.info import RunInfo
 from autotrace.ship.run_reader import Gone, RunReader
-from autotrace.sinks.parquet import journal
-from autotrace.sinks.parquet.location import segment
-from autotrace.sinks.parquet.store import store
-from autotrace.sinks.protocol import SinkError
 from autotrace.tables import metrics
 from autotrace.tables.columns import Table
 from autotrace.tables.metrics import METRICS
@@ -51,36 +47,7 @@ class Source:
         table = known(name, columns)
         need_arrow()
         with contextlib.closing(self.reader()) as reader:
-            files = self.files(reader, name)
-            if files is None:
-                return _made(reader, table, columns, step, progress)
-        rows = files.to_table(columns=columns, filter=None if step is None else _step(step))
-        return rows.select(columns) if columns is not None else rows
-
-    def files(self, reader: RunReader, name: str) -> Any:
-        """The table's Parquet files as a ``pyarrow.dataset.Dataset``; None where the run has no such backend, and of
-        ``metrics``, which the run folder has at hand.
-
-        Raises ``QueryError`` where they cannot be read.
-        """
-        told = reader.backends().get("parquet", {})
-        if "place" not in told or "project" not in told or name == METRICS.name:
-            return None
-        place = store(told["place"])
-        folder = f"{name}/{segment(told['project'], 'no-project')}/{segment(self.info.run_id, 'run')}"
-        try:
-            paths = journal.visible(place, self.info.run_id, folder)
-            filesystem, base = place.filesystem()
-        except SinkError as error:
-            raise QueryError(str(error).replace("cannot write to", "cannot read", 1)) from error
-        import pyarrow.dataset as ds
-
-        from autotrace.tables import arrow
-
-        return ds.dataset(
-            [f"{base}/{path}" for path in paths], schema=arrow.schema(TABLES[name]), format="parquet",
-            filesystem=filesystem,
-        )  # fmt: skip
+            return _made(reader, table, columns, step, progress)
 
 
 def known(name: str, columns: Sequence[str] | None = None) -> Table:
@@ -98,12 +65,6 @@ def need_arrow() -> None:
     """Raise ``ModuleNotFoundError`` with the remedy where pyarrow is missing."""
     if find_spec("pyarrow") is None:
         raise missing("pyarrow", "parquet")
-
-
-def _step(step: int) -> Any:
-    import pyarrow.dataset as ds
-
-    return ds.field("step") == step
 
 
 def _made(

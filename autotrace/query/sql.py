@@ -171,19 +171,11 @@ def _provide(
     for name, table in TABLES.items():
         columns = needs.get(name)
         made = [arrow.schema(table, columns).empty_table()]
-        parts: list[str] = []
-        for number, source in enumerate(sources if columns else []):
-            with contextlib.closing(source.reader()) as reader:
-                files = source.files(reader, name)
-            if files is None:
-                made.append(source.read(name, columns, None, progress))
-            else:  # DuckDB reads what it needs of them
-                connection.register(f"{name}_{number}", files)
-                parts.append(f"{name}_{number}")
+        for source in sources if columns else []:
+            made.append(source.read(name, columns, None, progress))
         connection.register(f"{name}_made", pa.concat_tables(made))
         listed = ", ".join(f'"{column}"' for column in columns) if columns else "*"
-        union = " UNION ALL ".join(f"SELECT {listed} FROM {part}" for part in [*parts, f"{name}_made"])
-        connection.execute(f"CREATE VIEW {name} AS {union}")
+        connection.execute(f"CREATE VIEW {name} AS SELECT {listed} FROM {name}_made")
 
 
 def _explained(error: Exception) -> QueryError:

@@ -23,6 +23,7 @@ from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.index import step_facts
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.report import status_of
+from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.migrations import NewerDatabase
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
@@ -150,7 +151,11 @@ class RunReader:
     def deliveries(self, trace_id: str) -> dict[str, tuple[int | None, str | None, str | None]]:
         """Backend -> (acknowledged at, page, why it was rejected) of one trace."""
         rows = self._state.db.execute("SELECT * FROM deliveries WHERE trace_id = ?", (trace_id,))
-        return {row["backend"]: (row["delivered_ns"], row["page"], row["rejected"]) for row in rows}
+        return {
+            row["backend"]: (row["delivered_ns"], row["page"], row["rejected"])
+            for row in rows
+            if row["backend"] != TABLES
+        }
 
     def pages(self) -> dict[str, str]:
         """Trace id -> URL of its page in a backend, for those that have one."""

@@ -14,10 +14,6 @@ from autotrace.query.errors import QueryError
 from autotrace.query.source import need_arrow
 from autotrace.query.stored.place import as_error, connected, finished
 from autotrace.ship.store.row import COLUMNS, Row
-from autotrace.sinks.parquet import journal
-from autotrace.sinks.parquet.location import NO_STEP
-from autotrace.sinks.parquet.store import LocalStore
-from autotrace.sinks.protocol import SinkError
 from autotrace.tables import metrics
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.schema import TABLES
@@ -80,15 +76,12 @@ class Tables:
         )  # fmt: skip
 
     def _names(self, table: str, within: str = "") -> list[str]:
-        place = LocalStore(str(self.path))
-        try:
-            return journal.visible(place, self.run_id, f"{table}/{self._project}/{self.run_id}{within}")
-        except SinkError as error:
-            raise QueryError(str(error).replace("cannot write to", "cannot read", 1)) from error
+        top = self.path / table / self._project / self.run_id
+        return sorted(str(path.relative_to(self.path)) for path in Path(f"{top}{within}").rglob("*.parquet"))
 
     def _read(self, table: str, columns: list[str] | None, row: Row | None = None) -> Iterator[dict[str, Any]]:
         """Rows in their order; of the trajectory of ``row`` only."""
-        within = "" if row is None else f"/{NO_STEP if row.step is None else f'step-{row.step}'}"
+        within = "" if row is None else f"/{'no-step' if row.step is None else f'step-{row.step}'}"
         return self._rows_of(table, columns, self._names(table, within), None if row is None else row.trace_id)
 
     def _rows_of(
