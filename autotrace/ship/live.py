@@ -25,10 +25,13 @@ from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.index import step_facts
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.report import status_of
+from autotrace.ship.store.delivery_queue import TABLES as IN_TABLES
 from autotrace.ship.store.migrations import NewerDatabase
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments, unreadable
 from autotrace.tables import metrics
+from autotrace.tables.commits import FILE, FOLDER
+from autotrace.tables.committed import Committed
 from autotrace.tables.errors import Gone
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.rollout import ROLES, json, word
@@ -85,6 +88,10 @@ class Live(Source):
         self._indexer = indexer
         self._problem = problem
         self._decoder: Decoder | None = None
+        self._read = self._not_in_tables()  # before what is in them: nothing falls between
+        self._committed = Committed(folder)
+        if not self._committed:
+            self._read = None
 
     @classmethod
     def open(cls, folder: str | Path) -> Live:
@@ -117,11 +124,28 @@ class Live(Source):
 
     # -- its tables ----------------------------------------------------------------------------------------------------
 
+    def files(self, table: str) -> Sequence[str]:
+        """See ``Source``. What the trainer logged is in the state."""
+        return () if table == METRICS.name else self._committed.files(table)
+
+    def superseded(self) -> Mapping[str, int]:
+        """See ``Source``."""
+        return self._committed.superseded
+
+    def _not_in_tables(self) -> frozenset[str]:
+        """The traces that are not in the tables as they are now."""
+        rows = self._state.db.execute(
+            "SELECT trace_id FROM traces WHERE NOT complete OR NOT EXISTS (SELECT 1 FROM deliveries WHERE"
+            " deliveries.trace_id = traces.trace_id AND backend = ? AND deliveries.version >= traces.version)",
+            (IN_TABLES,),
+        )
+        return frozenset(trace_id for (trace_id,) in rows)
+
     def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines | None:
         """See ``Source``: what the state has of each trajectory needs no segment."""
         if table == METRICS.name:
             numbers = metrics.rows(self.info.run_id, self.step_facts(steps[0] if steps else None))
-            return [tuple(getattr(number, name) for name in columns) for number in numbers]
+            return [tuple(getattr(one, name) for name in columns) for one in numbers]
         if table == FACTS.name:
             return self._facts(columns, steps)
         if table != TRAJECTORIES.name or not {*columns} <= {*_GIVEN, *_MADE, "run_id", "settings"}:
@@ -142,7 +166,11 @@ class Live(Source):
     def _traces(self, sql: str, values: Sequence[Any], steps: Steps | None) -> Lines:
         cursor = self._state.db.cursor()
         cursor.row_factory = None  # plain tuples, in half of the time
-        within = "" if steps is None else f" WHERE step BETWEEN {int(steps[0])} AND {int(steps[1])}"
+        conditions = [] if steps is None else [f"step BETWEEN {int(steps[0])} AND {int(steps[1])}"]
+        if self._read is not None:
+            conditions.append("trace_id IN (SELECT value FROM json_each(?))")
+            values = [*values, msgspec.json.encode(sorted(self._read)).decode()]
+        within = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return cursor.execute(sql + within, values).fetchall()
 
     def _facts(self, columns: Sequence[str], steps: Steps | None) -> Lines:
@@ -164,6 +192,10 @@ class Live(Source):
 
     def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
         """See ``Source``."""
+        if self._read is not None and trace_id not in self._read:
+            stored = self._committed.load(trace_id)
+            if stored is not None:
+                return stored
         loader = self._indexer.loader if self._indexer is not None else Loader(self._state, self.path, self.info)
         trajectory = loader.load(trace_id)
         if trajectory is None:
@@ -216,7 +248,11 @@ class Live(Source):
     def deliveries(self, trace_id: str) -> Mapping[str, Delivery]:
         """See ``Source``."""
         rows = self._state.db.execute("SELECT * FROM deliveries WHERE trace_id = ?", (trace_id,))
-        return {row["backend"]: (row["delivered_ns"], row["page"], row["rejected"]) for row in rows}
+        return {
+            row["backend"]: (row["delivered_ns"], row["page"], row["rejected"])
+            for row in rows
+            if row["backend"] != IN_TABLES
+        }
 
     def pages(self) -> Mapping[str, str]:
         """See ``Source``."""
@@ -232,13 +268,14 @@ class Live(Source):
 
     def close(self) -> None:
         """See ``Source``."""
+        self._committed.close()
         self._state.close()
 
 
 def fingerprint(folder: Path) -> object:
     """Changes when something was added to the run ``folder``."""
     state = folder / layout.STATE_DB
-    stats: list[Any] = [_changed(state), _changed(Path(f"{state}-wal"))]
+    stats: list[Any] = [_changed(state), _changed(Path(f"{state}-wal")), _changed(folder / FOLDER / FILE)]
     if shipper_alive(str(folder)) is not True:
         stats += [(file.name, file.size) for file in segments(folder)]
     return tuple(stats)

@@ -176,10 +176,11 @@ class LiveFindings:
                 continue
             new = {mark.code for mark in known.found} != set(marks)
             row.profile = profile.encode(msgspec.structs.replace(known, found=list(marks.values())))
-            if new and again > 0 and row.kept not in (None, LOCAL) and not self._state.removed(trace_id):
-                again -= 1
+            if not self._state.removed(trace_id):
+                delivered = new and again > 0 and row.kept not in (None, LOCAL)
+                again -= delivered
                 row.version += 1
-                self._outbox.again(row)
+                self._outbox.again(row, delivered)
             self._state.db.execute(
                 "UPDATE traces SET profile = ?, version = ? WHERE trace_id = ?", (row.profile, row.version, trace_id)
             )

@@ -11,7 +11,7 @@ import msgspec
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, not_readable
 from autotrace.ship.live import Live
-from autotrace.tables.folders import table_folders
+from autotrace.tables.committed import table_folders
 from autotrace.tables.line_files import line_files
 from autotrace.tables.reader import Reader
 from autotrace.tables.runs import Runs

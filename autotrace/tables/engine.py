@@ -36,6 +36,12 @@ def connect(files: Sequence[str] = (), **settings: str) -> duckdb.DuckDBPyConnec
     return connection
 
 
+def read(files: Sequence[str]) -> str:
+    """SQL for the rows of ``files``."""
+    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    return f"read_parquet([{listed}], union_by_name = true)"
+
+
 def duck_type(name: str) -> str:
     """DuckDB's type for a column's ``type``."""
     return f"{TYPES[name[5:-1]]}[]" if name.startswith("list<") else TYPES[name]

@@ -23,6 +23,7 @@ class Metric(NamedTuple):
     source: str
     name: str
     value: float
+    version: int
 
 
 METRICS = Table("metrics", "a number about a step of training", (
@@ -32,13 +33,15 @@ METRICS = Table("metrics", "a number about a step of training", (
            " [token facts](#token-facts)", attrgetter("source")),
     Column("name", "string", "its name: `actor/entropy`, `critic/score/mean`, ...", attrgetter("name")),
     Column("value", "float64", "the number; one that is not finite has no row", attrgetter("value")),
+    Column("version", "int64", "counts up when more became known of the step: the rows with the largest count",
+           attrgetter("version")),
 ))  # fmt: skip
 
 
-def rows(run_id: str, steps: Mapping[int, OfStep]) -> list[Metric]:
+def rows(run_id: str, steps: Mapping[int, OfStep], version: int = 1) -> list[Metric]:
     """Of all ``steps``, in their order."""
     return [
-        Metric(run_id, step, SOURCES.get(recorded, recorded), name, value)
+        Metric(run_id, step, SOURCES.get(recorded, recorded), name, value, version)
         for step in sorted(steps)
         for recorded, numbers in steps[step].items()
         for name, value in numbers.items()

@@ -17,9 +17,9 @@ import msgspec
 
 from autotrace.tables.columns import Column, Table
 from autotrace.tables.conditions import EVERY, Condition
-from autotrace.tables.engine import connect, duck_type, put
+from autotrace.tables.engine import connect, duck_type, put, read
 from autotrace.tables.errors import QueryError, known
-from autotrace.tables.rollout import Rollout, json
+from autotrace.tables.rollout import GROUP_FINDINGS, Rollout, json
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, rows
 from autotrace.tables.sources import Source, Steps, assembled
 from autotrace.tables.sql import Answer, answer, asked, first_line
@@ -56,6 +56,40 @@ SORTS = {"start": "start_ns", "reward": "reward", "duration": "duration_s", "tur
 """Order -> column."""
 SEARCHED = {"turns": ("prompt_text", "response_text"), "spans": ("inputs", "output", "error_type", "error_message")}
 """Table -> columns with texts."""
+OF_FACTS = (
+    "reward", "reward_extra_info", "advantage", "mismatch_mean", "mismatch_max", "entropy", "token_facts",
+    "trained_in_step", "trained_in_steps", "dropped", "num_turns",
+)  # fmt: skip
+"""Columns of ``trajectories`` that are facts."""
+_FACT = {
+    "float64": "any_value(number) FILTER (name = '{}')",
+    "int64": "any_value(CAST(number AS BIGINT)) FILTER (name = '{}')",
+    "json": "any_value(value) FILTER (name = '{}')",
+    "string": "any_value(json_extract_string(value, '$')) FILTER (name = '{}')",
+}
+"""Type of such a column -> SQL over the rows of ``facts`` of one trajectory."""
+_KNOWN = {
+    **{
+        column.name: _FACT[column.type].format(column.name)
+        for column in TRAJECTORIES.columns
+        if column.name in OF_FACTS
+    },
+    "findings": f"any_value(json_extract_string(value, '$[*][0]')) FILTER (name = '{GROUP_FINDINGS}')",
+    "facts": (
+        f"to_json(map(list(name) FILTER (name != '{GROUP_FINDINGS}'),"
+        f" list(CAST(value AS JSON)) FILTER (name != '{GROUP_FINDINGS}')))"
+    ),
+}
+_NEWER = "CASE WHEN late.version > one.version THEN late.{0} ELSE one.{0} END"
+_LATEST = {
+    "findings": (
+        "CASE WHEN late.version > one.version AND len(late.findings) > 0"
+        " THEN list_distinct(list_concat(one.findings, late.findings)) ELSE one.findings END"
+    ),
+    "facts": "late.facts",
+}
+NEWEST = {"facts": "trace_id", "metrics": "run_id, step"}
+"""Table -> of what the rows with the largest version count."""
 OWN = {"trajectories": "is_trajectory", "turns": "coalesce(own, true)"}
 """Table -> SQL that is true of the rows that people mean: the others are roots and calls beside the agent's."""
 _KEYS = {"trajectories": {"run_id", "trace_id", "start_ns", "is_trajectory"}, "turns": {"run_id", "own"}}
@@ -243,6 +277,15 @@ class Reader:
     def _database(self) -> duckdb.DuckDBPyConnection:
         database = connect([file for source in self.sources for name in TABLES for file in source.files(name)])
         database.execute("CREATE SCHEMA own")
+        beside: list[tuple[str]] = []
+        superseded: list[tuple[str, int]] = []
+        for source in self.sources:
+            if source.files(TRAJECTORIES.name):
+                beside += [(trace_id,) for trace_id in source.ids(None)]
+                superseded += source.superseded().items()
+        trace_id, version = (_column(TRAJECTORIES.name, name) for name in ("trace_id", "version"))
+        put(database, "own.beside", [trace_id], beside)
+        put(database, "own.superseded", [trace_id, version], superseded)
         return database
 
     def _provide(self, table: Table, needs: Iterable[str], steps: Steps | None) -> str:
@@ -264,26 +307,55 @@ class Reader:
         return view
 
     def _of_files(self, table: Table, columns: Sequence[Column], steps: Steps | None) -> list[str]:
-        """SELECTs over the files of the sources."""
+        """SELECTs over the files of the sources: what a later version has replaced, and what is beside them, does not
+        count."""
         files = [file for source in self.sources for file in source.files(table.name)]
         if not files:
             return []
-        read = _read(files)
-        present = {row[0] for row in self._database.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()}
-        if any(column.name == "facts" for column in columns) and table is TRAJECTORIES:
-            read, present = self._with_facts(read), {*present, "facts"}
-        shown = ", ".join(_of_file(column, present) for column in columns)
-        within = "" if steps is None else f" WHERE step BETWEEN {int(steps[0])} AND {int(steps[1])}"
-        return [f"SELECT {shown} FROM {read}{within}"]
+        found = f"SELECT * FROM {read(files)}"
+        if table.name in OF_TRAJECTORIES:
+            found += " AS one WHERE NOT EXISTS (FROM own.beside WHERE trace_id = one.trace_id)"
+            if table.name != "facts":
+                found += (
+                    " AND NOT EXISTS (FROM own.superseded AS s WHERE s.trace_id = one.trace_id"
+                    " AND s.version > one.version)"
+                )
+        if steps is not None:
+            within = f"step BETWEEN {int(steps[0])} AND {int(steps[1])}"
+            found = f"{found} {'AND' if ' WHERE ' in found else 'WHERE'} {within}"
+        if table.name in NEWEST:
+            found += f" QUALIFY version = max(version) OVER (PARTITION BY {NEWEST[table.name]})"
+        if table is TRAJECTORIES:
+            return [self._with_facts(found, columns)]
+        present = self._present(files)
+        return [f"SELECT {', '.join(_of_file(column, present) for column in columns)} FROM ({found})"]
 
-    def _with_facts(self, read: str) -> str:
-        """``read`` with all facts of a trajectory as one object."""
+    def _present(self, files: Sequence[str]) -> set[str]:
+        """The columns that ``files`` have: those of an earlier release lack some."""
+        return {row[0] for row in self._asked(f"DESCRIBE SELECT * FROM {read(files)}")}
+
+    def _with_facts(self, found: str, columns: Sequence[Column]) -> str:
+        """The trajectories ``found`` with what became known of them since they were written."""
         files = [file for source in self.sources for file in source.files("facts")]
-        value = "CASE WHEN json_valid(value) THEN CAST(value AS JSON) END"
-        return (
-            f"(SELECT * FROM {read} LEFT JOIN (SELECT trace_id, json_group_object(name, {value}) AS facts"
-            f" FROM {_read(files)} GROUP BY trace_id) USING (trace_id))"
+        present = self._present([file for source in self.sources for file in source.files(TRAJECTORIES.name)])
+        names = [column.name for column in columns if column.name in (*OF_FACTS, "findings", "facts")]
+        if not files or not names:
+            return f"SELECT {', '.join(_of_file(column, present) for column in columns)} FROM ({found})"
+        later = "" if "facts" in names else " WHERE version > 1"  # the first one is in the row itself
+        known = ", ".join(f"{_KNOWN[name]} AS {name}" for name in names)
+        facts = (
+            f"SELECT trace_id, any_value(version) AS version, {known} FROM (SELECT * FROM {read(files)}{later}"
+            " QUALIFY version = max(version) OVER (PARTITION BY trace_id)) GROUP BY trace_id"
         )
+        shown = ", ".join(
+            f'{_LATEST.get(column.name, _NEWER).format(column.name)} AS "{column.name}"'
+            if column.name in names
+            else 'greatest(one.version, late.version) AS "version"'
+            if column.name == "version"
+            else _of_file(column, present, "one.")
+            for column in columns
+        )
+        return f"SELECT {shown} FROM ({found}) AS one LEFT JOIN ({facts}) AS late USING (trace_id)"
 
     def _beside(self, table: Table, columns: Sequence[Column], steps: Steps | None, view: str) -> str:
         """The name of a table with what is in no file."""
@@ -326,11 +398,6 @@ class Reader:
         return pa.concat_tables(parts)
 
 
-def _read(files: Sequence[str]) -> str:
-    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    return f"read_parquet([{listed}], union_by_name = true)"
-
-
 def _view(table: str, steps: Steps | None) -> str:
     return f"own.{table}" + ("" if steps is None else "_{}_{}".format(*steps).replace("-", "m"))
 
@@ -353,9 +420,9 @@ def _wanted(condition: Condition, roots: bool) -> str:
     return condition.sql if roots else f"is_trajectory AND ({condition.sql})"
 
 
-def _of_file(column: Column, present: set[str]) -> str:
+def _of_file(column: Column, present: set[str], one: str = "") -> str:
     """A column of a file; of one that an earlier release wrote, what follows from the others."""
     if column.name in present:
-        return f'"{column.name}"'
-    value = {"complete": "true", "is_trajectory": "role IN ('trajectory', 'agent', 'span')"}.get(column.name, "NULL")
+        return f'{one}"{column.name}"'
+    value = "true" if column.name == "complete" else "NULL"
     return f'CAST({value} AS {duck_type(column.type)}) AS "{column.name}"'

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
+from autotrace.insight.profile import Mark, decode, encode
 from autotrace.spool.records import MEASURED
-from autotrace.tables.rollout import Rollout, exactly
+from autotrace.tables.rollout import GROUP_FINDINGS, Rollout, exactly
 from autotrace.trajectory.deferred import Continued, Deferred, Packed
 from autotrace.trajectory.model import Span, Trajectory
 
@@ -73,9 +75,11 @@ def _trajectory(row: Row, spans: list[Row], turns: list[Row], tokens: list[Row],
         _fill(made[turn["span_id"]], turn)
     for turn in turns:
         _continue(made[turn["span_id"]], turn, made)
+    known = _facts(facts)
+    profile = _profile(row["profile"] or "{}", known.pop(GROUP_FINDINGS, []))
     trajectory = Trajectory(
-        row["trace_id"], row["run_id"], list(made.values()), exactly(row["attributes"]) or {}, _facts(facts),
-        row["notes"] or [], row["profile"] or "{}", row["settings"] or "{}", row["tokenizer"],
+        row["trace_id"], row["run_id"], list(made.values()), exactly(row["attributes"]) or {}, known,
+        row["notes"] or [], profile, row["settings"] or "{}", row["tokenizer"],
         row["late_spans"] or 0, row["version"],
     )  # fmt: skip
     _join(turns, made, Rollout(trajectory))
@@ -89,6 +93,14 @@ def _trajectory(row: Row, spans: list[Row], turns: list[Row], tokens: list[Row],
 def _facts(rows: list[Row]) -> dict[str, Any]:
     newest = max((row["version"] for row in rows), default=0)
     return {row["name"]: exactly(row["value"]) for row in rows if row["version"] == newest}
+
+
+def _profile(text: str, found: list[Any]) -> str:
+    """``text`` with what was found in the trajectory's group and step by now."""
+    known, marks = decode(text), msgspec.convert(found, list[Mark])
+    if known is None or known.found == marks:
+        return text
+    return encode(msgspec.structs.replace(known, found=marks))
 
 
 def _span(row: Row) -> Span:
@@ -125,34 +137,45 @@ def _continue(span: Span, row: Row, spans: Mapping[str, Span]) -> None:
     if row["prompt_ids"] is not None:
         span.prompt_ids = row["prompt_ids"]
     elif row["prompt_known"]:
-        span.prompt_ids = Deferred(_prompt(span, spans.get(span.prompt_base or "")))
+        span.prompt_ids = _Followed(lambda: _prompt(span, spans))
     if row["text_base"] is not None:
-        base = row["text_base"] or None
-        span.prompt_text = Continued(_text(span, None if base is None else spans[base]), base)
+        span.prompt_text = Continued(lambda: _text(span, spans), row["text_base"] or None)
     elif row["prompt_of"] is not None:
-        span.prompt_text = Deferred(_prompt_of(spans[row["prompt_of"]]))
+        first = spans[row["prompt_of"]]
+        span.prompt_text = Deferred(lambda: first.prompt_text)
     else:
         span.prompt_text = row["whole_prompt_text"]
 
 
-def _prompt(span: Span, base: Span | None) -> Callable[[], list[int]]:
-    def make() -> list[int]:
-        before = [] if base is None else [*(base.prompt_ids or []), *(base.response_ids or [])]
-        return before[: span.prompt_keep] + (span.new_prompt_ids or [])
-
-    return make
+class _Followed(Deferred[list[int]]):
+    """A prompt that follows from an earlier call's."""
 
 
-def _text(span: Span, base: Span | None) -> Callable[[], str]:
-    def make() -> str:
-        before = "" if base is None else f"{base.prompt_text or ''}{base.response_text or ''}"
-        return before + (span.new_prompt_text or "")
+def _prompt(span: Span, spans: Mapping[str, Span]) -> list[int]:
+    """Turn by turn from the first one on: a chain of a thousand turns would be too deep to recurse."""
+    chain: list[Span] = []
+    above: Span | None = span
+    while above is not None and isinstance(vars(above)["_prompt_ids"], _Followed):
+        chain.append(above)
+        above = spans.get(above.prompt_base or "")
+    before = [] if above is None else [*(above.prompt_ids or ()), *(above.response_ids or ())]
+    prompt: list[int] = []
+    for each in reversed(chain):
+        prompt = [*before[: each.prompt_keep], *(each.new_prompt_ids or ())]
+        before = [*prompt, *(each.response_ids or ())]
+    return prompt
 
-    return make
 
-
-def _prompt_of(first: Span) -> Callable[[], str | None]:
-    return lambda: first.prompt_text
+def _text(span: Span, spans: Mapping[str, Span]) -> str:
+    parts = [span.new_prompt_text or ""]
+    prompt = vars(span)["_prompt_text"]
+    while isinstance(prompt, Continued) and prompt.base is not None:
+        base = spans[prompt.base]
+        prompt = vars(base)["_prompt_text"]
+        parts += [base.response_text or "", (base.new_prompt_text or "") if isinstance(prompt, Continued) else ""]
+    if not isinstance(prompt, Continued):
+        parts.append((prompt.make() if isinstance(prompt, Deferred) else prompt) or "")
+    return "".join(reversed(parts))
 
 
 def _join(turns: list[Row], spans: Mapping[str, Span], rollout: Rollout) -> None:

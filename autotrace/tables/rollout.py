@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from autotrace.insight.profile import decode
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import Times, times
 from autotrace.trajectory.jsonable import jsonable, text
@@ -19,6 +20,8 @@ from autotrace.trajectory.pieces import pieces, whole_response
 ROLES = ("trajectory", "agent", "span")
 """Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
 have turns and spans."""
+GROUP_FINDINGS = "group_findings"
+"""The fact that has what its group and its step showed of a trajectory: a list of ``insight.profile.Mark``."""
 
 _WORDED = frozenset({
     "_prompt_ids", "_new_prompt_ids", "_response_ids", "_logprobs", "_prompt_text", "new_prompt_text",
@@ -223,7 +226,10 @@ class Rollout:
 
     def known(self) -> Iterator[Known]:
         """Its facts."""
-        return (Known(self, name, value) for name, value in self.facts.items())
+        yield from (Known(self, name, value) for name, value in self.facts.items())
+        profile = decode(self.trajectory.profile)
+        if profile is not None and profile.found:
+            yield Known(self, GROUP_FINDINGS, msgspec.to_builtins(profile.found))
 
 
 class Call:

@@ -119,6 +119,17 @@ def test_prompts_that_go_on_from_wherever(shared: list[int]) -> None:
     check(filled([(ids("ab"), ids("cd")), (ids("abcd") + shared, ids("ef")), (ids("abcd") + shared + ids("ef"), [])]))
 
 
+def test_a_thousand_turns() -> None:
+    calls, before = [], ids("Begin. ")
+    for number in range(1_000):
+        calls.append((before, ids(f"{number} ")))
+        before = before + ids(f"{number} go on. ")
+    made = filled(calls)
+    (after,) = rebuilt(arrow.tables([made], whole=True))
+    first, last = made.llm_spans[-1], after.llm_spans[-1]
+    assert (last.prompt_ids, last.prompt_text) == (first.prompt_ids, first.prompt_text)
+
+
 def test_a_secret_that_two_turns_spell_together() -> None:
     half = len(SECRET) // 2
     first, second = ids(SECRET[:half]), ids(SECRET[half:])

@@ -1,8 +1,4 @@
-"""Where the files go, and what they are called.
-
-Below the root: ``TABLE/PROJECT/RUN/step-12/NAME.parquet``, and ``_runs/RUN.json``, which says whose the run is. Plain
-folder names, not ``step=12``: the columns are in the files, and readers disagree about a column that is in both.
-"""
+"""Where tables are copied to: ``PROJECT/RUN/`` below a root, as in a folder of run folders."""
 
 from __future__ import annotations
 
@@ -15,9 +11,6 @@ from typing import Any
 VARIABLE = "AUTOTRACE_PARQUET"
 """Folder or URL (``s3://bucket/folder``) of the Parquet files; default: ``parquet`` in the run directory."""
 FOLDER = "parquet"
-SUFFIX = ".parquet"
-RUNS = "_runs"
-NO_STEP = "no-step"
 _LIBRARIES = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs",
     "hdfs": "pyarrow", "memory": "fsspec",
@@ -72,9 +65,3 @@ def segment(name: str | None, empty: str) -> str:
     """``name`` as the name of a folder that every reader and file system takes."""
     safe = re.sub(r"[^A-Za-z0-9.-]+", "-", name or "").strip(".-")[:100]
     return safe or empty
-
-
-def partition(table: str, project: str | None, run_id: str, step: int | None) -> str:
-    """Folder of the rows of one step."""
-    of_step = NO_STEP if step is None else f"step-{step}"
-    return f"{table}/{segment(project, 'no-project')}/{segment(run_id, 'run')}/{of_step}"

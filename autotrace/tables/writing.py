@@ -9,19 +9,23 @@ from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from autotrace.run import files
-from autotrace.sinks.parquet.partition import KEY
 from autotrace.tables import arrow
 from autotrace.tables.schema import TABLES, VERSION
 
-GROUP_BYTES = 32 << 20
+GROUP_BYTES = 8 << 20
 """Bytes of a row group, about, before compression."""
-UNIQUE = ("span_id", "parent_id", "prompt_base", "request_id", "start_ns", "end_ns", "duration_s")
+UNIQUE = (
+    "span_id", "parent_id", "prompt_base", "mask_of", "text_base", "prompt_of", "request_id", "start_ns", "end_ns",
+    "duration_s",
+)  # fmt: skip
 TOKENS = ("new_prompt_ids", "prompt_ids", "response_ids", "rollout_log_probs")
-TEXTS = ("prompt_text", "response_text", "messages", "inputs", "output", "attributes", "error_stack", "value")
+TEXTS = (
+    "prompt_text", "response_text", "whole_prompt_text", "response_parts", "messages", "inputs", "output", "attributes",
+    "error_stack", "value", "profile", "notes",
+)  # fmt: skip
 """Columns whose values hardly ever repeat: a dictionary of them costs time and saves nothing. Of long texts smallest
 and largest say nothing, either."""
 _COMPRESSED = (pa.types.is_string, pa.types.is_list)
@@ -40,16 +44,12 @@ class TableFile:
         self._bytes = 0
         self._writer: pq.ParquetWriter | None = None
         self.rows = 0
-        self.ids: set[str] = set()
-        """Trajectories that it has rows of."""
 
     def add(self, table: pa.Table) -> None:
         """Add rows."""
         self._waiting.append(self._conformed(table))
         self._bytes += table.nbytes
         self.rows += table.num_rows
-        if KEY in table.column_names:
-            self.ids.update(pc.unique(table[KEY]).to_pylist())
         if self._bytes >= GROUP_BYTES:
             self._flush()
 
