@@ -14,8 +14,7 @@ from autotrace.cli import filters, marks, runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.cli.time_breakdown import sentence
 from autotrace.insight.token_values import by_token, mean_mismatch
-from autotrace.ship.run_reader import RunReader
-from autotrace.ship.store.where import condition
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import (
@@ -57,7 +56,7 @@ def show(trace: str | None, run: str | None, selection: filters.Selection, full:
         if run is not None:
             raise click.UsageError("name a trajectory, or choose one with --step, --where, ...; not both")
         trace, run = None, trace
-    reader = RunReader.open(runs.locate(run))
+    reader = runs.reader(run)
     try:
         trajectory = reader.load(_first(reader, selection) if trace is None else trace)
     except KeyError as error:
@@ -69,23 +68,23 @@ def show(trace: str | None, run: str | None, selection: filters.Selection, full:
         out.file.write(terminal.json_line(jsonable(as_dict(trajectory))))
         return
     out.print(tree(trajectory, full), soft_wrap=not out.is_terminal)
-    for backend, (delivered_ns, page, rejected) in reader.deliveries(trajectory.trace_id).items():
+    for backend, (delivered_ns, page, rejected) in reader.run.deliveries(trajectory.trace_id).items():
         state = page or ("" if delivered_ns is None else f"delivered {terminal.clock(delivered_ns)}")
         if rejected:
             state = f"rejected: {rejected}" + (f"; it has an earlier version: {state}" if state else "")
         out.print(line(f"{backend}  ", "dim") + line(state), soft_wrap=True)
 
 
-def _first(reader: RunReader, selection: filters.Selection) -> str:
+def _first(reader: Reader, selection: filters.Selection) -> str:
     """The first trajectory that matches; the number of the others is said."""
-    wanted = selection.condition & condition("role = 'trajectory'")
-    rows = reader.select(wanted, limit=1)
+    wanted = selection.condition
+    rows = reader.select(wanted, ("trace_id",), limit=1)
     if not rows:
         raise KeyError("no trajectory matches; autotrace ls shows what there is")
     others = reader.count(wanted) - 1
     if others:
         click.echo(f"the first of {others + 1:,} trajectories that match; autotrace ls lists them all", err=True)
-    return rows[0].trace_id
+    return str(rows[0].trace_id)
 
 
 def tree(trajectory: Trajectory, full: bool = False) -> Tree:

@@ -22,8 +22,6 @@ ROLES = ("trajectory", "agent", "span")
 have turns and spans."""
 GROUP_FINDINGS = "group_findings"
 """The fact that has what its group and its step showed of a trajectory: a list of ``insight.profile.Mark``."""
-CUT = frozenset({"length", "max_tokens", "max_length"})
-"""Finish reasons of a response that was cut at a limit."""
 
 _WORDED = frozenset({
     "_prompt_ids", "_new_prompt_ids", "_response_ids", "_logprobs", "_prompt_text", "new_prompt_text",

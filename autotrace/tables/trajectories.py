@@ -6,9 +6,9 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from autotrace.insight.profile import codes, decode
+from autotrace.insight.profile import codes, decode, has_tool_error, is_truncated
 from autotrace.tables.columns import IDENTITY, Column, Table, duration
-from autotrace.tables.rollout import CUT, Rollout, exact, json, word
+from autotrace.tables.rollout import Rollout, exact, json, word
 from autotrace.trajectory.numbers import integer, number
 
 
@@ -32,11 +32,6 @@ def _generated(rollout: Rollout) -> int | None:
 
 def _first_prompt(rollout: Rollout) -> int | None:
     return next((count for call in rollout.turns if (count := call.span.prompt_tokens) is not None), None)
-
-
-def _truncated(rollout: Rollout) -> bool | None:
-    reasons = [reason for reason in rollout.finish_reasons if reason is not None]
-    return reasons[-1] in CUT if reasons else None
 
 
 TRAJECTORIES = Table("trajectories", "a trajectory", (
@@ -83,7 +78,10 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("response_tokens", "int64", "tokens generated over all turns", _generated),
     Column("finish_reasons", "list<string>", "why each turn ended: `stop`, `length`, ...",
            attrgetter("finish_reasons")),
-    Column("truncated", "bool", "the last response was cut at a limit of tokens", _truncated),
+    Column("truncated", "bool", "an answer was cut at a limit of tokens, as its findings say",
+           lambda one: is_truncated(decode(one.trajectory.profile))),
+    Column("tool_error", "bool", "a tool failed, as its findings say",
+           lambda one: has_tool_error(decode(one.trajectory.profile))),
     Column("min_global_steps", "int64", "the oldest weights that answered",
            lambda one: min(one.weight_versions) if one.weight_versions
            else integer(one.attributes.get("min_global_steps"))),

@@ -7,8 +7,10 @@ from typing import Any
 
 from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
-from autotrace.query import findings as query
-from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.tables import steps as query
+from autotrace.tables.conditions import condition
+from autotrace.tables.errors import Gone
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
@@ -25,7 +27,7 @@ Part = tuple[int, float, float]
 """Which of ``KINDS``, start, duration; seconds."""
 
 
-def findings(reader: RunReader, numbers: Collection[int] | None = None) -> dict[str, Any]:
+def findings(reader: Reader, numbers: Collection[int] | None = None) -> dict[str, Any]:
     """Of each step (or of those in ``numbers``) what ``autotrace diagnose`` finds in it: step -> code -> how many
     trajectories; and what the codes mean."""
     diagnosis, steps = Diagnosis(), {}
@@ -39,10 +41,11 @@ def findings(reader: RunReader, numbers: Collection[int] | None = None) -> dict[
     return {"steps": steps, "titles": {name: code.title for name, code in registry.codes().items() if name in used}}
 
 
-def lanes(reader: RunReader, step: int) -> dict[str, Any]:
+def lanes(reader: Reader, step: int) -> dict[str, Any]:
     """The rollouts of a training step: see ``of_rollouts``. Of more than ``MOST`` those that took longest."""
-    rows = [row for row in reader.rows(step=step) if row.role in ("", "trajectory") and not row.validate]
-    rows.sort(key=lambda row: -(row.duration_ns or 1 << 62))
+    training = condition(f"step = {step} and not validate")
+    rows = reader.select(training, ("trace_id", "duration_s"))
+    rows.sort(key=lambda row: -(row.duration_s or float("inf")))
     found = []
     for row in rows[:MOST]:
         try:

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from autotrace.cli.main import main
 from autotrace.ship.shipper import ship
 from autotrace.tables import schema
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
 QUESTIONS = re.findall(r"^    (autotrace sql .*)$", PAGE, re.M)

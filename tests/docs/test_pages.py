@@ -20,10 +20,10 @@ from autotrace.launch.main import main as launch
 from autotrace.launch.options import SETTINGS
 from autotrace.patch.plan_index import PlanIndex
 from autotrace.ship.store import columns
-from autotrace.ship.store.where import condition
 from autotrace.sinks import registry
 from autotrace.spec import schema
 from autotrace.spec.compiler import compile_plan
+from autotrace.tables.conditions import condition
 from tests.hostile.table import CASES
 
 ROOT = Path(__file__).parents[2]

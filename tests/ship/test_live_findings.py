@@ -13,13 +13,13 @@ import pytest
 
 from autotrace.insight import profile
 from autotrace.ship import live_findings
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
-from autotrace.ship.store.where import condition
 from autotrace.sinks import registry
 from autotrace.sinks.mlflow.uri import initialise
 from autotrace.sinks.protocol import Refused
+from autotrace.tables.conditions import condition
 from tests.ship.spools import FINAL, PROMPT, Process, attributes, new_run, trajectory
 from tests.waiting import until
 
@@ -44,8 +44,8 @@ def group(process: Process, step: int, uid: str, failing: int = 0) -> list[bytes
 
 def found(run: Path) -> dict[str, list[str]]:
     """Trace id -> codes of the line about it."""
-    reader = RunReader.open(run)
-    return {row.trace_id: profile.codes(profile.decode(row.profile)) or [] for row in reader.select()}
+    reader = of_run(run)
+    return {row.trace_id: row.findings or [] for row in reader.select()}
 
 
 def step_until(shipper: Shipper, what: Callable[[], Any]) -> None:
@@ -68,7 +68,7 @@ def test_what_a_group_shows_comes_to_its_trajectories_and_to_the_backend(tmp_pat
     lines = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
     latest = {line["trace_id"]: line.get("findings") for line in lines}
     assert {tuple(latest[trace.hex()]) for trace in others} == {("AT-GROUP-INCOMPLETE",)}
-    listed = RunReader.open(run).select(condition("finding = 'AT-GROUP-INCOMPLETE'"))
+    listed = of_run(run).select(condition("finding = 'AT-GROUP-INCOMPLETE'"))
     assert {row.trace_id for row in listed} == {trace.hex() for trace in others}
     before = (run / "trajectories.jsonl").read_bytes()
     state = State.of_run(run)
@@ -88,7 +88,7 @@ def test_what_is_known_later_brings_the_findings_of_the_group_along(tmp_path: Pa
     assert ship(run, once=True).state == "done"
 
     def versions() -> dict[str, int]:
-        reader = RunReader.open(run)
+        reader = of_run(run)
         marked = [row for row in reader.select() if found(run)[row.trace_id] == ["AT-GROUP-INCOMPLETE"]]
         reader.close()
         return {row.trace_id: row.version for row in marked}

@@ -13,7 +13,7 @@ import pytest
 import autotrace
 from autotrace.export import parquet
 from autotrace.run.info import RunInfo
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.spool.records import StepFacts
 from autotrace.tables.place import PlaceError
@@ -114,18 +114,22 @@ def exported(tmp_path: Path) -> Iterator[Path]:
     """An export of two of three steps."""
     run, process = begun(tmp_path, backends=["jsonl"])
     process.exit()
-    reader = RunReader.open(run)
-    chosen = [reader.load(row.trace_id) for row in reader.rows(role="trajectory") if row.step != 2]
+    reader = of_run(run)
+    chosen = [reader.load(row.trace_id) for row in reader.select() if row.step != 2]
     out = tmp_path / "tables"
     for _ in range(2):  # the second one replaces the first
-        written = parquet.write(chosen, str(out), metrics=reader.step_facts())
+        written = parquet.write(chosen, str(out), metrics=reader.run.step_facts())
         assert (written.trajectories, written.files) == (2, 5)
     reader.close()
     yield out
 
 
-def test_an_export_has_those_of_its_steps(exported: Path) -> None:
+def test_an_export_has_those_of_its_steps_and_is_read_back(exported: Path) -> None:
     assert stored(exported) == [("run", 1, "trainer", "loss", 0.5), ("run", 3, "trainer", "loss", 1.5)]
+    reader = of_run(exported)
+    assert reader.run.step_facts() == {1: {"metrics": {"loss": 0.5}}, 3: {"metrics": {"loss": 1.5}}}
+    assert reader.run.step_facts(3) == {3: {"metrics": {"loss": 1.5}}}
+    reader.close()
 
 
 def test_the_command_exports_them(tmp_path: Path) -> None:

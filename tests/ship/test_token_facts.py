@@ -12,12 +12,12 @@ import pytest
 from autotrace.run import layout
 from autotrace.ship.assembly.tokens import digest_of
 from autotrace.ship.index import step_facts
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
-from autotrace.ship.store.where import condition
 from autotrace.spool.records import StepFacts
 from autotrace.spool.token_facts import MASK, NUMBERS, SUMMARY, pack_summary
+from autotrace.tables.conditions import condition
 from autotrace.trajectory.model import Trajectory
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 
@@ -37,7 +37,7 @@ def packed(mismatch: float = 0.5, columns: bool = True, cut: int | None = None) 
 
 def read(run: Path, trace: bytes) -> Trajectory:
     assert ship(run, once=True).state == "done"
-    reader = RunReader.open(run)
+    reader = of_run(run)
     try:
         return reader.load(trace.hex())
     finally:
@@ -152,7 +152,7 @@ def test_trajectories_are_found_by_their_mismatch(run: Path) -> None:
         process.token_facts(packed(mismatch=number), {"uid": "u", "session_id": str(number), "output": "0"})
     process.exit()
     read(run, made[0])
-    reader = RunReader.open(run)
+    reader = of_run(run)
     found = reader.select(condition("mismatch_max > 1 and mismatch_mean < 1"))
     assert [row.trace_id for row in found] == [made[2].hex()]
     reader.close()
@@ -168,8 +168,8 @@ def test_numbers_of_a_step_add_to_each_other(run: Path) -> None:
     process.write(StepFacts(11, "metrics", {"a": 1}, process.tick()))
     process.exit()
     assert ship(run, once=True).state == "done"
-    with contextlib.closing(RunReader.open(run)) as reader:
-        known = reader.step_facts()
+    with contextlib.closing(of_run(run)) as reader:
+        known = reader.run.step_facts()
     assert known[1] == {"metrics": {"critic/score/mean": 0.6, "val-core/acc": 0.75}, "token_facts": {"left": 3}}
     assert known[0] == {"metrics": {"val-core/acc": 0.25}} and known.keys() == {0, 1, 11}
     with State.of_run(run) as state:

@@ -23,7 +23,7 @@ from autotrace.tables.schema import OF_TRAJECTORIES
 from autotrace.tables.writer import Tables
 from autotrace.trajectory.model import Trajectory
 from tests.http_server import QuietServer
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 from tests.sinks.rollouts import group, info
 from tests.waiting import DEADLINE
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from autotrace.config.plan import Settings
 from autotrace.redact.redactor import Redactor
 from autotrace.ship.assembly.conversation import Conversation
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.spool.token_facts import MASK, NUMBERS, SUMMARY, pack_summary
 from autotrace.tables import arrow
 from autotrace.tables.rebuild import rebuilt
 from autotrace.trajectory.model import Span, Trajectory
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 from tests.ship.assembly.test_conversation import SECRET, Decode, assembled, filled, ids
 from tests.ship.assembly.test_conversation import recorded as calls_recorded
 from tests.ship.spools import Process, attributes, new_run
@@ -79,8 +79,8 @@ def test_what_sinks_are_tested_with() -> None:
 
 
 def test_a_recorded_run_with_and_without_texts(tmp_path: Path) -> None:
-    reader = RunReader.open(recorded(tmp_path))
-    loaded = [reader.load(row.trace_id, texts=texts) for row in reader.rows() for texts in (True, False)]
+    reader = of_run(recorded(tmp_path))
+    loaded = [reader.load(row.trace_id, texts=texts) for row in reader.select(roots=True) for texts in (True, False)]
     check(*loaded)
     reader.close()
 
@@ -94,8 +94,8 @@ def folders() -> Iterator[Path]:
 
 @pytest.mark.parametrize("folder", [*folders()], ids=lambda folder: folder.name)
 def test_run_folders_of_earlier_releases(folder: Path) -> None:
-    reader = RunReader.open(folder)
-    rows = reader.rows()
+    reader = of_run(folder)
+    rows = reader.select(roots=True)
     assert rows
     check(*(reader.load(row.trace_id) for row in rows))
     reader.close()
@@ -156,8 +156,8 @@ def test_anything_that_a_host_may_record(tmp_path_factory: pytest.TempPathFactor
         process.fact("reward", data.draw(ODD), trace)
     process.exit()
     other.die()
-    reader = RunReader.open(run)
-    loaded = [reader.load(row.trace_id) for row in reader.rows()]
+    reader = of_run(run)
+    loaded = [reader.load(row.trace_id) for row in reader.select(roots=True)]
     assert len(loaded) == len(made)
     check(*loaded)
     for one in loaded:

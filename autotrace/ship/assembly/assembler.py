@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from autotrace.ship.assembly.llm_calls import read_llm_calls
 from autotrace.ship.assembly.passed_on import join_passed_on
 from autotrace.ship.assembly.recent import Assembled
-from autotrace.ship.assembly.titles import entitle
 from autotrace.ship.assembly.tokens import TokenSequences, digest_of
 from autotrace.ship.assembly.tool_results import read_tool_results
 from autotrace.spool.records import MEASURED, Close, Header, Open, Tokens
 from autotrace.trajectory.deferred import Packed
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, with_names
+from autotrace.trajectory.titles import entitle
 
 _STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT"})
 

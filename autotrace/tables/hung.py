@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-
-import msgspec
+from typing import Any
 
 from autotrace.insight import profile
 from autotrace.insight.profile import Mark, Profile
-from autotrace.ship.run_reader import Gone, RunReader
-from autotrace.ship.store.row import Row
-from autotrace.ship.store.where import Condition
-from autotrace.tables.rollout import ROLES
+from autotrace.tables.conditions import Condition
+from autotrace.tables.errors import Gone
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import OPEN, Span, Trajectory
 from autotrace.trajectory.tool_names import tool_name
 
@@ -27,18 +25,22 @@ MAX_OPEN, MAX_ENDED = 500, 2000
 compared."""
 
 
-def hanging(reader: RunReader, now_ns: int | None = None) -> dict[str, Mark]:
+_ENDED = ("profile", "reward_s", "duration_s")
+
+
+def hanging(reader: Reader, now_ns: int | None = None) -> dict[str, Mark]:
     """Trace id -> in which call it hangs and since when, the oldest first; nothing of a run that has ended. ``now_ns``:
     for tests; by default now."""
-    if not reader.living:
+    if not reader.run.living:
         return {}
     now = time.time_ns() if now_ns is None else now_ns
-    of_roles = f"role IN ('', {', '.join('?' * len(ROLES))})"
-    begun = Condition(f"{of_roles} AND status = ? AND complete = 0 AND start_ns < ?",
-                      (*ROLES, OPEN, now - int(SECONDS * 1e9)))  # fmt: skip
+    before = now - int(SECONDS * 1e9)
+    begun = Condition(
+        "status = ? AND NOT complete AND start_ns < ?", (OPEN, before), frozenset({"status", "complete", "start_ns"})
+    )
     found: dict[str, Mark] = {}
     usual: _Usual | None = None
-    for row in reader.select(begun, limit=MAX_OPEN):
+    for row in reader.select(begun, ("trace_id",), limit=MAX_OPEN):
         with contextlib.suppress(Gone, KeyError):
             trajectory = reader.load(row.trace_id, texts=False)
             inside = _innermost(trajectory)
@@ -46,8 +48,8 @@ def hanging(reader: RunReader, now_ns: int | None = None) -> dict[str, Mark]:
             if inside.status != OPEN or seconds < SECONDS:
                 continue
             if usual is None:
-                ended = Condition(f"{of_roles} AND complete = 1 AND end_ns IS NOT NULL", ROLES)
-                usual = _Usual(reader.select(ended, descending=True, limit=MAX_ENDED))
+                ended = Condition("complete AND end_ns IS NOT NULL", (), frozenset({"complete", "end_ns"}))
+                usual = _Usual(reader.select(ended, _ENDED, descending=True, limit=MAX_ENDED))
             call = _tool_around(trajectory, inside)
             if seconds >= usual.limit(call):
                 name = tool_name(call) if call.role == "tool" else call.shown_name
@@ -75,7 +77,7 @@ def _tool_around(trajectory: Trajectory, inside: Span) -> Span:
 class _Usual:
     """How long calls take that end: tools by name, turns, rewards, trajectories."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Any]) -> None:
         self._seconds: dict[str, list[float]] = {}
         for row in rows:
             known = profile.decode(row.profile) or Profile()
@@ -83,8 +85,8 @@ class _Usual:
                 self._add(f"tool {tool.name}", tool.longest)
             for turn in known.turns:
                 self._add("llm", turn.seconds)
-            self._add("reward", msgspec.json.decode(row.times).get("reward_s"))
-            self._add("", (row.end_ns - row.start_ns) / 1e9 if row.end_ns and row.start_ns else None)
+            self._add("reward", row.reward_s)
+            self._add("", row.duration_s)
 
     def _add(self, kind: str, seconds: float | None) -> None:
         if seconds is not None:

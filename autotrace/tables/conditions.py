@@ -1,11 +1,12 @@
-"""``reward < 0.1 and step >= 3``: a condition on trajectories as people write it, compiled to SQL with parameters.
+"""``reward < 0.1 and step >= 3``: a condition on trajectories as people write it, compiled once to SQL over the table
+``trajectories``, with parameters.
 
     condition  =  condition "or" condition | condition "and" condition | "not" condition | "(" condition ")"
-               |  column ("=" | "==" | "!=" | "<>" | "<" | "<=" | ">" | ">=") (value | column)
-               |  column ["not"] "in" "(" value {"," value} ")" | column ["not"] "contains" text
-               |  column "is" ["not"] "null" | column                       (of one that is true or false)
+               |  word ("=" | "==" | "!=" | "<>" | "<" | "<=" | ">" | ">=") (value | word)
+               |  word ["not"] "in" "(" value {"," value} ")" | word ["not"] "contains" text
+               |  word "is" ["not"] "null" | word                            (of one that is true or false)
     value      =  number | 'text' | "text" | true | false
-    column     =  one of ``columns.COLUMNS``, or ``facts.NAME``, ``attributes.NAME`` (``facts.reward_extra_info.acc``)
+    word       =  one of ``words.WORDS``, or ``facts.NAME``, ``attributes.NAME`` (``facts.reward_extra_info.acc``)
 
 A comparison with something that is not there is neither true nor false, as in SQL: ``reward < 1`` and ``not reward <
 1`` both leave out a trajectory without a reward; ``reward is null`` finds it. Nothing of the text gets into the SQL:
@@ -19,10 +20,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from autotrace.ship.store.columns import ANY, FLAG, JSON, NAMES, NUMBER, STATUSES, TEXT, Column, lookup
+from autotrace.tables.words import ANY, FLAG, JSON, LIST, NAMES, NUMBER, STATUSES, TEXT, Word, lookup
 
 MAX_TERMS = 400
-"""Comparisons and values in one condition; SQLite has limits of its own beyond."""
+"""Comparisons and values in one condition."""
 MAX_DEPTH = 40
 
 
@@ -32,15 +33,17 @@ class WhereError(ValueError):
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on the table ``traces``."""
+    """A condition on trajectories."""
 
-    sql: str = "1"
+    sql: str = "true"
     values: tuple[Any, ...] = ()
+    columns: frozenset[str] = frozenset()
+    """The columns of ``trajectories`` that it reads."""
 
     def __and__(self, other: Condition) -> Condition:
-        if "1" in (self.sql, other.sql):
-            return other if self.sql == "1" else self
-        return Condition(f"({self.sql}) AND ({other.sql})", self.values + other.values)
+        if "true" in (self.sql, other.sql):
+            return other if self.sql == "true" else self
+        return Condition(f"({self.sql}) AND ({other.sql})", self.values + other.values, self.columns | other.columns)
 
 
 _TOKEN = re.compile(
@@ -49,11 +52,10 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_WORDS = ("and", "or", "not", "in", "is", "null", "contains", "true", "false")
-
+_KEYWORDS = ("and", "or", "not", "in", "is", "null", "contains", "true", "false")
 
 EVERY = Condition()
-"""What every trajectory satisfies."""
+"""Every trajectory satisfies it."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,15 @@ def condition(expression: str) -> Condition:
 def equals(**values: Any) -> Condition:
     """Columns of the table that have these values; None: any."""
     given = {name: value for name, value in values.items() if value is not None}
-    return Condition(" AND ".join(f"{name} = ?" for name in given) or "1", tuple(given.values()))
+    sql = " AND ".join(f'"{name}" = ?' for name in given) or "true"
+    return Condition(sql, tuple(given.values()), frozenset(given))
 
 
 def has_status(statuses: tuple[str, ...]) -> Condition:
     """One of ``statuses``; without any: every one."""
-    return Condition(f"status IN ({', '.join('?' * len(statuses))})", statuses) if statuses else Condition()
+    if not statuses:
+        return EVERY
+    return Condition(f"status IN ({', '.join('?' * len(statuses))})", statuses, frozenset({"status"}))
 
 
 class _Parser:
@@ -106,7 +111,7 @@ class _Parser:
     def _token(self) -> _Token:
         return self._tokens[self._at]
 
-    def _word(self, *words: str) -> str:
+    def _keyword(self, *words: str) -> str:
         """The next token, taken, if it is one of ``words``; else empty."""
         token = self._token
         text = token.text.lower() if token.kind == "name" else token.text if token.kind == "mark" else ""
@@ -126,101 +131,112 @@ class _Parser:
     def _all(self) -> Condition:
         return self._joined("and", self._one)
 
-    def _joined(self, word: str, part: Callable[[], Condition]) -> Condition:
+    def _joined(self, keyword: str, part: Callable[[], Condition]) -> Condition:
         self._depth += 1
         if self._depth > 2 * MAX_DEPTH:
             raise WhereError(f"the condition is nested too deeply at character {self._token.at}")
         parts = [part()]
-        while self._word(word):
+        while self._keyword(keyword):
             parts.append(part())
         self._depth -= 1
         if len(parts) == 1:
             return parts[0]
-        sql = f" {word.upper()} ".join(f"({each.sql})" for each in parts)
-        return Condition(sql, tuple(value for each in parts for value in each.values))
+        return Condition(
+            f" {keyword.upper()} ".join(f"({each.sql})" for each in parts),
+            tuple(value for each in parts for value in each.values),
+            frozenset().union(*(each.columns for each in parts)),
+        )
 
     def _one(self) -> Condition:
         negations = 0
-        while self._word("not"):
+        while self._keyword("not"):
             negations += 1
         inner = self._comparison()
-        return inner if negations % 2 == 0 else Condition(f"NOT ({inner.sql})", inner.values)
+        return inner if negations % 2 == 0 else Condition(f"NOT ({inner.sql})", inner.values, inner.columns)
 
     def _comparison(self) -> Condition:
-        if self._word("("):
+        if self._keyword("("):
             inner = self._any()
-            if not self._word(")"):
+            if not self._keyword(")"):
                 raise self._expected('")"')
             return inner
-        name, column = self._column()
-        if self._word("is"):
-            negated = "NOT " if self._word("not") else ""
-            if not self._word("null"):
+        name, word = self._word()
+        if self._keyword("is"):
+            negated = "NOT " if self._keyword("not") else ""
+            if not self._keyword("null"):
                 raise self._expected('"null"')
-            return Condition(f"{column.sql} IS {negated}NULL", column.values)
-        mark = self._word(*_COMPARISONS)
+            return _of(word, f"{word.presence} IS {negated}NULL")
+        mark = self._keyword(*_COMPARISONS)
         if mark:
-            return self._compared(name, column, _COMPARISONS[mark])
-        negated = "NOT " if self._word("not") else ""
-        if self._word("contains"):
-            return self._contains(name, column, negated)
-        if self._word("in"):
-            return self._in(name, column, negated)
-        if negated or column.kind not in (FLAG, ANY):
+            return self._compared(name, word, _COMPARISONS[mark])
+        negated = "NOT " if self._keyword("not") else ""
+        if self._keyword("contains"):
+            return self._contains(name, word, negated)
+        if self._keyword("in"):
+            return self._in(name, word, negated)
+        if negated or word.kind not in (FLAG, ANY):
             raise self._expected(f"a comparison of {name} (=, <, in, contains, is null)")
-        return Condition(column.sql, column.values)
+        return _of(word, word.as_kind(FLAG))
 
-    def _compared(self, name: str, column: Column, comparison: str) -> Condition:
+    def _compared(self, name: str, word: Word, comparison: str) -> Condition:
         token = self._token
-        if token.kind == "name" and token.text.lower() not in _WORDS:
-            if column.kind == TEXT and lookup(token.text) is None:
-                raise WhereError(f"a text is written in quotes: '{token.text}' (at character {token.at})")
-            _, other = self._column()
-            return Condition(f"{column.sql} {comparison} {other.sql}", column.values + other.values)
-        value = self._value(name, column)
-        if column.member:
+        if token.kind == "name" and token.text.lower() not in _KEYWORDS:
+            return self._with_word(name, word, comparison)
+        value = self._value(name, word)
+        if word.kind == LIST:
             if comparison not in ("=", "!="):
                 raise WhereError(f"{name} has no order; compare it with = or !=")
-            return Condition(column.member if comparison == "=" else f"NOT ({column.member})", (value,))
-        column = _for(column, value)
-        return Condition(f"{column.sql} {comparison} ?", (*column.values, value))
+            return _of(word, word.has if comparison == "=" else f"NOT ({word.has})", value)
+        return _of(word, f"{word.as_kind(_kind(value))} {comparison} ?", value)
 
-    def _in(self, name: str, column: Column, negated: str) -> Condition:
-        if not self._word("("):
+    def _with_word(self, name: str, word: Word, comparison: str) -> Condition:
+        token = self._token
+        if word.kind == TEXT and lookup(token.text) is None:
+            raise WhereError(f"a text is written in quotes: '{token.text}' (at character {token.at})")
+        other_name, other = self._word()
+        kinds = {word.kind, other.kind} - {ANY}
+        if LIST in kinds:
+            raise WhereError(f"{name if word.kind == LIST else other_name} is compared with a text in quotes")
+        if len(kinds) > 1 and not all(NUMBER in each.kinds for each in (word, other)):
+            raise WhereError(f"{name} is {word.kind}, but {other_name} is {other.kind}")
+        kind = NUMBER if len(kinds) > 1 else next(iter(kinds), NUMBER)
+        sql = f"{word.as_kind(kind)} {comparison} {other.as_kind(kind)}"
+        return Condition(sql, (), word.columns | other.columns)
+
+    def _in(self, name: str, word: Word, negated: str) -> Condition:
+        if not self._keyword("("):
             raise self._expected('"("')
-        values = [self._value(name, column)]
-        while self._word(","):
-            values.append(self._value(name, column))
-        if not self._word(")"):
+        values = [self._value(name, word)]
+        while self._keyword(","):
+            values.append(self._value(name, word))
+        if not self._keyword(")"):
             raise self._expected('"," or ")"')
-        if len({float if type(value) is int else type(value) for value in values}) > 1:
+        if len({_kind(value) for value in values}) > 1:
             raise WhereError(f"the values that {name} is compared with must be of one kind")
-        if column.member:
-            return Condition(f"{negated}({' OR '.join([column.member] * len(values))})", tuple(values))
-        column = _for(column, values[0])
-        return Condition(f"{column.sql} {negated}IN ({', '.join('?' * len(values))})", (*column.values, *values))
+        if word.kind == LIST:
+            return _of(word, f"{negated}({' OR '.join([word.has] * len(values))})", *values)
+        marks = ", ".join("?" * len(values))
+        return _of(word, f"{word.as_kind(_kind(values[0]))} {negated}IN ({marks})", *values)
 
-    def _contains(self, name: str, column: Column, negated: str) -> Condition:
-        if column.kind in (NUMBER, FLAG):
-            raise WhereError(f"{name} is {column.kind}, so it cannot contain a text")
+    def _contains(self, name: str, word: Word, negated: str) -> Condition:
+        if word.kind in (NUMBER, FLAG):
+            raise WhereError(f"{name} is {word.kind}, so it cannot contain a text")
         if self._token.kind != "text":
             raise self._expected("a text in quotes")
-        value = self._value(name, column)
-        if column.containing:
-            return Condition(f"{negated}({column.containing})", (value,))
-        return Condition(f"instr(lower({column.sql}), lower(?)) {'= 0' if negated else '> 0'}", (*column.values, value))
+        value = self._value(name, word)
+        return _of(word, f"{negated}contains(lower({word.text}), lower(?))", value)
 
-    def _column(self) -> tuple[str, Column]:
+    def _word(self) -> tuple[str, Word]:
         token = self._token
-        if token.kind != "name" or token.text.lower() in _WORDS:
+        if token.kind != "name" or token.text.lower() in _KEYWORDS:
             raise self._expected("the name of a column")
-        column = lookup(token.text)
-        if column is None:
+        word = lookup(token.text)
+        if word is None:
             raise WhereError(_unknown(token))
         self._at += 1
-        return token.text, column
+        return token.text, word
 
-    def _value(self, name: str, column: Column) -> Any:
+    def _value(self, name: str, word: Word) -> Any:
         token = self._token
         value: Any
         if token.kind == "number":
@@ -228,30 +244,31 @@ class _Parser:
         elif token.kind == "text":
             quote = token.text[0]
             value = token.text[1:-1].replace(quote * 2, quote)
-        elif word := self._word("true", "false"):
+        elif keyword := self._keyword("true", "false"):
             self._at -= 1
-            value = word == "true"
+            value = keyword == "true"
         elif token.kind == "name":
             raise WhereError(f"a text is written in quotes: '{token.text}' (at character {token.at})")
         else:
             raise self._expected("a value")
         self._at += 1
-        kind = FLAG if isinstance(value, bool) else TEXT if isinstance(value, str) else NUMBER
-        if column.kind not in (ANY, kind) and (column.sql, kind) != ("sample_index", NUMBER):
-            raise WhereError(f"{name} is {column.kind}, but {token.text} at character {token.at} is {kind}")
-        if column.sql == "status":
+        kind = _kind(value)
+        if word.kind != ANY and kind not in word.kinds:
+            shown = TEXT if word.kind == LIST else word.kind
+            raise WhereError(f"{name} is {shown}, but {token.text} at character {token.at} is {kind}")
+        if name == "status":
             value = value.upper()
             if value not in STATUSES:
                 raise WhereError(f"there is no status {token.text}; choose from {', '.join(STATUSES)}")
         return value
 
 
-def _for(column: Column, value: Any) -> Column:
-    """``column`` as it is compared with ``value``: a dataset's index is stored as text, and is ordered as a number
-    beside one."""
-    if column.sql != "sample_index" or isinstance(value, str):
-        return column
-    return Column("CASE WHEN sample_index NOT GLOB '*[^0-9]*' THEN CAST(sample_index AS INTEGER) END", NUMBER, "")
+def _of(word: Word, sql: str, *values: Any) -> Condition:
+    return Condition(sql, values, word.columns)
+
+
+def _kind(value: Any) -> str:
+    return FLAG if isinstance(value, bool) else TEXT if isinstance(value, str) else NUMBER
 
 
 def _number(text: str) -> int | float:

@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotrace.ship.store.columns import COLUMNS, NAMES
-from autotrace.ship.store.row import Row
-from autotrace.ship.store.state import State
-from autotrace.ship.store.where import Condition, WhereError, condition, equals, has_status
+from autotrace.tables.conditions import Condition, WhereError, condition, equals, has_status
+from autotrace.tables.reader import Reader
+from autotrace.tables.sources import Lines, Source, Steps, stored_info
+from autotrace.tables.words import NAMES, WORDS
+
+
+class Four(Source):
+    """Trajectories a to d: their lines, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__(Path(), stored_info("run", None))
+        base = {"role": "trajectory", "complete": True, "is_trajectory": True, "run_id": "run"}
+        profile = {"findings": ["AT-TRUNCATED", "AT-TOOL-RAISES"], "truncated": True, "tool_error": True}
+        self.rows = [
+            {"trace_id": "a", "step": 1, "sample_index": "3", "status": "OK", "reward": 0.05, "validate": False,
+             "llm_calls": 2, "start_ns": 0, "duration_s": 1.0, "advantage": -1.5, "findings": [], "truncated": False,
+             "facts": json.dumps({"advantage": -1.5, "extra": {"acc": False, "my-score": 3}})},
+            {"trace_id": "b", "step": 3, "sample_index": "20", "status": "ERROR", "reward": 0.5, "validate": False,
+             "llm_calls": 9, "start_ns": 0, "duration_s": 20.0, "error": "TimeoutError: it's late", "advantage": 0.5,
+             "facts": json.dumps({"advantage": 0.5, "extra": "none"}), **profile},
+            {"trace_id": "c", "step": 3, "sample_index": "b7-uuid", "status": "OPEN", "validate": True, "uid": 'x"y',
+             "attributes": '{"model": "m1"}', "complete": False},
+            {"trace_id": "d", "status": "OK", "reward": 1.0, "facts": "{NaN", "tool_s": 4.0},
+        ]  # fmt: skip
+        self.rows = [{**base, **row} for row in self.rows]
+
+    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines:
+        return [tuple(row.get(column) for column in columns) for row in self.rows]
 
 
 @pytest.fixture(scope="module")
-def state() -> Iterator[State]:
-    """Four trajectories, a to d."""
-    made = State(":memory:")
-    rows = [
-        Row("a", step=1, sample_index="3", status="OK", reward=0.05, validate=False, turns=2, start_ns=0, end_ns=10**9,
-            facts=json.dumps({"advantage": -1.5, "extra": {"acc": False, "my-score": 3}})),
-        Row("b", step=3, sample_index="20", status="ERROR", reward=0.5, validate=False, turns=9, start_ns=0,
-            end_ns=20 * 10**9, error="TimeoutError: it's late", facts=json.dumps({"advantage": 0.5})),
-        Row("c", step=3, sample_index="b7-uuid", status="OPEN", validate=True, uid='x"y', attributes='{"model": "m1"}'),
-        Row("d", step=None, status="OK", reward=1.0, facts="{NaN", times='{"tool_s": 4.0}'),
-    ]  # fmt: skip
-    with made:
-        for row in rows:
-            made.put_rows([row])
+def reader() -> Iterator[Reader]:
+    """Of ``Four``."""
+    made = Reader([Four()])
     yield made
     made.close()
 
 
-def found(state: State, wanted: Condition) -> str:
-    return "".join(row.trace_id for row in state.rows(f"{wanted.sql} ORDER BY trace_id", wanted.values))
+def found(reader: Reader, wanted: Condition) -> str:
+    return "".join(row.trace_id for row in reader.select(wanted, ("trace_id",), sort="trace_id"))
 
 
 @pytest.mark.parametrize(
@@ -71,11 +85,25 @@ def found(state: State, wanted: Condition) -> str:
         ("attributes.model contains 'M'", "c"),
         ("duration > 10 or tool_s > 3", "bd"),
         ("turns = 9", "b"),
+        ("facts.extra = 'none'", "b"),
+        ("facts.extra > 1", ""),
+        ("finding = 'at-truncated'", "b"),
+        ("finding contains 'TOOL'", "b"),
+        ("finding contains 'tool'", "b"),
+        ("not finding contains 'tool'", "acd"),
+        ("finding in ('AT-HUNG', 'AT-TOOL-RAISES')", "b"),
+        ("finding != 'AT-TRUNCATED'", "acd"),
+        ("finding is null", "acd"),
+        ("truncated", "b"),
+        ("not truncated", "a"),
+        ("tool_error = true", "b"),
+        ("start = 0 and start_ns <= 0", "ab"),
+        ("step < sample", "ab"),
         ("turns>-1 and turns<+1e1 and step=1", "a"),
     ],
 )
-def test_what_a_condition_finds(state: State, expression: str, expected: str) -> None:
-    assert found(state, condition(expression)) == expected
+def test_what_a_condition_finds(reader: Reader, expression: str, expected: str) -> None:
+    assert found(reader, condition(expression)) == expected
 
 
 @pytest.mark.parametrize(
@@ -83,7 +111,7 @@ def test_what_a_condition_finds(state: State, expression: str, expected: str) ->
     [
         ("rewrad < 1", 'there is no column "rewrad" at character 1; did you mean "reward"?'),
         ("step=1 and Reward < 1", 'there is no column "Reward" at character 12; did you mean "reward"?'),
-        ("zzzzzz = 1", "choose from step, sample"),
+        ("zzzzzz = 1", "choose from run_id, trace_id"),
         ("facts = 1", "write facts.NAME"),
         ("reward < 'a'", "reward is a number, but 'a' at character 10 is text"),
         ("validate = 1", "validate is true or false, but 1 at character 12 is a number"),
@@ -100,6 +128,10 @@ def test_what_a_condition_finds(state: State, expression: str, expected: str) ->
         ("reward contains 'abc'", "reward is a number, so it cannot contain a text"),
         ("step in ()", "expected a value at character 10"),
         ("facts.a in (1, 'x')", "must be of one kind"),
+        ("finding < 'A'", "finding has no order; compare it with = or !="),
+        ("finding = uid", "finding is compared with a text in quotes"),
+        ("step = validate", "step is a number, but validate is true or false"),
+        ("step = uid", "step is a number, but uid is text"),
         ("uid = '\udcff'", "no UTF-8"),
         ("step in (" + "1, " * 2000 + "1)", "too long"),
         (" or ".join(["step = 1"] * 2000), "too long"),
@@ -112,23 +144,23 @@ def test_what_cannot_be_understood_is_said_with_its_place(expression: str, said:
     assert said in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_every_column_can_be_asked_for(state: State) -> None:
-    for name in COLUMNS:
-        assert found(state, condition(f"{name} is null or {name} is not null")) == "abcd", name
+def test_every_column_can_be_asked_for(reader: Reader) -> None:
+    for name in WORDS:
+        assert found(reader, condition(f"{name} is null or {name} is not null")) == "abcd", name
 
 
-def test_the_longest_condition_is_not_too_much_for_sqlite(state: State) -> None:
-    assert found(state, condition("step in (" + ", ".join(map(str, range(399))) + ")")) == "abc"
-    assert found(state, condition(" or ".join(["step = 1"] * 399))) == "a"
+def test_the_longest_condition_is_not_too_much(reader: Reader) -> None:
+    assert found(reader, condition("step in (" + ", ".join(map(str, range(399))) + ")")) == "abc"
+    assert found(reader, condition(" or ".join(["step = 1"] * 399))) == "a"
 
 
-def test_conditions_are_joined(state: State) -> None:
+def test_conditions_are_joined(reader: Reader) -> None:
     both = equals(step=3, validate=None) & has_status(("OPEN",)) & condition("validate or turns = 9")
-    assert found(state, both) == "c"
-    assert found(state, equals() & has_status(())) == "abcd"
+    assert found(reader, both) == "c"
+    assert found(reader, equals() & has_status(())) == "abcd"
 
 
-WORDS = st.sampled_from(
+SPOKEN = st.sampled_from(
     [
         *NAMES,
         "and",
@@ -153,10 +185,10 @@ WORDS = st.sampled_from(
 
 
 @settings(max_examples=500, deadline=None)
-@given(st.one_of(st.lists(WORDS, max_size=12).map(" ".join), st.text(max_size=40)))
-def test_whatever_is_written_is_a_condition_or_a_sentence(state: State, expression: str) -> None:
+@given(st.one_of(st.lists(SPOKEN, max_size=12).map(" ".join), st.text(max_size=40)))
+def test_whatever_is_written_is_a_condition_or_a_sentence(reader: Reader, expression: str) -> None:
     try:
         compiled = condition(expression)
     except WhereError:
         return
-    found(state, compiled)
+    found(reader, compiled)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from autotrace.insight.diagnose import diagnose
-from autotrace.query import findings
-from autotrace.query.hung import ALONE, SECONDS, _Usual, hanging, sentences
 from autotrace.run.lock import ShipperLock
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper
+from autotrace.tables import steps as findings
+from autotrace.tables.hung import _ENDED, ALONE, SECONDS, _Usual, hanging, sentences
 from tests.ship.spools import PROMPT, Process, attributes, new_run, trajectory
 from tests.waiting import until
 
@@ -47,7 +47,7 @@ def test_what_hangs_is_named_with_the_call_that_it_is_in(
         lines = run / "trajectories.jsonl"
         until(lambda: shipper.step() and lines.exists() and len(lines.open().readlines()) >= ended)
         shipper.write("running" if living else "done")
-        with contextlib.closing(RunReader.open(run)) as reader:
+        with contextlib.closing(of_run(run)) as reader:
             found = {finding.code: finding for finding in diagnose(findings.steps(reader, now_ns=now))}
             advice = sentences(hanging(reader, now))
         shipper.close()
@@ -69,8 +69,8 @@ def test_calls_that_take_long_hang_later(tmp_path: Path) -> None:
     trace = os.urandom(16)
     root = process.open(trace, "trajectory", attributes=attributes(rollout=6))
     process.open(trace, "reward", root)
-    with contextlib.closing(RunReader.open(process.run)) as reader:
-        usual = _Usual(reader.select())
+    with contextlib.closing(of_run(process.run)) as reader:
+        usual = _Usual(reader.select(columns=_ENDED))
         usual._seconds["reward"] = [30.0] * 99 + [500.0]
         (open_,) = [span for span in reader.load(trace.hex()).spans if span.role == "reward"]
         assert usual.limit(open_) == 300.0

@@ -1,15 +1,31 @@
-"""Where a phrase occurs: in what models said and were asked, and in what tools were given and returned."""
+"""Where a phrase occurs: in what models said and were asked, and in what tools were given and returned.
+
+One rule for ``autotrace grep`` and the page. The engine says which trajectories can have it, as far as they are in
+files: those whose texts contain the letters that every match has.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autotrace.insight.evidence import text_of
+from autotrace.tables.errors import Gone
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import input_text, output_text
 from autotrace.trajectory.tool_names import tool_name
+
+if sys.version_info >= (3, 11):
+    from re import _constants as _codes
+    from re import _parser
+else:
+    import sre_constants as _codes
+    import sre_parse as _parser
 
 AROUND = 40
 """Characters shown on each side."""
@@ -31,6 +47,39 @@ class Match:
     before: str
     text: str
     after: str
+
+
+_SHORTEST = 3
+"""Letters that are worth asking the engine for."""
+
+
+def candidates(reader: Reader, rows: Sequence[Any], pattern: re.Pattern[str]) -> list[Any]:
+    """Those of ``rows`` (with a ``trace_id``) in which ``pattern`` may occur."""
+    letters = _letters(pattern)
+    if len(letters) < _SHORTEST:
+        return list(rows)
+    found = reader.containing(letters, in_any_case=bool(pattern.flags & re.IGNORECASE))
+    return [row for row in rows if row.trace_id in found]
+
+
+def read(reader: Reader, rows: Iterable[Any]) -> Iterator[tuple[Any, Trajectory | None]]:
+    """Each of ``rows`` with its trajectory; None where only its line is left."""
+    for row in rows:
+        one = None
+        with contextlib.suppress(Gone, KeyError):
+            one = reader.load(row.trace_id)
+        yield row, one
+
+
+def _letters(pattern: re.Pattern[str]) -> str:
+    """The longest run of plain letters, digits and blanks that every match contains: what stands so in every form of
+    a text. Empty: there is none."""
+    longest = run = ""
+    for code, value in _parser.parse(pattern.pattern, pattern.flags):  # type: ignore[attr-defined]
+        plain = code is _codes.LITERAL and value < 128 and (chr(value).isalnum() or value == 32)
+        run = run + chr(value) if plain else ""
+        longest = max(longest, run, key=len)
+    return str(longest)
 
 
 def search(trajectory: Trajectory, pattern: re.Pattern[str], roles: frozenset[str]) -> Iterator[Match]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import autotrace
-from autotrace.query import sql
-from autotrace.query.errors import QueryError
-from autotrace.query.runs import Runs
-from autotrace.ship.run_reader import RunReader
-from tests.query.run_folder import recorded
+from autotrace.ship.live import Live
+from autotrace.tables import sql
+from autotrace.tables.errors import QueryError
+from autotrace.tables.runs import Runs
+from tests.run_folder import recorded
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         ("WITH gone AS (DELETE FROM facts RETURNING *) SELECT * FROM gone", "DELETE is not possible"),
         ("CREATE TABLE mine AS SELECT 1", "CREATE is not possible"),
         ("ATTACH 'mine.db'", "ATTACH is not possible"),
+        ("EXPLAIN ANALYZE COPY (SELECT 1) TO '/tmp/stolen.csv'", "EXPLAIN is not possible"),
+        ("EXPLAIN SELECT 1", "EXPLAIN is not possible"),
         ("SET threads = 1", "SET is not possible"),
         ("SELECT 1; SELECT 2", "this is 2 statements; ask one SELECT at a time"),
         ("", "this is no statements"),
@@ -67,7 +69,7 @@ def test_only_what_is_needed_is_read(runs: Runs, monkeypatch: pytest.MonkeyPatch
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a segment was read")
 
-    monkeypatch.setattr(RunReader, "load", refuse)
+    monkeypatch.setattr(Live, "load", refuse)
     assert runs.sql("SELECT max(reward) AS best FROM trajectories WHERE status = 'OK'").to_pylist() == [{"best": 1.0}]
     assert runs.sql("SELECT count(*) AS n FROM facts WHERE name = 'advantage'").to_pylist() == [{"n": 8}]
 
@@ -82,12 +84,12 @@ def test_only_what_is_needed_is_read(runs: Runs, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_needs(query: str, needs: dict[str, list[str]]) -> None:
-    with contextlib.closing(sql._connection()) as planner:
+    with contextlib.closing(sql._planner()) as planner:
         assert sql._needs(planner, query) == needs
 
 
 def test_a_run_that_goes_on(tmp_path: Path) -> None:
-    from tests.query.run_folder import rollout
+    from tests.run_folder import rollout
     from tests.ship.spools import Process, new_run
 
     folder = new_run(tmp_path)

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 import autotrace
-from autotrace.query import source as sources
-from autotrace.query.errors import QueryError
-from autotrace.query.runs import Runs
-from autotrace.query.summaries import columns
+from autotrace.ship.live import Live
 from autotrace.ship.shipper import ship
+from autotrace.tables.errors import QueryError
+from autotrace.tables.runs import Runs
 from autotrace.tables.schema import TABLES
 from autotrace.trajectory.model import Trajectory
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 
 
 @pytest.fixture
@@ -40,13 +39,13 @@ def test_a_run_and_all_runs_of_a_folder(folder: Path) -> None:
 def test_trajectories_are_read_when_they_are_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = autotrace.open(folder)
     loaded = []
-    load = sources.RunReader.load
+    load = Live.load
 
-    def counted(self: sources.RunReader, trace_id: str, *, texts: bool = True) -> Trajectory:
+    def counted(self: Live, trace_id: str, *, texts: bool = True) -> Trajectory:
         loaded.append(trace_id)
         return load(self, trace_id, texts=texts)
 
-    monkeypatch.setattr(sources.RunReader, "load", counted)
+    monkeypatch.setattr(Live, "load", counted)
     ones = runs.trajectories(step=2)
     assert len(ones) == 4 and not loaded and runs.steps() == [1, 2]
     assert ones[1].attributes["step"] == 2 and len(loaded) == 1
@@ -69,30 +68,29 @@ def test_tables_of_the_run_folder(folder: Path) -> None:
 
 def test_what_the_state_answers_is_what_the_segments_say(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = autotrace.open(folder)
+    (place,) = runs._places
+    source = place.open()
     for name in ("trajectories", "facts"):
-        table = TABLES[name]
-        short = [column.name for column in table.columns if columns(table, [column.name]) is not None]
-        assert len(short) > len(table.columns) * 0.6
+        short = [column.name for column in TABLES[name].columns if source.lines(name, [column.name], None) is not None]
+        assert len(short) > len(TABLES[name].columns) * 0.6
         quick = runs.table(name, columns=short)
         with monkeypatch.context() as context:
-            context.setattr(sources.summaries, "columns", lambda *_: None)
+            context.setattr(Live, "lines", lambda *_: None)
             assert runs.table(name, columns=short).sort_by("trace_id") == quick.sort_by("trace_id")
 
 
-def test_parquet_files_say_the_same_as_the_run_folder(folder: Path) -> None:
+def test_a_folder_of_tables_says_the_same_as_the_run_folder(folder: Path) -> None:
     recorded(folder, "20261122-000000-aaaaaa", backends=["parquet"])
     before = autotrace.open(folder).latest
     expected = {name: before.table(name) for name in TABLES}
     assert ship(before.folder, once=True).state == "done"
+    files = autotrace.open(folder / "parquet")
     assert len(list(folder.glob("parquet/trajectories/proj/20261122-000000-aaaaaa/step-*/*.parquet"))) == 2
     for name, table in expected.items():
         order = [(column, "ascending") for column in ("trace_id", "start_ns", "name") if column in table.column_names]
-        files = autotrace.open(folder).latest.table(name)
-        assert files.sort_by(order).to_pylist() == table.sort_by(order).to_pylist()
-    both = autotrace.open(folder)
-    assert both.table(step=2).num_rows == 8, "one run of files, one without"
+        assert files.table(name).sort_by(order).to_pylist() == table.sort_by(order).to_pylist()
     query = "SELECT run_id, count(*) AS n FROM turns JOIN trajectories USING (run_id, trace_id) GROUP BY ALL"
-    assert sorted(both.sql(query)["n"].to_pylist()) == [16, 16]
+    assert files.sql(query)["n"].to_pylist() == [16]
 
 
 def test_wrong_names_say_what_there_is(folder: Path, tmp_path: Path) -> None:
@@ -108,16 +106,14 @@ def test_wrong_names_say_what_there_is(folder: Path, tmp_path: Path) -> None:
 
 def test_a_missing_library_is_named_with_the_remedy(folder: Path) -> None:
     program = (
-        "import sys; sys.modules[sys.argv[2]] = None\n"
+        "import sys; sys.modules['polars'] = None\n"
         "import autotrace; runs = autotrace.open(sys.argv[1])\n"
         "assert len(runs.trajectories()) == 8 and runs.steps() == [1, 2]\n"
-        "try: runs.to_polars() if sys.argv[2] == 'polars' else runs.sql('SELECT 1')\n"
+        "try: runs.to_polars()\n"
         "except ModuleNotFoundError as error: print(error)"
     )
-    for library, remedy in (("polars", "pip install polars"), ("duckdb", "pip install 'autotrace-rl[sql]'")):
-        done = subprocess.run([sys.executable, "-c", program, str(folder), library], capture_output=True, text=True,
-                              check=True)  # fmt: skip
-        assert done.stdout == f"this needs {library}, which is not installed: {remedy}\n"
+    done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True)
+    assert done.stdout == "this needs polars, which is not installed: pip install polars\n"
 
 
 def test_the_package_itself_imports_nothing() -> None:

@@ -1,0 +1,158 @@
+"""The committed tables of a run, as a reader sees them: the files that count at one moment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotrace.run import layout
+from autotrace.run.status import Status
+from autotrace.tables import metrics
+from autotrace.tables.commits import FILE, FOLDER, snapshot
+from autotrace.tables.engine import connect, read
+from autotrace.tables.errors import Gone, QueryError
+from autotrace.tables.metrics import METRICS, OfStep
+from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
+from autotrace.tables.sources import STORED, Lines, Source, Steps, stored_info
+from autotrace.tables.trajectories import TRAJECTORIES
+from autotrace.trajectory.model import Trajectory
+
+if TYPE_CHECKING:
+    import duckdb
+
+_NAME = re.compile(r"\d{6,}(\.c)?\.parquet")
+
+
+class Committed:
+    """The tables in ``folder``, which may be a stranger's: no link in it is followed. Raises ``OSError``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / FOLDER
+        lines = self.folder / FILE
+        linked = self.folder.is_symlink() or lines.is_symlink()
+        text = b"" if linked or not lines.exists() else lines.read_bytes()
+        self._snapshot = snapshot(text)
+        self._files: dict[str, Sequence[str]] = {}
+
+    def __bool__(self) -> bool:
+        """There is something."""
+        return bool(self._snapshot.commits)
+
+    @property
+    def superseded(self) -> Mapping[str, int]:
+        """Trace id -> version: rows with a smaller one do not count."""
+        return self._snapshot.superseded
+
+    def files(self, table: str) -> Sequence[str]:
+        """Of ``table``, oldest first."""
+        if table not in self._files:
+            paths = [self.folder / path for path in self._snapshot.paths(table)]
+            if any(not _NAME.fullmatch(path.name) or path.parent != self.folder / table for path in paths):
+                raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
+            linked = (self.folder / table).is_symlink()
+            self._files[table] = [str(path) for path in paths if not linked and not path.is_symlink()]
+        return self._files[table]
+
+    def load(self, trace_id: str) -> Trajectory | None:
+        """A whole trajectory; None where it is not there. Raises ``Gone``."""
+        from autotrace.tables.rebuild import rebuilt
+
+        if not self.files(TRAJECTORIES.name):
+            return None
+        import duckdb
+
+        try:
+            found = self._database.execute(
+                f"SELECT version, step FROM {read(self.files(TRAJECTORIES.name))} WHERE trace_id = ?"
+                " ORDER BY version DESC LIMIT 1", [trace_id],
+            ).fetchall()  # fmt: skip
+            if not found:
+                return None
+            version, step = found[0]
+            tables = {}
+            for name, table in OF_TRAJECTORIES.items():
+                of_version = "" if name == "facts" else f" AND version = {int(version)}"
+                of_step = "" if step is None else f" AND step = {int(step)}"
+                columns = ", ".join(f'"{column.name}"' for column in table.columns)
+                source = read(self.files(name)) if self.files(name) else None
+                if source is not None:
+                    sql = f"SELECT {columns} FROM {source} WHERE trace_id = $id{of_version}{of_step}"
+                    tables[name] = self._database.sql(sql, params={"id": trace_id}).to_arrow_table()
+        except duckdb.Error as error:
+            raise Gone(f"trace {trace_id} cannot be read from {self.folder}: {str(error).splitlines()[0]}") from error
+        return rebuilt(tables)[0]
+
+    @cached_property
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        return connect([file for name in TABLES for file in self.files(name)])
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if "_database" in self.__dict__:
+            self._database.close()
+
+
+class TableFolder(Source):
+    """The trajectories of one run of which there are only the tables: an export, or a copy."""
+
+    def __init__(self, path: Path) -> None:
+        self._committed = Committed(path)
+        files = self._committed.files(TRAJECTORIES.name)
+        sql = f"SELECT any_value(run_id), min(start_ns), count(*) FROM {read(files)}" if files else "SELECT '', 0, 0"
+        ((run_id, start, self._count),) = self._committed._database.execute(sql).fetchall()
+        super().__init__(path, stored_info(run_id or path.name, start))
+
+    def files(self, table: str) -> Sequence[str]:
+        """See ``Source``."""
+        return self._committed.files(table)
+
+    def superseded(self) -> Mapping[str, int]:
+        """See ``Source``."""
+        return self._committed.superseded
+
+    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines:
+        """See ``Source``: everything is in files."""
+        return []
+
+    def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
+        """See ``Source``."""
+        found = self._committed.load(trace_id)
+        if found is None:
+            raise Gone(f"trace {trace_id} is gone from {self.path}")
+        return found
+
+    def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
+        """See ``Source``."""
+        files = self.files(METRICS.name)
+        if not files:
+            return {}
+        names = ("step", "source", "name", "value")
+        rows = self._committed._database.execute(
+            f"SELECT {', '.join(names)} FROM {read(files)} QUALIFY version = max(version) OVER (PARTITION BY step)"
+        ).fetchall()
+        return metrics.steps(dict(zip(names, row, strict=True)) for row in rows if step is None or row[0] == step)
+
+    def status(self) -> Status:
+        """See ``Source``."""
+        return Status(STORED, self.info.run_id, trajectories=self._count)
+
+    def fingerprint(self) -> object:
+        """See ``Source``."""
+        lines = self._committed.folder / FILE
+        return lines.stat().st_size if lines.exists() else None
+
+    def close(self) -> None:
+        """See ``Source``."""
+        self._committed.close()
+
+
+def table_folders(path: Path) -> list[Source]:
+    """The runs of which ``path`` has the tables alone: itself, those in it, and those by project in it."""
+    found = [path, *(path.glob("*/")), *path.glob("*/*/")] if path.is_dir() else []
+    return [
+        TableFolder(folder) for folder in sorted(found)
+        if (folder / FOLDER / FILE).is_file() and not (folder / layout.RUN_JSON).exists()
+    ]  # fmt: skip
