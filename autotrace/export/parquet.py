@@ -60,8 +60,7 @@ def _write_run(
         count += len(chunk)
     for step in sorted(steps & metrics.keys()):
         tables.write_metrics(step, metrics[step])
-    while tables.compact(everything=True):
-        pass
+    tables.finish()
     return project, count
 
 

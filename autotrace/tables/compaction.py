@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,8 +24,9 @@ LATEST = 8
 
 def chosen(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
     """A table and the files to make one of it."""
+    recent = [*islice((commit for commit in reversed(found.commits) if not commit.removes), LATEST)]
     for table, by_path in found.files.items():
-        latest = {f"{table}/{of.files[table].name}" for of in found.commits[-LATEST:] if table in of.files}
+        latest = {f"{table}/{commit.files[table].name}" for commit in recent if table in commit.files}
         for limit in (FULL,) if everything else SMALL:
             taken, size = list[str](), 0
             for path, file in by_path.items():

@@ -38,12 +38,13 @@ class Tables:
     def __init__(self, run_folder: Path, run_id: str, acknowledged: int = 0) -> None:
         self.folder = run_folder / FOLDER
         self.run_id = run_id
-        self.acknowledged = acknowledged
-        """Nobody gives once more what was committed up to this batch."""
+        self._acknowledged = acknowledged
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._versions: dict[str, int] = {}
         """Of what was committed and may be given once more."""
+        self._given: dict[int, dict[str, int]] = {}
+        """The same by batch."""
         self._written: OrderedDict[str, int] = OrderedDict()
         """Trace id -> digest of its calls."""
         self._removed: dict[str, float] = {}
@@ -76,7 +77,7 @@ class Tables:
         """Make one file of small ones, if there are many, or a few and ``everything`` is to be; whether it was done."""
         with self._lock, self._errors():
             found = self._opened()
-            self._sweep(found)
+            self._sweep(found, LINGERS)
             chosen = compaction.chosen(found, everything)
             if chosen is None:
                 return False
@@ -95,6 +96,14 @@ class Tables:
             self._removed |= dict.fromkeys(paths, time.monotonic())
             return True
 
+    def finish(self) -> None:
+        """Nothing more is written for now: leave few files, and none that does not count. Who reads at this moment has
+        to read ``commits.jsonl`` again."""
+        while self.compact(everything=True):
+            pass
+        with self._lock, self._errors():
+            self._sweep(self._opened(), lingers=0.0)
+
     def _write(self, rollouts: list[Rollout]) -> int:
         digests = {one.trace_id: _digest(one) for one in rollouts}
         whole = [
@@ -107,7 +116,7 @@ class Tables:
             if asked:
                 made[name] = arrow.from_rows(table.columns, asked)
         size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole))
-        self._versions.update((one.trace_id, one.version) for one in rollouts if one.trace_id in self._versions)
+        self._know(self._opened().batch, {one.trace_id: one.version for one in rollouts})
         for trace_id, digest in digests.items():
             self._written[trace_id] = digest
             self._written.move_to_end(trace_id)
@@ -166,26 +175,40 @@ class Tables:
             found = snapshot(text)
             self._versions.clear()
             for commit in found.commits:
-                if commit.batch > self.acknowledged:
-                    self._know(commit)
-            self._sweep(found, begins=True)
+                if commit.batch > self._acknowledged:
+                    self._read(commit)
+            self._sweep(found, LINGERS, begins=True)
             self._snapshot = found
             sync(self.folder)
         return self._snapshot
 
-    def _know(self, commit: Commit) -> None:
+    def acknowledge(self, batch: int) -> None:
+        """Nobody gives once more what was committed up to ``batch``."""
+        with self._lock:
+            self._acknowledged = batch
+            for number in [number for number in self._given if number <= batch]:
+                for trace_id, version in self._given.pop(number).items():
+                    if self._versions.get(trace_id) == version:
+                        del self._versions[trace_id]
+
+    def _know(self, batch: int, versions: Mapping[str, int]) -> None:
+        self._given.setdefault(batch, {}).update(versions)
+        for trace_id, version in versions.items():
+            self._versions[trace_id] = max(version, self._versions.get(trace_id, 0))
+
+    def _read(self, commit: Commit) -> None:
         """Its trajectories may be given once more."""
         for table in ("trajectories", "facts"):
             if (added := commit.files.get(table)) is not None:
                 with contextlib.suppress(FileNotFoundError):  # compacted since: another line has its rows
                     read = pq.read_table(self.folder / table / added.name, columns=["trace_id", "version"])
-                    for trace_id, version in zip(*(column.to_pylist() for column in read.columns), strict=True):
-                        self._versions[trace_id] = max(version, self._versions.get(trace_id, 0))
+                    columns = (column.to_pylist() for column in read.columns)
+                    self._know(commit.batch, dict(sorted(zip(*columns, strict=True))))
 
-    def _sweep(self, found: Snapshot, begins: bool = False) -> None:
+    def _sweep(self, found: Snapshot, lingers: float, begins: bool = False) -> None:
         """Remove what no line names any more, once no reader can be at it; ``begins``: and what none ever did."""
         now = time.monotonic()
-        for path in [path for path, since in self._removed.items() if now - since > LINGERS]:
+        for path in [path for path, since in self._removed.items() if now - since >= lingers]:
             (self.folder / path).unlink(missing_ok=True)
             del self._removed[path]
         if not begins:
@@ -195,7 +218,7 @@ class Tables:
             kept = found.files.get(table, {})
             for file in (self.folder / table).glob("*"):
                 path = f"{table}/{file.name}"
-                if path not in kept and time.time_ns() - since.get(path, 0) > LINGERS * 1e9:
+                if path not in kept and time.time_ns() - since.get(path, 0) > lingers * 1e9:
                     file.unlink(missing_ok=True)
 
     @contextlib.contextmanager

@@ -502,8 +502,8 @@ def test_what_belongs_together_is_read_together(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_backend_that_refuses_keeps_nothing_from_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "parquet").mkdir()
-    (tmp_path / "parquet" / "another.txt").write_text("it is refused where something else is")
+    (tmp_path / "parquet/no-project/run").mkdir(parents=True)
+    (tmp_path / "parquet/no-project/run/run.json").write_text("it is refused where another run is")
     monkeypatch.setattr("autotrace.ship.index.indexer.ROUND_BYTES", 200_000)
     monkeypatch.setattr("autotrace.ship.index.open_traces.GRACE", 0.05)
     run = new_run(tmp_path, backends=["jsonl", "parquet"])

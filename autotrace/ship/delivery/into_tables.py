@@ -41,7 +41,7 @@ class TablesSink:
         with _as_sinks_do():
             batch = self._tables.batch
             self._memory[_BATCH] = str(batch)
-            self._tables.acknowledged = max(0, batch - UNDER_WAY)
+            self._tables.acknowledge(max(0, batch - UNDER_WAY))
             self.sent += self._tables.write(trajectories)
             self._tables.compact()
 
@@ -67,8 +67,7 @@ class TablesSink:
     def close(self) -> None:
         """Make few files of many."""
         try:
-            while self._tables.compact(everything=True):
-                pass
+            self._tables.finish()
         except PlaceError as error:
             _log.warning("small files were not merged: %s", error)
 

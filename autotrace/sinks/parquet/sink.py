@@ -11,7 +11,8 @@ import msgspec
 
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
-from autotrace.sinks.protocol import Refused, Unavailable
+from autotrace.sinks.protocol import Refused, SinkError, Unavailable
+from autotrace.tables.commits import FILE, FOLDER
 from autotrace.tables.copying import Copy
 from autotrace.tables.location import root_for, segment
 from autotrace.tables.place import Place, PlaceError, place
@@ -64,11 +65,11 @@ class ParquetSink:
         return None
 
     def close(self) -> None:
-        """Copy what came last."""
+        """Copy what came last: also numbers about steps, of which no trajectory tells."""
         try:
-            if self._copy is not None:
-                self._copy.update()
-        except (PlaceError, OSError) as error:
+            if (self._run_folder / FOLDER / FILE).exists():
+                self.deliver(())
+        except SinkError as error:
             _log.warning("the last files were not copied: %s", error)
 
 
