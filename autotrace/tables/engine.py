@@ -32,7 +32,8 @@ def connect(files: Sequence[str] = (), **settings: str) -> duckdb.DuckDBPyConnec
     size = sum(os.stat(file).st_size for file in files)
     own = {
         "python_enable_replacements": "false", "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false", "temp_directory": "", "memory_limit": f"{(MEMORY + EXPANDED * size) >> 20}MB",
+        "autoload_known_extensions": "false", "temp_directory": "",
+        "memory_limit": f"{(MEMORY + EXPANDED * size) >> 20}MB",
     }  # fmt: skip
     connection = duckdb.connect(":memory:", config={**own, **settings})
     if files:
