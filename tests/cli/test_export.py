@@ -56,7 +56,7 @@ def test_what_is_gone_is_left_out_and_said(call: Call, runs: Path) -> None:
     shutil.rmtree(run / "tables")
     done = call("export", run, "--out", "there")
     assert done.exit_code == 0
-    assert "1 trajectory left out" in done.output and "1 trajectory in 1 file" in done.output
+    assert "1 trajectory left out" in done.output and "wrote 1 trajectory to " in done.output
     assert [row["trace_id"] for row in rows(Path("there/trajectories.jsonl"))] == ["02" * 16]
 
 

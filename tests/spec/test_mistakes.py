@@ -91,6 +91,10 @@ MISTAKES = {
         "- target: my.agents.Agent.run\n  subclasses: 1\n",
         'specs.yaml:2:15: `subclasses:` takes true or false, not a number; in quotes it is a text: "1"',
     ),
+    "a number that is too small": (
+        "- target: my.agents.Agent.run\n  role: llm\n  items: 0\n",
+        "specs.yaml:3:10: `items:` takes a whole number from 1 to 256, not 0",
+    ),
     "an argument instead of a list": (
         "- target: my.agents.Agent.run\n  capture: {include: messages}\n",
         "specs.yaml:2:22: `capture.include:` takes a list of argument names, not the text `messages`",
@@ -355,7 +359,8 @@ UNRESOLVED = {
     "my.agents.Agent.runn": "no such name; did you mean `my.agents.Agent.run`?",
     "my.agent.Agent.run": "no such name; did you mean `my.agents.Agent.run`?",
     "my.agents.WebSearch.execute": "no such name; `WebSearch.execute` moved to `my.tools.WebSearch.execute`",
-    "my.agents.WebSearcher.execute": "no such name; nearest is `my.tools.WebSearch.execute`",
+    "my.agents.WebSearcher.execute": "no such name; `my.agents` has Agent, SearchAgent, generate, create, looks, fast, "
+    "kernel, warn, ...",
     "my.tools.unheard_of": "no such name; `my.tools` has WebSearch, Model",
     "myy.agents.Agent.run": "no module `myy`; did you mean `my.agents.Agent.run`?",
     "quite_other.agents.Agent.run": "no module `quite_other`; the folder that holds it must be the working folder or "
