@@ -83,7 +83,7 @@ check-js: environment ## types of the page's JavaScript
 	    deno check --quiet --no-lock --config autotrace/view/deno.json autotrace/view/static/main.js
 
 docs: environment ## the pages, into site/; fails on a dead link or an outdated reference
-	$(VENV)/bin/python -m autotrace.spec.schema --markdown | diff docs/spec-reference.md -
+	$(VENV)/bin/python tools/spec_reference.py --markdown | diff docs/spec-reference.md -
 	$(VENV)/bin/python tools/libraries.py | diff docs/libraries.md -
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'mkdocs-material>=9.5,<10' \
 	    mkdocs build --strict

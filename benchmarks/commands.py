@@ -21,8 +21,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from autotrace.ship.readers import of_run  # noqa: E402
 from autotrace.ship.shipper import ship  # noqa: E402
 from autotrace.spool.records import Bind  # noqa: E402
+from autotrace.tables.conditions import equals  # noqa: E402
 from benchmarks.findings import written  # noqa: E402
 from benchmarks.rollouts import Writer  # noqa: E402
 from benchmarks.spool_program import WORDS, _tokenizer  # noqa: E402

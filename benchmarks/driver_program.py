@@ -18,8 +18,8 @@ from verl.trainer.ppo import ray_trainer
 from verl.trainer.ppo.metric_utils import compute_data_metrics
 from verl.utils.debug import metrics as debug
 
-from autotrace import patch
 from autotrace.adapters.verl import token_facts
+from autotrace.patch import engine
 from autotrace.record import flusher
 
 N = 8
@@ -68,9 +68,9 @@ def main() -> None:
     rows, width, rounds = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[4])
     seconds = float(sys.argv[3])
     torch.set_num_threads(1)  # so that a thread's CPU time is all that a call took
-    given = patch.settings()
+    given = engine.settings()
     mode = "bare"
-    patch.settings = lambda: dataclasses.replace(given, token_facts="off" if mode == "bare" else mode)  # type: ignore[assignment]
+    engine.settings = lambda: dataclasses.replace(given, token_facts="off" if mode == "bare" else mode)  # type: ignore[assignment]
     for number in range(rounds + 1):
         made = batch(rows, width, number)
         for mode in random.sample(MODES, len(MODES)):

@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 
 from autotrace.run.info import RunInfo  # noqa: E402
+from autotrace.ship.readers import of_run  # noqa: E402
 from autotrace.sinks.mlflow import sink as sinks  # noqa: E402
 from autotrace.sinks.mlflow.server import ServerStore  # noqa: E402
 from benchmarks.spools import SERVERS, TURNS, Spools, spans, uri  # noqa: E402

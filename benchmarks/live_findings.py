@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 
 from autotrace.run.info import RunInfo  # noqa: E402
+from autotrace.ship.readers import of_run  # noqa: E402
 from autotrace.spool.records import StepFacts  # noqa: E402
 from benchmarks.ship_program import without_findings  # noqa: E402
 from benchmarks.spool_program import GROUP  # noqa: E402

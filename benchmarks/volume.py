@@ -19,7 +19,7 @@ from autotrace.record import flusher, statements
 from autotrace.run.info import RunInfo
 from autotrace.ship.readers import of_run
 from autotrace.sinks import payload, registry
-from autotrace.sinks.mlflow.otlp import request
+from autotrace.sinks.mlflow.server import request
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.trajectory.model import Trajectory
 from benchmarks.measures import _copy

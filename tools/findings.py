@@ -1,19 +1,35 @@
-"""The pages of ``docs/findings``, from the codes, and the table of ``docs/findings.md``, which is printed.
-
-python tools/findings.py
-"""
+"""The table of ``docs/findings.md``, from the codes: ``python tools/findings.py``."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-from autotrace.insight import pages
+from autotrace.insight import registry
+from autotrace.insight.finding import FAMILY_OF
 
-FOLDER = Path(__file__).parents[1] / "docs" / "findings"
+FAMILIES = {
+    "tokens": "Tokens", "responses": "The response that is trained on", "signal": "Learning signal",
+    "rewards": "Rewards", "format": "Rewards for the form",
+    "ending": "How it ended",
+    "engine": "Engine against trainer", "mismatch": "Log-probabilities against the engine's",
+    "tools": "Tools", "time": "Time", "trainer": "The trainer's own",
+    "text": "Text",
+}  # fmt: skip
+
+
+def index() -> str:
+    """The table of all findings."""
+    lines = []
+    for family, title in FAMILIES.items():
+        lines += [f"### {title}", "", "| code | what |", "|---|---|"]
+        lines += [
+            f"| [{code.code}](findings/{code.code}.md) | {code.title} |"
+            for code in registry.codes().values()
+            if FAMILY_OF.get(code.code) == family
+        ]
+        lines.append("")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    for name, text in pages.pages().items():
-        (FOLDER / name).write_text(text)
-    sys.stdout.write(pages.index())
+    sys.stdout.write(index())

@@ -13,7 +13,7 @@ import sys
 from types import FunctionType
 from typing import Any
 
-from autotrace.patch import engine, library_rules, wrapper
+from autotrace.patch import adapting, engine, wrapper
 from autotrace.record import faults
 from autotrace.record.object_fields import module_of
 
@@ -23,7 +23,7 @@ _COMPILERS = {"numba": "numba", "triton": "triton", "jaxlib": "jax"}
 
 def install() -> None:
     """Called right after one of them was imported. Idempotent."""
-    library_rules.add(refusal=compiled)
+    adapting.add(refusal=compiled)
     bytecode = sys.modules.get("numba.core.bytecode")
     reads = getattr(bytecode, "get_function_object", None)
     if type(reads) is FunctionType and not hasattr(reads, "__wrapped__"):

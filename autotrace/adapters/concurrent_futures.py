@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting
 from autotrace.record.context import OpenCall, current
 
 _MARK = "__autotrace_submit__"
@@ -32,7 +32,7 @@ def install() -> None:
         return original(self, _inside, call, fn, args, kwargs)
 
     setattr(submit, _MARK, True)
-    patch.put(ThreadPoolExecutor, "submit", submit)
+    adapting.put(ThreadPoolExecutor, "submit", submit)
 
 
 def _inside(call: OpenCall, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import AsyncGeneratorType, ModuleType
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting
 from autotrace.record import calls, context, drivers, faults, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall, RetainingCall
@@ -164,7 +164,7 @@ class Hooks:
         try:
             owner = getattr(module, cls)
             original = owner.__dict__[method]
-            patch.put(owner, method, functools.wraps(original)(make(original)))
+            adapting.put(owner, method, functools.wraps(original)(make(original)))
         except (AttributeError, KeyError):
             engine.report(self.key, location, "pending", "this release has no such method; its timings are missing")
         except Exception as error:

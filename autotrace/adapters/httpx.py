@@ -21,12 +21,11 @@ from typing import Any
 
 import msgspec
 
-from autotrace import patch
-from autotrace.record import calls, closing, context, drivers, faults, ids, statements
-from autotrace.record.answers import MAX_BODY
+from autotrace.patch import adapting
+from autotrace.record import calls, closing, context, drivers, dropped, faults, ids, statements
 from autotrace.record.context import OpenCall
 from autotrace.record.errors import Failure
-from autotrace.record.event_bytes import EventBytes
+from autotrace.record.event_bytes import MAX_BYTES, EventBytes
 from autotrace.record.follower import Follower
 from autotrace.record.object_fields import member
 
@@ -54,7 +53,7 @@ def install() -> None:
             probe = calls.probes.get(_key(library, client))
             if probe is not None and probe.follower is None:
                 probe.follower = Question()
-        patch.when_imported(f"{library}._client", _hook)
+        adapting.when_imported(f"{library}._client", _hook)
 
 
 def _key(library: str, client: str) -> str:
@@ -115,7 +114,7 @@ def question(request: Any) -> dict[str, Any] | None:
     """The body of a request that asks a model something; None for any other request."""
     path = asked_at(request, tuple(QUESTIONS))
     content = member(request, "_content")
-    if path is None or type(content) is not bytes or not content.startswith(b"{") or len(content) > MAX_BODY:
+    if path is None or type(content) is not bytes or not content.startswith(b"{") or len(content) > MAX_BYTES:
         return None
     try:
         body = msgspec.json.decode(content)
@@ -133,12 +132,17 @@ def asked_at(request: Any, ends: tuple[bytes, ...]) -> bytes | None:
     return path if path.endswith(ends) else None
 
 
+_unread: dict[int, dropped.Watched] = {}
+"""By the ``id`` of what is followed."""
+
+
 class Followed:
     """The stream of bytes of an answer, whose end is the end of ``call``."""
 
     def __init__(self, inner: Any, call: OpenCall) -> None:
         self._inner = inner
         self._call = call
+        _unread[id(self)] = dropped.Watched(self, call, _unread)
 
     def __iter__(self) -> Any:
         return self._through(iter(self._inner))
@@ -164,13 +168,11 @@ class Followed:
         await self._inner.aclose()
 
     def _left(self) -> None:
+        _unread.pop(id(self), None)
         try:
             closing.ended(self._call, GeneratorExit())
         except Exception as error:
             faults.failed("httpx:stream", error)
-
-    def __del__(self) -> None:
-        self._left()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -187,7 +189,7 @@ def _hook(module: ModuleType) -> None:
             asynchronous = inspect.iscoroutinefunction(original)
             send = (_naming_later if asynchronous else _naming)(original, _key(module.__name__.partition(".")[0], name))
             setattr(send, _MARK, True)
-            patch.put(kind, "_send_single_request", send)
+            adapting.put(kind, "_send_single_request", send)
 
 
 def _naming(original: Callable[..., Any], key: str) -> Callable[..., Any]:

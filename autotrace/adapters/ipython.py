@@ -7,7 +7,7 @@ import functools
 import sys
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting, engine
 from autotrace.record import faults
 
 
@@ -20,9 +20,9 @@ def install() -> None:
     def transform_ast(self: Any, node: Any) -> Any:
         transformed = original(self, node)
         try:
-            return patch.cell(transformed) if isinstance(transformed, ast.Module) else transformed
+            return engine.cell(transformed) if isinstance(transformed, ast.Module) else transformed
         except Exception as error:
             faults.failed("ipython", error)
             return transformed
 
-    patch.put(shell, "transform_ast", transform_ast)
+    adapting.put(shell, "transform_ast", transform_ast)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting
 from autotrace.record import calls, errors
 from autotrace.record.follower import Follower
 from autotrace.record.object_fields import stored_name
@@ -27,7 +27,7 @@ def install() -> None:
         probe = calls.probes.get(f"langgraph.pregel._retry.{name}")
         if probe is not None:
             probe.follower = Node()
-    patch.when_imported("langgraph.errors", _hook)
+    adapting.when_imported("langgraph.errors", _hook)
 
 
 def _hook(module: ModuleType) -> None:

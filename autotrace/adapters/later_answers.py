@@ -10,12 +10,11 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from autotrace import patch
-from autotrace.record import closing, drivers, faults
+from autotrace.patch import adapting
+from autotrace.record import closing, drivers, dropped, faults
 from autotrace.record.context import OpenCall
 from autotrace.record.object_fields import member
 
@@ -29,7 +28,7 @@ descriptions."""
 _MARK = "__autotrace_later__"
 _kinds: dict[int, str] = {}
 """By the ``id`` of the class: its method."""
-_waiting: dict[int, tuple[OpenCall, weakref.ref[Any]]] = {}
+_waiting: dict[int, dropped.Watched] = {}
 """By the ``id`` of the object: the call that returned it, which goes on."""
 
 
@@ -42,7 +41,7 @@ def wait_for(package: str, answers: Iterable[tuple[str, str, str]]) -> None:
         if isinstance(kind, type) and inspect.isfunction(original) and not hasattr(original, _MARK):
             answer = (_asynchronous if inspect.iscoroutinefunction(original) else _synchronous)(original)
             setattr(answer, _MARK, True)
-            patch.put(kind, method, answer)
+            adapting.put(kind, method, answer)
             _kinds[id(kind)] = method
     if _hold not in drivers.adopters:
         drivers.adopters.append(_hold)
@@ -57,14 +56,8 @@ def _hold(call: OpenCall, result: Any) -> bool:
         response = member(result, "http_response")
         if response is None or type(member(response, "_content")) is bytes:
             return False  # it was read, and says what the answer is
-    _waiting[id(result)] = (call, weakref.ref(result, functools.partial(_dropped, id(result))))
+    _waiting[id(result)] = dropped.Watched(result, call, _waiting)
     return True
-
-
-def _dropped(number: int, _: Any) -> None:
-    call, _ = _waiting.pop(number, (None, None))
-    if call is not None:
-        closing.ended(call, GeneratorExit())
 
 
 class _Answering:
@@ -74,7 +67,8 @@ class _Answering:
     __slots__ = ("_call",)
 
     def __init__(self, value: Any) -> None:
-        self._call: OpenCall | None = _waiting.pop(id(value), (None, None))[0]
+        watched = dropped.find(value, _waiting)
+        self._call: OpenCall | None = None if watched is None else _waiting.pop(watched.number).call
 
     def __enter__(self) -> _Answering:
         if self._call is not None:

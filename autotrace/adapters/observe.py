@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting
 from autotrace.record import faults
 
 Given = Mapping[str, Any]
@@ -39,4 +39,4 @@ def observe(owner: Any, name: str, *, before: Observer | None = None, after: Obs
         notify(after, result, args, kwargs)
         return result
 
-    patch.put(owner, name, observed)
+    adapting.put(owner, name, observed)

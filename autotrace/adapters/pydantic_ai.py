@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting
 from autotrace.record import calls, errors, template
 from autotrace.record.context import RetainingCall, current
 from autotrace.record.follower import Follower
@@ -35,15 +35,15 @@ def install() -> None:
         probe = calls.probes.get(key)
         if probe is not None:
             probe.follower = follower
-    patch.when_imported(_AGENT, _hook)
-    patch.when_imported("pydantic_ai.exceptions", _hook_exceptions)
+    adapting.when_imported(_AGENT, _hook)
+    adapting.when_imported("pydantic_ai.exceptions", _hook_exceptions)
 
 
 def _hook(module: Any) -> None:
     kind = getattr(module, "AbstractAgent", None)
     original = getattr(kind, "_infer_name", None)
     if callable(original) and not hasattr(original, _MARK):
-        patch.put(kind, "_infer_name", _past_ours(original))
+        adapting.put(kind, "_infer_name", _past_ours(original))
 
 
 def _hook_exceptions(module: Any) -> None:

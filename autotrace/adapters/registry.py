@@ -56,14 +56,14 @@ def is_endless(module: str, function: str) -> bool:
 
 def start(plan: Plan | None = None, run_folder: str | None = None, run_id: str | None = None) -> Engine | None:
     """Start the patch engine of this process with every adapter; see ``patch.engine.start``."""
-    from autotrace.patch import engine, library_rules
+    from autotrace.patch import adapting, engine
 
-    library_rules.add(refusal=_endless)
+    adapting.add(refusal=_endless)
     return engine.start(plan, run_folder, run_id, adapters=ADAPTERS)
 
 
 def _endless(value: Any, owner: Any, attribute: str) -> str | None:
-    from autotrace.patch.library_rules import module_of
+    from autotrace.patch.adapting import module_of
 
     if is_endless(module_of(value, owner), attribute):
         return "it is the entry point of a process or an endless loop: its span would never end"

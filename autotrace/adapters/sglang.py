@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from autotrace import patch
 from autotrace.adapters.engine_requests import (
     Hooks,
     InsideATrace,
@@ -34,6 +33,7 @@ from autotrace.adapters.engine_requests import (
     timeline_here,
     traceparent,
 )
+from autotrace.patch import adapting
 from autotrace.record import faults
 from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.follower import Follower
@@ -61,8 +61,8 @@ def install() -> None:
         follow(key, WeightUpdate("obj"))
     for key in BATCHES:
         follow(key, InsideATrace())
-    patch.when_imported(_MANAGER, _hook_manager)
-    patch.when_imported("sglang.srt.observability.req_time_stats", _hook_stats)
+    adapting.when_imported(_MANAGER, _hook_manager)
+    adapting.when_imported("sglang.srt.observability.req_time_stats", _hook_stats)
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------

@@ -15,26 +15,25 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from autotrace import patch
-from autotrace.patch import library_rules, wrapper
+from autotrace.patch import adapting, wrapper
 from autotrace.record import calls, faults, template
 
 
 def install() -> None:
     """Tell the recorder how to ask. Called once, right after ``torch`` was imported."""
-    library_rules.add(refusal=forward)
+    adapting.add(refusal=forward)
     try:
         torch = importlib.import_module("torch")
         compiler = getattr(torch, "compiler", None)
         calls.compiling = getattr(compiler, "is_compiling", None)  # torch >= 2.3; older ones have no such question
         if calls.compiling is not None:
-            patch.when_imported("torch._dynamo", _guard)
+            adapting.when_imported("torch._dynamo", _guard)
     except Exception as error:
         faults.failed("torch", error)
 
 
 def _guard(_: ModuleType) -> None:
-    patch.put(builtins, template.COMPILING, calls.compiling)
+    adapting.put(builtins, template.COMPILING, calls.compiling)
     wrapper.guard()
 
 

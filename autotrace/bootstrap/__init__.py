@@ -11,11 +11,13 @@ def start() -> None:
     """Activate the agent if ``AUTOTRACE`` is ``1``; never raises. Named by ``autotrace.start`` (PEP 829, Python 3.15+).
 
     Such an entry point is called in every interpreter of the environment, so the gate that the ``.pth`` line has in
-    front of its import stands here.
+    front of its import stands here: the variable, and that Python was not told to ignore its environment (``-E``,
+    ``-I``), from which a plan would come, which names code.
     """
     import os
+    import sys
 
-    if os.environ.get("AUTOTRACE", "").lower() not in ("1", "true", "yes", "on"):
+    if os.environ.get("AUTOTRACE", "").lower() not in ("1", "true", "yes", "on") or sys.flags.ignore_environment:
         return
     try:
         import autotrace.bootstrap.activate  # noqa: F401

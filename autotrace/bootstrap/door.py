@@ -80,7 +80,8 @@ def start(*specs: str | os.PathLike[str], **settings: object) -> Run:
             raise StartError(f"this process is recorded to {_run.folder} already; call autotrace.stop() first")
         if os.environ.get(env.AUTOTRACE, "").lower() in env.OFF:
             return Run(None)
-        if os.path.isdir(os.environ.get(env.RUN_FOLDER, "")) and not is_over(os.environ):
+        inherited = os.path.isdir(os.environ.get(env.RUN_FOLDER, "")) and not sys.flags.ignore_environment
+        if inherited and not is_over(os.environ):
             _activate()
             return Run(os.environ[env.RUN_FOLDER])
         variables = prepare.new_run([os.fspath(spec) for spec in specs], settings)

@@ -8,11 +8,13 @@ start. Where the ``.pth`` file came first this does nothing. Entry points ``vllm
 from __future__ import annotations
 
 import os
+import sys
 
 
 def register() -> None:
-    """Activate this process if ``AUTOTRACE`` says so and it is not active. Never raises, opens nothing."""
-    if os.environ.get("AUTOTRACE", "").lower() not in ("1", "true", "yes", "on"):
+    """Activate this process if ``AUTOTRACE`` says so (see ``bootstrap.start``) and it is not active. Never raises,
+    opens nothing."""
+    if os.environ.get("AUTOTRACE", "").lower() not in ("1", "true", "yes", "on") or sys.flags.ignore_environment:
         return
     try:
         from autotrace.bootstrap import activate

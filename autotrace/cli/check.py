@@ -18,7 +18,7 @@ from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.spec import names, verdict
 from autotrace.spec.compiler import SHIPPED, compile_plan, shown
-from autotrace.spec.errors import SpecError
+from autotrace.spec.document import SpecError
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.sources import Archive, Installed, Source, folders_of
 from autotrace.spec.verdict import Verdict

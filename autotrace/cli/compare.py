@@ -15,7 +15,6 @@ from rich.text import Text
 
 from autotrace.cli import filters, runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
-from autotrace.sinks.protocol import SinkError
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.divergence import UNKNOWN, Call, Divergence, calls, group
 from autotrace.trajectory.model import Trajectory
@@ -38,14 +37,9 @@ FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 @click.argument("traces", nargs=-1, metavar="[A B ...]")
 @click.option("--run", metavar="RUN", help="Run to read; default: the newest.")
 @filters.options
-@click.option("--tracking-uri", metavar="URI", help="Read from MLflow instead of a run folder.")
-@click.option("--project", metavar="NAME", help="MLflow experiment; needed if several have such a group.")
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def compare(
-    traces: Sequence[str], run: str | None, selection: filters.Selection, tracking_uri: str | None, project: str | None,
-    full: bool, as_json: bool,
-) -> None:  # fmt: skip
+def compare(traces: Sequence[str], run: str | None, selection: filters.Selection, full: bool, as_json: bool) -> None:
     """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: --step 3 --sample 17.
 
     Where a sample is in one step only, or the run has no steps, --sample alone is enough. Instead of them, or besides
@@ -57,11 +51,8 @@ def compare(
     if traces and selection:
         raise click.UsageError("name trajectories, or choose them with --step, --where, ...; not both")
     try:
-        if tracking_uri is not None:
-            trajectories = _of_mlflow(tracking_uri, traces, selection, project)
-        else:
-            trajectories = _of_run(runs.reader(run), traces, selection)
-    except (KeyError, SinkError) as error:
+        trajectories = _of_run(runs.reader(run), traces, selection)
+    except KeyError as error:
         raise terminal.fail(error.args[0]) from None
     if len(trajectories) < 2:
         what = "no trajectory" if not trajectories else "only one trajectory"
@@ -89,14 +80,6 @@ def _of_run(reader: Reader, traces: Sequence[str], selection: filters.Selection)
         raise KeyError(f"more than {MOST} trajectories match, too many to stand beside each other; narrow --where")
     rows.sort(key=lambda row: (row.uid or "", row.rollout_n or 0))
     return [reader.load(row.trace_id) for row in rows]
-
-
-def _of_mlflow(uri: str, traces: Sequence[str], selection: filters.Selection, project: str | None) -> list[Trajectory]:
-    from autotrace.sinks.mlflow.read_back import read
-
-    if selection.where or selection.statuses or (not traces and selection.step is None):
-        raise click.UsageError("out of MLflow a group is chosen by --step and --sample alone, and needs both")
-    return read(uri, traces, selection.step, selection.sample, bool(selection.validate), project)
 
 
 def _check_one_step(selection: filters.Selection, steps: Iterable[int | None]) -> None:

@@ -132,7 +132,7 @@ def _versions() -> Iterator[str]:
 
 def _specs(options: Options) -> Finding:
     from autotrace.spec.compiler import compile_plan, shipped_specs
-    from autotrace.spec.errors import SpecError
+    from autotrace.spec.document import SpecError
 
     files = [path.name for path in shipped_specs()]
     if not files:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import autotrace
+from autotrace.cli.escaping import escaped
 
 COMMANDS = {
     "runs": ("autotrace.cli.list_runs", "runs"),
@@ -51,6 +52,11 @@ class Commands(click.Group):
                 raise
             return None
         return command
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run with nothing that a terminal would obey in what is printed."""
+        with escaped():
+            return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. What this user may not read or write, and a library that is not installed, are one sentence,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from rich.console import Console
+from autotrace.cli.terminal import console
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -61,6 +61,6 @@ def _bar(what: str) -> Progress:
         progress.TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {what}"),
         progress.BarColumn(),
         progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console(stderr=True),
         transient=True,
     )

@@ -17,6 +17,7 @@ from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
+from autotrace.sinks.registry import BackendError
 
 
 @click.command(no_args_is_help=True, short_help="Deliver what a run left on disk.")
@@ -45,7 +46,7 @@ def ship(
             status = deliver(folder, once=True, everything=everything, shippers=shippers or 0, progress=shown)
     except run_setup.RunSetupError as error:
         raise terminal.fail(error) from None
-    except (OSError, msgspec.MsgspecError, sqlite3.Error) as error:
+    except (OSError, msgspec.MsgspecError, sqlite3.Error, BackendError) as error:
         raise terminal.fail(f"{folder} cannot be used: {error}") from None
     _report(folder, status)
     if status.state != "done" or status.pending:

@@ -15,6 +15,7 @@ from rich import box
 from rich.table import Table
 
 from autotrace.cli import runs, terminal
+from autotrace.cli.escaping import raw
 from autotrace.ship.readers import open as opened
 from autotrace.tables.errors import QueryError
 from autotrace.tables.lean import arrow_without_pandas
@@ -51,10 +52,9 @@ def sql(query: str, run: str | None, form: str | None) -> None:
         for row in rows:
             sys.stdout.write(terminal.json_line(jsonable(dict(zip(answer.names, row, strict=True)))))
     elif form == "csv":
-        written = terminal.safe if sys.stdout.isatty() else str
-        writer = csv.writer(sys.stdout)
-        writer.writerow(map(written, answer.names))
-        writer.writerows([written(_plain(value)) for value in row] for row in rows)
+        writer = csv.writer(sys.stdout if sys.stdout.isatty() else raw(sys.stdout))
+        writer.writerow(answer.names)
+        writer.writerows(list(map(_plain, row)) for row in rows)
     else:
         _show(answer, rows)
 

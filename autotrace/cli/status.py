@@ -18,7 +18,7 @@ from autotrace.cli import runs, terminal
 from autotrace.cli.advice import advice, clients, gated, latest_of, library, own_targets
 from autotrace.cli.terminal import counted, line
 from autotrace.config.plan import Plan, Settings
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
 from autotrace.run.status import BackendStatus, Status, TargetStatus
@@ -74,7 +74,7 @@ def status(run: str | None, everything: bool, as_json: bool) -> None:
 def plan_of(source: Source) -> Plan | None:
     """The run's plan, None when it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
-        return Plan.loads((source.path / layout.PLAN_JSON).read_text(encoding="utf-8"))
+        return Plan.loads(files.read(source.path, layout.PLAN_JSON))
     return None
 
 

@@ -1,34 +1,28 @@
-"""Terminal output: control characters in what a model wrote are shown, never executed.
+"""What commands print: texts for a terminal, in units that people read.
 
-Model output reaches these commands as it is, and a terminal acts on control characters (it can rewrite earlier lines,
-set the title, answer on stdin). ``safe`` makes them visible; all is printed as ``rich.text.Text``, never as markup.
+All is printed as ``rich.text.Text``, never as markup, and made safe on its way out (``escaping``).
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
+from autotrace.cli.escaping import UNSAFE, raw
+from autotrace.cli.escaping import safe as safe
 from autotrace.config import exit_codes
-
-# C0 without tab and newline, DEL, C1; marks that reorder what is read; separators some terminals take for newlines.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 STATUS_STYLE = {
     "OK": "green", "OPEN": "yellow", "ERROR": "red", "TIMEOUT": "red", "INTERRUPTED": "red", "CANCELLED": "yellow",
 }  # fmt: skip
-
-
-def safe(text: object) -> str:
-    """``text`` with every control character written out (``\\x1b``)."""
-    return _UNSAFE.sub(lambda match: repr(match[0])[1:-1], str(text))
 
 
 def one_line(text: object) -> str:
@@ -57,13 +51,27 @@ def block(text: object, style: str = "", *, lines: int | None = None, width: int
 
 
 def json_line(value: Any) -> str:
-    """``value`` as one line of JSON for other programs; in ASCII in a terminal, which acts on what a model wrote."""
-    return json.dumps(value, ensure_ascii=sys.stdout.isatty()) + "\n"
+    """``value`` as one line of JSON for other programs; what a terminal would act on stands in JSON's own escapes."""
+    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False)) + "\n"
+
+
+class SafeConsole(Console):
+    """Sends no control character but those of its own styles."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """See ``Console``."""
+        for segment in super().render(renderable, options):
+            yield (
+                segment
+                if segment.control or not UNSAFE.search(segment.text)
+                else Segment(safe(segment.text), segment.style)
+            )
 
 
 def console(*, stderr: bool = False) -> Console:
     """Where commands print. Not on a terminal nothing is wrapped or cut, so that ``grep`` sees whole lines."""
-    output = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    file = raw(sys.stderr if stderr else sys.stdout)
+    output = SafeConsole(file=file, stderr=stderr, highlight=False, markup=False, emoji=False)
     if not output.is_terminal:
         output.width = max(output.width, 200)
     return output

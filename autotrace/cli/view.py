@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
-import secrets
 import socket
 import sys
+import tempfile
 import webbrowser
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +22,7 @@ from autotrace.cli import filters, progress, runs, terminal
 from autotrace.config.installation import DISTRIBUTION
 from autotrace.export.format import ExportError
 from autotrace.export.staging import Staging
+from autotrace.run import files
 from autotrace.ship.readers import of_run, stored_places
 from autotrace.tables.conditions import Condition, equals
 from autotrace.tables.errors import Gone, QueryError
@@ -29,6 +32,8 @@ from autotrace.trajectory.model import Trajectory
 INSTALL = f"pip install '{DISTRIBUTION}[view]'"
 PORT = 8642
 """The one that is tried first."""
+BACKLOG = 32
+"""Connections that wait to be accepted: all of them are, before the first of them is answered."""
 SWITCH = 0.0005
 """Seconds after which a thread that reads a run lets others go on: an answer takes ten turns, else of 5 ms each."""
 
@@ -90,26 +95,44 @@ def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: 
         import uvicorn
 
         from autotrace.view.app import application
-        from autotrace.view.guard import Guard
+        from autotrace.view.guard import HEAD, Guard
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "anyio"):
             raise
         raise terminal.fail(f"autotrace view needs {error.name}, which is not installed: {INSTALL}") from None
     sys.setswitchinterval(SWITCH)
     gc.set_threshold(100_000)  # of many rows, an eighth of the time went to looking for cycles among them
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of a neighbour's connections it would tell without end
     listening = _socket(host, port)
-    number = listening.getsockname()[1]
-    token = secrets.token_urlsafe(24)
-    guard = Guard(application(folder), host, number, token)
     shown = f"[{host}]" if ":" in host else host
-    link = f"http://{shown}:{number}/?token={token}{address}"
-    server = uvicorn.Server(uvicorn.Config(guard, log_level="error", access_log=False, timeout_graceful_shutdown=1))
-    with contextlib.suppress(KeyboardInterrupt):
+    base = f"http://{shown}:{listening.getsockname()[1]}/"
+
+    def opened() -> None:
+        click.echo(f"the link was opened; for another browser: {base}?open={guard.code()}{address}", err=True)
+
+    guard = Guard(application(folder), host, opened)
+    link = f"{base}?open={guard.code()}{address}"
+    server = uvicorn.Server(
+        uvicorn.Config(
+            guard, loop="asyncio", http=guard.connection(), ws="none", h11_max_incomplete_event_size=HEAD,
+            backlog=BACKLOG, log_level="error", access_log=False, timeout_graceful_shutdown=1,
+        )
+    )  # fmt: skip
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as ending:
         click.echo(f"autotrace view: {link}\nCtrl-C ends it", err=True)
         if not no_browser:
             with contextlib.suppress(Exception):  # there is none on this machine
-                webbrowser.open(link)
+                webbrowser.open(_leading_to(link, ending))
         server.run(sockets=[listening])
+
+
+def _leading_to(link: str, ending: contextlib.ExitStack) -> str:
+    """The address of a file that leads a browser to ``link``, until ``ending``: anybody can read the command line that
+    a browser is started with, and nobody else this file."""
+    folder = ending.enter_context(tempfile.TemporaryDirectory(prefix="autotrace-view-"))
+    page = Path(folder, "open.html")
+    files.replace(page, f'<meta http-equiv="refresh" content="0;url={escape(link)}">'.encode())
+    return page.as_uri()
 
 
 def _socket(host: str, port: int | None) -> socket.socket:
@@ -122,7 +145,7 @@ def _socket(host: str, port: int | None) -> socket.socket:
             listening = socket.socket(family, kind)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(where)
-            listening.listen(64)
+            listening.listen(BACKLOG)
         except OSError as error:
             problem = error
         else:

@@ -7,6 +7,8 @@ by the first process of an environment-only activation, and inherited by every p
 
 from __future__ import annotations
 
+import os
+
 # -- for people -----------------------------------------------------------------------------------------------------
 
 ON, OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -43,8 +45,16 @@ SUPERVISE = "AUTOTRACE_SUPERVISE"
 CONTENT = "AUTOTRACE_CONTENT"
 """``full`` (default), ``text`` (no token ids) or ``none`` (no prompts, responses, arguments at all)."""
 
+ERROR_FORMS = "AUTOTRACE_ERROR_FORMS"
+"""A file with regular expressions, one a line: tools' answers that match one are errors (finding
+``AT-TOOL-ERROR-TEXT``)."""
+
 LISTEN = "AUTOTRACE_LISTEN"
 """``HOST:PORT`` or ``:PORT`` where the collector takes what other nodes record; default: all interfaces, any port."""
+
+TLS = "AUTOTRACE_TLS"
+"""``CERTIFICATE:KEY``, or a file with both (PEM), with which the collector listens; else Ray's, where Ray speaks TLS.
+Relays take that certificate alone."""
 
 QUIET = "AUTOTRACE_QUIET"
 """``1``: say nothing on stderr on success, neither at the start nor at the end."""
@@ -61,8 +71,14 @@ OWN_RUN = "AUTOTRACE_OWN_RUN"
 """Absolute path of the run folder whose shipper this process is, or one of its delivery processes: it may load what the
 run loaded. Whoever else reads a run reads what a stranger may have written."""
 
+REDACT_PATTERNS = "AUTOTRACE_REDACT_PATTERNS"
+"""``--redact-patterns``. Who reads a run that was recorded with it names it, too: a folder's own patterns do not run."""
+
 PLAN = "AUTOTRACE_PLAN"
 """Absolute path of the compiled plan (JSON)."""
+
+PLAN_DIGEST = "AUTOTRACE_PLAN_DIGEST"
+"""SHA-256 of the plan's text: a process takes no other plan, whoever can write the run folder."""
 
 MODULES = "AUTOTRACE_MODULES"
 """Comma-separated top-level module names of the plan: a process that imports none of them reads no file. Clients whose
@@ -79,10 +95,18 @@ PLAN_DATA = "AUTOTRACE_PLAN_DATA"
 """The plan itself (zlib, base64), for processes on nodes where ``AUTOTRACE_PLAN`` is not on disk."""
 
 COLLECTOR = "AUTOTRACE_COLLECTOR"
-"""``http://HOST:PORT`` of the collector, for nodes that do not share the run folder."""
+"""``tcp://HOST:PORT`` of the collector, for nodes that do not share the run folder; ``tls://HOST:PORT#DIGEST`` where it
+has a certificate, with its SHA-256."""
 
 TOKEN = "AUTOTRACE_TOKEN"
-"""What a relay shows to the collector; made for one run."""
+"""What relay and collector prove to each other that they know; made for one run."""
 
-OF_A_RUN = (RUN_ID, RUN_FOLDER, PLAN, MODULES, TRACE_BACKENDS, MAIN_PID, PLAN_DATA, COLLECTOR, TOKEN)
+OF_A_RUN = (
+    RUN_ID, RUN_FOLDER, PLAN, PLAN_DIGEST, MODULES, TRACE_BACKENDS, MAIN_PID, PLAN_DATA, COLLECTOR, TOKEN,
+)  # fmt: skip
 """What a new run does not take over from an earlier one."""
+
+
+def is_own(run_folder: str | os.PathLike[str]) -> bool:
+    """This process is the run's own shipper, or one of its delivery processes (``OWN_RUN``)."""
+    return os.environ.get(OWN_RUN) == os.path.abspath(run_folder)

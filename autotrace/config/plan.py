@@ -1,4 +1,4 @@
-"""The compiled plan: what the launcher writes once and every traced process reads. Standard library only.
+"""The compiled plan: what the launcher writes once and every traced process reads.
 
 A plan is one JSON object; this module is its schema. Paths (``tokens``, ``attributes``, ``facts``, ``final``) stay
 text here and are parsed in the process that binds the target (``record.fields``). Their first word is an argument name,
@@ -9,8 +9,10 @@ A list of paths means: the first that is present.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 PLAN_VERSION = 1
 ROLES = ("trajectory", "agent", "llm", "tool", "parser", "env", "reward", "engine", "trainer", "span")
@@ -129,14 +131,15 @@ class Plan:
         return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
 
     @classmethod
-    def loads(cls, text: str) -> Plan:
+    def loads(cls, text: str | bytes) -> Plan:
         """Inverse of ``dumps``. Raises ``ValueError`` for anything that is not a plan of this version."""
-        raw = json.loads(text)
-        if not isinstance(raw, dict) or raw.get("version") != PLAN_VERSION:
+        try:
+            plan: Plan = msgspec.json.decode(text, type=cls)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ValueError(f"not a plan: {error}") from None
+        if plan.version != PLAN_VERSION:
             raise ValueError(f"not a plan of version {PLAN_VERSION}")
-        targets = tuple(Target(**{name: _frozen(value) for name, value in entry.items()}) for entry in raw["targets"])
-        settings = Settings(**{name: _frozen(value) for name, value in raw["settings"].items()})
-        return cls(targets, settings, raw.get("digest", ""))
+        return replace(plan, settings=replace(plan.settings, sampling=_frozen(plan.settings.sampling)))
 
 
 def _frozen(value: Any) -> Any:

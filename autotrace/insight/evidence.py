@@ -6,18 +6,16 @@ import bisect
 import hashlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import itemgetter
+from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from autotrace.insight.call_texts import bare, marked
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.deferred import cached
-from autotrace.trajectory.model import Span, Trajectory, packed_ids
+from autotrace.trajectory.model import Span, Trajectory, above, finish_reason, packed_ids
 from autotrace.trajectory.numbers import integer
-from autotrace.trajectory.tool_names import tool_name
+from autotrace.trajectory.pieces import whole_response
+from autotrace.trajectory.tool_calls import ToolCall, tool_calls
 
 CUT = frozenset({"length", "max_tokens", "max_length"})
 """Finish reasons of a response that was cut at a limit."""
@@ -46,8 +44,7 @@ class LLMCall:
         asked = whole(self.sampling.get("max_tokens", self.sampling.get("max_new_tokens")))
         if asked and self.span.response_tokens == asked:
             return AS_ASKED
-        reason = self.figures.get("finish_reason") or self.figures.get("stop_reason")
-        return reason if isinstance(reason, str) else None
+        return finish_reason(self.figures)
 
     @cached
     def ids(self) -> bytes | None:
@@ -73,56 +70,19 @@ class LLMCall:
         return given if isinstance(given, dict) else {}
 
 
-@dataclass
-class ToolCall:
-    """One call of a tool, as the agent made it, with what it called to get its answer."""
-
-    span: Span
-    turn: int
-    """The turn before it; 0: none."""
-    inner: list[Span] = field(default_factory=list)
-    """Calls of the tool's own below it."""
-
-    @cached
-    def name(self) -> str:
-        return self.span.title or tool_name(self.span)
-
-    @cached
-    def failed(self) -> Span | None:
-        """The call that raised: this one, or the deepest below it."""
-        if not self.inner:
-            return self.span if self.span.error else None
-        return next((span for span in (*reversed(self.inner), self.span) if span.error), None)
-
-    @cached
-    def answer(self) -> str:
-        """What the agent was told, as text; empty: nothing that is text."""
-        return text_of(self.span.output)
-
-    @cached
-    def arguments(self) -> bytes:
-        """What it was asked, in one piece: to be compared, in whatever order it was said."""
-        return _comparable(self.span.inputs)
-
-    @cached
-    def result(self) -> bytes:
-        """What came of it, text or not, to be compared."""
-        return _comparable(self.failed.error_text if self.failed is not None else self.span.output)
-
-
 class Evidence:
     """One trajectory. Reads it, changes nothing."""
 
     def __init__(self, trajectory: Trajectory, settings: Settings) -> None:
         self.trajectory = trajectory
         self.settings = settings
-        self.by_id = {span.span_id: span for span in trajectory.spans}
+        self.by_id = trajectory.by_id
         calls = trajectory.llm_spans
         below: dict[str, dict[str, Any]] = {}
         for span in trajectory.spans:
-            if span.role == "engine" and (above := self._above(span, "llm")) is not None:
+            if span.role == "engine" and (call := above(span, self.by_id, ("llm",))) is not None:
                 known = {name: value for name, value in span.attributes.items() if value is not None}
-                below.setdefault(above.span_id, {}).update({**known, "server": _server(span)})
+                below.setdefault(call.span_id, {}).update({**known, "server": _server(span)})
         self.turns = [LLMCall(n, span, _figures(span, below.get(span.span_id))) for n, span in enumerate(calls, 1)]
 
     @property
@@ -138,26 +98,12 @@ class Evidence:
     @cached
     def agent(self) -> Span | None:
         """The call that has the whole response with its mask."""
-        having = (span for span in self.trajectory.spans if span.role not in ("llm", "engine"))
-        return next((span for span in having if span.response_mask is not None or span.response_ids), None)
+        return whole_response(self.trajectory.spans)
 
     @cached
     def tools(self) -> list[ToolCall]:
         """Calls of tools, in order."""
-        made: dict[str, ToolCall] = {}
-        caller: str | None = ""
-        above = judges = None
-        for span in self.trajectory.spans:
-            if span.role != "tool":
-                continue
-            if span.parent_id != caller:  # most of them have the same
-                caller, above, judges = span.parent_id, self._above(span, "tool"), self._above(span, "reward")
-            if above is not None and above.span_id in made:
-                made[above.span_id].inner.append(span)
-                made[span.span_id] = made[above.span_id]
-            elif judges is None:
-                made[span.span_id] = ToolCall(span, self.turn_at(span.start_ns))
-        return list({id(call): call for call in made.values()}.values())
+        return tool_calls(self.trajectory)
 
     @cached
     def rewards(self) -> list[Span]:
@@ -200,14 +146,6 @@ class Evidence:
     @cached
     def _starts(self) -> list[int]:
         return sorted(call.span.start_ns for call in self.turns)
-
-    def _above(self, span: Span, role: str) -> Span | None:
-        above, hops = self.by_id.get(span.parent_id or ""), 0
-        while above is not None and hops < 1000:
-            if above.role == role:
-                return above
-            above, hops = self.by_id.get(above.parent_id or ""), hops + 1
-        return None
 
 
 def _figures(span: Span, below: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -276,41 +214,6 @@ def fingerprint(parts: Iterator[bytes]) -> str:
 
 ALIKE = 32
 """Tokens from which equal answers are no chance."""
-
-
-def text_of(value: Any, depth: int = 0) -> str:
-    """The text of what a tool returned: ``"4"``, ``{"text": "4"}``, ``[{"text": "4"}, 0.0, {}]``."""
-    if isinstance(value, str):
-        return value
-    if depth > 3:
-        return ""
-    if isinstance(value, dict):
-        for name in ("text", "content", "result", "output", "error"):
-            if text := text_of(value.get(name), depth + 1):
-                return text
-        return ""
-    if isinstance(value, list) and value:
-        return text_of(value[0], depth + 1)
-    return ""
-
-
-def _comparable(value: Any) -> bytes:
-    try:
-        return msgspec.json.encode(_ordered(value))
-    except (TypeError, ValueError, OverflowError):  # values that are not plain: not from our assembly
-        return repr(value).encode("utf-8", "replace")
-
-
-def _ordered(value: Any, depth: int = 0) -> Any:
-    """``value`` with the names of its objects in order, also of those that are written as JSON."""
-    if isinstance(value, str) and value.startswith("{"):
-        try:
-            value = msgspec.json.decode(value)
-        except msgspec.DecodeError:
-            return value
-    if isinstance(value, dict) and depth < 8:
-        return [(name, _ordered(part, depth + 1)) for name, part in sorted(value.items(), key=itemgetter(0))]
-    return value
 
 
 def whole(value: Any) -> int | None:

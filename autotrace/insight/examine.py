@@ -6,7 +6,7 @@ import operator
 from itertools import islice
 
 from autotrace.insight import registry
-from autotrace.insight.evidence import Evidence, LLMCall, ToolCall, fingerprint, piece, unpacked, whole
+from autotrace.insight.evidence import Evidence, LLMCall, fingerprint, piece, unpacked, whole
 from autotrace.insight.families.responses import is_rendered_anew
 from autotrace.insight.families.tokens import shared_prefix
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
@@ -14,6 +14,7 @@ from autotrace.insight.settings import Settings
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import number
+from autotrace.trajectory.tool_calls import ToolCall
 
 _REWRITTEN, _CHANGED = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED"), "AT-RESPONSE-CHANGED"
 """An agent that renders its answers anew does so in its prompts and in its response: one cause, said once."""

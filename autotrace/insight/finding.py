@@ -1,15 +1,22 @@
-"""What a finding is, and the text that stands behind its code."""
+"""What a finding is, and the text that stands behind its code: that of its page in ``docs/findings``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_PAGES = (_PACKAGE / "findings", _PACKAGE.parent / "docs" / "findings")
+"""Where the pages are: in the package when installed, else in the source checkout."""
+_SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Code:
-    """A kind of finding: its words and its threshold. ``docs/findings`` has a page of each, made of this."""
+    """A kind of finding: its words and its threshold."""
 
     code: str
     """``AT-...``; never changes its meaning."""
@@ -30,10 +37,26 @@ class Code:
     count: int = 1
     """... and at least so many."""
 
+    @classmethod
+    def of(cls, code: str, weight: float, *, share: float = 0.0, count: int = 1) -> Code:
+        """One of ours: its words are those of its page."""
+        head, *sections = _SECTION.split(_page(code))
+        _, title, what = (part.strip() for part in head.strip().split("\n\n", 2))
+        words = dict(zip(sections[::2], map(str.strip, sections[1::2]), strict=True))
+        title = title.strip("*").removesuffix(".")
+        title = title if title[1:2].isupper() else title[:1].lower() + title[1:]
+        why, remedy, normal = (words[name] for name in ("Why", "What to try", "What looks like it and is no fault"))
+        return cls(code, title, what, why, remedy, normal, weight, share, count)
+
     @property
     def family(self) -> str:
         """Filled by the registry."""
         return FAMILY_OF.get(self.code, "")
+
+
+def _page(code: str) -> str:
+    folder = next((folder for folder in _PAGES if folder.is_dir()), _PAGES[-1])
+    return (folder / f"{code}.md").read_text(encoding="utf-8")
 
 
 FAMILY_OF: dict[str, str] = {}

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from autotrace.config import environment as env
 from autotrace.config.installation import DISTRIBUTION, PTH
+from autotrace.launch.command import Command
+from autotrace.run.process import ignores_environment
 
 TIMEOUT = 10.0
 """Seconds for one start of the interpreter."""
@@ -23,9 +25,12 @@ _CODE = (
 )  # fmt: skip
 
 
-def untraced(interpreter: str | None, environ: Mapping[str, str]) -> str | None:
-    """One sentence when ``interpreter`` would run the command without the agent; None when it would load it, or when
-    that cannot be determined. Starts it once, and only where its folders hold no ``autotrace.pth``."""
+def untraced(program: Command, environ: Mapping[str, str]) -> str | None:
+    """One sentence when ``program`` is Python and would run without the agent; None when it would load it, or when
+    that cannot be determined. Starts the interpreter once, and only where its folders hold no ``autotrace.pth``."""
+    interpreter = program.interpreter(environ)
+    if interpreter == program.path and ignores_environment(program.argv):
+        return "warning: -E and -I tell Python to ignore its environment, so this command is not traced; leave them out"
     if interpreter is None or _has_pth(interpreter) or activates(interpreter, environ) is not False:
         return None
     return (

@@ -88,7 +88,7 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
         complain(f"run folder {run.folder}{after(earlier)}")
     for line in never_bound(run.plan, program, environ):
         complain(line)
-    if program.is_python and (warning := untraced(program.interpreter(environ), environ)):
+    if program.is_python and (warning := untraced(program, environ)):
         complain(warning)
     if options.supervise or os.getpid() == 1 or not program.is_python:
         supervise(program, environ, run.folder, options)

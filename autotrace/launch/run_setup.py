@@ -19,7 +19,7 @@ from autotrace.config import environment as env
 from autotrace.config.stderr import complain
 from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_command, masked_uri
-from autotrace.run import files, layout, shipper_process
+from autotrace.run import files, layout, remote_node, shipper_process
 from autotrace.sinks import registry
 from autotrace.sinks.backend import Backend, Destination
 from autotrace.spool.blobs import keep_tokenizer
@@ -63,8 +63,9 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
     _check_hook(options, command)
     _prepare(backends, Destination(uri, options.origins))
     folder = _folder(options)
+    text = plan.dumps()
     try:
-        _write(folder, options, plan, command, main_pid, uri)
+        _write(folder, options, plan, text, command, main_pid, uri)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise RunSetupError(f"cannot write into {folder} ({error.strerror}); {_ELSEWHERE}") from error
@@ -73,6 +74,7 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
         env.RUN_ID: os.path.basename(folder),
         env.RUN_FOLDER: folder,
         env.PLAN: os.path.join(folder, layout.PLAN_JSON),
+        env.PLAN_DIGEST: remote_node.digest(text),
         env.MODULES: ",".join(sorted({*watched_modules(plan), *ADAPTED})),
         env.TRACE_BACKENDS: ",".join(registry.names()),
         env.MAIN_PID: f"{main_pid}:{host()}",
@@ -126,7 +128,7 @@ def _check_hook(options: Options, command: Sequence[str]) -> None:
 def _plan(options: Options) -> Plan:
     from autotrace.config.plan import Settings
     from autotrace.spec.compiler import compile_plan
-    from autotrace.spec.errors import SpecError
+    from autotrace.spec.document import SpecError
 
     try:
         return compile_plan(options.specs, settings=Settings(content=options.content, **options.settings))
@@ -135,9 +137,10 @@ def _plan(options: Options) -> Plan:
 
 
 def _folder(options: Options) -> str:
-    """A new folder ``YYYYMMDD-HHMMSS-XXXXXX`` (UTC, so that names sort by time)."""
+    """A new folder ``YYYYMMDD-HHMMSS-MMMXXXXXX`` (UTC). Names sort by time: ``MMM`` are the milliseconds, in hex."""
     parent = os.path.abspath(options.run_dir)
-    name = f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    now = datetime.now(timezone.utc)
+    name = f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03x}{secrets.token_hex(3)}"
     folder = os.path.join(parent, name)
     if not options.quiet and (mode := files.readable_by_others(parent)):
         complain(
@@ -147,15 +150,21 @@ def _folder(options: Options) -> str:
     try:
         files.folder(layout.spool_of(folder))
         files.folder(os.path.join(folder, layout.BLOBS))
+        reason = files.exposed(folder) or (None if files.is_own(folder) else f"{folder} belongs to another user")
     except OSError as error:
         raise RunSetupError(f"cannot make a run folder in {parent} ({error.strerror}); {_ELSEWHERE}") from error
+    if reason is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise RunSetupError(f"no run is made in {parent}: {reason}; {_ELSEWHERE}")
     return folder
 
 
-def _write(folder: str, options: Options, plan: Plan, command: Sequence[str], main_pid: int, uri: str | None) -> None:
+def _write(
+    folder: str, options: Options, plan: Plan, text: str, command: Sequence[str], main_pid: int, uri: str | None
+) -> None:
     from autotrace.run.info import RunInfo
 
-    files.replace(os.path.join(folder, layout.PLAN_JSON), plan.dumps().encode())
+    files.replace(os.path.join(folder, layout.PLAN_JSON), text.encode())
     RunInfo(
         run_id=os.path.basename(folder),
         created=datetime.now().astimezone().isoformat(timespec="seconds"),

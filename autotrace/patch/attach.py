@@ -6,10 +6,11 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+from collections.abc import Iterator
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from autotrace.patch import library_rules, wrapper
+from autotrace.patch import adapting, wrapper
 from autotrace.patch.callers import looks_at_caller
 from autotrace.patch.installer import ABSENT, Installer
 from autotrace.record import used_libraries
@@ -20,6 +21,8 @@ IN_PLACE, OVERRIDDEN, REPLACED = "in place", "overridden", "replaced"
 name alone calls the wrapper."""
 
 _ROUTINES = (functools.cached_property, functools.partial, functools.partialmethod)
+_LAYERS = 16
+"""Decorators of one function that are looked below."""
 _LOOKED_AT = 500
 """Objects inside of a holder that are looked at for a definition."""
 
@@ -33,23 +36,29 @@ def attach(owner: Any, attribute: str, key: str, installer: Installer, depth: in
     target ``key``; says how. None: they are recorded for some target already. Raises ``Refused``."""
     own = vars(owner).get(attribute, ABSENT)
     raw = attribute_of(owner, attribute) if own is ABSENT and isinstance(owner, type) else own
-    reason = library_rules.refusal(raw, owner, attribute)
+    reason = adapting.refusal(raw, owner, attribute)
     if reason is not None:
         raise Refused(reason)
     function = function_in(raw, owner, attribute) if depth == 0 else _below(raw, owner, attribute, depth)
     if function is None:
         raise Refused(_why_not(raw, attribute))
-    if _records_inside(function, key) or wrapper.key_of(function) is not None:
+    layers = [*_layers(function)]
+    # Ray decorates every method of an actor's class, which was created before
+    if wrapper.key_of(function) is not None or any(wrapper.key_of(layer) == key for layer in layers):
         return None
     where = ", below its decorator" if depth else ""
     if looks_at_caller(function, owner):
-        function = _looks_at_none(function, owner)
+        # a decorator's frame is where it was, above the wrapper's
+        function = next((layer for layer in layers[1:] if not looks_at_caller(layer, owner)), None)
+        if function is None:
+            raise Refused("it looks at its caller's frame and would find the wrapper's: name a function that it calls")
         if wrapper.key_of(function) is not None:
             return None
         where = ", below a decorator that looks at its caller's frame"
-    used = _used_by_recording(owner)
+    used = used_libraries.refusal(adapting.module_of(None, owner))
     if used is not None:
         raise Refused(used)
+    # what a module of the user's took from such a library is replaced there, which changes nothing in the library
     if own is not ABSENT and used_libraries.refusal(function.__module__ or "") is None:
         wrapper.place(function, key)
         if type(raw).__name__ == "_lru_cache_wrapper":
@@ -57,8 +66,17 @@ def attach(owner: Any, attribute: str, key: str, installer: Installer, depth: in
         return IN_PLACE + where
     if where:
         raise Refused("below a decorator, a function is recorded in place alone: name it on the class that has it")
-    installer.set(owner, attribute, own, _with(raw, wrapper.wrap(function, key), owner, attribute))
+    installer.set(owner, attribute, own, _with(raw, wrapper.wrap(function, key)))
     return OVERRIDDEN if own is ABSENT else REPLACED
+
+
+def _layers(function: Any) -> Iterator[FunctionType]:
+    """``function``, and those below it as far as decorators say so (``functools.wraps``)."""
+    for _ in range(_LAYERS):
+        if type(function) is not FunctionType:
+            return
+        yield function
+        function = function.__dict__.get("__wrapped__")
 
 
 def function_in(raw: Any, owner: Any, attribute: str) -> FunctionType | None:
@@ -95,17 +113,6 @@ def _below(raw: Any, owner: Any, attribute: str, depth: int) -> FunctionType:
     return function
 
 
-def _looks_at_none(function: FunctionType, owner: Any) -> FunctionType:
-    """The first function below ``function``, which looks at its caller, that does not: ``function`` is a decorator's,
-    and its frame is where it was, above the wrapper's."""
-    below = function.__dict__.get("__wrapped__")
-    while type(below) is FunctionType:
-        if not looks_at_caller(below, owner):
-            return below
-        below = below.__dict__.get("__wrapped__")
-    raise Refused("it looks at its caller's frame and would find the wrapper's: name a function that it calls")
-
-
 def _definition_in(holder: Any, owner: Any, attribute: str) -> FunctionType | None:
     """The function whose ``def`` stands where ``holder`` does: a decorator made an object of it (a command, a tool, a
     remote function), and it is somewhere inside. Nothing of the holder's is called: the garbage collector knows what an
@@ -118,11 +125,8 @@ def _definition_in(holder: Any, owner: Any, attribute: str) -> FunctionType | No
         waiting.append(type(holder))
     for value in waiting:
         if type(value) is FunctionType and value.__qualname__ == qualname and value.__module__ == module:
-            below = value.__dict__.get("__wrapped__")
-            while type(below) is FunctionType and below.__qualname__ == qualname:
-                value, below = below, below.__dict__.get("__wrapped__")
-            return value
-        if library_rules.refusal(value, owner, attribute) is not None:
+            return next(layer for layer in [*_layers(value)][::-1] if layer.__qualname__ == qualname)
+        if adapting.refusal(value, owner, attribute) is not None:
             continue
         inside = [value.__closure__, value.__dict__] if type(value) is FunctionType else gc.get_referents(value)
         for one in inside:
@@ -149,28 +153,20 @@ def instance_with_call(owner: Any, attribute: str) -> type | None:
     call = members_of(type(raw)).get("__call__")
     if type(call) is not FunctionType or function_in(raw, owner, attribute) is not None:
         return None
-    if library_rules.refusal(raw, owner, attribute) is not None:
+    if adapting.refusal(raw, owner, attribute) is not None:
         return None
     return type(raw)
 
 
-def _with(raw: Any, made: FunctionType, owner: Any, attribute: str) -> Any:
+def _with(raw: Any, made: FunctionType) -> Any:
     """A holder like ``raw``, of the function ``made``."""
     if isinstance(raw, (staticmethod, classmethod)):
         return type(raw)(made)
     if isinstance(raw, property):
         return raw.getter(made)
-    if type(raw) is functools.cached_property:
-        cached: Any = functools.cached_property(made)
-        cached.__set_name__(owner, attribute)
-        return cached
-    if type(raw) in (functools.partial, functools.partialmethod):
-        again = type(raw)(made, *raw.args, **raw.keywords)
-        again.__dict__.update(raw.__dict__)
-        return again
     if type(raw) is FunctionType:
         return made
-    raise Refused(f"it is a {type(raw).__qualname__} that stands elsewhere: name it there")
+    raise Refused(f"it is a {type(raw).__name__} that stands elsewhere: name it there")
 
 
 def _why_not(raw: Any, attribute: str) -> str:
@@ -187,23 +183,3 @@ def _why_not(raw: Any, attribute: str) -> str:
     if callable(raw):
         return f"it is an instance: name {type(raw).__module__}.{type(raw).__qualname__}.__call__"
     return f"it is not callable ({type(raw).__name__})"
-
-
-def _used_by_recording(owner: Any) -> str | None:
-    """Asks where the name stands, not where the function comes from: what a module of the user's took from such a
-    library is replaced there, which changes nothing in the library."""
-    module = owner.__name__ if isinstance(owner, ModuleType) else getattr(owner, "__module__", None)
-    return used_libraries.refusal(module) if type(module) is str else None
-
-
-def _records_inside(function: FunctionType, key: str) -> bool:
-    """Whether ``function`` is a decorator's around a function that records for ``key``: a method whose class was
-    created and then decorated (Ray does that to every method of an actor)."""
-    inner: Any = function
-    for _ in range(16):
-        inner = getattr(inner, "__wrapped__", None)
-        if inner is None:
-            return False
-        if wrapper.key_of(inner) == key:
-            return True
-    return False

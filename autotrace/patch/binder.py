@@ -6,18 +6,17 @@ What is recorded is a function that is given another code (see ``attach`` and ``
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType
 from typing import Any
 
 from autotrace.config.plan import Target
-from autotrace.patch import library_rules, main_module
+from autotrace.patch import adapting, program
 from autotrace.patch.attach import Refused, attach, instance_with_call, recorded_for
-from autotrace.patch.globs import members_of_class, members_of_module
 from autotrace.patch.installer import Installer
-from autotrace.patch.plan_index import Glob, PlanIndex, Spelling, excluded
-from autotrace.patch.release import outside
+from autotrace.patch.plan_index import PlanIndex, Spelling, excluded, outside
+from autotrace.patch.program import Wanted
 from autotrace.record import faults
 from autotrace.record.object_fields import attribute_of, members_of, module_of, mro_of, name_of
 from autotrace.record.origin import is_hosts
@@ -30,6 +29,8 @@ _UNSEEN = (
     "autotrace did not see the program define `{}` (typed at a prompt, read from stdin, or in a program that another "
     "one runs): move it into a module"
 )
+
+_OWNERS = (type, ModuleType)
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,23 @@ class Binder:
         """``module`` was executed: bind what the plan names in it. ``called``: what lists call it, if it is the
         program."""
         name = called or module.__name__
-        for spelling in self.index.modules.get(name, ()):
+        for spelling in self._named(module, name):
             self._guard(self._spelling, spelling, module, name)
+
+    def _named(self, module: ModuleType, name: str) -> Iterator[Spelling]:
+        """What the plan names in ``module``, globs spelled out."""
+        yield from self.index.modules.get(name, ())
         for glob, inside in self.index.globs_of(name):
-            self._guard(self._glob_module, glob, module, inside, name)
+            owner: Any = module
+            for word in inside.split(".") if inside is not None else ():
+                owner = adapting.class_behind(member(owner, word)) if issubclass(type(owner), _OWNERS) else None
+            if inside is None or isinstance(owner, type):  # a module has an occasion of its own
+                yield from glob.spelled(owner)
 
     def created(self, cls: type, file: str | None = None) -> None:
         """A class statement in ``file`` just finished, no decorator has seen the class yet."""
         module, qualname = module_of(cls), name_of(cls)
-        names: tuple[str, ...] = (module,)
-        if module in main_module.MAINS:
-            names = main_module.names_of(module, file)
+        names = program.names_of(module, file) if module in program.MAINS else (module,)
         for name in names:
             for spelling, attribute in self.index.classes.get((name, qualname), ()):
                 if member(cls, attribute) is not None:
@@ -94,39 +101,23 @@ class Binder:
         if self.index.globs and "<locals>" not in qualname:  # last: an override belongs to the target of its base
             for name in names:
                 for glob, inside in self.index.globs_of(name):
-                    if inside is None or inside == qualname:
-                        self._guard(self._glob_class, glob, cls, name)
+                    for spelling in glob.spelled(cls) if inside in (None, qualname) else ():
+                        self._guard(self._attribute, spelling, cls, spelling.attribute, name)
 
-    def runs_as_main(self, *modules: str) -> main_module.Takes | None:
-        """Which top-level functions are targets of a program that lists call by any of the names ``modules``; None:
-        none can be."""
-        exact = {
-            spelling.qualname: f"{module}:{spelling.qualname}"
-            for module in modules
-            for spelling in self.index.modules.get(module, ())
-            if "." not in spelling.qualname
-        }
-        globs = [(module, glob) for module in modules for glob, inside in self.index.globs_of(module) if inside is None]
-        if not exact and not globs:
-            return None
+    def wanted_in_program(self, *called: str) -> Wanted | None:
+        """Which top-level functions are targets of a program that lists call by any of these names; None: none can
+        be."""
+        names = {spelling.qualname for name in called for spelling in self.index.modules.get(name, ())}
+        functions = frozenset(name for name in names if "." not in name)
+        public = any(inside is None for name in called for _, inside in self.index.globs_of(name))
+        return Wanted(called, functions, public) if functions or public else None
 
-        def takes(name: str) -> str | None:
-            matching = (module for module, glob in globs if glob.takes(f"{module}.{name}"))
-            module = None if name.startswith("_") else next(matching, None)
-            return exact.get(name) or (module and f"{module}:{name}")
-
-        return takes
-
-    def defined(self, location: str, function: FunctionType) -> None:
-        """The function at ``location`` of the program was just made."""
-        module, _, name = location.partition(":")
-        targets = [spelling.target for spelling in self.index.modules.get(module, ()) if spelling.qualname == name]
-        targets += [glob.target for glob, inside in self.index.globs_of(module) if inside is None]
-        for target in targets:
-            if self._released(target):
-                holder = SimpleNamespace(**{name: function})
-                if self._install(target, holder, name, location):
-                    return
+    def defined(self, program: ModuleType, function: str, called: Iterable[str]) -> None:
+        """The program, which lists call by any of these names, just made this function."""
+        for name in called:
+            for spelling in self._named(program, name):
+                if spelling.qualname == function:
+                    self._guard(self._spelling, spelling, program, name)
 
     def program_over(self, module: ModuleType, name: str) -> None:
         """The program ``module``, in lists called ``name``, ended: say which of its methods were never made, and which
@@ -156,8 +147,8 @@ class Binder:
             if value is None:
                 self._missing(spelling, module, owner, word, name)
                 return
-            owner = library_rules.class_behind(value)
-            if not issubclass(type(owner), (type, ModuleType)):
+            owner = adapting.class_behind(value)
+            if not issubclass(type(owner), _OWNERS):
                 kind = f"{type(owner).__module__}.{type(owner).__qualname__}"
                 reason = f"`{word}` is an instance: name its class, {kind}.{attribute}"
                 self.report(spelling.target.key, location, "refused", reason)
@@ -185,14 +176,19 @@ class Binder:
 
     def _attribute(self, spelling: Spelling, owner: Any, attribute: str, module: str) -> None:
         target = spelling.target
-        first = self._ranks.get(target.key)
-        if (first is not None and first < spelling.rank) or not self._released(target):
-            return  # a better alternative of the same target is bound already
-        location = f"{module}:{name_of(owner)}.{attribute}" if isinstance(owner, type) else f"{module}:{attribute}"
-        if not self._install(target, owner, attribute, location, spelling.depth):
+        qualname = f"{name_of(owner)}.{attribute}" if isinstance(owner, type) else attribute
+        if spelling.glob:  # what another target records is left to it
+            recorded = recorded_for(member(owner, attribute), owner, attribute) is not None
+            taken = recorded or excluded(target, f"{module}.{qualname}")
+        else:  # a better alternative of the same target is bound already
+            taken = self._ranks.get(target.key, spelling.rank) < spelling.rank
+        if taken or not self._released(target):
             return
-        self._ranks[target.key] = spelling.rank
-        if isinstance(owner, type):
+        if not self._install(target, owner, attribute, f"{module}:{qualname}", spelling.depth):
+            return
+        if not spelling.glob:
+            self._ranks[target.key] = spelling.rank
+        if isinstance(owner, type) and (target.subclasses or not spelling.glob):
             self._follow_overrides(target, owner, attribute)
 
     def _follow_overrides(self, target: Target, owner: type, attribute: str) -> None:
@@ -244,41 +240,6 @@ class Binder:
             self.report(target.key, location, "failed", f"{type(error).__name__}: {error}"[:300])
             return False
         return True
-
-    # -- globs ------------------------------------------------------------------------------------------------------
-
-    def _glob_module(self, glob: Glob, module: ModuleType, inside: str | None, name: str) -> None:
-        if not self._released(glob.target):
-            return
-        if inside is not None:
-            owner: Any = module
-            for word in inside.split("."):
-                if not issubclass(type(owner), (type, ModuleType)):
-                    return
-                owner = library_rules.class_behind(member(owner, word))
-                if isinstance(owner, ModuleType):
-                    return  # the name goes on in that module, which has an occasion of its own
-            if isinstance(owner, type):
-                self._glob_class(glob, owner, name)
-            return
-        functions, classes = members_of_module(module)
-        for function in functions:
-            self._glob_member(glob, module, function, name, function)
-        for cls in classes:
-            self._glob_class(glob, cls, name)
-
-    def _glob_class(self, glob: Glob, cls: type, module: str) -> None:
-        if self._released(glob.target):
-            for name in members_of_class(cls):
-                self._glob_member(glob, cls, name, module, f"{name_of(cls)}.{name}")
-
-    def _glob_member(self, glob: Glob, owner: Any, name: str, module: str, qualname: str) -> None:
-        # what another target records is left to it
-        if not glob.takes(f"{module}.{qualname}") or recorded_for(member(owner, name), owner, name) is not None:
-            return
-        bound = self._install(glob.target, owner, name, f"{module}:{qualname}")
-        if bound and glob.target.subclasses and isinstance(owner, type):
-            self._follow_overrides(glob.target, owner, name)
 
     # -- versions ---------------------------------------------------------------------------------------------------
 

@@ -1,30 +1,23 @@
 """Whether a function looks at its callers: it would find the wrapper's frame there, so it is not recorded.
 
 ``warnings`` and ``logging`` pass over that frame (``record.frames``). Whatever else looks up the stack counts it.
-``spec.callers`` judges the same by the source text.
+``spec.callers`` asks the same of code that it compiles from source text.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dis
 import inspect
 from collections.abc import Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+from autotrace.patch.reach import LATER, reach
 from autotrace.patch.wrapper import original_of
 from autotrace.record.object_fields import members_of, mro_of
 
-_COUNTING = frozenset({"_getframe", "_getframemodulename"})
-"""What takes the number of frames to go up."""
-_ANYWHERE = frozenset({"f_back", "getouterframes", "extract_stack", "format_stack", "print_stack", "walk_stack"})
-"""What leads to any frame above."""
-_ANY = 1 << 30
 _DECORATORS = 3
 """How deep in decorators a function is looked for."""
-_LATER = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
-_SKIPPED = frozenset({"CACHE", "PRECALL", "PUSH_NULL", "EXTENDED_ARG"})
 
 
 def looks_at_caller(function: FunctionType, owner: Any = None) -> bool:
@@ -44,39 +37,19 @@ def looks_at_caller(function: FunctionType, owner: Any = None) -> bool:
 
 def _looks(function: FunctionType, owner: Any, level: int) -> bool:
     """Whether ``function`` looks ``level`` frames up, or a function that it calls one more."""
-    return _reach(function) >= level or any(_reach(other) > level for other in _called(function, owner))
+    return _reach_of(function) >= level or any(_reach_of(other) > level for other in _called(function, owner))
 
 
 def _returns_one(function: FunctionType, owner: Any) -> bool:
     """Whether ``function`` may return one that looks at its caller: what a plain function returns to be run later is
     run by a frame of ours."""
-    if function.__code__.co_flags & _LATER:
+    if function.__code__.co_flags & LATER:
         return False
-    return any(_looks(other, owner, 1) for other in _called(function, owner) if other.__code__.co_flags & _LATER)
+    return any(_looks(other, owner, 1) for other in _called(function, owner) if other.__code__.co_flags & LATER)
 
 
-def _reach(function: FunctionType) -> int:
-    """How many frames above its own ``function`` looks at, as far as its names and constants show."""
-    names = function.__code__.co_names
-    if not _ANYWHERE.isdisjoint(names):
-        return _ANY
-    if "stack" in names and ("inspect" in names or function.__globals__.get("stack") is inspect.stack):
-        return _ANY
-    return 0 if _COUNTING.isdisjoint(names) else max(_counted(function.__code__), default=0)
-
-
-def _counted(code: CodeType) -> Iterator[int]:
-    """What ``code`` passes to ``_COUNTING``; ``_ANY`` where that is computed."""
-    steps = [step for step in dis.get_instructions(code) if step.opname not in _SKIPPED]
-    for at, step in enumerate(steps):
-        if step.opname != "LOAD_CONST" and step.argval in _COUNTING:
-            first, second = steps[at + 1], steps[min(at + 2, len(steps) - 1)]
-            if first.opname.startswith("CALL"):
-                yield 0
-            elif type(first.argval) is int and first.opname.startswith("LOAD_") and second.opname.startswith("CALL"):
-                yield first.argval
-            else:
-                yield _ANY
+def _reach_of(function: FunctionType) -> int:
+    return reach(function.__code__, function.__globals__.get("stack") is inspect.stack)
 
 
 def _called(function: FunctionType, owner: Any) -> Iterator[FunctionType]:

@@ -13,6 +13,7 @@ from functools import partial
 from types import FrameType, FunctionType
 from typing import Any
 
+from autotrace.patch import adapting
 from autotrace.record import faults
 from autotrace.record.frames import transparent
 
@@ -22,48 +23,33 @@ _BUILD = compile("0 .__call__()", "<class statement>", "eval")
 """An expression whose first constant is replaced by what it shall call."""
 
 
-class ClassHook:
-    """``created(cls, file)`` is called for every class statement that finishes, with the file that it stands in, until
-    ``remove``."""
+def hook(created: Callable[[type, str | None], None]) -> None:
+    """Call ``created(cls, file)`` for every class statement that finishes, with the file that it stands in."""
+    original = builtins.__build_class__
 
-    def __init__(self, created: Callable[[type, str | None], None]) -> None:
-        self._created: Callable[[type, str | None], None] | None = created
-        self._original: Any = None
-        self._hook: Any = None
+    @transparent
+    def __build_class__(function: Any, name: str, /, *bases: Any, **keywords: Any) -> Any:
+        for base in bases:
+            if id(type(base)) not in _ORDINARY:
+                break
+        else:
+            if "metaclass" not in keywords:
+                cls = original(function, name, *bases, **keywords)
+                _tell(created, cls, function)
+                return cls
+        cls = _in_the_place_of(sys._getframe(1), partial(original, function, name, *bases, **keywords))
+        _tell(created, cls, function)
+        return cls
 
-    def install(self) -> None:
-        """Put the hook in place."""
-        original = self._original = builtins.__build_class__
+    adapting.put(builtins, "__build_class__", __build_class__)
 
-        @transparent
-        def __build_class__(function: Any, name: str, /, *bases: Any, **keywords: Any) -> Any:
-            for base in bases:
-                if id(type(base)) not in _ORDINARY:
-                    break
-            else:
-                if "metaclass" not in keywords:
-                    cls = original(function, name, *bases, **keywords)
-                    self._tell(cls, function)
-                    return cls
-            cls = _in_the_place_of(sys._getframe(1), partial(original, function, name, *bases, **keywords))
-            self._tell(cls, function)
-            return cls
 
-        self._hook = builtins.__build_class__ = __build_class__
-
-    def remove(self) -> None:
-        """Put back what was there; if somebody else hooked on top, stay and do nothing."""
-        self._created = None
-        if builtins.__build_class__ is self._hook:
-            builtins.__build_class__ = self._original
-
-    def _tell(self, cls: Any, body: Any) -> None:
-        created = self._created
-        if created is not None and issubclass(type(cls), type):
-            try:
-                created(cls, body.__code__.co_filename if type(body) is FunctionType else None)
-            except Exception as error:
-                faults.failed("class", error)
+def _tell(created: Callable[[type, str | None], None], cls: Any, body: Any) -> None:
+    if issubclass(type(cls), type):
+        try:
+            created(cls, body.__code__.co_filename if type(body) is FunctionType else None)
+        except Exception as error:
+            faults.failed("class", error)
 
 
 @transparent

@@ -8,22 +8,20 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
-from types import MappingProxyType, ModuleType
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 from autotrace.config import environment
 from autotrace.config.plan import Plan, Settings, Target
-from autotrace.patch import main_module, wrapper
+from autotrace.patch import adapting, attach, classes, program, wrapper
 from autotrace.patch.binder import Binder, member
-from autotrace.patch.classes import ClassHook
 from autotrace.patch.import_hook import ImportHook
-from autotrace.patch.installer import adapted
 from autotrace.patch.plan_index import PlanIndex
-from autotrace.patch.runners import CompileHook, LineHook, source_of
-from autotrace.patch.script import ScriptHook
-from autotrace.record import calls, context, faults, flusher, fork_warning, ids, sampling, trajectory_ids
+from autotrace.patch.program import Wanted
+from autotrace.patch.program_hooks import LineHook, ScriptHook, hook_compile
+from autotrace.record import calls, context, faults, flusher, ids, own_thread, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.object_fields import module_of, name_of
 from autotrace.record.probe import Probe
@@ -43,22 +41,19 @@ class Engine:
         self.plan = plan
         self.index = PlanIndex(plan)
         self.binder = Binder(self.index, report)
-        self.waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
-        self.imports = ImportHook(self._wanted, self._imported, self._runs_as_main, self._catch_up)
-        self.expected: dict[tuple[str, str], Callable[[type], None]] = {}
-        self._classes = ClassHook(self._created)
+        self.imports = ImportHook(self._wanted, self._imported, self._wanted_in_program, self._catch_up)
         self._late: list[ModuleType] = []
         """Wanted modules that were half imported when the engine started, by this thread or another."""
         self._seen: WeakSet[ModuleType] = WeakSet()
-        self._program: list[ScriptHook | CompileHook | LineHook] = []
+        self._program: list[ScriptHook | LineHook] = []
         """What sees the functions of the program being made."""
         for library, adapter in adapters.items():  # of a library that is imported already, `start` does it
-            self.waiting.setdefault(library, []).append(_adapter(adapter))
+            adapting.waiting.setdefault(library, []).append(_adapter(adapter))
 
     def start(self) -> None:
         """Hook class creation and imports, then take what is imported already."""
-        self._classes.install()
-        main_module.on_definition = self.binder.defined
+        classes.hook(self._created)
+        program.on_definition = self._defined
         self.imports.install()
         self._take_imported()
         self._take_program()
@@ -67,10 +62,10 @@ class Engine:
     def _take_imported(self) -> None:
         """Take the modules that were imported before the engine started; first those that an adapter waits for, whose
         rules hold for the others."""
-        for name, module in sorted(sys.modules.items(), key=lambda item: item[0] not in self.waiting):
+        for name, module in sorted(sys.modules.items(), key=lambda item: item[0] not in adapting.waiting):
             try:
                 if isinstance(module, ModuleType) and self._wanted(name) and module not in self._seen:
-                    if not _initialising(module):
+                    if not adapting.initialising(module):
                         self._imported(module)
                     elif module not in self._late:
                         self._late.append(module)
@@ -81,48 +76,41 @@ class Engine:
         """Put everything back that was replaced, by adapters too, and hook nothing any more."""
         self._program_over()
         atexit.unregister(self._program_over)
-        self._classes.remove()
-        main_module.on_definition = None
+        program.on_definition = None
         self.imports.remove()
         for hook in self._program:
             hook.remove()
-        self.waiting.clear()
         self.binder.installer.restore()
         wrapper.restore()
-        adapted.restore()
-        _hooked.clear()
-
-    def when_imported(self, name: str, callback: Callable[[ModuleType], None]) -> None:
-        """Call ``callback(module)`` after ``name`` was imported, or now if it is."""
-        module = sys.modules.get(name)
-        if module is not None and not _initialising(module):
-            _guarded(callback, module)
-        else:
-            self.waiting.setdefault(name, []).append(callback)
-
-    def when_run(self, module: str, name: str, callback: Callable[[type], None]) -> None:
-        """Call ``callback(cls)`` once class ``name`` was made by ``module`` running as the program."""
-        self.expected[module, name] = callback
+        adapting.stop()
 
     def _created(self, cls: type, file: str | None) -> None:
+        if engine is not self:
+            return
         self.binder.created(cls, file)
-        if self.expected and (module := module_of(cls)) in main_module.MAINS:
-            callback = self.expected.pop((main_module.name_of(module) or "", name_of(cls)), None)
+        if adapting.expected and (module := module_of(cls)) in program.MAINS:
+            callback = adapting.expected.pop((program.name_of(module) or "", name_of(cls)), None)
             if callback is not None:
                 callback(cls)
 
     def _wanted(self, name: str) -> bool:
-        if name in self.waiting or self.index.wanted(name):
+        if name in adapting.waiting or self.index.wanted(name):
             return True
-        return name in main_module.modules() and self.index.wanted("__main__")
+        return name in program.modules() and self.index.wanted("__main__")
 
-    def _runs_as_main(self, module: str) -> main_module.Takes | None:
-        return self.binder.runs_as_main(module, *(["__main__"] if module in main_module.modules() else []))
+    def _wanted_in_program(self, module: str) -> Wanted | None:
+        return self.binder.wanted_in_program(module, *(["__main__"] if module in program.modules() else []))
+
+    def _defined(self, names: dict[str, Any], function: str, called: Sequence[str]) -> None:
+        made = ModuleType(names["__name__"])  # what another program runs need not be a module
+        setattr(made, function, names[function])
+        self.binder.defined(made, function, called)
+        names[function] = vars(made)[function]
 
     def _imported(self, module: ModuleType) -> None:
         self._seen.add(module)
-        for callback in self.waiting.pop(getattr(module, "__name__", ""), ()):
-            _guarded(callback, module)
+        for callback in adapting.waiting.pop(getattr(module, "__name__", ""), ()):
+            adapting.tell(callback, module)
         self.binder.module(module)
 
     def _catch_up(self) -> None:
@@ -131,19 +119,19 @@ class Engine:
             return
         late, self._late = self._late, []
         for module in late:
-            if _initialising(module):
+            if adapting.initialising(module):
                 self._late.append(module)
             else:
                 self._imported(module)
 
     def _program_over(self) -> None:
         try:
-            program: Any = sys.modules.get("__main__")
+            main: Any = sys.modules.get("__main__")
             # Python takes a script's `__file__` away when it ends
-            name = main_module.name_of("__main__") or main_module.stem(main_module.script())
-            for called in ("__main__", name) if program is not None else ():
+            name = program.name_of("__main__") or program.stem(program.script())
+            for called in ("__main__", name) if main is not None else ():
                 if called is not None:
-                    self.binder.program_over(program, called)
+                    self.binder.program_over(main, called)
             self._report_unseen()
         except Exception as error:
             faults.failed("program", error)
@@ -152,7 +140,7 @@ class Engine:
         """Say which targets are in modules that came in without the import system or with a loader of its own kind."""
         for name in self.index.modules:
             module = sys.modules.get(name)
-            if name in main_module.MAINS or not isinstance(module, ModuleType) or module in self._seen:
+            if name in program.MAINS or not isinstance(module, ModuleType) or module in self._seen:
                 continue
             loader = type(getattr(module, "__loader__", None))
             reason = _UNSEEN.format(name, f"{loader.__module__}.{loader.__qualname__}")
@@ -166,48 +154,18 @@ class Engine:
         main = sys.modules.get("__main__")
         if not isinstance(main, ModuleType):
             return
-        path, name = main_module.script(), main_module.name_of("__main__")
+        script, name, wanted_in = program.script(), program.name_of("__main__"), self.binder.wanted_in_program
         if name is not None:  # it has begun; what lists call `__main__` was taken with all modules
             self.binder.module(main, name)
-        if main_module.is_spawned() or (path is not None and not hasattr(main, "__file__")):
-            self._program.append(ScriptHook(self._instrumented, path))
-        elif names := self._not_made_yet(main, name):
-            self._program.append(LineHook(main, names, lambda: self._made_meanwhile(main, name)))
-        if any(self._has_target(path, other) for path, other in main_module.others().items()):
-            self._program.append(CompileHook(self._instrumented))
+        called = ("__main__",) if name is None else ("__main__", name)
+        if program.is_spawned() or (script is not None and not hasattr(main, "__file__")):
+            self._program.append(ScriptHook(wanted_in, script))
+        elif names := program.names_of_running(main, wanted_in(*called)).difference(vars(main)):
+            self._program.append(LineHook(main, names, lambda made: self._defined(vars(main), made, called)))
+        if any(program.may_have(path, wanted_in(other, "__main__")) for path, other in program.others().items()):
+            hook_compile(lambda *names: wanted_in(*names) if engine is self else None)
         for hook in self._program:
             hook.install()
-
-    def _not_made_yet(self, main: ModuleType, name: str | None) -> set[str]:
-        """Functions that the program, which is compiled already, will make."""
-        takes = self.binder.runs_as_main("__main__", *([name] if name else []))
-        path = getattr(main, "__file__", None)
-        source = main_module.code() if path is None else source_of(path) if main_module.stem(path) else None
-        if takes is None or source is None:
-            return set()
-        names = {function.name for function in main_module.wanted_in(ast.parse(source), takes)}
-        return names.difference(vars(main))
-
-    def _made_meanwhile(self, main: ModuleType, name: str | None) -> None:
-        for called in (None, *([name] if name else [])):
-            self.binder.module(main, called)
-
-    def _has_target(self, path: str, name: str) -> bool:
-        if not os.path.isfile(path):  # a module, which is found later
-            return self.binder.runs_as_main(name, "__main__") is not None
-        try:
-            return self._instrumented(name, source_of(path), path) is not None
-        except Exception:  # what cannot be read or parsed, Python itself complains about
-            return False
-
-    def _instrumented(self, name: str, source: str, path: str) -> ast.Module | None:
-        takes = self.binder.runs_as_main(name, "__main__")
-        return None if takes is None else main_module.instrumented(ast.parse(source, path), takes)
-
-    def cell(self, tree: ast.Module) -> ast.Module:
-        """A part of the program that a prompt or notebook is about to run, whose functions are seen."""
-        takes = self.binder.runs_as_main("__main__")
-        return (takes and main_module.instrumented(tree, takes)) or tree
 
 
 engine: Engine | None = None
@@ -273,6 +231,35 @@ def stop() -> None:
     trajectory_ids.forget()
 
 
+def cell(tree: ast.Module) -> ast.Module:
+    """A part of the program that a prompt or notebook is about to run, whose functions are seen as they are made."""
+    if engine is not None:
+        program.names_in(tree, engine.binder.wanted_in_program("__main__"))
+    return tree
+
+
+def settings() -> Settings:
+    """How this run records."""
+    return engine.plan.settings if engine is not None else Settings()
+
+
+def record_function(function: Any, *, key: str, role: str = "span", name: str | None = None, **target: Any) -> None:
+    """Record the calls of ``function`` under a target made here: for what a list cannot name, a function from a user's
+    file, say.
+
+    Takes functions and partials of functions; anything else is left alone. ``target``: further fields of
+    ``config.plan.Target``.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    if type(function) is not FunctionType or wrapper.key_of(function) is not None:
+        return
+    if key not in calls.probes:
+        add(Target(key, (key,), role=role, label=name, **target), settings())
+    report(key, f"{function.__module__}:{function.__qualname__}", "bound", attach.IN_PLACE)
+    wrapper.place(function, key)
+
+
 def load(plan: Plan) -> None:
     """Make the probes of ``plan``."""
     for target in plan.targets:
@@ -303,7 +290,7 @@ def _paths() -> dict[str, tuple[int, int]]:
 def _register_at_fork() -> None:
     os.register_at_fork(after_in_child=_after_fork_in_child)
     if sys.version_info >= (3, 12):
-        os.register_at_fork(before=fork_warning.before, after_in_parent=fork_warning.after_in_parent)
+        os.register_at_fork(before=own_thread.before_fork, after_in_parent=own_thread.after_fork_in_parent)
 
 
 def _after_fork_in_child() -> None:
@@ -323,24 +310,3 @@ def _adapter(name: str) -> Callable[[ModuleType], None]:
         importlib.import_module(name).install()
 
     return install
-
-
-_hooked: WeakKeyDictionary[ModuleType, set[str]] = WeakKeyDictionary()
-"""What adapters did to a module must not be done again."""
-
-
-def _guarded(callback: Callable[[ModuleType], None], module: ModuleType) -> None:
-    try:
-        name = f"{callback.__module__}.{callback.__qualname__}"
-        done = _hooked.setdefault(module, set())
-        if name in done:
-            return
-        if "<locals>" not in name:
-            done.add(name)
-        callback(module)
-    except Exception as error:
-        faults.failed(f"hook:{module.__name__}", error)
-
-
-def _initialising(module: Any) -> bool:
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))

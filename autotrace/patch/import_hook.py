@@ -8,14 +8,14 @@ proxy loader in place, and an exception in a hook fails the import.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from autotrace.config import import_system
-from autotrace.patch import main_module
+from autotrace.patch import program
+from autotrace.patch.program import Wanted
 from autotrace.record import faults
 from autotrace.record.frames import transparent
 
@@ -30,14 +30,14 @@ class ImportHook:
         self,
         wanted: Callable[[str], bool],
         imported: Imported,
-        runs_as_main: Callable[[str], main_module.Takes | None],
+        wanted_in_program: Callable[[str], Wanted | None],
         asked: Callable[[], None],
     ) -> None:
-        """``asked`` is called before each module is looked for."""
+        """``asked`` is called before each module is executed."""
         self.wanted: Callable[[str], bool] | None = wanted
         """None: closed, nothing is hooked any more."""
         self.imported = imported
-        self.runs_as_main = runs_as_main
+        self.wanted_in_program = wanted_in_program
         self.asked = asked
         self._original: Any = None
         self._installed: Any = None
@@ -48,7 +48,6 @@ class ImportHook:
 
         @transparent
         def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-            self._ask()
             spec: ModuleSpec | None = original(name, path, target)
             self.spec_found(name, spec)
             return spec
@@ -63,18 +62,11 @@ class ImportHook:
 
     def spec_found(self, name: str, spec: ModuleSpec | None) -> None:
         """``spec`` is what module ``name`` will be made from. Never raises."""
-        if self.wanted is None or spec is None or spec.loader is None:
-            return
-        try:
-            if self.wanted(name):
-                self._hook(name, spec)
-        except Exception as error:
-            faults.failed("import hook", error)
-
-    def _ask(self) -> None:
         try:
             if self.wanted is not None:
                 self.asked()
+                if spec is not None and spec.loader is not None and self.wanted(name):
+                    self._hook(name, spec)
         except Exception as error:
             faults.failed("import hook", error)
 
@@ -89,7 +81,7 @@ class ImportHook:
         if execution is None:
             _hook_execution(loader, name, self)
             # zipimport's loader loads many modules, and would take what is meant for runpy when it imports another
-            if getattr(loader, "name", None) == name and self.runs_as_main(name) is not None:
+            if getattr(loader, "name", None) == name and self.wanted_in_program(name) is not None:
                 _hook_code(loader, self)
 
 
@@ -123,20 +115,16 @@ def _hook_code(loader: Any, hook: ImportHook) -> None:
         return
     original = loader.get_code
 
-    def get_code(module: str) -> CodeType | None:
+    def get_code(module: str) -> Any:
         vars(loader).pop("get_code", None)
         vars(loader).pop("exec_module", None)
+        code = None
         try:
-            takes = hook.runs_as_main(module)
             source = loader.get_source(module)
-            if takes is not None and source is not None:
-                path = loader.get_filename(module)
-                tree = main_module.instrumented(ast.parse(source, path), takes)
-                if tree is not None:
-                    return main_module.compiled(tree, path)
+            if source is not None:
+                code = program.code_of(loader.get_filename(module), source, hook.wanted_in_program(module))
         except Exception as error:
             faults.failed("main", error)
-        code: CodeType | None = original(module)
-        return code
+        return original(module) if code is None else code
 
     loader.get_code = get_code

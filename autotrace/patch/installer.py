@@ -41,7 +41,3 @@ class Installer:
                     setattr(owner, name, before)
             except Exception as error:
                 faults.failed("restore", error)
-
-
-adapted = Installer()
-"""What adapters exchanged in this process."""

@@ -1,12 +1,21 @@
-"""Where the plan's names may stand: by module, by class, by glob. A dotted name does not say where the module ends."""
+"""Where the plan's names may stand: by module, by class, by glob. A dotted name does not say where the module ends.
+
+A glob takes the public functions of a module and the public methods of its public classes: only what was written in
+Python and right there. Nothing here looks at an object's attributes before its type: what stands in a module may be a
+lazy proxy that does something, or raises, when it is asked.
+"""
 
 from __future__ import annotations
 
 import fnmatch
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
 
 from autotrace.config.plan import Plan, Target, decorated
+from autotrace.record.object_fields import members_of, module_of, name_of
 
 
 @dataclass(frozen=True)
@@ -19,6 +28,12 @@ class Spelling:
     qualname: str
     rank: int
     depth: int
+    glob: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The last word."""
+        return self.qualname.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -29,9 +44,12 @@ class Glob:
     prefix: str
     deep: bool
 
-    def takes(self, dotted: str) -> bool:
-        """Whether ``dotted`` (module and qualified name) is not excluded."""
-        return not excluded(self.target, dotted)
+    def spelled(self, owner: Any) -> Iterator[Spelling]:
+        """The members of ``owner``, a module or a class, that it takes."""
+        functions, classes = ([], [owner]) if isinstance(owner, type) else members_of_module(owner)
+        methods = (f"{name_of(cls)}.{method}" for cls in classes for method in members_of_class(cls))
+        for qualname in (*functions, *methods):
+            yield Spelling(self.target, self.prefix, qualname, 0, 0, glob=True)
 
 
 def excluded(target: Target, dotted: str) -> bool:
@@ -97,3 +115,56 @@ def splits(name: str) -> Iterator[tuple[str, str]]:
     words = name.split(".")
     for cut in range(1, len(words)):
         yield ".".join(words[:cut]), ".".join(words[cut:])
+
+
+def members_of_module(module: ModuleType) -> tuple[list[str], list[type]]:
+    """Names of the functions, and the classes, that were defined in ``module``."""
+    functions: list[str] = []
+    classes: list[type] = []
+    for name, value in list(vars(module).items()):
+        if name.startswith("_"):
+            continue
+        kind = type(value)
+        if kind is FunctionType:
+            if value.__module__ == module.__name__:
+                functions.append(name)
+        elif issubclass(kind, type) and module_of(value) == module.__name__ and name_of(value) == name:
+            classes.append(value)
+    return functions, classes
+
+
+def members_of_class(cls: type) -> list[str]:
+    """Names of the methods that were defined in ``cls``."""
+    if any(word.startswith("_") for word in name_of(cls).split(".")):
+        return []
+    return [name for name, raw in list(members_of(cls).items()) if not name.startswith("_") and _method(cls, raw)]
+
+
+def _method(cls: type, raw: Any) -> bool:
+    function = raw.__func__ if type(raw) in (staticmethod, classmethod) else raw
+    if type(function) is not FunctionType:
+        return False
+    # ``encoder = json_encoder`` keeps a function from elsewhere, which is pickled by the name it has there
+    owner = function.__qualname__.rpartition(".")[0]
+    return owner == name_of(cls) or owner.endswith("<locals>")
+
+
+def outside(requirement: str) -> str | None:
+    """Why the installed release does not satisfy ``requirement``; None when it does, or when that cannot be decided."""
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+    from packaging.version import InvalidVersion, Version
+
+    wanted = Requirement(requirement)
+    try:
+        installed = metadata.version(wanted.name)
+    except metadata.PackageNotFoundError:
+        module = sys.modules.get(wanted.name.replace("-", "_"))
+        installed = str(getattr(module, "__version__", ""))
+    try:
+        if not installed or wanted.specifier.contains(Version(installed), prereleases=True):
+            return None
+    except InvalidVersion:
+        return None
+    return f"for {requirement}, installed is {installed}"

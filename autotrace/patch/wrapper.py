@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import linecache
+import os
 import sys
-from collections.abc import Sequence
 from types import CellType, CodeType, FunctionType
-from typing import Any, overload
+from typing import Any
 from weakref import WeakSet
 
 from autotrace.record import faults, template
@@ -94,8 +94,11 @@ def _twin(function: FunctionType) -> FunctionType:
 def _give(function: FunctionType, original: FunctionType, key: str, managed: bool) -> None:
     apart = original.__globals__ is not function.__globals__
     function.__code__ = template.code_for(original, key, managed, apart, guarded)
-    lines: Any = _Lines(original.__code__.co_filename, function.__module__)
-    linecache.cache.setdefault(function.__code__.co_filename, (0, None, lines, ""))
+    file = original.__code__.co_filename
+    if not os.path.isfile(file):  # the path of the code leads to no file that could be read
+        linecache.getlines(file, function.__globals__)
+        if file in linecache.cache:
+            linecache.cache.setdefault(function.__code__.co_filename, linecache.cache[file])
 
 
 def guard() -> None:
@@ -165,28 +168,3 @@ def _managed(function: FunctionType) -> FunctionType | None:
 def is_manager(function: Any) -> bool:
     """Whether ``contextlib`` made it a context manager of a generator."""
     return type(function) is FunctionType and _managed(function) is not None
-
-
-class _Lines(Sequence[str]):
-    """The lines of the file that a function stands in, read when somebody asks: ``inspect`` looks for them under the
-    name of the file of its code."""
-
-    def __init__(self, file: str, module: str | None) -> None:
-        self._file = file
-        self._module = module
-
-    def _read(self) -> list[str]:
-        module = sys.modules.get(self._module or "")
-        return linecache.getlines(self._file, getattr(module, "__dict__", None))
-
-    def __len__(self) -> int:
-        return len(self._read())
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        return self._read()[index]

@@ -15,16 +15,17 @@ from typing import Any
 from autotrace.record import closing, context, drivers, faults, groups, ids, outside, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
-from autotrace.record.context import CLOSED, NOWHERE, Ended, OpenCall, RetainingCall, Trace, current, standing
+from autotrace.record.context import CLOSED, NOWHERE, ROOM, Ended, OpenCall, RetainingCall, Trace, current, standing
 from autotrace.record.drivers import LATER
 from autotrace.record.errors import without_frame
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.follower import follow, held, show
+from autotrace.record.groups import is_super_call, recording
 from autotrace.record.iterators import Step
 from autotrace.record.object_fields import layout_of, layouts, stored_name
-from autotrace.record.overrides import is_super_call, recording
 from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import FIXED, SHORT
+from autotrace.record.stack import make_room
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, NUMBER_BYTES, weigh_numbers, without_large
 from autotrace.record.with_blocks import entered, resumed
@@ -59,7 +60,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         return None
     previous = above = current.get()
     call: OpenCall | None = None
-    if above is not None and above.recorded and not (kwargs or backlog.watchful):
+    if above is not None and above.recorded and above.room and not (kwargs or backlog.watchful):
         signature = probe.plain.get(function)
         if signature is not None and probe.follower is None and not (probe.subclasses and above.probe is probe):
             copies: Sequence[Any] = args[signature.start :]
@@ -96,6 +97,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                         _monotonic_ns(),
                         id(args[0]) if probe.subclasses and args else 0,
                         above,
+                        above.room - 1,
                         copies,
                         None,
                         None if name is None else {"object_name": name},
@@ -190,7 +192,9 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         except Exception as error:
             faults.failed(f"copy:{key}", error)
             copies, keywords = (), NOT_COPIED
-        retains = probe.keeps or probe.leads or follower is not None
+        room = (ROOM if previous is None else previous.room) - 1
+        frames = make_room(previous) if room < 0 else 0
+        retains = bool(probe.keeps or probe.leads or frames or follower is not None)
         call = (RetainingCall if retains else OpenCall)(
             span,
             trace,
@@ -201,6 +205,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             _monotonic_ns(),
             id(args[0]) if probe.subclasses and args else 0,
             previous,
+            room % ROOM,
             copies,
             keywords,
             attributes,
@@ -209,6 +214,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if probe.members and arguments is not None:
             call.keywords = {**(call.keywords or {}), **probe.picked(arguments)}
         if retains and type(call) is RetainingCall:
+            call.frames = frames
             if probe.keeps:
                 _retain(call, probe, arguments)
             if probe.leads:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from autotrace.record import collecting, context, errors, origin, sampling, trajectory_ids, yielded
-from autotrace.record.answers import answered
 from autotrace.record.backlog import backlog
 from autotrace.record.context import CLOSED, Ended, OpenCall, RetainingCall, current
+from autotrace.record.event_bytes import answered
 from autotrace.record.fields import ABSENT, first, peek
 from autotrace.record.probe import Probe
 from autotrace.record.snapshot import SHORT
@@ -29,7 +29,7 @@ type_of = type
 """For the wrappers of generators: the host's module may call something of its own ``type``."""
 
 said: deque[tuple[OpenCall, int]] = deque()
-"""Calls whose stream has said everything, and when; see ``record.finished_streams``."""
+"""Calls whose stream has said everything, and when; see ``record.iterators``."""
 
 
 def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:

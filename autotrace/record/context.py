@@ -43,6 +43,10 @@ NOWHERE = Trace(b"")
 """Of every trajectory that is not recorded."""
 
 
+ROOM = 16
+"""Wrappers' frames, one inside of the other, for which the recursion limit is raised at once (``record.stack``)."""
+
+
 class OpenCall(msgspec.Struct, eq=False, gc=False):
     """An open call, and the event that it opened. Only the process that opened a call closes it (``epoch`` changes in a
     forked child).
@@ -64,6 +68,8 @@ class OpenCall(msgspec.Struct, eq=False, gc=False):
     """``id()`` of the object the method was called on; tells a ``super()`` call from a nested one."""
     above: OpenCall | None = None
     """What was current before; becomes current again when the call is left."""
+    room: int = ROOM
+    """Calls that may open inside of it before the stack gets room for the frames of their wrappers."""
     args: Sequence[Any] | None = None
     """Copies of the positional arguments, until they are written; ``signature`` knows their names."""
     keywords: dict[str, Any] | None = None
@@ -105,6 +111,8 @@ class RetainingCall(OpenCall, eq=False, gc=True):
     """Bound arguments that some path reads when the call ends."""
     chosen: Token[frozenset[str] | None] | None = None
     """This call chose samples of its batch (``sampling.chosen``)."""
+    frames: int = 0
+    """Recorded calls that it is inside of, where the recursion limit was raised for them (``record.stack``)."""
     followed: bool = False
     """The target's follower knows of the call, and is asked when it ends."""
     rows: OpenRows | None = None

@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, Callable
 from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType
 from typing import Any
 
-from autotrace.record import closed_streams, closing, iterators, template
+from autotrace.record import closing, iterators, template
 from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.object_fields import ITERATION, attribute_of, layout_of
 
@@ -97,16 +97,16 @@ def adopt(call: OpenCall, result: Any) -> bool:
             driver = _through(pending, inner)
         if driver is not None:
             dict.__setitem__(stored, ITERATION, driver)
-            closed_streams.watch(result, pending, driver)
+            iterators.watch(result, pending, driver)
             response = dict.get(stored, "response")
             if response is not None:
-                closed_streams.watch(response, pending, driver)  # helpers around the stream close this one alone
+                iterators.watch(response, pending, driver)  # helpers around the stream close this one alone
             return True
         if any(adopter(call, result) for adopter in adopters):
             return True
         step = iterators.follow(call, result)
         if step is not None:
-            closed_streams.watch(result, step)
+            iterators.watch(result, step)
         return step is not None
     except Exception as error:
         if call.probe is not None:
@@ -208,7 +208,7 @@ class _Pending(_Held):
             closing.ended(self.call, GeneratorExit())
 
 
-KEYS = frozenset({"", closed_streams.KEY})
+KEYS = frozenset({"", iterators.CLOSE})
 """What wrappers have for a key that belong to no target."""
 
 
@@ -218,7 +218,7 @@ def resume(key: str, args: tuple[Any, ...]) -> Any:
     if not args:
         return None
     if key:
-        return closed_streams.begin(args[0])
+        return iterators.closed(args[0])
     return args[0].resume() if type(args[0]) is _Pending else iterators.step(args)
 
 

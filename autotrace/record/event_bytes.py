@@ -1,5 +1,5 @@
-"""The body of an HTTP answer, put together from its bytes as they come: events of a server (``text/event-stream``)
-whose data is JSON, as chunks of a chat; anything else as one JSON document.
+"""The body of an HTTP answer: read where it is there, or put together from its bytes as they come. Events of a server
+(``text/event-stream``) have JSON as their data, chunks of a chat; anything else is one JSON document.
 
 Chunks end anywhere, in the middle of a line or of a character. What cannot be read is passed over.
 """
@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 
 from autotrace.record import collecting
-from autotrace.record.snapshot import Limits
+from autotrace.record.object_fields import layout_of, layouts, members
+from autotrace.record.snapshot import FIXED, Limits
 from autotrace.record.yielded import NO_KEEPER, Keeper, Yielded
 
 MAX_BYTES = 4 << 20
-"""Of one event or document; a longer one is not read."""
+"""Of one event or document; a longer one is not read, on the caller's thread."""
 _GZIP_OR_ZLIB = 47
 """``wbits`` of zlib that has it look which of the two it is."""
 
@@ -119,3 +120,25 @@ def _decoded(data: bytes) -> Any:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # also ``[DONE]``
         return None
+
+
+def answered(result: Any) -> Any:
+    """``result``; or, of an HTTP response whose body was read, or an object around one (``with_raw_response``, which
+    LangChain and the Agents SDK use), what its JSON says."""
+    kind = type(result)
+    layout = layouts.get(id(kind))
+    if layout is None:
+        if kind is dict or kind is str or kind is list or id(kind) in FIXED:
+            return result
+        layout = layout_of(kind)
+    if layout.fields is not None:  # responses declare none
+        return result
+    held = members(result)
+    response = dict.get(held, "http_response")
+    body = dict.get(held if response is None else members(response), "_content")
+    if type(body) is not bytes or not body.startswith((b"{", b"[")) or len(body) > MAX_BYTES:
+        return result
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return result

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import closed_streams, faults, finished_streams, fork_warning, origin, own_thread
+from autotrace.record import dropped, faults, iterators, origin, own_thread
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -106,7 +106,7 @@ def flush() -> None:
 def after_fork_in_child() -> None:
     """The child inherits events, lock and segment of its parent, and none of them is its own."""
     backlog.clear()
-    fork_warning.after_in_child()
+    own_thread.after_fork_in_child()
     faults.counts.clear()  # counters are summed over processes
     if _flusher is not None:
         _use(_flusher.child())
@@ -139,13 +139,13 @@ def _run() -> None:
     while _thread == own and (flusher := _flusher) is not None:  # `stop` may have come before the thread ran
         interval = flusher.settings.flush_interval
         time.sleep(min(TICK, interval) if backlog.queue or flusher.unwritten else interval)
-        fork_warning.settle()
+        own_thread.settle()
         if _thread != own:
             break
         try:
             backlog.watchful = backlog.behind
             if _flusher is not None:
-                finished_streams.settle()
+                iterators.settle()
                 _flusher.drain(pause=True)
         except Exception as error:
             faults.failed("flusher", error)
@@ -227,8 +227,9 @@ class Flusher:
             _lost(len(backlog.queue) + self._encoding + self._writer.gathered)
             return
         try:
-            finished_streams.settle(idle_ns=0)
-            closed_streams.end_open()
+            dropped.settle()
+            iterators.settle(idle_ns=0)
+            iterators.end_open()
             if _lost(self._drain(pause=False, deadline=deadline)):
                 backlog.clear()
             backlog.settle(last=True)
@@ -252,6 +253,7 @@ class Flusher:
 
     def _drain(self, pause: bool, deadline: float = math.inf) -> int:
         """Write what waits, until ``deadline``; how many events are left of those that waited when this began."""
+        dropped.settle()
         began = time.monotonic()
         end = began + self._slice()
         slow = began < self._slow_until

@@ -1,11 +1,13 @@
-"""What the trainer's calls around a trajectory say of it: step, experiment, and which group of rollouts it is in."""
+"""What the calls around a call say of it: which group of rollouts a trajectory is in, and whether the call is that of
+the base method through ``super()``."""
 
 from __future__ import annotations
 
 from itertools import count
 from typing import Any
 
-from autotrace.record.context import OpenCall, RetainingCall
+from autotrace.record.context import OpenCall, RetainingCall, current
+from autotrace.record.object_fields import mro_of, name_of
 
 OF_THE_STEP: tuple[str, ...] = ("step", "validate", "project_name", "experiment_name")
 OF_THE_PROMPT: tuple[str, ...] = ("uid", "sample_index", "data_source")
@@ -39,3 +41,27 @@ def completed(attributes: dict[str, Any] | None, around: OpenCall | None) -> dic
                 names = OF_THE_STEP
         around = around.above
     return {**found, **(attributes or {})} if found else attributes
+
+
+def is_super_call(above: OpenCall, function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether this is the base method that the override being recorded calls through ``super()``: another function for
+    the same object, of the same name, and not of a class that comes before the override's."""
+    probe, signature = above.probe, above.signature
+    if probe is None or not args:
+        return False
+    owner = args[0]
+    if above.owner != id(owner) or signature is None or signature.identity == id(function):
+        return False
+    if probe.several and signature.name.rpartition(".")[2] != function.__name__:
+        return False
+    order = [name_of(cls) for cls in mro_of(owner if isinstance(owner, type) else type(owner))]
+    here, override = function.__qualname__.rpartition(".")[0], signature.name.rpartition(".")[0]
+    return here not in order or override not in order or order.index(here) > order.index(override)
+
+
+def recording(owner: Any, name: str, key: str) -> bool:
+    """Whether the current call is this one: method ``name`` of ``owner``, under another target than ``key``."""
+    call = current.get()
+    if call is None or call.probe is None or call.signature is None or call.probe.key == key:
+        return False
+    return call.owner == id(owner) and call.signature.name.rpartition(".")[2] == name

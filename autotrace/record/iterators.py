@@ -1,37 +1,54 @@
-"""Iterator objects that a call returned: streams of clients whose class has a ``__next__`` or ``__anext__`` of its own.
+"""Streams of clients that are no generators: iterator objects, those that are closed early, those that nobody reads to
+their end.
 
-The call goes on until the iteration ends or the object is dropped. The object stays as it is. What is put on its class,
-once, is a wrapper of the same text as those of functions (``template``) that passes through for every object but those
-that a recorded call returned.
+- Iterator objects whose class has a ``__next__`` or ``__anext__`` of its own: the call goes on until the iteration ends
+  or the object is dropped.
+- Clients of model servers refer to themselves from inside their generator, so a stream that is closed and dropped lives
+  on until the garbage collector comes, and one that is closed and kept lives longer. The call ends with ``close``.
+- Callers break out at the finish reason, and training programs switch the garbage collector off. So the flusher's
+  thread ends the calls of streams that said everything.
+
+The object stays as it is. What is put on its class, once, is a wrapper of the same text as those of functions
+(``template``) that passes through for every object but those that a recorded call returned.
 """
 
 from __future__ import annotations
 
 import functools
 import weakref
-from types import FunctionType
+from time import monotonic_ns
+from types import AsyncGeneratorType, FunctionType, GeneratorType
 from typing import Any
 
-from autotrace.record import closing, template
+from autotrace.record import closing, context, dropped, faults, template
 from autotrace.record.context import OpenCall, current
 from autotrace.record.object_fields import attribute_of, members_of, mro_of
 
+CLOSE = "close"
+"""Key of the wrappers of ``close``; a target's key has a dot."""
+IDLE_NS = 1_500_000_000
+"""Without a further item (servers send the usage after the finish reason). Less than the shipper waits for what a root
+that has ended left open."""
 _MARK = "__autotrace_step__"
 _STEPS = {"__next__": template.PLAIN, "__anext__": template.COROUTINE}
 _ITERATIONS = ("__iter__", "__aiter__")
-_followed: dict[int, Step] = {}
-"""By the ``id`` of the iterator."""
+_CLOSES = ("close", "aclose")
+_followed: dict[int, dropped.Watched] = {}
+"""By the ``id`` of the iterator; ``holder`` is its ``Step``."""
+_open: dict[int, Closable] = {}
+"""By the ``id`` of the stream."""
+_watched: list[tuple[OpenCall, int, int]] = []
+"""A call, how many items it had when they were counted last, and when."""
 
 
 class Step:
     """What the wrappers carry as their call while such an object takes a step."""
 
-    __slots__ = ("__weakref__", "busy", "call", "number", "reference")
+    __slots__ = ("__weakref__", "busy", "call", "number")
 
     def __init__(self, call: OpenCall, value: Any) -> None:
         self.call = call
         self.number = id(value)
-        self.reference = weakref.ref(value, self._dropped)
         self.busy = False
         """In the middle of a step, which may take others of the same object."""
 
@@ -51,43 +68,41 @@ class Step:
         else:
             closing.ended(self.call, error)
 
-    def _dropped(self, _: Any) -> None:
-        if self._forget():
-            closing.ended(self.call, GeneratorExit())
-
-    def _forget(self) -> bool:
-        return _followed.pop(self.number, None) is not None
+    def _forget(self) -> None:
+        _followed.pop(self.number, None)
 
 
 def follow(call: OpenCall, value: Any) -> Step | None:
     """``value``, if it is such an iterator, and nobody else's; ``call`` then ends with its iteration."""
     kind = type(value)
-    if not any(type(attribute_of(kind, name)) is FunctionType for name in _STEPS) or id(value) in _followed:
+    if not any(type(attribute_of(kind, name)) is FunctionType for name in _STEPS) or dropped.find(value, _followed):
         return None
     iterations = [attribute_of(kind, name) for name in _ITERATIONS]
     if any(type(own) is FunctionType and template.kind_of(own.__code__) != template.PLAIN for own in iterations):
         return None  # iterated by a generator of its own, which need not take these steps
+    step = Step(call, value)
     try:
-        step = Step(call, value)
+        watched = dropped.Watched(value, call, _followed, step)
     except TypeError:  # no weak references: nobody would tell that it was dropped
         return None
     if not any([_wrapped(kind, name) for name in _STEPS]):
         return None
-    _followed[step.number] = step
+    _followed[step.number] = watched
     return step
 
 
-def _wrapped(kind: type, name: str) -> bool:
-    """Whether the steps of this class go through a wrapper, now or since earlier."""
+def _wrapped(kind: type, name: str, key: str = "") -> bool:
+    """Whether this method of the class goes through a wrapper, now or since earlier."""
     owner = next((one for one in mro_of(kind) if name in members_of(one)), None)
     original = None if owner is None else members_of(owner)[name]
     if owner is None or type(original) is not FunctionType:
         return False
     if _MARK in original.__dict__:
         return True
-    if template.kind_of(original.__code__) not in (template.PLAIN, _STEPS[name]):
+    form = template.kind_of(original.__code__)
+    if form not in (template.PLAIN, _STEPS.get(name, template.COROUTINE)) or not template.takes_one(original.__code__):
         return False
-    wrapper = functools.wraps(original)(template.function_for(_STEPS[name], original, name))
+    wrapper = functools.wraps(original)(template.function_for(_STEPS.get(name, form), original, name, key))
     setattr(wrapper, _MARK, True)
     type.__setattr__(owner, name, wrapper)
     return True
@@ -95,12 +110,92 @@ def _wrapped(kind: type, name: str) -> bool:
 
 def step(args: tuple[Any, ...]) -> Step | None:
     """``begin`` of such a wrapper: its only argument is the iterator."""
-    found = _followed.get(id(args[0]))
-    if found is None or found.busy or found.reference() is not args[0]:
+    watched = dropped.find(args[0], _followed)
+    if watched is None or watched.holder.busy:
         return None
+    found: Step = watched.holder
     call, above = found.call, current.get()
     if above is not call:
         call.above = above
         current.set(call)
     found.busy = True
     return found
+
+
+class Closable(Step):
+    """What the wrapper of ``close`` carries as its call."""
+
+    __slots__ = ("holder", "iteration", "reference")
+
+    def __init__(self, stream: Any, holder: Any, iteration: Any) -> None:
+        self.number = id(stream)
+        self.reference = weakref.ref(stream, functools.partial(_open.pop, self.number))  # in C: see ``dropped``
+        self.holder = weakref.ref(holder)
+        self.iteration = iteration if iteration is None else weakref.ref(iteration)
+
+    @property
+    def running(self) -> bool:
+        """In the middle of a step, whose end says how the call ended."""
+        if self.iteration is None:
+            return getattr(self.holder(), "busy", True)
+        iteration = self.iteration()
+        if type(iteration) is GeneratorType:
+            return iteration.gi_running
+        return type(iteration) is not AsyncGeneratorType or iteration.ag_running
+
+    def took(self, item: Any) -> None:
+        """The stream is closed."""
+        holder = None if self.running else self.holder()
+        if holder is not None:
+            _open.pop(self.number, None)
+            call: OpenCall = holder.call
+            closing.ended(call, GeneratorExit())
+
+    def failed(self, error: BaseException) -> None:
+        """``close`` raised ``error``; the stream is the caller's no more all the same."""
+        self.took(None)
+
+
+def watch(stream: Any, holder: Any, iteration: Any = None) -> None:
+    """End the call of ``holder`` when ``stream`` is closed. ``holder`` has the ``call`` and is gone when that ended;
+    ``iteration`` is the generator that takes the steps, or None where ``holder`` is a ``Step``."""
+    try:
+        if any([_wrapped(type(stream), name, CLOSE) for name in _CLOSES]):
+            _open[id(stream)] = Closable(stream, holder, iteration)
+    except TypeError:  # no weak references
+        return
+
+
+def end_open() -> None:
+    """The process ends, and with it what nobody read to its end or closed."""
+    for found in _open.copy().values():  # which is in one piece: streams may be collected meanwhile
+        found.took(None)
+
+
+def closed(stream: Any) -> Closable | None:
+    """``begin`` of the wrapper of ``close``."""
+    found = _open.get(id(stream))
+    return found if found is not None and found.reference() is stream else None
+
+
+def settle(*, idle_ns: int = IDLE_NS) -> None:
+    """End the calls whose streams said that they were done, and yielded nothing more for ``idle_ns``."""
+    while closing.said:
+        call, at = closing.said.popleft()
+        _watched.append((call, call.items, at))
+    if not _watched:
+        return
+    now, waiting = monotonic_ns(), []
+    for call, items, at in _watched:
+        if call.epoch != context.epoch:  # it ended, or is a parent process's
+            continue
+        if call.items != items:
+            items, at = call.items, now
+        if now - at < idle_ns:
+            waiting.append((call, items, at))
+            continue
+        try:
+            closing.settled(call, at)
+        except Exception as error:
+            faults.failed("stream", error)
+    _watched[:] = waiting

@@ -1,21 +1,45 @@
-"""Starts a thread of ours in the middle of a call of the host's.
+"""Our thread, started in the middle of a call of the host's, and what forks say of it.
 
 ``threading.Thread.start`` waits until the new thread runs, and a wait may last: until Python 3.11 a new thread has its
 starter's number for a moment, and an exception that is set from another thread (``PyThreadState_SetAsyncExc``, as
 timeouts of reward code do) then hits the new thread, which ends, and its starter waits for ever.
+
+The thread takes no signal. A program may block one and wait for it (``signal.sigwait``, a service's ``SIGTERM``): the
+system would give it to our thread, which does not block it, and the process would die. And a signal that our thread
+takes does not wake the main thread up.
+
+From Python 3.12 ``os.fork`` warns that a process has several threads. Where the only other one is ours, the host would
+not be warned without us, and the child has nothing to fear: it takes over no lock of ours (``flusher.child``). So the
+warning is ignored while such a fork is under way. Python 3.12 issues it before the callbacks of
+``os.register_at_fork``, 3.13 after them, when none of our code runs any more on that thread; what ignores it is taken
+away again by the flusher's thread, which does not run before the fork is over.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # ``signal`` makes an enum of each number
+import _warnings
 import itertools
+import os
+import re
+import sys
 from _thread import get_ident, get_native_id, start_new_thread
 from collections.abc import Callable, Iterator
+from typing import Any
+
+from autotrace.record import faults
 
 alive: set[int] = set()
 """The threads that were started here and run, by the system's numbers."""
 started: set[int] = set()
 """The same, and those that were started and do not run yet: by numbers of our own."""
 _numbers = itertools.count()
+_OF_A_THREAD = {
+    *(_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL),
+    *(_signal.SIGTRAP, _signal.SIGSYS, _signal.SIGABRT),
+}
+"""What a thread brings on itself: ``faulthandler`` is to see it."""
+_OF_THE_PROCESS = _signal.valid_signals() - _OF_A_THREAD
 
 
 def start(run: Callable[[], None]) -> None:
@@ -25,11 +49,15 @@ def start(run: Callable[[], None]) -> None:
     body = _body(run, get_ident(), mine)
     next(body)
     started.add(mine)
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
     try:
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _OF_THE_PROCESS)  # the new thread inherits it
         start_new_thread(next, (body, None))
     except RuntimeError:
         started.discard(mine)
         raise
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)  # in C: nothing can come in between
 
 
 def _body(run: Callable[[], None], starter: int, mine: int) -> Iterator[None]:
@@ -58,3 +86,57 @@ def _pass_on(hosts: type[BaseException], thread: int) -> None:
     import ctypes  # imported already by who set the exception
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(hosts))
+
+
+_IGNORED = ("ignore", re.compile(r"This process \(pid=\d+\) is multi-threaded"), DeprecationWarning, None, 0)
+_inserted: list[list[Any]] = []
+"""The list of filters that has it while a fork is under way: the host may exchange its list at any time
+(``warnings.catch_warnings``)."""
+_over: list[list[Any]] = []
+"""Those that have it still, though the fork is over."""
+
+
+def before_fork() -> None:
+    """A fork begins on the calling thread."""
+    try:
+        settle()
+        if alive and _alone():
+            # not by ``warnings.simplefilter``, which has all warnings shown again that were shown once
+            filters = getattr(sys.modules.get("warnings", _warnings), "filters", None)
+            if type(filters) is list:
+                _inserted.append(filters)
+                filters.insert(0, _IGNORED)
+    except Exception as error:
+        faults.failed("fork", error)
+
+
+def _alone() -> bool:
+    """Whether the process has no threads but the calling one and ours."""
+    try:
+        threads = os.listdir("/proc/self/task")
+    except OSError:
+        return False
+    return alive.issuperset(set(map(int, threads)) - {get_native_id()})
+
+
+def after_fork_in_parent() -> None:
+    """The fork is over in the parent, but for the warning."""
+    _over.extend(_inserted)
+    _inserted.clear()
+
+
+def after_fork_in_child() -> None:
+    """The child keeps neither filter nor thread."""
+    alive.clear()
+    started.clear()
+    after_fork_in_parent()
+    settle()
+
+
+def settle() -> None:
+    """Take away what is not needed any more. Called by the flusher's thread now and then."""
+    while _over:
+        try:
+            _over.pop().remove(_IGNORED)
+        except (IndexError, ValueError):  # another thread was faster, or the host
+            continue

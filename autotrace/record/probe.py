@@ -14,6 +14,7 @@ from autotrace.record.fields import ABSENT, is_late, last_word
 from autotrace.record.follower import Follower
 from autotrace.record.pickled import captured
 from autotrace.record.sampling import Decision
+from autotrace.record.slots import slotted
 from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot
 
 MAX_FAULTS = 10
@@ -44,74 +45,9 @@ def _without_result(facts: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tupl
     return tuple(pair for pair in pairs if pair[1])
 
 
+@slotted
 class Probe:
     """One target in this process. ``off`` makes its wrappers pass through."""
-
-    __slots__ = (
-        "asks_model",
-        "attributes",
-        "batch",
-        "calls",
-        "collects",
-        "content",
-        "counted",
-        "decide",
-        "dropped",
-        "ended",
-        "exclude",
-        "facts",
-        "faults",
-        "faulty",
-        "final",
-        "follower",
-        "follows",
-        "group",
-        "id",
-        "include",
-        "inside",
-        "is_final",
-        "items",
-        "keeps",
-        "keeps_result",
-        "key",
-        "knows",
-        "label",
-        "late",
-        "late_id",
-        "late_prompt",
-        "leads",
-        "limits",
-        "logprobs",
-        "mask",
-        "members",
-        "met_outside",
-        "named",
-        "names_tool",
-        "of",
-        "of_key",
-        "off",
-        "on_fault",
-        "order",
-        "parts",
-        "passing",
-        "picks",
-        "plain",
-        "prompt",
-        "reads_result",
-        "response",
-        "result",
-        "role",
-        "root",
-        "row",
-        "rows",
-        "sampling",
-        "several",
-        "signatures",
-        "simple",
-        "stated",
-        "subclasses",
-        "whole",
-    )
 
     def __init__(self, target: Target, settings: Settings) -> None:
         self.row: Probe | None = None

@@ -147,6 +147,7 @@ class Rows:
             batch.at,
             0,
             None,
+            context.ROOM,
             (),
             inputs,
             attributes,

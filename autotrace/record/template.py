@@ -17,6 +17,7 @@ import inspect
 import keyword
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import CellType, CodeType, FunctionType
@@ -186,48 +187,51 @@ def _one_line(size: int) -> bytes:
     return bytes([0x80 | 13 << 3 | 7, 0]) * whole + (bytes([0x80 | 13 << 3 | left - 1, 0]) if left else b"")
 
 
-@functools.lru_cache(maxsize=8)
-def _own_names(kind: str) -> re.Pattern[str]:
-    """The variables of the text of this kind, as the compiler says. They get a prefix."""
-    code = next(code for code in _nested(compile(_text(), FILE, "exec")) if code.co_name == kind)
-    codes = [code, *_nested(code)]
-    names = {name for code in codes for name in (*code.co_varnames, *code.co_cellvars)} - {"args", "kwargs"}
-    return re.compile(rf"(?<![\w.])({'|'.join(sorted(names.union(_CELLS)))})\b")
+_PARTS = {
+    COROUTINE: ("plain",),
+    ASYNC_GENERATOR: ("generator", "asynchronous"),
+    MANAGER: ("generator", "manager"),
+    ASYNC_MANAGER: ("generator", "asynchronous", "manager"),
+}
+"""The functions of the text that a wrapper is made of; of one for each other kind, the one of its name."""
+_FUNCTION_TEXT = re.compile(r"^(?:async )?def (\w+)\(.*?\):\n(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
+_PART = re.compile(r"^( *)# part (\w+)\n(.*?)^ *# end\n", re.MULTILINE | re.DOTALL)
 
 
-def _nested(code: CodeType) -> list[CodeType]:
-    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
-    return [*inner, *(code for one in inner for code in _nested(one))]
-
-
-@functools.lru_cache(maxsize=1)
 def _text() -> str:
     return _TEXT.read_text(encoding="utf-8")
 
 
 @functools.lru_cache(maxsize=8)
-def _body(kind: str) -> tuple[str, str]:
-    """Lines up to the body of the wrapper of this kind, blank, so that it keeps its line numbers; and the body."""
-    lines = _text().splitlines()
-    start = next(number for number, line in enumerate(lines) if re.match(rf"(async )?def {kind}\(", line))
-    end = next(n for n in range(start + 1, len(lines) + 1) if n == len(lines) or lines[n][:1] not in ("", " "))
-    body = "\n".join(lines[start + 1 : end])
-    return "\n" * (start - 1), _NAMES.sub(r"'_autotrace_\1'", _own_names(kind).sub(r"_autotrace_\1", body))
+def _body(kind: str) -> str:
+    """The body of the wrapper of this kind. Its variables have a prefix."""
+    text = _text()
+    functions = dict(_FUNCTION_TEXT.findall(text))
+    bodies = [functions[name] for name in _PARTS.get(kind, (kind,))]
+    others = {name: textwrap.dedent(part) for body in bodies[1:] for _, name, part in _PART.findall(body)}
+    body = _PART.sub(
+        lambda part: textwrap.indent(others[part[2]], part[1]) if part[2] in others else part[3], bodies[0]
+    )
+    codes = compile(text, FILE, "exec").co_consts
+    names = {name for code in codes if isinstance(code, CodeType) for name in code.co_varnames} - {"args", "kwargs"}
+    own = re.compile(rf"(?<![\w.])({'|'.join(sorted(names.union(_CELLS)))})\b")
+    return _NAMES.sub(r"'_autotrace_\1'", own.sub(r"_autotrace_\1", body))
 
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(kind: str, shape: Shape, count: int, callee: str, guarded: bool) -> CodeType:
     """``count``: of free variables. ``callee``: the name of what is called."""
     source = _source(shape)
-    blank, body = _body(kind)
+    body = _body(kind)
     free = [f"_autotrace_f{number:03}" for number in range(count)]
     body = body.replace("# before", _before(kind, source.call, free, callee, guarded), 1)
     body = _BEGIN.sub(lambda _: f"{source.args}, {source.kwargs})", body)
-    body = _CALL.sub(lambda _: f"{callee}({source.call})", body)
+    awaited = "await " * (kind == COROUTINE)
+    body = _CALL.sub(lambda _: f"{awaited}{callee}({source.call})", body)
     for name in (_KEY, _SYS):
         body = re.sub(rf"\b{name}\b", repr(name), body)
     prefix = "async " if kind in (COROUTINE, ASYNC_GENERATOR, ASYNC_MANAGER) else ""
-    text = f"def outer({', '.join([*free, _CELL])}):\n{blank} {prefix}def wrapper({source.declared}):\n{body}\n"
+    text = f"def outer({', '.join([*free, _CELL])}):\n {prefix}def wrapper({source.declared}):\n{body}\n"
     outer = next(const for const in compile(text, FILE, "exec").co_consts if isinstance(const, CodeType))
     return next(const for const in outer.co_consts if isinstance(const, CodeType))
 

@@ -30,20 +30,6 @@ class Arrived(msgspec.Struct, eq=False, gc=False):
 class Timeline:
     """One request. Everything is optional: engines differ in what they report."""
 
-    __slots__ = (
-        "__weakref__",
-        "arrivals",
-        "attributes",
-        "coarse",
-        "first_ns",
-        "preempted",
-        "prompt",
-        "queued",
-        "response",
-        "scheduled",
-        "settle",
-    )
-
     def __init__(self) -> None:
         self.arrivals = array("d")
         """When each output with new tokens left the engine (seconds)."""

@@ -14,7 +14,17 @@ import string
 from collections.abc import Sequence
 
 from autotrace.redact.named_values import FRAGMENTS, fragments, name_starts, pw_at, without_named_values
-from autotrace.redact.rules import PLACES, PRIVATE_KEY_BEGINS, SCHEME, SHORTEST, SIGNS, SLACK_HOOK, TOKENS
+from autotrace.redact.rules import (
+    APART,
+    HOOKS,
+    PLACES,
+    PRIVATE_KEY_BEGINS,
+    SCHEME,
+    SHORTEST,
+    SIGNS,
+    TOKENS,
+    any_of,
+)  # fmt: skip
 
 REDACTED = "<redacted>"
 
@@ -22,16 +32,16 @@ _ALPHABET = (string.ascii_letters + string.digits + "_-").encode()
 _RUNS = bytes(97 if byte in _ALPHABET else 32 for byte in range(256))
 """Translates a character of a token to ``a``, any other to a blank."""
 _RUN = b"a" * SHORTEST
-_TOKEN = re.compile("(?<![A-Za-z0-9])(?:" + "|".join(rule.pattern for rule in TOKENS) + ")")
+_TOKEN = re.compile(f"(?<![A-Za-z0-9])(?:{any_of(TOKENS)})")
 _REST = re.compile(r"[\w.+/=-]*")
 """What may belong to a token behind its first run."""
-_KEY_BEGINS = re.compile(PRIVATE_KEY_BEGINS.pattern)
+_KEY_BEGINS = re.compile(PRIVATE_KEY_BEGINS)
 _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=\s\\:,.()-]*")
 _KEY_CUT_OFF = re.compile(r"[A-Za-z0-9+/=\s\\:,-]{16,}")
 _LONGEST_KEY = 20_000
-_SLACK_HOOK = re.compile(SLACK_HOOK.pattern)
-_SCHEME = re.compile(SCHEME.pattern)
+_HOOK = re.compile(any_of(HOOKS))
+_SCHEME = re.compile(SCHEME)
 _PLACES = [(place, re.compile(place.pattern)) for place in PLACES]
 _WORD_BEGINS = re.compile(r"\b(?=\w)")
 _LIKE_S_AND_K = ("\u017f", "\u212a")
@@ -188,20 +198,21 @@ def _without_tokens(text: str, runs: bytes, mask: str) -> str:
     rest_ends = -1
     at = runs.find(_RUN)
     while at >= 0:
-        start = max(written, runs.rfind(b" ", written, at) - 8)  # a prefix may be apart from its run: ``ya29.``
+        begins = runs.rfind(b" ", written, at)
+        start = max(written, begins + 1 - APART.get(text[begins], 0)) if begins >= 0 else written
         if at > rest_ends:
             end = runs.find(b" ", at)
             rest_ends = len(text) if end < 0 else _REST.match(text, end).end()  # type: ignore[union-attr] # matches nothing, too
         end = rest_ends
         match = _TOKEN.search(text, start, end)
         if match is not None:
-            pieces += (text[written : match.start()], mask)
+            pieces += (text[written : max(match.start(), match.end("head"))], mask)
             written = end = match.end()
         at = runs.find(_RUN, end)
     if written:
         text = "".join((*pieces, text[written:]))
-    if "hooks.slack.com" in text:
-        text = _SLACK_HOOK.sub(mask, text)
+    if "hook" in text:
+        text = _HOOK.sub(mask, text)
     return text
 
 

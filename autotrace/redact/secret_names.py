@@ -13,10 +13,10 @@ _KEY = re.compile(
     r"(?:account|auth|signing|encryption|master|storage|shared|subscription|consumer|webhook|license|deploy|service|ssh|"
     r"hmac)_?key$"
 )
-_AT_THE_END = re.compile(r"(?:^|_)(?:credentials?|authorization|cookies?|pwd|pw)$")
+_AT_THE_END = re.compile(r"(?:^|_)(?:credentials?|authorization|cookies?|pwd|pw|client_key_data)$")
 _WHOLE = frozenset({"auth", "bearer", "jwt"})
 _PASS = re.compile(r"(?:^|db_|user_|login_|root_|admin_|smtp_|ftp_|ssh_|mysql_|redis_|proxy_)pass$")
-_TEXT_AT_THE_END = re.compile(r"_(?:auth|jwt|bearer)$")
+_TEXT_AT_THE_END = re.compile(r"_(?:auth|jwt|bearer)$|(?:^|_)pat$")
 _KEY_OF_A_SHELL = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY")
 _NO_SECRET_KEYS = frozenset(
     {

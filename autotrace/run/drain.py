@@ -115,7 +115,7 @@ def shipper_alive(run_folder: str) -> bool | None:
     import fcntl
 
     try:
-        fd = os.open(os.path.join(run_folder, layout.SHIPPER_LOCK), os.O_RDONLY | os.O_CLOEXEC)
+        fd = files.reading(run_folder, layout.SHIPPER_LOCK)
     except OSError:
         return None
     try:

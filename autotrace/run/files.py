@@ -14,7 +14,7 @@ from pathlib import Path
 
 FILE_MODE = 0o600
 DIR_MODE = 0o700
-_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW
+_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # NONBLOCK: opening a pipe must not wait
 
 AnyPath = str | Path
 
@@ -89,9 +89,38 @@ def own_folder(top: AnyPath, path: AnyPath) -> None:
     for each in itertools.accumulate([str(top), *(name for name in below if name != os.curdir)], os.path.join):
         with contextlib.suppress(FileExistsError):
             os.mkdir(each, DIR_MODE)
-        info = os.lstat(each)
-        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
+        if not is_own(each):
             raise PermissionError(errno.EPERM, "another user may write there", str(each))
+    if reason := exposed(top):
+        raise PermissionError(errno.EPERM, reason, str(top))
+
+
+def is_own(path: AnyPath) -> bool:
+    """``path`` is a folder, not a link, that belongs to this user and that nobody else may write."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and not info.st_mode & 0o022
+
+
+def exposed(path: AnyPath) -> str | None:
+    """Why any user of this machine could put something else in the place of the folder ``path``; None: they cannot.
+
+    Refused is a folder on the way that everybody may write, unless it is sticky and root's or this user's, as ``/tmp``
+    is; and in such a one, a folder of somebody else. A folder that its owner shares with a group, or gave to this user
+    to write in, is no reason: its people are colleagues, who can move the run away.
+    """
+    above = False
+    for each in reversed([(whole := Path(os.path.realpath(path))), *whole.parents]):
+        info = os.lstat(each)
+        everybody = bool(info.st_mode & stat.S_IWOTH)
+        if (above or everybody) and info.st_uid not in (0, os.getuid()):
+            return f"{each} belongs to another user, who could put another folder in the place of the run's"
+        if everybody and not info.st_mode & stat.S_ISVTX:
+            return f"everybody may write {each} and put another folder in the place of the run's (chmod +t {each})"
+        above = everybody
+    return None
 
 
 def temporary_folder(prefix: str, within: AnyPath | None = None) -> str:
@@ -99,6 +128,48 @@ def temporary_folder(prefix: str, within: AnyPath | None = None) -> str:
     import tempfile
 
     return tempfile.mkdtemp(prefix=prefix, dir=within)
+
+
+MOST = 64 << 20
+"""Bytes of a file of a run that is read whole; those of honest runs are far below it."""
+_HOLES = 512 << 20
+"""Bytes from which a file that is mostly holes is none of ours."""
+
+
+def is_ours(info: os.stat_result) -> bool:
+    """It may be a file of a run: a regular one, whose size is not made of nothing."""
+    return stat.S_ISREG(info.st_mode) and info.st_size <= max(_HOLES, 64 * 512 * info.st_blocks)
+
+
+def reading(top: AnyPath, *names: str) -> int:
+    """A descriptor to read the file ``names`` below the folder ``top``, of which a person gave the path: through no
+    link below that, and a regular file, so that nothing is waited for. Raises ``OSError``."""
+    at = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for number, name in enumerate(names, 1):
+        path = os.path.join(top, *names[:number])
+        try:
+            if os.path.basename(name) != name or name in ("", os.curdir, os.pardir):
+                raise OSError(errno.EINVAL, "is not the name of a file")
+            below = os.open(name, os.O_RDONLY | _SAFE | (os.O_DIRECTORY if number < len(names) else 0), dir_fd=at)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
+                error = OSError(errno.ELOOP, "is a link, which is not followed")
+            raise OSError(error.errno, error.strerror, path) from None
+        finally:
+            os.close(at)
+        at = below
+    if not is_ours(os.fstat(at)):
+        os.close(at)
+        raise OSError(errno.EINVAL, "is not a file of a run", path)
+    return at
+
+
+def read(top: AnyPath, *names: str) -> bytes:
+    """The whole of that file. Raises ``OSError``, also where it has more than ``MOST`` bytes."""
+    with os.fdopen(reading(top, *names), "rb") as file:
+        if os.fstat(file.fileno()).st_size > MOST:
+            raise OSError(errno.EFBIG, "is too large to be one of a run", os.path.join(top, *names))
+        return file.read()
 
 
 def readable_by_others(path: AnyPath) -> int:

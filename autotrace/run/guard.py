@@ -37,12 +37,13 @@ def guard(words: list[str], run_folder: str) -> int:
         if charge is not None:
             charge.send_signal(number)
 
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a relay is started by a thread that takes no signals
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it hides how our child ended
     signal.signal(signal.SIGTERM, stop)
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     deaths, delay = 0, FIRST_DELAY
-    while True:
+    while files.is_own(run_folder):  # in another one, what it says would run as this user
         began = time.monotonic()
         charge = subprocess.Popen(words)
         if stopped:  # the signal came while the process was being started
@@ -66,6 +67,7 @@ def guard(words: list[str], run_folder: str) -> int:
         if stopped:
             return exit_codes.OK
         delay = min(delay * 2, LONGEST_DELAY)
+    return exit_codes.FAILED
 
 
 def _let_go(run_folder: str) -> None:

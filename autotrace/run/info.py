@@ -56,8 +56,8 @@ class RunInfo(msgspec.Struct):
 
     @classmethod
     def read(cls, run_folder: str | Path) -> RunInfo:
-        """Read ``run.json``. Raises ``FileNotFoundError`` or ``msgspec.DecodeError``."""
-        return msgspec.json.decode(Path(run_folder, layout.RUN_JSON).read_bytes(), type=cls)
+        """Read ``run.json``. Raises ``OSError`` or ``msgspec.DecodeError``."""
+        return msgspec.json.decode(files.read(run_folder, layout.RUN_JSON), type=cls)
 
 
 def find_run(folder: str | Path) -> Path:

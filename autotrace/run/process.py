@@ -23,7 +23,12 @@ class Program(NamedTuple):
 
 def program(argv: Sequence[str]) -> Program:
     """The program in ``sys.orig_argv``, read as Python reads it: ``-Xdev`` and ``-Wignore`` hold no ``m`` or ``c``."""
-    return _read(iter(argv[1:]))
+    return _read(iter(argv[1:]))[0]
+
+
+def ignores_environment(argv: Sequence[str]) -> bool:
+    """Whether ``sys.orig_argv`` has ``-E`` or ``-I``: activation, which comes from the environment, then stays away."""
+    return not {"E", "I"}.isdisjoint(_read(iter(argv[1:]))[1])
 
 
 def arguments(argv: Sequence[str]) -> list[str]:
@@ -33,22 +38,25 @@ def arguments(argv: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def _read(words: Iterator[str]) -> Program:
+def _read(words: Iterator[str]) -> tuple[Program, str]:
+    """The program, and the letters of the options before it."""
+    letters = ""
     for word in words:
         if word == "-" or not word.startswith("-"):
-            return Program("" if word == "-" else "script", "" if word == "-" else word)
+            return Program("" if word == "-" else "script", "" if word == "-" else word), letters
         if word.startswith("--"):
             if word == "--check-hash-based-pycs":
                 next(words, None)
             continue
         for end, letter in enumerate(word[1:], 2):
+            letters += letter
             if letter in _LAST:
-                return Program(letter, word[end:] or next(words, ""))
+                return Program(letter, word[end:] or next(words, "")), letters
             if letter in _WITH_VALUE:
                 if end == len(word):
                     next(words, None)
                 break
-    return Program("", "")
+    return Program("", ""), letters
 
 
 _SAFE_ON_3_10 = (

@@ -6,6 +6,8 @@ Standard library only: this runs in traced processes, once.
 from __future__ import annotations
 
 import base64
+import errno
+import hashlib
 import json
 import os
 import subprocess
@@ -27,11 +29,20 @@ def packed_plan(text: str) -> str:
     return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
+def digest(text: str) -> str:
+    """Of a plan, for ``AUTOTRACE_PLAN_DIGEST``."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def plan_text(environ: Mapping[str, str]) -> str:
-    """The plan's JSON: from its file, or from the environment where that file is not. Raises ``OSError``."""
+    """The plan's JSON: from its file, or from the environment where the file is missing or holds another plan than the
+    run was started with. Raises ``OSError``."""
     try:
         with open(environ[env.PLAN], encoding="utf-8") as file:
-            return file.read()
+            text = file.read()
+        if digest(text) != environ.get(env.PLAN_DIGEST, digest(text)):
+            raise PermissionError(errno.EPERM, "this is not the plan that the run was started with", environ[env.PLAN])
+        return text
     except OSError:
         data = environ.get(env.PLAN_DATA)
         if not data:
@@ -41,9 +52,9 @@ def plan_text(environ: Mapping[str, str]) -> str:
 
 def run_folder(environ: Mapping[str, str]) -> str:
     """Where this process writes: the run's folder, or on another node the same path, or a temporary one where that
-    cannot be made. Raises ``OSError``."""
+    cannot be made, or is not this user's alone (``files.own_folder``). Raises ``OSError``."""
     folder = environ[env.RUN_FOLDER]
-    if os.path.exists(os.path.join(folder, layout.RUN_JSON)):
+    if files.is_own(folder) and os.path.exists(os.path.join(folder, layout.RUN_JSON)):
         return folder
     private = _private()
     for top, candidate in ((folder, folder), (private, os.path.join(private, os.path.basename(folder)))):

@@ -125,5 +125,5 @@ class Status(msgspec.Struct):
 
     @classmethod
     def read(cls, run_folder: str | Path) -> Status:
-        """Read ``status.json``. Raises ``FileNotFoundError`` or ``msgspec.DecodeError``."""
-        return msgspec.json.decode(Path(run_folder, layout.STATUS_JSON).read_bytes(), type=cls)
+        """Read ``status.json``. Raises ``OSError`` or ``msgspec.DecodeError``."""
+        return msgspec.json.decode(files.read(run_folder, layout.STATUS_JSON), type=cls)

@@ -88,7 +88,7 @@ class Live(Source):
         self._indexer = indexer
         self._problem = problem
         self._decoder: Decoder | None = None
-        self._read = self._not_in_tables()  # before what is in them: nothing falls between
+        self._read: frozenset[str] | None = self._not_in_tables()  # before what is in them: nothing falls between
         self._committed = Committed(folder)
         if not self._committed:
             self._read = None

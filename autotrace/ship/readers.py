@@ -53,7 +53,7 @@ def places(path: Path) -> list[Place]:
     if stored := stored_places(path):
         return stored
     found, errors = [], []
-    for folder in find_runs(path)[0]:
+    for folder in run_folders(path):
         try:
             found.append(_run(folder))
         except (OSError, msgspec.MsgspecError) as error:
@@ -61,6 +61,17 @@ def places(path: Path) -> list[Place]:
     if not found:
         raise errors[0]
     return found
+
+
+def run_folders(path: Path) -> list[Path]:
+    """The run folders in ``path``; where it has none, those by project in it. Raises as ``open``."""
+    try:
+        return find_runs(path)[0]
+    except FileNotFoundError:
+        by_project = sorted(file.parent for file in path.glob(f"*/*/{layout.RUN_JSON}"))
+        if not by_project:
+            raise
+        return by_project
 
 
 def stored_places(path: Path) -> list[Place]:

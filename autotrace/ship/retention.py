@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from autotrace.config.plan import Plan
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.ship.store.state import State
 from autotrace.spool.limit import BEGIN, END, LOOK_EVERY
 from autotrace.spool.reader import SegmentFile, segments
@@ -84,6 +84,6 @@ class Retention:
 def spool_limit(run_folder: Path) -> int:
     """``--spool-limit`` of the run in bytes; 0: none, or its plan cannot be read."""
     try:
-        return Plan.loads((run_folder / layout.PLAN_JSON).read_text(encoding="utf-8")).settings.spool_limit
-    except (OSError, ValueError, TypeError, KeyError):
+        return Plan.loads(files.read(run_folder, layout.PLAN_JSON)).settings.spool_limit
+    except (OSError, ValueError):
         return 0

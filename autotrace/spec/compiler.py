@@ -15,8 +15,7 @@ import msgspec
 from autotrace.config.plan import Plan, Settings, Target
 from autotrace.config.tokenizer_name import located
 from autotrace.spec import document, entry, names
-from autotrace.spec.document import Node, Position
-from autotrace.spec.errors import Problem, SpecError
+from autotrace.spec.document import Node, Position, Problem, SpecError
 from autotrace.spec.model import Entry, Key, Paths
 
 SHIPPED = "patch_specs"

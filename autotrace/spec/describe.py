@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
 
+from autotrace.patch.reach import LATER, reach
 from autotrace.record import used_libraries
 from autotrace.spec import syntax
-from autotrace.spec.callers import looks_at_caller
 from autotrace.spec.names import top
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Symbol
@@ -141,3 +144,53 @@ def _home(symbol: Symbol) -> str:
     if isinstance(symbol, (Class, Function)):
         return f"`{symbol.module.name}.{symbol.qualname}`"
     return f"`{symbol.name}`" if isinstance(symbol, (Module, Native)) else "its own module"
+
+
+_TRANSPARENT = frozenset({"staticmethod", "classmethod", "property", "cached_property", "abstractmethod"})
+"""Decorators that leave the function itself in place."""
+
+
+def looks_at_caller(symbol: Function, resolver: Resolver, below: bool = False) -> bool:
+    """Whether ``symbol``, or a function that it calls for that, looks at its callers' frames. ``below``: the wrapper is
+    below its decorators."""
+    node = symbol.node
+    if isinstance(node, ast.Lambda):
+        return False
+    decorated = any(syntax.last_word(item) not in _TRANSPARENT | syntax.MANAGERS for item in node.decorator_list)
+    return _looks(symbol, node, resolver, 2 if decorated and not below else 1)
+
+
+def _looks(symbol: Function, node: syntax.Function, resolver: Resolver, level: int) -> bool:
+    if _reach(symbol, node, resolver) >= level:
+        return True
+    called = [(one, one.node) for one in _called(symbol, node, resolver) if not isinstance(one.node, ast.Lambda)]
+    if any(_reach(one, inner, resolver) > level for one, inner in called):
+        return True
+    later = [(one, inner) for one, inner in called if _code(inner).co_flags & LATER]
+    return not _code(node).co_flags & LATER and any(_looks(one, inner, resolver, 1) for one, inner in later)
+
+
+def _called(symbol: Function, node: syntax.Function, resolver: Resolver) -> Iterator[Function]:
+    """Functions that it may call, by the names in its code: of its module, of modules of its package, of its class."""
+    words = _code(node).co_names
+    named = [resolver.member(symbol.module, word) for word in words]
+    package = symbol.module.name.partition(".")[0]
+    modules = [module for module in named if isinstance(module, Module) and module.name.partition(".")[0] == package]
+    named += [resolver.member(module, word) for module in modules for word in words]
+    if symbol.owner is not None:
+        named += [resolver.member(symbol.owner, word) for word in words]
+    return (other for other in named if isinstance(other, Function))
+
+
+def _reach(symbol: Function, node: syntax.Function, resolver: Resolver) -> int:
+    stack = resolver.member(symbol.module, "stack")
+    return reach(_code(node), isinstance(stack, Function) and stack.module.name == "inspect")
+
+
+@lru_cache(maxsize=4096)
+def _code(node: syntax.Function) -> CodeType:
+    """What ``node`` compiles to, alone: its names are those of the function in its module."""
+    bare = type(node)(**{**dict(ast.iter_fields(node)), "decorator_list": []})
+    module = ast.Module([ast.copy_location(bare, node)], [])
+    made = compile(module, "<source>", "exec", dont_inherit=True)
+    return next(code for code in made.co_consts if isinstance(code, CodeType) and code.co_name == node.name)

@@ -194,21 +194,16 @@ def example(struct: type[msgspec.Struct], key: str) -> str:
     return str(_extra(struct, key)["example"])
 
 
-def description(struct: type[msgspec.Struct], key: str) -> str:
-    """What ``key`` means, one or two sentences."""
-    meta = _meta(struct, key)
-    return meta.description or ""
-
-
 def types(struct: type[msgspec.Struct]) -> dict[str, Any]:
     """Key -> type, in the order of the model."""
     return {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
 
 
-def _meta(struct: type[msgspec.Struct], key: str) -> Meta:
-    meta: Meta = types(struct)[key].__metadata__[0]
-    return meta
+def meta(struct: type[msgspec.Struct], key: str) -> Meta:
+    """What ``_of`` said of ``key``."""
+    of_key: Meta = types(struct)[key].__metadata__[0]
+    return of_key
 
 
 def _extra(struct: type[msgspec.Struct], key: str) -> dict[str, Any]:
-    return _meta(struct, key).extra or {}
+    return meta(struct, key).extra or {}

@@ -210,19 +210,31 @@ def _files(path: Path) -> Iterator[tuple[str, bytes | None]]:
     """(name, content) of the Python and metadata files; content None for extension modules."""
     if not path.exists():
         raise ValueError(f"{path}: no such file; name a wheel (.whl) or source distribution (.tar.gz, .zip)")
+    left = 64 * path.stat().st_size + (
+        64 << 20
+    )  # text packs to a fifth; what becomes a thousand times as much is no code
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
                 if _wanted(name):
+                    left -= 0 if name.endswith(_NATIVE) else archive.getinfo(name).file_size
+                    _check_size(path, left)
                     yield name, None if name.endswith(_NATIVE) else archive.read(name)
     elif path.is_file() and tarfile.is_tarfile(path):
         with tarfile.open(path) as bundle:
             for member in bundle:
+                left -= member.size
+                _check_size(path, left)
                 if member.isfile() and _wanted(member.name):
                     stream = None if member.name.endswith(_NATIVE) else bundle.extractfile(member)
                     yield member.name, None if stream is None else stream.read()
     else:
         raise ValueError(f"{path}: neither a wheel (.whl) nor a source distribution (.tar.gz, .zip)")
+
+
+def _check_size(path: Path, left: int) -> None:
+    if left < 0:
+        raise ValueError(f"{path} would become more than 64 times its size: not read")
 
 
 def _wanted(name: str) -> bool:

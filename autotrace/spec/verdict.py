@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from autotrace.config.plan import Plan, Target, decorated
-from autotrace.spec import globs, names, paths, versions
+from autotrace.spec import names, paths, versions
 from autotrace.spec.describe import Description, describe, refusal
 from autotrace.spec.hints import hint
+from autotrace.spec.names import stem
 from autotrace.spec.resolve import Resolver
-from autotrace.spec.symbols import Function, Lazy, Native, Other
+from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Other
 
 RESOLVES, MISSING, REFUSED, SKIPPED, UNCLEAR = "resolves", "missing", "refused", "skipped", "unclear"
 """States. Unclear: there, but only running the program tells what it is."""
@@ -98,7 +100,7 @@ def _judged(
 
 def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
     if names.is_glob(name):
-        functions = list(globs.expand(name, target.without, resolver))
+        functions = list(expand(name, target.without, resolver))
         kept = [function for function in functions if refusal(function, name, resolver) is None]
         if kept:
             return Verdict(target, RESOLVES, name, count=len(kept))
@@ -169,3 +171,34 @@ def _given_paths(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
 def _perhaps(word: str, arguments: Sequence[str]) -> str:
     close = difflib.get_close_matches(word, arguments, n=1, cutoff=0.6)
     return f"; did you mean `{close[0]}`?" if close else f"; there are {', '.join(arguments[: -len(_ALWAYS)])}"
+
+
+def expand(name: str, without: Sequence[str], resolver: Resolver) -> Iterator[Function]:
+    """Functions below ``name`` (``pkg.mod.Class.*``, ``pkg.**``) that ``without`` does not leave out."""
+    prefix = stem(name)
+    symbol = resolver.find(prefix)
+    if isinstance(symbol, Module):
+        yield from _members(symbol, without, resolver)
+        if name.endswith("**") and symbol.file.package:
+            for file in resolver.source.walk(prefix):
+                module = resolver.module(file.name)
+                if module is not None and module is not symbol:
+                    yield from _members(module, without, resolver)
+    elif isinstance(symbol, Class):
+        yield from _members(symbol, without, resolver)
+
+
+def _members(symbol: Module | Class, without: Sequence[str], resolver: Resolver) -> Iterator[Function]:
+    here = symbol.name if isinstance(symbol, Module) else symbol.module.name
+    for word in symbol.table.names:
+        if word.startswith("_"):
+            continue
+        member = resolver.member(symbol, word)
+        if not isinstance(member, (Function, Class)) or member.module.name != here:
+            continue
+        if isinstance(member, Function):
+            dotted = f"{here}.{member.qualname}"
+            if not any(fnmatch.fnmatchcase(dotted, pattern) for pattern in without):
+                yield member
+        elif isinstance(symbol, Module) or member.qualname == f"{symbol.qualname}.{word}":
+            yield from _members(member, without, resolver)

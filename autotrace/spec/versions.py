@@ -6,12 +6,21 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+LONGEST = 500
+"""Characters of a range: to read one takes time with the square of them."""
+
+
+def _read(text: str) -> Requirement:
+    if len(text) > LONGEST:
+        raise InvalidRequirement(f"longer than {LONGEST} characters")
+    return Requirement(text)
+
 
 def fault(text: str) -> str | None:
     """What is wrong with the range ``text``; None when some release can be in it."""
     shown = f'"{text}"'
     try:
-        wanted = Requirement(text)
+        wanted = _read(text)
     except InvalidRequirement:
         if text[:1] in "<>=!~":
             return f'{shown} names no distribution: write for example "verl{text}"'
@@ -27,13 +36,13 @@ def fault(text: str) -> str | None:
 
 def distribution(text: str) -> str:
     """The distribution a valid range is about."""
-    return Requirement(text).name
+    return _read(text).name
 
 
 def within(text: str, version: str) -> bool:
     """Whether ``version`` is in the range. A version that cannot be parsed counts as in range."""
     try:
-        return Requirement(text).specifier.contains(Version(version), prereleases=True)
+        return _read(text).specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -50,6 +51,8 @@ def keep_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
         digest.update(file.read_bytes())
     name = f"tokenizer-{digest.hexdigest()}"
     kept = Path(run_folder, layout.BLOBS, name)
+    if kept.parent.is_symlink():
+        raise OSError(errno.ELOOP, "is a link, which is not followed", str(kept.parent))
     if kept.is_dir():
         return name
     part = kept.with_name(f"{name}.{os.getpid()}.part")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,12 +18,11 @@ from pathlib import Path
 
 import msgspec
 
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.spool.records import FORMAT, MAGIC, MAX_FRAME, Header, Record, Seal
 from autotrace.spool.segment import PREFIX, PREFIX_SIZE, Torn, read_frames
 
 _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # NONBLOCK: opening a pipe must not wait
 
 
 class Undecodable(Exception):
@@ -73,8 +71,9 @@ class SegmentFile:
 def segments(run_folder: str | Path) -> list[SegmentFile]:
     """The segment files of a run, by name; only regular files."""
     segment_files = []
+    spool = layout.spool_of(str(run_folder))
     try:
-        entries = list(os.scandir(layout.spool_of(str(run_folder))))
+        entries = [] if os.path.islink(spool) else list(os.scandir(spool))
     except (FileNotFoundError, NotADirectoryError):
         return []
     for entry in entries:
@@ -84,7 +83,7 @@ def segments(run_folder: str | Path) -> list[SegmentFile]:
             info = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
-        if stat.S_ISREG(info.st_mode):
+        if files.is_ours(info):
             segment_files.append(SegmentFile(entry.name, info.st_size, info.st_mtime_ns))
     return sorted(segment_files, key=lambda file: (file.process, file.sequence))
 
@@ -103,14 +102,12 @@ def opened(run_folder: str | Path, name: str) -> Iterator[int]:
     """A descriptor of the segment ``name``. Raises ``FileNotFoundError`` when it is gone or not a regular file (any
     more), another ``OSError`` when it cannot be read now."""
     try:
-        fd = os.open(os.path.join(layout.spool_of(str(run_folder)), name), _FLAGS)
+        fd = files.reading(run_folder, layout.SPOOL, name)
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise FileNotFoundError(f"{name} is a symbolic link") from error
+        if error.errno in (errno.ELOOP, errno.EINVAL):
+            raise FileNotFoundError(f"{name} {error.strerror}") from error
         raise
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise FileNotFoundError(f"{name} is not a regular file")
         yield fd
     finally:
         os.close(fd)

@@ -85,6 +85,8 @@ def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Fram
                 raise Torn(offset, damaged=False)
         length, checksum = PREFIX.unpack_from(chunk, at)
         begin = offset + PREFIX_SIZE
+        if not length:  # never written: a hole of the file, or of a disk that lost power
+            raise Torn(offset, damaged=True)
         if length > MAX_FRAME:  # an older release wrote such frames: pass over one that is whole
             if not _whole(fd, begin, length, checksum):
                 raise Torn(offset, damaged=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.run.status import Status
 from autotrace.tables import metrics
 from autotrace.tables.commits import FILE, FOLDER, snapshot
@@ -18,6 +18,7 @@ from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
 from autotrace.tables.sources import STORED, Lines, Source, Steps, stored_info
 from autotrace.tables.trajectories import TRAJECTORIES
+from autotrace.trajectory.bounds import flattened
 from autotrace.trajectory.model import Trajectory
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ class Committed:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / FOLDER
-        lines = self.folder / FILE
-        linked = self.folder.is_symlink() or lines.is_symlink()
-        text = b"" if linked or not lines.exists() else lines.read_bytes()
+        try:
+            text = files.read(folder, FOLDER, FILE)
+        except FileNotFoundError:
+            text = b""
         self._snapshot = snapshot(text)
         self._files: dict[str, Sequence[str]] = {}
 
@@ -53,7 +55,7 @@ class Committed:
             if any(not _NAME.fullmatch(path.name) or path.parent != self.folder / table for path in paths):
                 raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
             linked = (self.folder / table).is_symlink()
-            self._files[table] = [str(path) for path in paths if not linked and not path.is_symlink()]
+            self._files[table] = [str(path) for path in paths if not linked and files.is_ours(path.lstat())]
         return self._files[table]
 
     def load(self, trace_id: str) -> Trajectory | None:
@@ -83,7 +85,9 @@ class Committed:
                     tables[name] = self._database.sql(sql, params={"id": trace_id}).to_arrow_table()
         except duckdb.Error as error:
             raise Gone(f"trace {trace_id} cannot be read from {self.folder}: {str(error).splitlines()[0]}") from error
-        return rebuilt(tables)[0]
+        (trajectory,) = rebuilt(tables)
+        flattened(trajectory.spans)
+        return trajectory
 
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:
@@ -100,8 +104,8 @@ class TableFolder(Source):
 
     def __init__(self, path: Path) -> None:
         self._committed = Committed(path)
-        files = self._committed.files(TRAJECTORIES.name)
-        sql = f"SELECT any_value(run_id), min(start_ns), count(*) FROM {read(files)}" if files else "SELECT '', 0, 0"
+        paths = self._committed.files(TRAJECTORIES.name)
+        sql = f"SELECT any_value(run_id), min(start_ns), count(*) FROM {read(paths)}" if paths else "SELECT '', 0, 0"
         ((run_id, start, self._count),) = self._committed._database.execute(sql).fetchall()
         super().__init__(path, stored_info(run_id or path.name, start))
 
@@ -126,12 +130,12 @@ class TableFolder(Source):
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""
-        files = self.files(METRICS.name)
-        if not files:
+        paths = self.files(METRICS.name)
+        if not paths:
             return {}
         names = ("step", "source", "name", "value")
         rows = self._committed._database.execute(
-            f"SELECT {', '.join(names)} FROM {read(files)} QUALIFY version = max(version) OVER (PARTITION BY step)"
+            f"SELECT {', '.join(names)} FROM {read(paths)} QUALIFY version = max(version) OVER (PARTITION BY step)"
         ).fetchall()
         return metrics.steps(dict(zip(names, row, strict=True)) for row in rows if step is None or row[0] == step)
 

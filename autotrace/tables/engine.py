@@ -26,7 +26,7 @@ def connect(files: Sequence[str] = (), **settings: str) -> duckdb.DuckDBPyConnec
 
     own = {
         "python_enable_replacements": "false", "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false", "temp_directory": "",
+        "autoload_known_extensions": "false", "temp_directory": "", "memory_limit": "4GB",
     }  # fmt: skip
     connection = duckdb.connect(":memory:", config={**own, **settings})
     if files:

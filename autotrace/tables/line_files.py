@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings
+from autotrace.run import files
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.rebuilding import as_error, connected
 from autotrace.tables.sources import Source, Steps, stored_info
@@ -112,7 +114,7 @@ def line_files(path: Path) -> list[LineFile]:
     """The runs whose trajectories stand in ``path``: a file of lines, or a folder with ``trajectories.jsonl``. Raises
     ``QueryError`` for another file."""
     file = path / FILE if path.is_dir() else path
-    if not file.is_file() or (not path.is_dir() and path.suffix != SUFFIX):
+    if not file.is_file() or (file != path and file.is_symlink()) or (not path.is_dir() and path.suffix != SUFFIX):
         return []
     runs: dict[str, dict[str, tuple[int, int, int | None]]] = {}
     for at, one in _read(file):
@@ -129,6 +131,8 @@ def _read(path: Path) -> Iterator[tuple[int, Trajectory]]:
     """The trajectories of all runs, each with where its line begins. A last line without its end is being written."""
     try:
         with path.open("rb") as file:
+            if not files.is_ours(os.fstat(file.fileno())):
+                raise QueryError(f"{path} cannot be read: it is no regular file, or mostly a hole")
             at = 0
             for number, line in enumerate(file, 1):
                 if line.endswith(b"\n") and line.strip():
@@ -152,7 +156,7 @@ def _trajectory(line: bytes) -> Trajectory | None:
             return None
         spans = connected([_span(span) for span in read.spans])
         return Trajectory(read.trace_id, read.run_id, spans, read.attributes, read.facts, read.notes)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from autotrace.trajectory.bounds import Allowance, flattened
 from autotrace.trajectory.deferred import Deferred
 from autotrace.trajectory.model import Span
 from autotrace.trajectory.titles import entitle
@@ -12,29 +13,29 @@ from autotrace.trajectory.titles import entitle
 
 def connected(spans: list[Span]) -> list[Span]:
     """``spans`` with it."""
-    by_id = {span.span_id: span for span in spans}
+    flattened(spans)
+    by_id, allowance = {span.span_id: span for span in spans}, Allowance()
     for span in spans:
-        if span.new_prompt_ids is not None:
+        new = span.new_prompt_ids
+        if new is not None and span.prompt_keep >= 0 and allowance.take(span.prompt_keep + len(new)):
             span.prompt_ids = Deferred(lambda span=span: _prompt(span, by_id))  # type: ignore[misc]
     entitle(spans)
     return spans
 
 
 def _prompt(span: Span, by_id: dict[str, Span]) -> list[int] | None:
-    """Turn by turn from the first one on: a chain of a thousand turns would be too deep to recurse."""
-    chain: list[Span] = []
-    above: Span | None = span
-    while above is not None and len(chain) <= len(by_id):
-        chain.append(above)
-        above = by_id.get(above.prompt_base or "")
-    prompt: list[int] = []
-    before: list[int] = []
-    for each in reversed(chain):
-        if each.new_prompt_ids is None or each.prompt_keep > len(before):
+    """Turn by turn back to the first one, from each what is still missing."""
+    pieces, missing, at, hops = [span.new_prompt_ids or []], span.prompt_keep, span, 0
+    while missing > 0:
+        base = by_id.get(at.prompt_base or "")
+        if base is None or base.new_prompt_ids is None or hops > len(by_id):
             return None
-        prompt = [*before[: each.prompt_keep], *each.new_prompt_ids]
-        before = [*prompt, *(each.response_ids or ())]
-    return prompt
+        added = [*base.new_prompt_ids, *(base.response_ids or ())]
+        if missing > base.prompt_keep + len(added):
+            return None
+        pieces.append(added[: max(0, missing - base.prompt_keep)])
+        missing, at, hops = min(missing, base.prompt_keep), base, hops + 1
+    return [id for piece in reversed(pieces) for id in piece]
 
 
 def as_error(parts: Sequence[Any] | None) -> tuple[str, str, str] | None:

@@ -13,9 +13,10 @@ from autotrace.insight.profile import decode
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import Times, times
 from autotrace.trajectory.jsonable import jsonable, text
-from autotrace.trajectory.model import TRAINERS, Span, Trajectory
+from autotrace.trajectory.model import TRAINERS, Span, Trajectory, above, finish_reason
 from autotrace.trajectory.numbers import integer
 from autotrace.trajectory.pieces import pieces, whole_response
+from autotrace.trajectory.tool_calls import tool_calls
 
 ROLES = ("trajectory", "agent", "span")
 """Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
@@ -90,9 +91,8 @@ class Rollout:
         for turn, call in enumerate(self.turns, 1):
             call.turn = turn
         if engines := [span for span in trajectory.spans if span.role == "engine"]:
-            by_id = {span.span_id: span for span in trajectory.spans}
             for span in engines:
-                _below(span, by_id, calls)
+                _below(span, trajectory.by_id, calls)
 
     def release(self) -> None:
         """Let go of its calls, which hold it: all of it is then freed at once, and not when cycles are looked for.
@@ -125,9 +125,7 @@ class Rollout:
     @cached
     def tool_calls(self) -> int:
         """Calls of tools; a tool's own method below the agent's call of it is the same call."""
-        tools = [span for span in self.trajectory.spans if span.role == "tool"]
-        ids = {span.span_id for span in tools}
-        return sum(span.parent_id not in ids for span in tools)
+        return len(tool_calls(self.trajectory))
 
     @cached
     def failed(self) -> Span | None:
@@ -262,16 +260,7 @@ class Known:
         self.rollout, self.name, self.value = rollout, name, value
 
 
-def finish_reason(figures: Mapping[str, Any]) -> str | None:
-    """Why a response ended, of what is known of its call."""
-    return word(figures.get("finish_reason")) or word(figures.get("stop_reason"))
-
-
 def _below(span: Span, by_id: Mapping[str, Span], calls: Mapping[str, Call]) -> None:
     """Hand the figures of an engine's span to the LLM call above it."""
-    above, hops = by_id.get(span.parent_id or ""), 0
-    while above is not None and hops < 100:
-        if above.span_id in calls:
-            calls[above.span_id].add(span.attributes)
-            return
-        above, hops = by_id.get(above.parent_id or ""), hops + 1
+    if (call := above(span, by_id, ("llm",))) is not None:
+        calls[call.span_id].add(span.attributes)

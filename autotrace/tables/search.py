@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotrace.insight.evidence import text_of
 from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import input_text, output_text
+from autotrace.trajectory.tool_calls import text_of
 from autotrace.trajectory.tool_names import tool_name
 
 if sys.version_info >= (3, 11):

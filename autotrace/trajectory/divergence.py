@@ -13,7 +13,7 @@ from typing import Any
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import answered_words, asked_words, input_text, output_text, shown_answer
-from autotrace.trajectory.tool_names import tool_name
+from autotrace.trajectory.tool_calls import text_of, tool_calls
 
 UNKNOWN = "unknown"
 
@@ -154,24 +154,11 @@ def calls_parted(one: Trajectory, other: Trajectory) -> tuple[int, Divergence] |
 
 
 def calls(trajectory: Trajectory) -> list[Call]:
-    """The tool calls of a trajectory in order; a tool's own method below the agent's call of it is the same call."""
+    """Its tool calls in order."""
     return [
-        Call(turn, tool_name(span), _arguments(span), _result(span), span.status)
-        for turn, span in tool_spans(trajectory)
+        Call(call.turn, call.name, _arguments(call.span), _result(call.span), call.span.status)
+        for call in tool_calls(trajectory)
     ]
-
-
-def tool_spans(trajectory: Trajectory) -> list[tuple[int, Span]]:
-    """Of each of ``calls`` the LLM turn it followed, and its span."""
-    tools = {span.span_id for span in trajectory.spans if span.role == "tool"}
-    turns = {span.span_id for span in trajectory.llm_spans}
-    turn, made = 0, []
-    for span in sorted(trajectory.spans, key=lambda span: span.start_ns):
-        if span.span_id in turns:
-            turn += 1
-        elif span.span_id in tools and span.parent_id not in tools:
-            made.append((turn, span))
-    return made
 
 
 def _arguments(span: Span) -> str:
@@ -190,14 +177,7 @@ def _arguments(span: Span) -> str:
 def _result(span: Span) -> str:
     if span.error_text is not None:
         return span.error_text
-    output: Any = span.output
-    if isinstance(output, (list, tuple)) and output:
-        output = output[0]
-    if isinstance(output, dict) and isinstance(output.get("text"), str):
-        output = output["text"]
-    if isinstance(output, str):
-        return output
-    return "" if output is None else _word(output)
+    return text_of(span.output) or ("" if not span.output else _word(span.output))
 
 
 def _word(value: Any) -> str:

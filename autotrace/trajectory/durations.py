@@ -6,10 +6,10 @@ times. Calls that overlap count once where spans are measured; requests that ove
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import Span, Trajectory, above, ancestors
 
 _TOOLS = frozenset({"tool", "env"})
 _FIGURES = frozenset({"decode_s", "ttft_s"})
@@ -53,12 +53,12 @@ def times(trajectory: Trajectory) -> Times:
     by_role: dict[str, list[Span]] = {}
     for span in spans:
         by_role.setdefault(span.role, []).append(span)
-    calls = [span for span in by_role.get("llm", ()) if not _above(span, by_id, _TIMED)]
+    calls = [span for span in by_role.get("llm", ()) if not _within(span, by_id)]
     tools = [span for role in _TOOLS for span in by_role.get(role, ())]
     rewards = by_role.get("reward", [])
     having = [span for span in spans if not _FIGURES.isdisjoint(span.attributes)]
     phases = _phases(having, by_id)
-    traced = {id for span in having for id in (span.span_id, *(above.span_id for above in _ancestors(span, by_id)))}
+    traced = {id for span in having for id in (span.span_id, *(outer.span_id for outer in ancestors(span, by_id)))}
     served, asked = ([span for span in calls if (span.span_id in traced) is known] for known in (True, False))
     engine = sum(value for value in phases.values() if value is not None)
     root = trajectory.root.duration_ns
@@ -108,7 +108,7 @@ def longest_gap(trajectory: Trajectory) -> Gap | None:
 
 def _phases(having: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, float | None]:
     """Sums over the requests with figures; of nested ones the innermost counts."""
-    outer = {above.span_id for span in having for above in _ancestors(span, by_id)}
+    outer = {outer.span_id for span in having for outer in ancestors(span, by_id)}
     sums: dict[str, float | None] = {"queue": None, "prefill": None, "decode": None}
 
     def add(phase: str, *values: object) -> None:
@@ -130,18 +130,11 @@ def _phases(having: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, floa
     return sums
 
 
-def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterable[Span]:
-    above, hops = by_id.get(span.parent_id or ""), 0
-    while above is not None and hops < 1000:
-        yield above
-        above, hops = by_id.get(above.parent_id or ""), hops + 1
-
-
-def _above(span: Span, by_id: Mapping[str, Span], roles: Collection[str]) -> bool:
+def _within(span: Span, by_id: Mapping[str, Span]) -> bool:
     parent = by_id.get(span.parent_id) if span.parent_id else None
     if parent is None or parent.parent_id is None:  # nearly always
-        return parent is not None and parent.role in roles
-    return any(other.role in roles for other in _ancestors(span, by_id))
+        return parent is not None and parent.role in _TIMED
+    return above(span, by_id, _TIMED) is not None
 
 
 def _covered(spans: Iterable[Span]) -> float:

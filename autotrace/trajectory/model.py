@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotrace.trajectory.deferred import DeferrableField, Packed
+from autotrace.trajectory.deferred import DeferrableField, Packed, cached
+from autotrace.trajectory.jsonable import text
 
 OK = "OK"
 ERROR = "ERROR"
@@ -170,6 +171,49 @@ def error_text(error: tuple[str, str, str] | None) -> str | None:
     return f"{kind}: {message}" if message else kind
 
 
+def finish_reason(attributes: Mapping[str, Any]) -> str | None:
+    """Why a response ended, by the attributes of its call (and of its request to the engine): ``stop``, ``length``, ...
+    An engine's ``finish_reason`` says that; its ``stop_reason`` may be the token or text at which it stopped."""
+    for name in ("finish_reason", "stop_reason"):
+        value = attributes.get(name)
+        if value is not None and value != "" and not isinstance(value, (dict, list)):
+            return text(str(value))
+    return None
+
+
+_ANOTHERS = frozenset({"llm", "tool", "env", "reward"})
+"""Roles below which an LLM call is not the agent's: a tool or a reward asks a model, too."""
+
+
+def ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
+    """The calls around ``span``, the innermost first. Ends where parents form a circle."""
+    above = by_id.get(span.parent_id or "")
+    for _ in range(len(by_id)):
+        if above is None:
+            return
+        yield above
+        above = by_id.get(above.parent_id or "")
+
+
+def above(span: Span, by_id: Mapping[str, Span], roles: Collection[str]) -> Span | None:
+    """The innermost call around ``span`` that has one of ``roles``."""
+    return next((call for call in ancestors(span, by_id) if call.role in roles), None)
+
+
+def own_llm_calls(spans: Sequence[Span]) -> list[Span]:
+    """The LLM calls of an agent in the order of ``spans``: those that no tool, environment or reward made."""
+    by_id = {span.span_id: span for span in spans}
+    own: dict[str | None, bool] = {}  # of the calls below a span: most have the same parent
+    calls = []
+    for span in spans:
+        if span.role == "llm":
+            if span.parent_id not in own:
+                own[span.parent_id] = above(span, by_id, _ANOTHERS) is None
+            if own[span.parent_id]:
+                calls.append(span)
+    return calls
+
+
 NAMES = ("uid", "sample_index", "data_source", "project_name", "experiment_name")
 """Attributes of a trajectory that are texts everywhere. veRL's ``sample_index`` is ``extra_info.index`` of the dataset,
 a number or a uuid, and a column has one type."""
@@ -220,7 +264,12 @@ class Trajectory:
     def status(self) -> str:
         return self.root.status
 
-    @property
+    @cached
+    def by_id(self) -> dict[str, Span]:
+        """Its spans by their ids; ``spans`` does not change once this was asked for."""
+        return {span.span_id: span for span in self.spans}
+
+    @cached
     def llm_spans(self) -> list[Span]:
         """The agent's own LLM calls in order; the engine's spans below them have the role ``engine``."""
         return own_llm_calls(self.spans)
@@ -236,31 +285,3 @@ class Trajectory:
 
         shown: str = import_module("autotrace.trajectory.notebook").as_html(self)
         return shown
-
-
-_ANOTHERS = frozenset({"llm", "tool", "env", "reward"})
-"""Roles below which an LLM call is not the agent's: a tool or a reward asks a model, too."""
-_MAX_DEPTH = 1000
-
-
-def own_llm_calls(spans: Sequence[Span]) -> list[Span]:
-    """The LLM calls of an agent in the order of ``spans``: those that no tool, environment or reward made."""
-    by_id = {span.span_id: span for span in spans}
-    own: dict[str | None, bool] = {}  # of the calls below a span
-
-    def is_own(parent_id: str | None) -> bool:
-        above, depth = by_id.get(parent_id or ""), 0
-        while above is not None and depth < _MAX_DEPTH:
-            if above.role in _ANOTHERS:
-                return False
-            above, depth = by_id.get(above.parent_id or ""), depth + 1
-        return True
-
-    calls = []
-    for span in spans:
-        if span.role == "llm":
-            if span.parent_id not in own:
-                own[span.parent_id] = is_own(span.parent_id)
-            if own[span.parent_id]:
-                calls.append(span)
-    return calls

@@ -46,7 +46,7 @@ def asked_words(span: Span, *, whole: bool = False) -> str | None:
     if not span.messages:
         name = asked_as(span.inputs)
         return None if name is None else str(span.inputs[name])
-    asked = _asked(span) if whole else _new(span)
+    asked = asked_messages(span, whole=whole)
     alone = len(asked) == 1 and asked[0].get("role") == "user"
     return "\n".join(message_text(message, named=not alone) for message in asked) or None
 
@@ -110,16 +110,11 @@ def answer(span: Span) -> dict[str, Any] | None:
     return last if last is not None and last.get("role") == "assistant" else None
 
 
-def _asked(span: Span) -> list[dict[str, Any]]:
-    messages = span.messages or []
-    return messages if answer(span) is None else messages[:-1]
-
-
-def _new(span: Span) -> list[dict[str, Any]]:
-    """The messages after the model's last answer; the others stand in an earlier call."""
-    asked = _asked(span)
+def asked_messages(span: Span, *, whole: bool = False) -> list[dict[str, Any]]:
+    """The messages of a prompt after the model's last answer (``whole``: all); the others stand in an earlier call."""
+    asked = (span.messages or [])[: None if answer(span) is None else -1]
     earlier = [number for number, message in enumerate(asked) if message.get("role") == "assistant"]
-    return asked[earlier[-1] + 1 :] if earlier else asked
+    return asked[earlier[-1] + 1 :] if earlier and not whole else asked
 
 
 def message_text(message: dict[str, Any], *, named: bool = True) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def text(name: str) -> str:
     return (STATIC / name).read_text(encoding="utf-8")
 
 
+@functools.cache  # anybody may ask for it
 def bundle(entry: str) -> str:
     """The module ``entry`` and all that it imports as one script. Their top-level names have to differ, which a test
     looks at."""

@@ -8,19 +8,21 @@ from typing import Any
 
 from autotrace.insight import registry
 from autotrace.insight.profile import decode
-from autotrace.trajectory.divergence import calls, tool_spans
+from autotrace.trajectory.divergence import calls
 from autotrace.trajectory.durations import longest_gap, times
 from autotrace.trajectory.jsonable import jsonable
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import Span, Trajectory, finish_reason
 from autotrace.trajectory.span_text import (
     answer,
     answered_ids,
     asked_ids,
+    asked_messages,
     ids_text,
     input_text,
     one_line,
     output_text,
 )
+from autotrace.trajectory.tool_calls import tool_calls
 
 _THOUGHT = re.compile(r"\A\s*(?:<think(?:ing)?>)?(?P<thought>.*?)</think(?:ing)?>\s*", re.DOTALL)
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
@@ -69,12 +71,11 @@ def findings(trajectory: Trajectory) -> list[Item]:
 def conversation(trajectory: Trajectory) -> Iterator[Item]:
     """Messages and tool calls in their order. Each has ``role``, ``turn`` and the ``span`` it is of."""
     tools: dict[int, list[Item]] = {}
-    below = _below_of_tools(trajectory)
-    for (turn, span), call in zip(tool_spans(trajectory), calls(trajectory), strict=True):
+    for made, call in zip(tool_calls(trajectory), calls(trajectory), strict=True):
         # an agent that catches what its tool raises returns normally
-        failed = next((one for one in (span, *below.get(span.span_id, ())) if one.error is not None), span)
-        tools.setdefault(turn, []).append({
-            "role": "tool", "turn": turn, "span": span.span_id, "name": call.name, "arguments": call.arguments,
+        span, failed = made.span, made.failed or made.span
+        tools.setdefault(made.turn, []).append({
+            "role": "tool", "turn": made.turn, "span": span.span_id, "name": call.name, "arguments": call.arguments,
             "text": call.result, "status": failed.status, "error": failed.error_text,
             "duration": None if span.duration_ns is None else span.duration_ns / 1e9,
         })  # fmt: skip
@@ -92,15 +93,6 @@ def conversation(trajectory: Trajectory) -> Iterator[Item]:
                 yield {"role": role, "turn": 0, "span": root.span_id, "text": text}
 
 
-def _below_of_tools(trajectory: Trajectory) -> dict[str, list[Span]]:
-    """The tools' own methods directly below each call of a tool."""
-    below: dict[str, list[Span]] = {}
-    for span in trajectory.spans:
-        if span.role == "tool" and span.parent_id is not None:
-            below.setdefault(span.parent_id, []).append(span)
-    return below
-
-
 def _give(called: list[Item], asked: list[Item]) -> None:
     """Put what the model read of each tool call with the call, where the two can be matched."""
     read = [item for item in asked if item["role"] == "tool"]
@@ -114,18 +106,12 @@ def _give(called: list[Item], asked: list[Item]) -> None:
 
 def _asked(span: Span, turn: int) -> Iterator[Item]:
     """What the model got anew in this turn."""
-    messages = span.messages
-    if not messages:
+    if not span.messages:
         text, ids = input_text(span) or "", asked_ids(span)
         if text or ids:
             yield {"role": "prompt", "text": text, **_ids(ids)}
         return
-    asked = messages if answer(span) is None else messages[:-1]
-    if turn > 1:
-        earlier = [number for number, message in enumerate(asked) if message.get("role") == "assistant"]
-        asked = asked[earlier[-1] + 1 :] if earlier else asked
-    for message in asked:
-        yield message_item(message)
+    yield from map(message_item, asked_messages(span, whole=turn == 1))
 
 
 def _answered(span: Span) -> Item:
@@ -148,7 +134,7 @@ def _figures(span: Span) -> Item:
     return {
         "status": span.status,
         "tokens": span.response_tokens,
-        "finish": span.attributes.get("finish_reason") or span.attributes.get("stop_reason"),
+        "finish": finish_reason(span.attributes),
         "duration": None if span.duration_ns is None else span.duration_ns / 1e9,
     }
 

@@ -1,21 +1,34 @@
 """Who may ask the server, and what its pages may do.
 
-The link has a token, on 127.0.0.1 too: on a machine of several people anybody may connect to that. The first request
-puts it into a cookie. Refused are a ``Host`` that is another machine's name (a page that had its own name resolve to
-us), requests of other pages, and anything but reading.
+On a machine of several people anybody may connect to 127.0.0.1. The link has a code that opens the page once: the
+page's script exchanges it for the session, keeps that where no page of another port can look, and shows it in a header
+of each question, which no browser adds by itself (a cookie goes to every port). The files of the page, which hold
+nothing of a run, go to anybody.
+
+Refused are a ``Host`` that is another machine's name (a page that had its own name resolve to us), requests of other
+pages, and anything but reading. Connections that have not shown the session are strangers': there are at most
+``STRANGERS`` of them, each for ``PATIENCE`` seconds, with ``HEAD`` bytes before a request is whole.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
+import secrets
 import socket
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlencode, urlsplit
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
 
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+STRANGERS = 128
+"""Connections at the same time; the oldest is closed for one more, so nobody can keep the owner out."""
+PATIENCE = 10.0
+HEAD = 8192
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -26,19 +39,59 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
 }
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class Guard:
-    """ASGI middleware. ``host``: the address that the server listens on; ``port``; ``token``: of the link."""
+    """ASGI middleware. ``host``: the address that the server listens on; ``opened``: called when a link was used."""
 
-    def __init__(self, app: ASGIApp, host: str, port: int, token: str) -> None:
+    def __init__(self, app: ASGIApp, host: str, opened: Callable[[], None] = lambda: None) -> None:
         self._app = app
         self._names = _LOOPBACK if host in _LOOPBACK else _LOOPBACK | {host, socket.gethostname(), socket.getfqdn()}
         self._anywhere = host not in _LOOPBACK
-        self._token = token.encode()
-        self._cookie = f"autotrace-{port}"
+        self._opened = opened
+        self._code = ""
+        self._session = secrets.token_urlsafe(24)
+        self._strangers: dict[object, tuple[float, asyncio.Transport]] = {}
+        """Address of each -> since when it is connected; the oldest first."""
+
+    def code(self) -> str:
+        """Of a new link. It opens the page once; an earlier one does so no more."""
+        self._code = secrets.token_urlsafe(24)
+        return self._code
+
+    def connection(self) -> type[H11Protocol]:
+        """What the server makes of each connection."""
+        guard = self
+
+        class Connection(H11Protocol):
+            def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+                super().connection_made(transport)
+                guard._arrived(self.client, transport)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                super().connection_lost(exc)
+                guard._strangers.pop(self.client, None)
+
+        return Connection
+
+    def _arrived(self, client: object, transport: asyncio.Transport) -> None:
+        if not self._strangers:
+            asyncio.get_running_loop().call_later(1, self._turn_away)
+        self._strangers[client] = time.monotonic(), transport
+        if len(self._strangers) > STRANGERS:
+            self._strangers.pop(next(iter(self._strangers)))[1].abort()
+
+    def _turn_away(self) -> None:
+        """Close what has been a stranger's for too long, and look again while there are any."""
+        for client, (since, transport) in list(self._strangers.items()):
+            if time.monotonic() - since > PATIENCE:
+                del self._strangers[client]
+                transport.abort()
+        if self._strangers:
+            asyncio.get_running_loop().call_later(1, self._turn_away)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
@@ -46,7 +99,7 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        response = self._refusal(scope)
+        response = self._own_answer(scope)
         if response is not None:
             response.headers.update(HEADERS)
             await response(scope, receive, send)
@@ -56,14 +109,13 @@ class Guard:
             if message["type"] == "http.response.start":
                 given = {name for name, _ in message["headers"]}
                 added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                added.append((b"cache-control", b"no-store"))
                 message["headers"] = [*message["headers"], *(pair for pair in added if pair[0] not in given)]
             await send(message)
 
         await self._app(scope, receive, guarded)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        """The answer to who may not ask; None: go on."""
+    def _own_answer(self, scope: Scope) -> Response | None:
+        """The answer to who may not ask, or who has opened a link; None: the question may be answered."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host", "")
         if not self._is_ours(host):
@@ -73,14 +125,17 @@ class Guard:
             return PlainTextResponse("pages of other origins may not ask this server", 403)
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse("runs are only read here", 405)
-        query = parse_qs(scope["query_string"].decode("latin-1"))
-        if self._right(query.pop("token", [""])[0]):
-            rest = urlencode(query, doseq=True)
-            answer = RedirectResponse(scope["path"] + (f"?{rest}" if rest else ""), 303)
-            answer.set_cookie(self._cookie, self._token.decode(), httponly=True, samesite="strict")
-            return answer
-        if not self._right(self._carried(headers.get(b"cookie", ""))):
-            return PlainTextResponse("the token is missing: open the link that autotrace view printed", 401)
+        path, shown = scope["path"], headers.get(b"authorization", "")
+        if path == "/session":
+            if not self._code or not _is(shown, self._code):
+                return PlainTextResponse("this link was opened already: open the one that was printed last", 401)
+            self._code = ""
+            self._opened()
+            return PlainTextResponse(self._session)
+        if _is(shown, self._session):
+            self._strangers.pop(scope.get("client"), None)
+        elif path not in ("/", "/page.js") and not path.startswith("/static/"):
+            return PlainTextResponse("this page was not let in: open the link that autotrace view printed last", 401)
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -92,15 +147,9 @@ class Guard:
             return True
         return self._anywhere and _is_address(name)
 
-    def _carried(self, cookies: str) -> str:
-        try:
-            found = SimpleCookie(cookies).get(self._cookie)
-        except CookieError:
-            return ""
-        return "" if found is None else found.value
 
-    def _right(self, token: str) -> bool:
-        return hmac.compare_digest(token.encode("utf-8", "replace"), self._token)
+def _is(shown: str, secret: str) -> bool:
+    return hmac.compare_digest(shown.encode("utf-8", "replace"), f"Bearer {secret}".encode())
 
 
 def _is_address(name: str) -> bool:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from autotrace.adapters import registry
-from autotrace.patch import library_rules
+from autotrace.patch import adapting
 from tests.waiting import DEADLINE
 
 
@@ -42,8 +42,8 @@ def test_entry_points_of_processes_and_endless_loops(module: str, function: str,
 
 
 def test_rules_are_asked_in_turn_and_added_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library_rules, "_refusals", [])
-    monkeypatch.setattr(library_rules, "_classes", [])
+    monkeypatch.setattr(adapting, "_refusals", [])
+    monkeypatch.setattr(adapting, "_classes", [])
 
     def refuses(value: object, owner: object, attribute: str) -> str | None:
         return "not this one" if attribute == "forward" else None
@@ -52,8 +52,8 @@ def test_rules_are_asked_in_turn_and_added_once(monkeypatch: pytest.MonkeyPatch)
         return int if value == "an actor class" else None
 
     for _ in range(2):
-        library_rules.add(refusal=refuses, class_behind=behind)
-    assert library_rules._refusals == [refuses] and library_rules._classes == [behind]
-    assert library_rules.refusal(None, None, "forward") == "not this one"
-    assert library_rules.refusal(None, None, "run") is None
-    assert library_rules.class_behind("an actor class") is int and library_rules.class_behind("x") == "x"
+        adapting.add(refusal=refuses, class_behind=behind)
+    assert adapting._refusals == [refuses] and adapting._classes == [behind]
+    assert adapting.refusal(None, None, "forward") == "not this one"
+    assert adapting.refusal(None, None, "run") is None
+    assert adapting.class_behind("an actor class") is int and adapting.class_behind("x") == "x"

@@ -20,10 +20,9 @@ from proxy import Proxy
 from read import ReadBack, in_mlflow, in_weave
 
 from autotrace.ship.readers import of_run
-from autotrace.sinks.mlflow.otlp import request
+from autotrace.sinks.mlflow.server import request
 from autotrace.sinks.mlflow.spans import encode
-from autotrace.sinks.weave.calls import call_of
-from autotrace.sinks.weave.limits import encoded
+from autotrace.sinks.weave.calls import call_of, encoded
 from autotrace.tables.conditions import equals
 from tests.mlflow_server import MlflowServer
 

@@ -161,8 +161,10 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
     for number in range(int(sys.argv[1])): solve(str(number))
     print("ready", flush=True)
-    if sys.argv[2] == "waits": time.sleep(600)
+    while sys.argv[2] == "waits": time.sleep(0.05)
 """
+"""Sleeps for moments: Python looks for a signal before it calls ``sleep`` and when that returns, so one that comes in
+between, when "ready" was just read, is seen at the end of the sleep."""
 
 
 def _agent(place: Place, trajectories: int, then: str = "ends") -> subprocess.Popen[str]:

@@ -43,13 +43,19 @@ def browser() -> Iterator[Browser]:
 class Server:
     """``autotrace view`` as a process."""
 
-    link: str
     process: subprocess.Popen[str]
+    base: str = ""
 
     @property
-    def base(self) -> str:
-        """The address without the token."""
-        return self.link.partition("?")[0]
+    def link(self) -> str:
+        """One that opens the page; each does so once, and then the server says another."""
+        while True:
+            assert self.process.stderr is not None
+            said = self.process.stderr.readline()
+            assert said, "the server ended"
+            if found := re.search(r"http://\S+", said):
+                self.base = found[0].partition("?")[0]
+                return found[0]
 
     def stop(self) -> None:
         """As a person does, with Ctrl-C."""
@@ -73,14 +79,9 @@ def serve() -> Iterator[Callable[[Path], Server]]:
 
 
 def started(folder: Path) -> Server:
-    """A new server, which has just said its link."""
+    """A new server."""
     command = [sys.executable, "-m", "autotrace", "view", str(folder), "--no-browser", "--port", "0"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    said = process.stderr.readline()
-    found = re.search(r"http://\S+", said)
-    assert found, said
-    return Server(found[0], process)
+    return Server(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
 
 
 class Visit:
@@ -114,9 +115,10 @@ def visit(browser: Browser, serve: Callable[[Path], Server]) -> Iterator[Callabl
         server = serve(folder)
         page = browser.new_page(viewport={"width": 1440, "height": 860}, **options)
         page.set_default_timeout(180_000)
+        link = server.link
         visit = Visit(page, server.base)
         visits.append(visit)
-        page.goto(server.link)
+        page.goto(link)
         return visit
 
     yield open_tab

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
 from autotrace.run.info import find_run
-from tests.browser.conftest import NAMES, ROOT
+from tests.browser.conftest import NAMES, ROOT, started
 
 FOLDER = ROOT / "docs" / "screenshots"
 ROWS = ".scroller .row:not([hidden])"
@@ -44,24 +41,19 @@ def main() -> None:
     """Of the newest run in ``autotrace-runs``, or of the folder that is given."""
     run = find_run(Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("AUTOTRACE_RUN_DIR", "autotrace-runs")))
     FOLDER.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "autotrace", "view", str(run), "--no-browser", "--port", "0"]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert server.stderr is not None
+    server = started(run)
     try:
-        link = re.search(r"http://\S+", server.stderr.readline())
-        assert link
         with sync_playwright() as playwright:
             path = next(filter(None, map(shutil.which, NAMES)), None)
             browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
             for theme in ("light", "dark"):
                 page = browser.new_page(viewport={"width": 1440, "height": 810}, color_scheme=theme)  # type: ignore[arg-type]
                 page.set_default_timeout(120_000)
-                page.goto(link[0])
-                take(page, link[0].partition("?")[0], run.name, theme)
+                page.goto(server.link)
+                take(page, server.base, run.name, theme)
             browser.close()
     finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(30)
+        server.stop()
     print(*sorted(FOLDER.glob("*.png")), sep="\n")
 
 

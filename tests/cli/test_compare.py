@@ -113,51 +113,6 @@ def test_one_is_not_enough(call: Call, group: tuple[Path, list[str]]) -> None:
     assert "no trajectory of sample 17 in step 9" in nothing.output
 
 
-def test_out_of_mlflow_it_reads_the_same(call: Call, runs: Path, tmp_path: Path) -> None:
-    from autotrace.ship.shipper import ship
-
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    folder = new_run(runs, "20261121-070001-bbbbbb", backends=["mlflow"], tracking_uri=uri)
-    process = Process(folder)
-    rollout(process, 0, reward=1.0, advantage=0.5)
-    rollout(process, 1, final=[*FINAL[:2], 99, 98], item="pears", reward=0.0, advantage=-0.5)
-    process.exit()
-    assert ship(folder, once=True).state == "done"
-    local = json.loads(call("compare", "--step", "3", "--sample", "17", "--run", folder, "--json").output)
-    words = ["compare", "--step", "3", "--sample", "17", "--tracking-uri", uri, "--json"]
-    remote = json.loads(call(*words).output)
-    assert remote["divergence"] == local["divergence"]
-    for here, there in zip(local["trajectories"], remote["trajectories"], strict=True):
-        assert here["trace_id"] == there["trace_id"]
-        assert here["tool_calls"] == there["tool_calls"]
-        assert (here["facts"]["reward"], here["facts"]["advantage"]) == (
-            there["facts"]["reward"], there["facts"]["advantage"],
-        )  # fmt: skip
-
-
-def test_a_group_out_of_mlflow_is_of_one_project_and_its_newest_run(call: Call, runs: Path, tmp_path: Path) -> None:
-    from autotrace.ship.shipper import ship
-
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    newest: dict[str, list[str]] = {}
-    for number, project in enumerate(["ours", "ours", "theirs"]):
-        options = {"backends": ["mlflow"], "tracking_uri": uri, "project": project}
-        folder = new_run(runs, f"20261121-08000{number}-bbbbbb", **options)
-        process = Process(folder, f"node-{number}-aa")
-        process.at += number * 10**12
-        newest[project] = sorted(rollout(process, n) for n in range(2))
-        process.exit()
-        assert ship(folder, once=True).state == "done"
-    words = ["compare", "--step", "3", "--sample", "17", "--tracking-uri", uri, "--json"]
-    several = call(*words)
-    assert several.exit_code != 0 and "several projects" in several.output and "ours, theirs" in several.output
-    for project, traces in newest.items():
-        found = json.loads(call(*words, "--project", project).output)["trajectories"]
-        assert sorted(one["trace_id"] for one in found) == traces
-    nobody = call(*words, "--project", "nobody's")
-    assert nobody.exit_code != 0 and "no experiment" in nobody.output
-
-
 def _plain(process: Process, said: str | None, *, tokens: int | None = None, turns: bool = True) -> str:
     """A trajectory without token ids: of an agent that works with text, or recorded without its content."""
     trace = os.urandom(16)
@@ -212,8 +167,6 @@ def test_a_sample_alone_is_a_group_where_it_is_in_one_step_only(call: Call, runs
     several = call("compare", "--sample", "4", "--run", folder)
     assert several.exit_code != 0 and "sample 4 is in several steps (3, 5): name one, --step 5" in several.output
     assert call("compare", "--sample", "4", "--step", "3", "--run", folder).exit_code == 0
-    mlflow = call("compare", "--sample", "4", "--tracking-uri", "sqlite:///none.db")
-    assert "chosen by --step and --sample alone, and needs both" in mlflow.output
 
 
 def test_more_than_can_stand_beside_each_other(call: Call, runs: Path) -> None:

@@ -150,7 +150,7 @@ def test_parquet_knows_what_the_trainer_logged(call: Call, runs: Path) -> None:
         process.write(StepFacts(step, "metrics", {"response_length/clip_ratio": 1.0}, process.tick()))
     process.exit()
     assert ship(folder, once=True).state == "done"
-    for where in ("", f"trajectories/proj/{folder.name}"):
+    for where in ("", f"proj/{folder.name}"):
         lines = call("diagnose", runs / "parquet" / where, "--json", "--code", "AT-CLIP-RATIO").output
         (finding,) = map(json.loads, lines.splitlines())
         assert finding["places"][0]["note"] == "logged 1, truncated 0.25"
@@ -162,7 +162,7 @@ def test_of_the_tables_of_two_runs_the_newest_is_meant_and_each_can_be_named(cal
     for name in ("20261121-064413-3f9c1e", "20261121-064413-3f9c1f"):
         assert ship(recorded(runs, name, backends=["parquet"]), once=True).state == "done"
     both = call("diagnose", runs / "parquet")
-    one = call("diagnose", runs / "parquet" / "trajectories" / "proj" / "20261121-064413-3f9c1f")
+    one = call("diagnose", runs / "parquet" / "proj" / "20261121-064413-3f9c1f")
     assert both.output == one.output and both.exit_code == 0
     with pytest.raises(QueryError, match="these are 2 runs"):
         list(steps_of(autotrace.open(runs / "parquet").reader()))

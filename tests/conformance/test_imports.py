@@ -274,7 +274,7 @@ assert made.f() == 1
 def test_an_adapter_is_called_once_after_its_library(host: Host) -> None:
     seen: list[str] = []
     host.watch("nothing.f")
-    from autotrace.patch import when_imported
+    from autotrace.patch.adapting import when_imported
 
     when_imported("library", lambda module: seen.append(module.value))
     when_imported("library", lambda module: 1 / 0)

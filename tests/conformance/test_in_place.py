@@ -9,6 +9,7 @@ import importlib
 import inspect
 import multiprocessing
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -162,6 +163,31 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_it_is_recorded_by_whatever_it_is_held(host: Host, way: str) -> None:
     held(host, *WAYS[way])
+
+
+def _pickled(value: Any) -> Any:
+    try:
+        return pickle.dumps(value)
+    except Exception as error:  # what cannot be pickled cannot be afterwards, for the same reason
+        return re.sub("0x[0-9a-f]+", "", f"{type(error).__name__}: {error}")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_holds_it_is_what_it_was(host: Host, way: str) -> None:
+    name, source, call = WAYS[way]
+    (host.code / "whole.py").write_text(source)
+    host.modules.add("whole")
+    module = importlib.import_module("whole")
+    owner: Any = getattr(module, name.partition(".")[0]) if "." in name else module
+    before = {key: value for key, value in vars(module).items() if not key.startswith("__")}
+    stands = vars(owner)[name.rpartition(".")[2]]
+    pickled = {key: _pickled(value) for key, value in before.items()}
+    host.watch(f"whole.{name}")  # imported already
+    assert vars(owner)[name.rpartition(".")[2]] is stands
+    assert all(vars(module)[key] is value for key, value in before.items())
+    assert pickled == {key: _pickled(value) for key, value in before.items()}
+    eval(call, vars(module), {"x": 3})
+    assert len(host.opened()) == 1
 
 
 PICKLED = ("registry", "dict", "list", "tuple", "default argument", "partial", "alias", "route")

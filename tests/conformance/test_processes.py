@@ -90,7 +90,7 @@ def test_functions_of_a_script_in_the_children_that_run_it_again(tmp_path: Path,
     assert len({pid for pid, name in ran.calls() if name == "square"}) > 1
 
 
-@pytest.mark.parametrize("flags", [(), ("-I",), ("-O", "-X", "dev")], ids=" ".join)
+@pytest.mark.parametrize("flags", [(), ("-O", "-X", "dev")], ids=" ".join)
 def test_a_script_with_targets_sees_what_it_sees_without(tmp_path: Path, flags: tuple[str, ...]) -> None:
     script = tmp_path / "looking.py"
     script.write_text(LOOKING)

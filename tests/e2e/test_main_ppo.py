@@ -10,7 +10,7 @@ import mlflow
 import pytest
 from main_ppo import MainPPO
 
-from autotrace.sinks.mlflow.tokens import token_ids
+from tests.sinks.mlflow_tokens import token_ids
 
 TRACED = ("traced", "base_tool", "legacy")
 V1 = ("traced", "base_tool")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from autotrace.insight import error_texts
 from autotrace.insight.error_texts import kind
 
 ERRORS = [
@@ -31,12 +35,66 @@ ERRORS = [
     "\u274c Unable to fetch page",
     "'NoneType' object has no attribute 'text'",
     "This site can\u2019t be reached",
-    "\u7cfb\u7edf\u7e41\u5fd9,\u8bf7\u7a0d\u540e\u518d\u8bd5",
-    "Servicio no disponible",
     "HTTP Error 403: Forbidden",
     "requests.exceptions.HTTPError: 503 Server Error",
     "Fehler: Verbindung abgelehnt",
     "Erreur : service indisponible",
+]
+UNSEEN = [
+    "The search backend did not answer within 30 seconds.",
+    "Request failed with status code 502",
+    "I couldn't fetch that page: the host never replied.",
+    "Sorry, we hit a snag while running your query.",
+    "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='x', port=443): Max retries exceeded",
+    "Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\nKeyError: 'id'",
+    "HTTP 500 Internal Server Error",
+    "Error executing tool search: invalid token",
+    "Tool call failed: connection reset by peer",
+    "API rate limit exceeded for this key",
+    "You have exceeded your monthly allowance of searches.",
+    "Your subscription has lapsed; renew it to continue.",
+    "psycopg2.OperationalError: could not connect to server",
+    "upstream connect error or disconnect/reset before headers",
+    "fatal: not a git repository (or any of the parent directories): .git",
+    "ls: cannot access '/data': No such file or directory",
+    "Permission denied (publickey).",
+    "Element #submit is not visible on the page",
+    "Timeout 30000ms exceeded while waiting for selector",
+    "The page you requested could not be loaded.",
+    "Exception: no route matched",
+    "Command exited with status 2",
+    "No connection could be made because the target machine actively refused it",
+    "OSError: [Errno 28] No space left on device",
+    "The vector store is empty or was never initialised.",
+    "Lookup aborted: shard 3 missing",
+    "index 'docs' is missing",
+    "Access to this resource on the server is denied!",
+    "The remote end hung up before sending a reply",
+    "Something broke on our side. Try once more in a minute.",
+    "Failed to parse response from weather API",
+    "openai.RateLimitError: Error code: 429",
+    "Query cancelled after 60 s",
+    "SSL: CERTIFICATE_VERIFY_FAILED",
+    "Could not find a document with id 17",
+    "the browser crashed",
+    "502 Bad Gateway",
+    "Unable to locate credentials",
+    "Internal error, please contact support",
+    "maximum context of the tool reached, output discarded",
+]
+"""Written for the measurement, without the forms beside them: not to be looked at when a form is added."""
+STRUCTURED: list[Any] = [
+    {"isError": True, "content": [{"type": "text", "text": "city must be a string"}]},
+    [{"isError": True, "content": "city must be a string"}, 0.0, {}],
+    '{"status": 503, "detail": "upstream gone"}',
+    '{"error": "no results backend"}',
+    '{"ok": false, "description": "chat not found"}',
+    '{"statusCode": 429, "message": "slow down"}',
+    '{"exit_code": 137, "stdout": ""}',
+    '{"returncode": -9, "stderr": "", "stdout": "..."}',
+    '{"errors": [{"message": "Field x does not exist on type Query"}]}',
+    '{"status": "error", "data": null, "message": "bad cursor"}',
+    '{"success": false, "reason": "stock market closed"}',
 ]
 ANSWERS = [
     "450",
@@ -74,6 +132,31 @@ def test_an_error_is_known_by_its_form(answer: str) -> None:
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_what_speaks_of_errors_is_an_answer(answer: str) -> None:
     assert kind(answer) is None
+
+
+@pytest.mark.parametrize("output", STRUCTURED)
+def test_what_has_the_structure_of_an_error_needs_no_words(output: Any) -> None:
+    assert kind(output) == "error"
+
+
+def test_the_recall_of_unseen_wordings_is_what_the_page_says() -> None:
+    known = sum(kind(text) == "error" for text in UNSEEN)
+    page = Path("docs/findings/AT-TOOL-ERROR-TEXT.md").read_text()
+    assert f"{known} of {len(UNSEEN)}" in " ".join(page.split())
+
+
+def test_a_file_adds_forms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = tmp_path / "forms.txt"
+    own.write_text("# ours\nno disponible\n(unclosed\nhit a snag\n")
+    monkeypatch.setenv("AUTOTRACE_ERROR_FORMS", str(own))
+    for cache in (error_texts.own_forms, error_texts._kind_of_short):
+        cache.cache_clear()
+    try:
+        assert kind("Servicio no disponible") == kind("Sorry, we hit a snag.") == "error"
+        assert kind("Servicio disponible") is None
+    finally:
+        for cache in (error_texts.own_forms, error_texts._kind_of_short):
+            cache.cache_clear()
 
 
 def test_of_what_executes_only_what_is_its_own_counts() -> None:

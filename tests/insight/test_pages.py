@@ -9,21 +9,29 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.insight import pages, registry
+from autotrace.insight import registry
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark, decode, encode
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.model import Trajectory
 from tests.insight.made import llm, span, trajectory
+from tools import findings
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_each_finding_has_its_page_and_there_are_no_others() -> None:
-    written = {path.name: path.read_text() for path in (DOCS / "findings").glob("*.md")}
-    assert written == pages.pages(), "python tools/findings.py"
-    assert pages.index().strip() in (DOCS / "findings.md").read_text()
+    assert {path.stem for path in (DOCS / "findings").glob("*.md")} == registry.codes().keys()
+    assert findings.index().strip() in (DOCS / "findings.md").read_text(), "python tools/findings.py"
+
+
+def test_each_page_says_where_the_finding_is_and_from_which_share_on_it_counts() -> None:
+    for code in registry.codes().values():
+        text = (DOCS / "findings" / f"{code.code}.md").read_text()
+        assert text.startswith(f"# {code.code}\n") and f"autotrace diagnose --code {code.code}\n" in text
+        assert f"`autotrace/insight/families/{code.family}.py`" in text, code.code
+        assert ("At least" in text) == bool(code.share) and (not code.share or f"At least {code.share:.0%} of" in text)
 
 
 def test_codes_are_told_apart_and_their_words_are_sentences() -> None:

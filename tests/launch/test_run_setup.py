@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
+from autotrace.launch import run_setup
+from autotrace.launch.options import Options
 from tests.places import Place
 
 
@@ -37,3 +40,11 @@ def test_the_environment_of_the_command(place: Place) -> None:
     assert Path(found["AUTOTRACE_PLAN"]).is_file()
     assert {"ray", "verl"} <= set(found["AUTOTRACE_MODULES"].split(","))
     assert found["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_the_names_of_runs_that_begin_in_one_second_sort_by_time(tmp_path: Path) -> None:
+    names = []
+    for _ in range(20):
+        names.append(run_setup._folder(Options(run_dir=str(tmp_path), quiet=True)))
+        time.sleep(0.001)
+    assert names == sorted(names)

@@ -152,7 +152,7 @@ for number in range(3):  # the first one imports
         subprocess.run([sys.executable, "-c", "import tools; tools.look_up('y')"], check=True)
     after = found()
     if number:
-        assert during != before and during["lines"] and not after["lines"]
+        assert during != before and not after["lines"]
         print({name: (before.get(name), after.get(name)) for name in {*before, *after}
                if before.get(name) != after.get(name)})
 print(solve("z"))

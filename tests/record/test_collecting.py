@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from autotrace.config.plan import Settings
-from autotrace.record import calls, closing, collecting, faults, finished_streams
+from autotrace.record import calls, closing, collecting, faults, iterators
 from autotrace.record.snapshot import Limits
 from autotrace.spool.records import Close
 
@@ -422,9 +422,9 @@ def test_a_stream_that_said_everything_ends_although_it_is_kept_and_not_read_on(
     unsaid = traced([chunk({"content": "4"}), chunk({"content": "2"})])
     for stream in (kept, unsaid):
         next(stream), next(stream)
-    finished_streams.settle()
+    iterators.settle()
     assert recorder.records(Close) == [], "the usage may come"
-    finished_streams.settle(idle_ns=0)
+    iterators.settle(idle_ns=0)
     (close,) = recorder.records(Close)
     assert (close.status, close.items, close.output["choices"][0]["finish_reason"]) == ("OK", 2, "stop")
     assert close.first_item_at <= close.at
@@ -435,9 +435,9 @@ def test_a_stream_that_said_everything_ends_although_it_is_kept_and_not_read_on(
 def test_what_comes_after_the_finish_reason_is_waited_for(recorder: Recorder) -> None:
     stream = recorder.wrap(create, role="llm")([chunk({}, "stop"), {"choices": [], "usage": {"completion_tokens": 1}}])
     next(stream)
-    finished_streams.settle()
+    iterators.settle()
     assert list(stream) != []
-    finished_streams.settle(idle_ns=0)
+    iterators.settle(idle_ns=0)
     (close,) = recorder.records(Close)
     assert close.output["usage"] == {"completion_tokens": 1}
 
@@ -453,7 +453,7 @@ def test_a_finished_stream_is_ended_once_by_its_reader_or_by_the_flusher(
     inside = threading.Event()
 
     def settle() -> None:
-        finished_streams.settle(idle_ns=0)
+        iterators.settle(idle_ns=0)
 
     def read() -> None:
         stream._iterator.close() if how == "closed" else list(stream)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import calls, closed_streams, context, finished_streams, flusher
+from autotrace.record import calls, context, flusher, iterators
 from autotrace.spool.records import Close, Open
 
 from .conftest import Recorder
@@ -170,7 +170,7 @@ def test_one_that_said_everything_and_is_kept_is_settled(recorder: Recorder) -> 
     for item in stream:
         if item["choices"][0]["finish_reason"]:
             break
-    finished_streams.settle(idle_ns=0)
+    iterators.settle(idle_ns=0)
     assert [(close.status, close.items) for close in recorder.records(Close)] == [("OK", 3)]
     assert list(stream) == []
 
@@ -420,13 +420,13 @@ def test_a_stream_that_is_closed_in_the_middle_of_a_step_ends_with_the_step(reco
 def test_a_stream_that_is_kept_keeps_nothing_of_its_call(recorder: Recorder) -> None:
     Stream = make_client_s_stream()
     kept = recorder.wrap(lambda: Stream([*CHUNKS]), key="ask", role="llm")()
-    holder = closed_streams._open[id(kept)].holder
+    holder = iterators._open[id(kept)].holder
     assert holder() is not None and list(kept._iterator) == CHUNKS
     assert holder() is None
     number = id(kept)
     del kept
     gc.collect()
-    assert number not in closed_streams._open
+    assert number not in iterators._open
 
 
 def test_a_stream_whose_response_is_closed_ends_its_call(recorder: Recorder) -> None:

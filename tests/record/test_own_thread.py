@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -40,6 +41,29 @@ def test_it_runs_and_is_not_waited_for() -> None:
     assert not ran.is_set()
     go.set()
     assert ran.wait(DEADLINE)
+
+
+def test_it_takes_no_signal_from_a_program_that_waits_for_one() -> None:
+    """The program blocks it only then, so the thread did not inherit that."""
+    child = os.fork()
+    if child == 0:
+        go = threading.Event()
+        own_thread.start(lambda: go.wait(DEADLINE) and None)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+        os.kill(os.getpid(), signal.SIGUSR1)
+        os._exit(0 if signal.sigtimedwait({signal.SIGUSR1}, DEADLINE) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_its_starter_takes_the_signals_that_it_took() -> None:
+    go = threading.Event()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+    try:
+        own_thread.start(lambda: go.wait(DEADLINE) and None)
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before | {signal.SIGUSR2}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        go.set()
 
 
 def test_a_timeout_that_hits_the_new_thread_reaches_its_starter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import builtins
 import dis
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -15,12 +16,7 @@ from autotrace.record.importlib_bootstrap import wrappers as text
 
 from .conftest import Recorder
 
-TEXTS: dict[str, Any] = {
-    template.PLAIN: text.plain,
-    template.COROUTINE: text.coroutine,
-    template.GENERATOR: text.generator,
-    template.ASYNC_GENERATOR: text.async_generator,
-}
+CODES = [value.__code__ for value in vars(text).values() if isinstance(value, FunctionType)]
 SOURCES = {
     template.PLAIN: "def original({0}): return {0}",
     template.COROUTINE: "async def original({0}): return {0}",
@@ -47,16 +43,16 @@ def _original(kind: str, name: str) -> Callable[..., Any]:
     return original
 
 
-@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("kind", SOURCES)
 def test_a_parameter_may_have_any_name_of_the_wrappers_text(recorder: Recorder, kind: str) -> None:
-    code = TEXTS[kind].__code__
-    for number, name in enumerate(sorted({*code.co_varnames, *code.co_names})):
+    names = {name for code in CODES for name in (*code.co_varnames, *code.co_names)}
+    for number, name in enumerate(sorted(names)):
         traced = recorder.wrap(_original(kind, name), key=f"{kind}.{number}")
         assert _value(kind, traced(7)) == 7
         assert _value(kind, traced(**{name: 8})) == 8
 
 
-@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("kind", SOURCES)
 def test_a_wrapper_has_no_names_but_its_own_and_builtins(kind: str) -> None:
     original: Any = _original(kind, "x")
     code = template.code_for(original, "key", managed=False, apart=False, guarded=False)
@@ -68,12 +64,12 @@ def test_a_wrapper_has_no_names_but_its_own_and_builtins(kind: str) -> None:
 def test_a_new_variable_in_the_text_needs_no_list(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = template._text().replace("\n    call = None\n", "\n    call = None\n    brand_new = len('new')\n")
     monkeypatch.setattr(template, "_text", lambda: changed)
-    for cache in (template._own_names, template._body, template._compiled):
+    for cache in (template._body, template._compiled):
         cache.cache_clear()
     try:
         for name in ("brand_new", "len"):
             traced = recorder.wrap(_original(template.PLAIN, name), key=name)
             assert traced(7) == 7
     finally:
-        for cache in (template._own_names, template._body, template._compiled):
+        for cache in (template._body, template._compiled):
             cache.cache_clear()

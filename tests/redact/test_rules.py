@@ -1,82 +1,75 @@
-"""Every rule finds what it is for, wherever it stands in a text, and nothing that only looks like it."""
+"""Every rule of ``rules.json`` finds what it is for, wherever it stands in a text, and nothing that only looks like it."""
 
 from __future__ import annotations
 
+import datetime
+import json
 import re
 
 import pytest
 
 from autotrace.redact import rules
 from autotrace.redact.credentials import REDACTED, without_credentials
+from tests.places import ROOT
 
 MIX = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
-HEX = "0123456789abcdef" * 4
-EXAMPLES = {
-    "openai, anthropic, deepseek, langfuse": (
-        ["sk-" + "a" * 20, "sk-ant-api03-" + MIX, "sk-proj-" + MIX],
-        ["sk-short", "sk-learn-like-names-of-things"],
-    ),
-    "stripe": (["sk_live_" + MIX, "rk_test_" + MIX[:12], "pk_live_" + MIX], ["sk_live_x", "task_live_" + MIX]),
-    "hugging face": (["hf_" + MIX, "api_org_" + MIX], ["hf_hub_download_options", "shelf_" + MIX]),
-    "github": (["ghp_" + MIX, "gho_" + MIX, "ghu_" + MIX, "ghs_" + MIX, "ghr_" + MIX], ["ghp_short"]),
-    "github, fine-grained": (["github_pat_11ABC_" + MIX], ["github_pattern_of_names"]),
-    "gitlab": (["glpat-" + MIX[:20], "gldt-" + MIX[:20], "glrt-" + MIX[:14] + ".01.x"], ["glpat-x"]),
-    "slack": (["xoxb-123456789012-abcDEF", "xoxp-" + MIX], ["xoxb-none"]),
-    "slack, app level": (["xapp-1-A0123-456-" + HEX], ["xapp-x"]),
-    "google api": (["AIza" + MIX[:35]], ["AIzaShort"]),
-    "google oauth": (["ya29." + MIX], ["ya29.a"]),
-    "google oauth client": (["GOCSPX-" + MIX[:28]], ["GOCSPX-x"]),
-    "groq": (["gsk_" + MIX], ["gsk_x"]),
-    "npm": (["npm_" + MIX[:36]], ["npm_config_registry_url"]),
-    "pypi": (["pypi-AgEIcHlwaS5vcmc" + MIX], ["pypi-publish"]),
-    "aws": (["AKIAIOSFODNN7EXAMPLE", "ASIAIOSFODNN7EXAMPLE"], ["AKIAIOSFODNN7EXAMPLEISLONGER", "AKIAlowercase0000000"]),
-    "nvidia": (["nvapi-" + MIX], ["nvapi-x"]),
-    "x.ai": (["xai-" + MIX], ["xai-x"]),
-    "perplexity": (["pplx-" + MIX], ["pplx-7b-online"]),
-    "replicate": (["r8_" + MIX], ["r8_x"]),
-    "together": (["tgp_v1_" + MIX], ["tgp_v1_x"]),
-    "fireworks": (["fw_" + MIX[:24]], ["fw_bw"]),
-    "langsmith": (["lsv2_pt_" + HEX[:32] + "_" + HEX[:10]], ["lsv2_pt_x"]),
-    "tavily": (["tvly-dev-" + MIX], ["tvly-x"]),
-    "weights and biases": (["wandb_v1_" + MIX], ["wandb_v1_x"]),
-    "digital ocean": (["dop_v1_" + HEX], ["dop_v1_x"]),
-    "docker": (["dckr_pat_" + MIX[:27]], ["dckr_pat_x"]),
-    "databricks": (["dapi" + HEX[:32]], ["dapi" + HEX[:8]]),
-    "hashicorp vault": (["hvs." + MIX], ["hvs.x"]),
-    "sendgrid": (["SG." + MIX[:22] + "." + MIX], ["SG.x.y"]),
-    "shopify": (["shpat_" + HEX[:32]], ["shpat_x"]),
-    "webhook signing secret": (["whsec_" + MIX[:20] + "+/" + MIX[:8]], ["whsec_x"]),
-    "age": (["AGE-SECRET-KEY-1" + MIX.upper() * 2], ["AGE-SECRET-KEY-1X"]),
-    "json web token": (
-        ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
-         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIi"],
-        ["eyJhbGciOiJIUzI1NiJ9", "eyJ.a.b"],
-    ),
-}  # fmt: skip
+KINDS = {"": MIX, "l": MIX.lower(), "u": MIX.upper(), "x": "0123456789abcdef"}
+DATA = json.loads((ROOT / "autotrace" / "redact" / "rules.json").read_text())
 
 
-def test_every_rule_has_examples() -> None:
-    assert {rule.name for rule in rules.TOKENS} == set(EXAMPLES)
+def written_out(example: str) -> str:
+    """An example of the file, which holds nothing that looks like a real key, as it looks."""
+    return re.sub(r"\{([lux]?)(\d+)\}", lambda match: (KINDS[match[1]] * 9)[: int(match[2])], example)
 
 
-@pytest.mark.parametrize("rule", rules.TOKENS, ids=lambda rule: rule.name)
-def test_a_rule(rule: rules.Rule) -> None:
-    secrets, ordinary = EXAMPLES[rule.name]
-    for secret in secrets:
-        assert re.fullmatch(rule.pattern, secret)
+def parts(example: str) -> tuple[str, str, str]:
+    """What stands before the secret of an example, the secret, what stands behind it."""
+    if "[[" not in example:
+        return "", written_out(example), ""
+    before, _, rest = written_out(example).rpartition("[[")
+    secret, _, behind = rest.partition("]]")
+    return before, secret, behind
+
+
+EXAMPLES = [written_out(example) for rule in (*rules.TOKENS, *rules.HOOKS) for example in rule.masked if "[[" not in example]
+
+
+@pytest.mark.parametrize("rule", [*rules.TOKENS, *rules.HOOKS], ids=lambda rule: rule.name)
+def test_a_shape(rule: rules.Rule) -> None:
+    for before, secret, behind in map(parts, rule.masked):
+        assert re.search(rule.pattern, before + secret + behind)[0].endswith(secret), secret  # type: ignore[index]
+        assert re.search(r"[\w-]{18,}", secret, re.A), secret
+        assert without_credentials(before + secret + behind) == before + REDACTED + behind
         for text in ("{}", "The key: {}, say.", "é{}\n", "a={}&b", '"{}"', "x_{} y", "(" + "word " * 500 + "{})"):
-            cleaned = without_credentials(text.format(secret))
+            cleaned = without_credentials(text.format(before + secret + behind))
             assert secret not in cleaned and REDACTED in cleaned, text
             assert len(cleaned) >= len(text) - 2  # the rest stays
-    for text in ordinary:
+    for text in map(written_out, rule.kept):
         assert without_credentials(f"see {text} there") == f"see {text} there"
+
+
+@pytest.mark.parametrize("rule", rules.PLACES, ids=lambda rule: rule.name)
+def test_a_place(rule: rules.Place) -> None:
+    for example in rule.masked:
+        before, secret, behind = parts(example)
+        for around in ("", "word " * 500 + "\n"):
+            assert without_credentials(around + before + secret + behind) == around + before + REDACTED + behind
+        assert re.search(rule.pattern, before + secret + behind)
+    for text in map(written_out, rule.kept):
+        assert without_credentials(text) == text
+
+
+def test_each_rule_says_where_it_comes_from() -> None:
+    assert datetime.date.fromisoformat(DATA["checked"])
+    every = [rule for kind in ("tokens", "hooks", "places") for rule in DATA[kind]]
+    assert len({rule["name"] for rule in every}) == len(every) > 90
+    for rule in every:
+        assert rule["masked"] and rule["kept"] and len(rule["source"]) > 5, rule["name"]
 
 
 def test_several_in_one_text() -> None:
     first, second = "ghp_" + MIX, "sk-" + MIX
     assert without_credentials(f"{first},{second};{first}") == f"{REDACTED},{REDACTED};{REDACTED}"
-
-
 @pytest.mark.parametrize("newline", ["\n", "\\n"])
 @pytest.mark.parametrize("kind", ["RSA PRIVATE KEY", "PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"])
 def test_private_keys(kind: str, newline: str) -> None:

@@ -52,12 +52,25 @@ def test_one_that_breaks_down_is_started_again(run: Path) -> None:
 
 def test_the_guard_passes_sigterm_on_and_ends(run: Path) -> None:
     guard = start(
-        run, "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); open('on', 'w'); time.sleep(600)"
+        run,
+        "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); open('on', 'w')\n"
+        "while True: time.sleep(0.05)",
     )
     until((run / "on").exists)
     guard.terminate()
     assert guard.wait(timeout=DEADLINE) == 0
     assert len(lives(run)) == 1
+
+
+def test_it_takes_signals_where_its_starter_takes_none(run: Path) -> None:
+    guard = start(
+        run,
+        "open('on', 'w'); time.sleep(600)",
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()),
+    )
+    until((run / "on").exists)
+    guard.terminate()
+    assert guard.wait(timeout=DEADLINE) == 0
 
 
 def test_without_its_run_folder_nothing_is_started_again(run: Path) -> None:
@@ -90,7 +103,7 @@ def test_one_that_is_killed_is_started_again_where_the_parent_ignores_sigchld(ru
     assert len(lives(run)) == 2
 
 
-def test_sigterm_ends_the_wait_for_the_next_start() -> None:
+def test_sigterm_ends_the_wait_for_the_next_start(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys, threading\n"
         "from autotrace.run import guard\n"
@@ -99,7 +112,7 @@ def test_sigterm_ends_the_wait_for_the_next_start() -> None:
         " 'flush': lambda self: None})()\n"
         "guard._let_go = lambda run_folder: None\n"
         "guard.layout.spool_of = lambda run_folder: '/'\n"
-        "sys.exit(guard.guard([sys.executable, '-c', 'import sys; sys.exit(70)'], ''))\n"
+        "sys.exit(guard.guard([sys.executable, '-c', 'import sys; sys.exit(70)'], sys.argv[1]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], timeout=DEADLINE, cwd=Path(__file__).parents[2])
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=DEADLINE, cwd=Path(__file__).parents[2])
     assert done.returncode == 0

@@ -89,7 +89,7 @@ def test_a_relay_that_does_not_start_in_time_is_an_os_error(tmp_path: Path, monk
     def late(*_: Any, timeout: float, **__: Any) -> None:
         raise subprocess.TimeoutExpired("sh", timeout)
 
-    monkeypatch.setenv("AUTOTRACE_COLLECTOR", "http://10.0.0.1:1")
+    monkeypatch.setenv("AUTOTRACE_COLLECTOR", "tcp://10.0.0.1:1")
     monkeypatch.setattr(subprocess, "run", late)
     with pytest.raises(OSError, match="the relay was not started within 10 seconds"):
         remote_node.start_relay(str(tmp_path))

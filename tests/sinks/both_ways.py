@@ -23,8 +23,8 @@ import sqlalchemy
 from rollouts import info, trajectory
 
 from autotrace.sinks.mlflow import tables
+from autotrace.sinks.mlflow.sending import Delivery
 from autotrace.sinks.mlflow.sink import MlflowSink
-from autotrace.sinks.mlflow.store import Delivery
 from autotrace.tables.lean import absent
 from autotrace.trajectory.model import Trajectory
 

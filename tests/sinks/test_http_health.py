@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from autotrace.sinks.http_health import probe
+from autotrace.sinks.http import probe
 from tests.http_server import answering
 
 

@@ -24,14 +24,13 @@ from rollouts import info, trajectory
 from autotrace.insight import profile
 from autotrace.insight.profile import Mark, Profile
 from autotrace.sinks.mlflow.info import describe
-from autotrace.sinks.mlflow.sending import PATIENCE, isolate
+from autotrace.sinks.mlflow.sending import PATIENCE, Delivery, StoreError, isolate
 from autotrace.sinks.mlflow.sink import MlflowSink
-from autotrace.sinks.mlflow.store import Delivery, StoreError
-from autotrace.sinks.mlflow.tokens import token_ids
 from autotrace.sinks.mlflow.uri import check_uri, initialise, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.trajectory.model import Trajectory
 from tests.mlflow_server import MlflowServer
+from tests.sinks.mlflow_tokens import token_ids
 from tests.waiting import DEADLINE
 
 

@@ -10,8 +10,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from rollouts import trajectory
 
-from autotrace.sinks.mlflow import otlp
-from autotrace.sinks.mlflow.server import ServerStore
+from autotrace.sinks.mlflow.server import ServerStore, request
 from autotrace.sinks.mlflow.spans import MlflowSpan, encode
 
 
@@ -50,7 +49,7 @@ def test_spans_are_packed_where_they_go_over_a_network(uri: str, release: str, p
 def test_a_span_has_all_that_was_recorded() -> None:
     attributes: dict[str, str | int | bool] = {"text": "é\0", "empty": "", "yes": True, "no": False, "n": -(1 << 63)}
     span = MlflowSpan("1" * 32, "2" * 16, None, "name", 1, 2, "ERROR", "why", ("E", "m", "stack"), attributes)
-    ((made,),) = (scope.spans for scope in otlp.request([span]).resource_spans[0].scope_spans)
+    ((made,),) = (scope.spans for scope in request([span]).resource_spans[0].scope_spans)
     assert (made.trace_id.hex(), made.span_id.hex(), made.parent_span_id) == ("1" * 32, "2" * 16, b"")
     assert (made.name, made.start_time_unix_nano, made.end_time_unix_nano) == ("name", 1, 2)
     assert (made.status.code, made.status.message) == (2, "why")
@@ -60,5 +59,5 @@ def test_a_span_has_all_that_was_recorded() -> None:
     assert (event.name, event.time_unix_nano) == ("exception", 2)
     shown = {one.key: one.value.string_value for one in event.attributes}
     assert shown == {"exception.type": "E", "exception.message": "m", "exception.stacktrace": "stack"}
-    child = otlp.request([span._replace(parent_id="3" * 16, exception=None)]).resource_spans[0].scope_spans[0].spans[0]
+    child = request([span._replace(parent_id="3" * 16, exception=None)]).resource_spans[0].scope_spans[0].spans[0]
     assert isinstance(child, OtlpSpan) and child.parent_span_id.hex() == "3" * 16 and not child.events

@@ -19,7 +19,7 @@ import sqlalchemy
 from mlflow.entities import Span
 from rollouts import info, trajectory
 
-from autotrace.sinks.mlflow import copying, tables
+from autotrace.sinks.mlflow import tables
 from autotrace.sinks.mlflow.content import Contents, json_text
 from autotrace.sinks.mlflow.schema import installed_revision
 from autotrace.sinks.mlflow.sink import MlflowSink
@@ -260,8 +260,8 @@ def test_postgresql_gets_by_copy_what_it_does_not_have(postgres: Postgres, monke
         copied.append(table.name)
         copy_rows(connection, table, rows)
 
-    copy_rows = copying.copy
-    monkeypatch.setattr(copying, "copy", counted)
+    copy_rows = tables.copy
+    monkeypatch.setattr(tables, "copy", counted)
     make(uri).deliver([trajectory(sample=1)])
     assert "spans" in copied
     copied.clear()

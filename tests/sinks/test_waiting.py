@@ -8,7 +8,7 @@ from email.utils import formatdate
 import pytest
 
 from autotrace.redact.masking import without_password
-from autotrace.sinks.waiting import retry_after
+from autotrace.sinks.http import retry_after
 
 
 @pytest.mark.parametrize(

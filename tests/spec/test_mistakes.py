@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.spec.compiler import compile_plan
-from autotrace.spec.errors import SpecError
+from autotrace.spec.document import SpecError
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.sources import Installed
 from autotrace.spec.verdict import Verdict, judge

@@ -13,12 +13,12 @@ from types import FunctionType, ModuleType
 import pytest
 
 from autotrace.patch import callers as patch_callers
-from autotrace.spec import callers, globs
-from autotrace.spec.describe import Description, describe
+from autotrace.spec.describe import Description, describe, looks_at_caller
 from autotrace.spec.imported import difference, look
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.sources import Installed
 from autotrace.spec.symbols import Function, Lazy, Module, Native, Other
+from autotrace.spec.verdict import expand
 
 LIBRARIES = (
     "json.decoder", "json.encoder", "logging", "logging.handlers", "asyncio.base_events", "asyncio.streams",
@@ -214,7 +214,7 @@ def test_folders_without_init_are_packages(project: Resolver) -> None:
 
 def test_globs_mean_public_functions(project: Resolver) -> None:
     def named(name: str, *without: str) -> set[str]:
-        return {describe(function).dotted for function in globs.expand(name, without, project)}
+        return {describe(function).dotted for function in expand(name, without, project)}
 
     assert named("pkg.deep.more.*") == {"pkg.deep.more.flows"}
     assert named("pkg.base.Base.*") == {
@@ -247,7 +247,7 @@ def test_reading_agrees_with_binding_about_who_looks_at_its_caller() -> None:
             thing = resolver.find(name)
             if type(raw) is FunctionType and raw.__qualname__ == path and isinstance(thing, Function):
                 patched = patch_callers.looks_at_caller(raw, _owner(library, path))
-                assert callers.looks_at_caller(thing, resolver) == patched, name
+                assert looks_at_caller(thing, resolver) == patched, name
                 refused += patched
     assert refused > 3
 

@@ -58,7 +58,7 @@ def test_tables_of_the_run_folder(folder: Path) -> None:
     counts = {name: runs.table(name).num_rows for name in TABLES}
     assert counts == {"trajectories": 8, "turns": 16, "spans": 49, "facts": 38, "tokens": 4, "metrics": 8}
     entropy, longest, *followed = runs.table("metrics", step=2).to_pylist()
-    assert list(entropy.values()) == [runs.latest.run_id, 2, "trainer", "actor/entropy", 0.5]
+    assert list(entropy.values()) == [runs.latest.run_id, 2, "trainer", "actor/entropy", 0.5, 1]
     assert longest["name"] == "length" and {row["source"] for row in followed} == {"token_facts"}
     assert runs.sql("SELECT count(*) AS n FROM metrics")["n"].to_pylist() == [8]
     frame = runs.to_polars("turns", step=2, columns=["turn", "prompt_tokens", "cached_tokens", "response_mask"])
@@ -85,7 +85,6 @@ def test_a_folder_of_tables_says_the_same_as_the_run_folder(folder: Path) -> Non
     expected = {name: before.table(name) for name in TABLES}
     assert ship(before.folder, once=True).state == "done"
     files = autotrace.open(folder / "parquet")
-    assert len(list(folder.glob("parquet/trajectories/proj/20261122-000000-aaaaaa/step-*/*.parquet"))) == 2
     for name, table in expected.items():
         order = [(column, "ascending") for column in ("trace_id", "start_ns", "name") if column in table.column_names]
         assert files.table(name).sort_by(order).to_pylist() == table.sort_by(order).to_pylist()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from programs import Program
 
-from autotrace.sinks.mlflow.tokens import token_ids
+from tests.sinks.mlflow_tokens import token_ids
 
 pytestmark = pytest.mark.timeout(900)  # the first test waits for the programs
 BATCHES = {("1", "False"): 20, ("2", "False"): 20, ("3", "False"): 12, ("2", "True"): 12}

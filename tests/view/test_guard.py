@@ -10,70 +10,113 @@ from starlette.testclient import TestClient
 
 from autotrace.view.guard import Guard
 
-TOKEN = "a-token-of-24-characters"
+API = "/api/runs"
+FILES = ("/", "/page.js", "/static/page.css")
 
 
-def client(host: str = "127.0.0.1", url: str = "http://127.0.0.1:8642") -> TestClient:
-    app = Starlette(routes=[Route("/", lambda _: PlainTextResponse("in"), methods=["GET", "POST", "DELETE"])])
-    return TestClient(Guard(app, host, 8642, TOKEN), base_url=url, follow_redirects=False)
+class Mine:
+    """A client, and the guard of its server."""
+
+    def __init__(self, host: str = "127.0.0.1", url: str = "http://127.0.0.1:8642") -> None:
+        paths = (API, *FILES)
+        routes = [Route(path, lambda _: PlainTextResponse("in"), methods=["GET", "POST", "DELETE"]) for path in paths]
+        self.opened = 0
+        self.guard = Guard(Starlette(routes=routes), host, self._opened)
+        self.client = TestClient(self.guard, base_url=url, follow_redirects=False)
+
+    def _opened(self) -> None:
+        self.opened += 1
+
+    def get(self, path: str, shown: str = "", **headers: str) -> tuple[int, str]:
+        """Status and text of the answer."""
+        given = {"authorization": f"Bearer {shown}"} if shown else {}
+        answer = self.client.get(path, headers={**given, **headers})
+        assert "set-cookie" not in answer.headers
+        return answer.status_code, answer.text
+
+    def session(self) -> str:
+        """What a link is exchanged for."""
+        status, session = self.get("/session", self.guard.code())
+        assert status == 200
+        return session
 
 
-def test_the_link_lets_in_and_the_token_leaves_the_address() -> None:
-    with client() as mine:
-        first = mine.get(f"/?token={TOKEN}&x=1")
-        assert (first.status_code, first.headers["location"]) == (303, "/?x=1")
-        cookie = first.headers["set-cookie"].lower()
-        assert "httponly" in cookie and "samesite=strict" in cookie
-        assert mine.get("/").text == "in"
+def test_a_link_opens_once() -> None:
+    mine = Mine()
+    code = mine.guard.code()
+    status, session = mine.get("/session", code)
+    assert status == 200 and mine.opened == 1 and code not in session
+    assert mine.get("/session", code)[0] == 401 and mine.opened == 1
+    assert mine.get(API, session) == (200, "in")
+    assert mine.get(API, code)[0] == 401
 
 
-@pytest.mark.parametrize("given", ["", "?token=", "?token=wrong", "?token=%ff%00é", f"?token={TOKEN}x"])
-def test_without_the_token_nobody_is(given: str) -> None:
-    with client() as mine:
-        answer = mine.get(f"/{given}")
-        assert answer.status_code == 401 and "open the link" in answer.text
-        assert mine.get("/", headers={"cookie": 'autotrace-8642="wrong"'}).status_code == 401
+def test_a_later_link_takes_the_place_of_an_earlier_one() -> None:
+    mine = Mine()
+    first, second = mine.guard.code(), mine.guard.code()
+    assert mine.get("/session", first)[0] == 401
+    assert mine.get("/session", second)[0] == 200
+
+
+@pytest.mark.parametrize("shown", ["", "wrong", "None", "null"])
+def test_without_the_session_nobody_reads(shown: str) -> None:
+    mine = Mine()
+    status, said = mine.get(API, shown)
+    assert status == 401 and "open the link" in said
+    assert mine.get("/session", shown)[0] == 401, "no link was made"
+    session = mine.session()
+    assert mine.get(f"{API}?token={session}", cookie=f"autotrace-8642={session}")[0] == 401
+    assert mine.get(API, session + "x")[0] == 401 and mine.get(API, session) == (200, "in")
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_the_files_of_the_page_hold_nothing_of_a_run(path: str) -> None:
+    assert Mine().get(path) == (200, "in")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8642", "127.0.0.1.evil.example", "", "[", "10.0.0.7"])
 def test_another_name_is_refused(host: str) -> None:
-    with client() as mine:
-        assert mine.get(f"/?token={TOKEN}", headers={"host": host}).status_code == 403
+    mine = Mine()
+    for path in ("/session", API, *FILES):
+        assert mine.get(path, mine.guard.code(), host=host)[0] == 403
 
 
 @pytest.mark.parametrize("host", ["localhost:8642", "[::1]:8642", "127.0.0.1:9999"])
 def test_names_of_this_machine_are_not(host: str) -> None:
     """Another port: forwarded by ssh."""
-    with client() as mine:
-        assert mine.get(f"/?token={TOKEN}", headers={"host": host}).status_code == 303
+    mine = Mine()
+    assert mine.get(API, mine.session(), host=host)[0] == 200
 
 
 def test_listening_elsewhere_addresses_and_the_own_name_are_let_in() -> None:
-    with client("0.0.0.0", "http://10.0.0.7:8642") as mine:
-        assert mine.get(f"/?token={TOKEN}").status_code == 303
-        assert mine.get(f"/?token={TOKEN}", headers={"host": "evil.example"}).status_code == 403
-        mine.cookies.clear()
-        assert mine.get("/", headers={"host": "10.0.0.8"}).status_code == 401
+    mine = Mine("0.0.0.0", "http://10.0.0.7:8642")
+    session = mine.session()
+    assert mine.get(API, session, host="evil.example")[0] == 403
+    assert mine.get(API, host="10.0.0.8")[0] == 401
+    assert mine.get(API, session, host="10.0.0.8")[0] == 200
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
 def test_pages_of_other_origins_are_refused(origin: str) -> None:
-    with client() as mine:
-        mine.get(f"/?token={TOKEN}")
-        assert mine.get("/", headers={"origin": origin}).status_code == 403
-        assert mine.get("/", headers={"origin": "http://127.0.0.1:8642"}).status_code == 200
+    mine = Mine()
+    session = mine.session()
+    assert mine.get(API, session, origin=origin)[0] == 403
+    assert mine.get(API, session, origin="http://127.0.0.1:8642")[0] == 200
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_it_only_reads(method: str) -> None:
-    with client() as mine:
-        mine.get(f"/?token={TOKEN}")
-        assert mine.request(method, "/").status_code == 405
+    mine = Mine()
+    given = {"authorization": f"Bearer {mine.session()}"}
+    assert mine.client.request(method, API, headers=given).status_code == 405
 
 
 def test_every_answer_has_the_policy() -> None:
-    with client() as mine:
-        for answer in (mine.get("/"), mine.get(f"/?token={TOKEN}"), mine.get("/"), mine.get("/missing")):
-            policy = answer.headers["content-security-policy"]
-            assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
-            assert answer.headers["x-content-type-options"] == "nosniff"
+    mine = Mine()
+    session = mine.session()
+    for path, shown in ((API, ""), (API, session), ("/", ""), ("/session", ""), ("/missing", session)):
+        answer = mine.client.get(path, headers={"authorization": f"Bearer {shown}"})
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"

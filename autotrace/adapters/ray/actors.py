@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting
 from autotrace.record import context, faults
 
 KEYWORD = "_ray_trace_ctx"
@@ -83,7 +83,7 @@ def wrap_call() -> None:
             faults.failed("ray:call", error)
         return original(self, method_name, *args, **options)
 
-    patch.put(handle, "_actor_method_call", _actor_method_call)
+    adapting.put(handle, "_actor_method_call", _actor_method_call)
 
 
 def _takes_context(handle: Any, method_name: str) -> bool:
@@ -101,7 +101,7 @@ def wrap_execution() -> None:
     def _make_actor_method_executor(self: Any, method_name: str, method: Any, *args: Any, **kwargs: Any) -> Any:
         return executor(original(self, method_name, method, *args, **kwargs), inspect.iscoroutinefunction(method))
 
-    patch.put(registry, "_make_actor_method_executor", _make_actor_method_executor)
+    adapting.put(registry, "_make_actor_method_executor", _make_actor_method_executor)
 
 
 def executor(inner: Callable[..., Any], coroutine: bool) -> Callable[..., Any]:

@@ -16,10 +16,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotrace import patch
 from autotrace.adapters.ray import actors, tasks, workers
 from autotrace.config import environment
-from autotrace.patch import library_rules
+from autotrace.patch import adapting
 from autotrace.record import context, faults
 from autotrace.run import remote_node
 
@@ -34,7 +33,7 @@ _done: dict[Callable[[], None], int] = {}
 def install() -> None:
     """Wrap ``ray.init``, the two ends of an actor call, and tasks. Called right after ``ray`` was imported;
     idempotent."""
-    library_rules.add(refusal=actors.refusal, class_behind=actors.class_behind)
+    adapting.add(refusal=actors.refusal, class_behind=actors.class_behind)
     for step in (_wrap_init, actors.wrap_call, actors.wrap_execution, tasks.wrap_submission):
         try:
             if _done.get(step) != context.epoch:
@@ -87,7 +86,7 @@ def _wrap_init() -> None:
     worker = importlib.import_module("ray._private.worker")
     for module in (ray, worker):
         if getattr(module, "init", None) is original:
-            patch.put(module, "init", init)
+            adapting.put(module, "init", init)
 
 
 def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from autotrace import patch
 from autotrace.adapters.ray.actors import KEYWORD, packed
+from autotrace.patch import adapting
 from autotrace.record import context, faults
 
 
@@ -43,9 +43,9 @@ def wrap_submission() -> None:
             faults.failed("ray:submit", error)
         return submit(self, args, kwargs, *rest, **options)
 
-    patch.put(remote_function, "_inject_tracing_into_function", _inject_tracing_into_function)
+    adapting.put(remote_function, "_inject_tracing_into_function", _inject_tracing_into_function)
     made = starting.wrap_auto_init(tracing._tracing_task_invocation(_remote))
-    patch.put(remote_function.RemoteFunction, "_remote", made)
+    adapting.put(remote_function.RemoteFunction, "_remote", made)
 
 
 def _decorators(function: Any) -> list[str]:

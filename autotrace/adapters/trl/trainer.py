@@ -14,11 +14,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from autotrace import patch
 from autotrace.adapters.end_tokens import end_tokens
 from autotrace.adapters.engine_requests import follow
 from autotrace.adapters.trainer_runs import publish_runs
 from autotrace.adapters.trl import user_functions
+from autotrace.patch import adapting
 from autotrace.record import statements
 from autotrace.record.backlog import backlog
 from autotrace.record.context import RetainingCall
@@ -36,7 +36,7 @@ def install() -> None:
     """Register the hooks on the modules below. Called once, right after ``trl`` was imported."""
     follow(BATCH, _Batch())
     follow(SCORES, _Scores())
-    patch.when_imported("trl.trainer.grpo_trainer", user_functions.watch)
+    adapting.when_imported("trl.trainer.grpo_trainer", user_functions.watch)
 
 
 class _Batch(Follower):

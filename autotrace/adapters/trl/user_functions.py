@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting, engine
 from autotrace.record import context, faults, rows
 
 TOOLS = "trl tools"
@@ -49,7 +49,7 @@ def _around(owner: type, name: str, enter: Callable[[Any], Callable[[], None] | 
             if leave is not None:
                 leave()
 
-    patch.put(owner, name, method)
+    adapting.put(owner, name, method)
 
 
 # -- tools ------------------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def _traced(name: str, module: str, is_async: bool, epoch: int) -> Callable[...,
     function: Any = call_async if is_async else call
     function.__name__ = function.__qualname__ = name
     function.__module__ = module
-    patch.record_function(function, key=TOOLS, role="tool", exclude=("called_tool",))
+    engine.record_function(function, key=TOOLS, role="tool", exclude=("called_tool",))
     return function  # type: ignore[no-any-return]
 
 
@@ -121,4 +121,4 @@ def _traced(name: str, module: str, is_async: bool, epoch: int) -> Callable[...,
 def _with_rewards(trainer: Any) -> None:
     """Record the reward functions of ``trainer``, a call for each row."""
     for function in trainer.reward_funcs:
-        patch.record_function(function, key=REWARDS, role="reward", rows=("completions",), include=("result[i]",))
+        engine.record_function(function, key=REWARDS, role="reward", rows=("completions",), include=("result[i]",))

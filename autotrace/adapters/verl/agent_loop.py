@@ -2,11 +2,11 @@
 
 - Which MLflow or W&B run veRL's own logger opened, which columns the dataset has, and, in ``configuration``, what is
   about the run as well: a list speaks of calls, and has no word for ``Bind`` records.
-- The metrics of a step (``step_metrics``), which are of no call and no trajectory.
+- The metrics of a step (``token_facts.logged``), which are of no call and no trajectory.
 - The user's own reward function, which has no name before veRL loads it from a file.
 - veRL's own rollout trace into a backend that autotrace has: its settings become ours, and its client is kept from
   starting, so nothing is traced twice. That is done, not recorded, and so are its extension points (``trace``).
-- What the trainer learns about trajectories: ``facts``, ``classic_facts``, ``token_facts`` say each what a list cannot.
+- What the trainer learns about trajectories: ``facts`` and ``token_facts`` say each what a list cannot.
 
 Read in the wheels of veRL 0.5.0 to 0.9.1. What is not as expected is left alone.
 """
@@ -20,13 +20,13 @@ import sys
 from types import FrameType, ModuleType
 from typing import Any
 
-from autotrace import patch
 from autotrace.adapters import concurrent_futures
 from autotrace.adapters.observe import Given, observe
 from autotrace.adapters.trainer_runs import publish_runs
-from autotrace.adapters.verl import facts, requests, step_metrics, trace
+from autotrace.adapters.verl import facts, requests, token_facts, trace
 from autotrace.adapters.verl.configuration import plain, publish_config, publish_worker
 from autotrace.config import environment as env
+from autotrace.patch import adapting, engine
 from autotrace.record import faults, statements
 from autotrace.record.fields import ABSENT, Path
 
@@ -40,10 +40,10 @@ def install() -> None:
     facts.install()
     requests.install()
     trace.install()
-    patch.when_imported("verl.utils.tracking", _watch_tracking)
-    patch.when_imported("verl.utils.rollout_trace", _watch_workers)
-    patch.when_imported("verl.utils.dataset.rl_dataset", _watch_dataset)
-    patch.when_imported("verl.trainer.ppo.reward", _wrap_rewards)
+    adapting.when_imported("verl.utils.tracking", _watch_tracking)
+    adapting.when_imported("verl.utils.rollout_trace", _watch_workers)
+    adapting.when_imported("verl.utils.dataset.rl_dataset", _watch_dataset)
+    adapting.when_imported("verl.trainer.ppo.reward", _wrap_rewards)
 
 
 # -- the run veRL's logger opened -------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def install() -> None:
 
 def _watch_tracking(module: ModuleType) -> None:
     observe(module.Tracking, "__init__", after=_logs)
-    observe(module.Tracking, "log", after=step_metrics.logged)
+    observe(module.Tracking, "log", after=token_facts.logged)
 
 
 def _logs(_: Any, given: Given) -> None:
@@ -137,11 +137,11 @@ def _wrap_rewards(module: ModuleType) -> None:
             faults.failed("verl:reward", error)
         return loaded
 
-    patch.put(module, "get_custom_reward_fn", get_custom_reward_fn)
+    adapting.put(module, "get_custom_reward_fn", get_custom_reward_fn)
 
 
 def record_reward(loaded: Any) -> None:
     """Record the user's function in what veRL loaded: ``partial(call_with_kwargs, user_function, reward_kwargs)``."""
     if isinstance(loaded, functools.partial) and loaded.args and inspect.isfunction(loaded.args[0]):
         function = loaded.args[0]
-        patch.record_function(function, key=REWARD_KEY, role="reward", name=function.__qualname__)
+        engine.record_function(function, key=REWARD_KEY, role="reward", name=function.__qualname__)

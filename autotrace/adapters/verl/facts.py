@@ -1,8 +1,10 @@
 """veRL: what only the trainer knows about a trajectory, as it learns it: advantage, trained in step S, dropped.
 
 A rollout on the V1 path (TransferQueue) is named by its key ``{uid}_{session}_{output}``, which a list cannot take
-apart; the classic path (``DataProto``) is in ``classic_facts``. Values are read from the tensors that the trainer goes
-on with, over the tokens of the response alone, and why a group was dropped from two calls: neither is a path.
+apart. Rows of the classic path (``DataProto``) have no name but their group's ``uid`` and what was answered, so a fact
+is keyed by the digest of the response without its padding. Values are read from the tensors that the trainer goes on
+with, over the tokens of the response alone, where they are on the CPU (what was left out is counted), and why a group
+was dropped from two calls: none of it is a path.
 
 Read in the wheels of veRL 0.7.1, 0.8.0 and 0.9.1. What is not as expected is left alone.
 """
@@ -10,15 +12,16 @@ Read in the wheels of veRL 0.7.1, 0.8.0 and 0.9.1. What is not as expected is le
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-from autotrace import patch
 from autotrace.adapters.observe import Given, observe
-from autotrace.adapters.rows_of_tensors import response_values
-from autotrace.adapters.verl import classic_facts, token_facts
-from autotrace.record import statements
+from autotrace.adapters.rows_of_tensors import SKIPPED, digests, is_here, response_values
+from autotrace.adapters.verl import token_facts
+from autotrace.patch import adapting
+from autotrace.record import faults, statements
 
 FILTERED = "filtered: every reward of its group is the same"
 STALE = "stale: {versions} weight versions old"
@@ -28,20 +31,20 @@ SURPLUS = "surplus: the batch was full"
 
 def install() -> None:
     """Register the hooks on the modules below. Called once, right after ``verl`` was imported."""
-    patch.when_imported("verl.utils.debug.metrics", _watch_metrics)
-    patch.when_imported("verl.trainer.ppo.ray_trainer", _watch_classic)
-    patch.when_imported("verl.trainer.ppo.v1.utils", _watch_advantages)
-    patch.when_imported("verl.trainer.ppo.v1.trainer_base", _watch_trainer)
-    patch.when_imported("verl.trainer.ppo.v1.replay_buffer", _watch_buffer)
-    patch.when_imported("verl.trainer.main_ppo_sync", _watch_advantages)
-    patch.when_imported("verl.trainer.main_ppo_sync", _watch_trainer)
-    patch.when_run("verl.trainer.main_ppo_sync", "PPOTrainer", _watch_program)
+    adapting.when_imported("verl.utils.debug.metrics", _watch_metrics)
+    adapting.when_imported("verl.trainer.ppo.ray_trainer", _watch_classic)
+    adapting.when_imported("verl.trainer.ppo.v1.utils", _watch_advantages)
+    adapting.when_imported("verl.trainer.ppo.v1.trainer_base", _watch_trainer)
+    adapting.when_imported("verl.trainer.ppo.v1.replay_buffer", _watch_buffer)
+    adapting.when_imported("verl.trainer.main_ppo_sync", _watch_advantages)
+    adapting.when_imported("verl.trainer.main_ppo_sync", _watch_trainer)
+    adapting.when_run("verl.trainer.main_ppo_sync", "PPOTrainer", _watch_program)
 
 
 def _watch_classic(module: ModuleType) -> None:
     trainer = getattr(module, "RayPPOTrainer", None)
-    observe(module, "compute_advantage", after=classic_facts.advantages)
-    observe(trainer, "_update_actor", after=classic_facts.trained)
+    observe(module, "compute_advantage", after=classic_advantages)
+    observe(trainer, "_update_actor", after=classic_trained)
     observe(trainer, "_compute_old_log_prob", after=token_facts.classic_computed)
 
 
@@ -136,3 +139,56 @@ def _key(key: str) -> dict[str, Any] | None:
 def _sessions(keys: Iterable[str]) -> list[dict[str, Any]]:
     sessions = {(key["uid"], key["session_id"]): None for key in map(_key, keys) if key is not None}
     return [{"uid": uid, "session_id": session} for uid, session in sessions]
+
+
+def classic_advantages(result: Any, given: Given) -> None:
+    """``compute_advantage`` returned. On the V1 path, which calls it too, rows have no responses."""
+    keys = _rows(result)
+    if not keys:
+        return
+    values = response_values(result.batch["advantages"], result.batch["response_mask"])
+    for key, value in zip(keys, values, strict=False):
+        statements.fact("advantage", value, key)
+    for key in keys:  # the trainer's reward, for rollouts that no reward loop scored before
+        if "score" in key:
+            statements.fact("token_level_score", key["score"], key)
+    token_facts.record(result.batch, keys, [key["uid"] for key in keys], given.get("config"))
+
+
+def classic_trained(result: Any, given: Given) -> None:
+    """``RayPPOTrainer._update_actor`` returned."""
+    step = int(given["self"].global_steps)
+    for key in _rows(given["batch"]):
+        statements.fact("trained_in_step", step, key)
+
+
+_digested: tuple[Any, list[bytes]] | None = None
+"""The responses that were digested last (weakly) and their digests: a batch is looked at twice in a step."""
+
+
+def _rows(data: Any) -> list[dict[str, Any]]:
+    """``uid``, digest of the response without its padding, and ``score`` if there is one, of each row; empty where they
+    cannot be read."""
+    names = set(data.batch.keys())
+    if not {"responses", "attention_mask"} <= names or "uid" not in data.non_tensor_batch:
+        return []
+    responses, attention = data.batch["responses"], data.batch["attention_mask"]
+    if not (is_here(responses) and is_here(attention)):
+        faults.count(SKIPPED, len(responses))
+        return []
+    pairs = zip(data.non_tensor_batch["uid"], _digests(responses, attention), strict=False)
+    keys: list[dict[str, Any]] = [{"uid": str(uid), "digest": digest} for uid, digest in pairs]
+    if "token_level_scores" in names and is_here(data.batch["token_level_scores"]):
+        for key, score in zip(keys, data.batch["token_level_scores"].sum(dim=-1).tolist(), strict=False):
+            key["score"] = score
+    return keys
+
+
+def _digests(responses: Any, attention: Any) -> list[bytes]:
+    """As ``spool.records.Tokens.digest`` has it, of each row's response."""
+    global _digested
+    if _digested is not None and _digested[0]() is responses:
+        return _digested[1]
+    lengths = [int(length) for length in attention[:, -responses.shape[1] :].sum(dim=-1).tolist()]
+    _digested = weakref.ref(responses), digests(responses, lengths)
+    return _digested[1]

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting
 from autotrace.record import context, faults, statements
 
 
 def install() -> None:
     """Register the hooks on the modules below. Called once, after ``verl`` was imported."""
-    patch.when_imported("verl.workers.rollout.llm_server", watch_client)
-    patch.when_imported("verl.experimental.agent_loop.agent_loop", watch_manager)
+    adapting.when_imported("verl.workers.rollout.llm_server", watch_client)
+    adapting.when_imported("verl.experimental.agent_loop.agent_loop", watch_manager)
 
 
 def watch_client(module: ModuleType) -> None:

@@ -17,11 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotrace import patch
 from autotrace.adapters.observe import Given
 from autotrace.adapters.rows_of_tensors import is_here
-from autotrace.adapters.verl.later_numbers import add_advantages, add_later
-from autotrace.adapters.verl.token_numbers import Measured, measure
+from autotrace.adapters.verl.token_numbers import Measured, add_advantages, add_later, measure
+from autotrace.patch import engine
 from autotrace.record import faults, statements
 from autotrace.record.fields import Path
 from autotrace.spool.token_facts import SUMMARY, pack_summary
@@ -31,6 +30,8 @@ LATE = "drop:token facts out of time"
 LONG = "drop:token columns"
 """Counters: rows whose log-probabilities were on an accelerator, for which there was no time left, and of which there
 are numbers and no columns, because columns are too long together."""
+LOG_PERPLEXITY = "rollout_corr/training_log_ppl"
+"""The metric that is compared with the trainer's own (finding ``AT-METRICS-PADDED``)."""
 SHARE = 0.01
 """Of the time since the last step, that may be spent on this one ..."""
 AT_FIRST, LEAST, MOST = 2.0, 0.05, 5.0
@@ -85,7 +86,7 @@ def record(batch: Any, keys: Sequence[Mapping[str, Any] | None], rows: list[str]
     global _batch
     pending, _batch = _batch, _Batch()
     names = set(batch.keys())
-    if "old_log_probs" not in names or patch.settings().token_facts == "off":
+    if "old_log_probs" not in names or engine.settings().token_facts == "off":
         return
     old, mask = batch["old_log_probs"], _mask(batch)
     measured = pending.measured if pending.rows == rows else None
@@ -106,7 +107,8 @@ def record(batch: Any, keys: Sequence[Mapping[str, Any] | None], rows: list[str]
 
 
 def take_totals() -> dict[str, float]:
-    """veRL's metrics as they follow from what was looked at since the last time, and of how many rows it was not."""
+    """veRL's ``LOG_PERPLEXITY`` as it follows from what was looked at since the last time, and of how many rows it was
+    not."""
     global _totals
     totals, _totals = _totals, {}
     return totals
@@ -115,7 +117,7 @@ def take_totals() -> dict[str, float]:
 def _measured(old: Any, rollout: Any, mask: Any, entropy: Any) -> Measured | None:
     """None, and counted, for tensors that are not on the CPU."""
     global _last_at, _totals
-    settings = patch.settings()
+    settings = engine.settings()
     if settings.token_facts == "off" or not _alike(old, mask):
         return None
     if not (is_here(old) and is_here(mask) and (rollout is None or is_here(rollout))):
@@ -129,7 +131,8 @@ def _measured(old: Any, rollout: Any, mask: Any, entropy: Any) -> Measured | Non
     every = columns and settings.token_facts == "all"
     measured = measure(old, rollout, mask, entropy, seconds=seconds, every=every, some=columns)
     _last_at = now
-    _totals = {**measured.totals.metrics(), "left": measured.left}
+    perplexity = measured.log_perplexity()
+    _totals = {"left": measured.left, **({} if perplexity is None else {LOG_PERPLEXITY: perplexity})}
     if measured.without:
         faults.count(LONG, measured.without)
     if measured.left:
@@ -148,3 +151,34 @@ def _alike(values: Any, mask: Any) -> bool:
 def _bypassed(config: Any) -> bool:
     """``rollout_correction.bypass_mode``: the trainer takes the engine's log-probabilities for its own."""
     return Path("config.rollout_correction.bypass_mode").read({"config": config}) is True
+
+
+MOST = 2_000
+"""Metrics of one step."""
+
+
+def logged(result: Any, given: Mapping[str, Any]) -> None:
+    """``Tracking.log`` returned."""
+    data, step = given.get("data"), given.get("step")
+    if not isinstance(data, dict) or not isinstance(step, int) or isinstance(step, bool) or step < -1:
+        return
+    numbers: dict[str, float] = {}
+    for name, value in dict.items(data):
+        number = _number(value)
+        if number is not None and type(name) is str and len(numbers) < MOST:
+            numbers[name] = number
+    if numbers:
+        statements.step_facts(step, "metrics", numbers)
+    totals = take_totals()
+    if totals:
+        statements.step_facts(step, "token_facts", totals)
+
+
+def _number(value: Any) -> float | None:
+    """Of numbers and of numpy's; nothing else is asked."""
+    kind = type(value)
+    if kind is float or (kind is int and abs(value) < 1 << 53):
+        return float(value)
+    if kind.__module__ == "numpy" and kind.__name__.startswith(("float", "int", "uint")):
+        return float(value)
+    return None

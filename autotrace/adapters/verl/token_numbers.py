@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotrace.adapters.verl.token_totals import SAFE, Totals
-from autotrace.spool.token_facts import NUMBERS
+from autotrace.spool.token_facts import MASK, NUMBERS
 
 CELLS = 1 << 18
 """Numbers of one tensor that are looked at together."""
@@ -37,7 +36,6 @@ class Measured:
 
     rows: dict[int, list[float]] = field(default_factory=dict)
     """Row -> numbers in the order of ``NUMBERS``, NaN where not known; rows without a token have none."""
-    totals: Totals = field(default_factory=Totals)
     left: int = 0
     """Rows for which there was no time."""
     columns: dict[int, dict[str, bytes]] = field(default_factory=dict)
@@ -46,6 +44,12 @@ class Measured:
     """Rows of which columns were wanted, and not kept because they are too long together."""
     lengths: dict[int, int] = field(default_factory=dict)
     """Row -> tokens of its response up to the last one of the model."""
+
+    def log_perplexity(self) -> float | None:
+        """Mean over the rows that have tokens; veRL's ``rollout_corr/training_log_ppl`` takes in the rows with which a
+        batch is padded. None: no row has any."""
+        means = [-numbers[PER_ROW["old_log_prob_mean"]] for numbers in self.rows.values()]
+        return math.fsum(means) / len(means) if means else None
 
 
 def measure(
@@ -60,7 +64,6 @@ def measure(
     measured = Measured()
     if not count or not width:
         return measured
-    measured.totals.rollout = rollout is not None
     parts = min(count, max(1, -(-count * width // CELLS)))
     end = time.monotonic() + seconds
     for part in range(parts):
@@ -119,59 +122,73 @@ def _chunk(measured: Measured, numbers: Sequence[int], mask: Any, old: Any, roll
     table: dict[str, Any] = {"tokens": counts}
     given = cut(old)
     trainer = given.float()
-    totals = measured.totals
     table["old_log_prob_mean"] = trainer.sum(dim=1) / n
     odd = ~trainer.isfinite()
     if rollout is not None:
         engine = cut(rollout)
         odd |= ~engine.isfinite()
         probs = given.exp().float(), engine.exp().float()  # as exact as veRL takes them: the trainer's may be bfloat16
-        _compare(table, totals, (trainer, engine.float()), probs, taken, n)
+        _compare(table, (trainer, engine.float()), probs, n)
     table["not_finite"] = odd.sum(dim=1)
     if entropy is not None:
-        sums = cut(entropy).float().sum(dim=1)
-        table["entropy"] = sums / n
-        totals.entropy_sum = (totals.entropy_sum or 0.0) + float(sums.double().sum())
+        table["entropy"] = cut(entropy).float().sum(dim=1) / n
     values = {name: column.tolist() for name, column in table.items()}
-    log_ratios = values.get("log_ratio_mean", [0.0] * len(numbers))
-    rollouts = values.get("rollout_log_prob_mean", [0.0] * len(numbers))
     for index, row in enumerate(numbers):
-        tokens = values["tokens"][index]
-        if tokens:
+        if values["tokens"][index]:
             measured.rows[row] = [values[name][index] if name in values else math.nan for name in NUMBERS]
             measured.lengths[row] = lengths[index]
-            totals.sequences.append((values["old_log_prob_mean"][index], rollouts[index], log_ratios[index] * tokens))
-    totals.tokens += int(counts.sum())
 
 
-def _compare(
-    table: dict[str, Any], totals: Totals, logs: tuple[Any, Any], both: tuple[Any, Any], taken: Any, n: Any
-) -> None:
-    """``logs``: the trainer's and the engine's log-probabilities, 0 where ``taken`` is not; ``both``: what they are the
-    logarithms of."""
+def _compare(table: dict[str, Any], logs: tuple[Any, Any], both: tuple[Any, Any], n: Any) -> None:
+    """``logs``: the trainer's and the engine's log-probabilities, 0 where the model wrote no token; ``both``: what they
+    are the logarithms of."""
     (old, rollout), (probs, engine) = logs, both
     log_ratio = old - rollout
     distance = log_ratio.abs()
     largest = distance.max(dim=1)
     table["mismatch_mean"], table["mismatch_max"] = distance.sum(dim=1) / n, largest.values
     table["mismatch_at"] = largest.indices
-    sums = log_ratio.sum(dim=1)
-    table["log_ratio_mean"], table["rollout_log_prob_mean"] = sums / n, rollout.sum(dim=1) / n
-    ratio = log_ratio.expm1()
-    k3 = (ratio - log_ratio).sum(dim=1)
-    table["k3_mean"] = k3 / n
+    table["log_ratio_mean"], table["rollout_log_prob_mean"] = log_ratio.sum(dim=1) / n, rollout.sum(dim=1) / n
+    table["k3_mean"] = (log_ratio.expm1() - log_ratio).sum(dim=1) / n
     diff = (probs - engine).abs()
-    diffs = diff.sum(dim=1)
-    table["probs_diff_mean"], table["probs_diff_max"] = diffs / n, diff.amax(dim=1)
-    count = int(taken.sum())
-    totals.diff_sum += float(diffs.double().sum())
-    totals.diff_squares += float(diff.square_().sum(dim=1).double().sum())
-    totals.diff_max = max(totals.diff_max, float(table["probs_diff_max"].max()))
-    totals.log_ratio_sum += float(sums.double().sum())
-    totals.k3_sum += float(k3.double().sum())
-    squared = ratio.add_(1).clamp_(max=math.exp(SAFE)).square_()
-    totals.chi2_sum += float((squared * taken).sum(dim=1).double().sum())
-    means = [float((one * taken).sum(dim=1).double().sum()) / count for one in (probs, engine)]
-    x, y = ((one - mean) * taken for one, mean in zip((probs, engine), means, strict=True))
-    squares = [float((a * b).sum(dim=1).double().sum()) for a, b in ((x, x), (y, y), (x, y))]
-    totals.add_probs(count, means, squares)
+    table["probs_diff_mean"], table["probs_diff_max"] = diff.sum(dim=1) / n, diff.amax(dim=1)
+
+
+def add_later(measured: Measured, old: Any, mask: Any, reference: Any = None, weights: Any = None) -> None:
+    """What the trainer computes after ``measure``: log-probabilities of the reference model, importance weights, and a
+    mask that leaves out rejected tokens; None for what it does not."""
+    columns = {"ref_log_prob": reference, "rollout_is_weights": weights}
+    for first in range(0, len(mask), step := max(1, CELLS // max(1, mask.shape[1]))):
+        rows = slice(first, first + step)
+        taken = mask[rows] != 0
+        counts = taken.sum(dim=1)
+        n, blank = counts.clamp(min=1).float(), ~taken
+        named = {"kept": counts}
+        if reference is not None:
+            named["ref_kl_mean"] = (old[rows] - reference[rows]).float().masked_fill(blank, 0.0).sum(dim=1) / n
+        if weights is not None:
+            given = weights[rows].detach().float().masked_fill(blank, 0.0)
+            named["is_weight_mean"], named["is_weight_max"] = given.sum(dim=1) / n, given.amax(dim=1)
+        values = {name: column.tolist() for name, column in named.items()}
+        for row in range(first, first + len(taken)):
+            numbers = measured.rows.get(row)
+            if numbers is None:
+                continue
+            kept = values["kept"][row - first]
+            numbers[PER_ROW["rejected"]] = numbers[PER_ROW["tokens"]] - kept
+            for name in values.keys() & PER_ROW.keys():
+                numbers[PER_ROW[name]] = values[name][row - first] if kept else math.nan
+    for row, kept_columns in measured.columns.items():
+        length = measured.lengths[row]
+        kept_columns |= {name: packed(one[row, :length]) for name, one in columns.items() if one is not None}
+        kept_columns[MASK] = (mask[row, :length] != 0).numpy().astype("u1").tobytes()
+
+
+def add_advantages(measured: Measured, advantages: Any, mask: Any) -> None:
+    """Columns of those that differ over the tokens."""
+    for row, columns in measured.columns.items():
+        length = measured.lengths[row]
+        values = advantages[row, :length]
+        taken = values[mask[row, :length] != 0]
+        if len(taken) and bool((taken != taken[0]).any()):
+            columns["advantages"] = packed(values)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-from autotrace import patch
+from autotrace.patch import adapting, engine, wrapper
 from autotrace.record import calls, context, faults
 from autotrace.record.origin import is_hosts
 
@@ -27,7 +27,7 @@ IDENTITY = ("step", "sample_index", "rollout_n", "validate", "experiment_name", 
 
 def install() -> None:
     """Register the hook on the module. Called once, right after ``verl`` was imported."""
-    patch.when_imported("verl.utils.rollout_trace", _watch)
+    adapting.when_imported("verl.utils.rollout_trace", _watch)
 
 
 def _watch(module: ModuleType) -> None:
@@ -55,8 +55,8 @@ def _watch(module: ModuleType) -> None:
             faults.failed("verl:rollout_trace_attr", error)
             return manager
 
-    patch.put(module, "rollout_trace_op", rollout_trace_op)
-    patch.put(module, "rollout_trace_attr", rollout_trace_attr)
+    adapting.put(module, "rollout_trace_op", rollout_trace_op)
+    adapting.put(module, "rollout_trace_attr", rollout_trace_attr)
 
 
 # -- rollout_trace_op --------------------------------------------------------------------------------------------------
@@ -71,8 +71,8 @@ def recorded(made: Callable[..., Any], func: Any) -> Callable[..., Any]:
     key = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', '')}"
     if type(func) is not FunctionType or key in calls.probes or key.startswith("verl."):
         return made
-    inner = patch.copied(made)
-    patch.record_function(inner, key=key, name=func.__qualname__, exclude=("agent_data",), subclasses=True)
+    inner: Any = wrapper.copied(made)  # type: ignore[arg-type]
+    engine.record_function(inner, key=key, name=func.__qualname__, exclude=("agent_data",), subclasses=True)
 
     if inspect.iscoroutinefunction(func):
 
@@ -159,5 +159,5 @@ def _named(name: str, epoch: int) -> Any:
 
     block.__name__ = block.__qualname__ = name
     paths = {name: (name,) for name in IDENTITY}
-    patch.record_function(block, key=BLOCK, role="trajectory", include=(), attributes=paths)
+    engine.record_function(block, key=BLOCK, role="trajectory", include=(), attributes=paths)
     return block

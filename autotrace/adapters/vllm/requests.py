@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from autotrace import patch
 from autotrace.adapters.engine_requests import (
     Handler,
     InsideATrace,
@@ -31,6 +30,7 @@ from autotrace.adapters.engine_requests import (
 )
 from autotrace.adapters.vllm import scheduler
 from autotrace.adapters.vllm.scheduler import HOOKS, PREEMPTED, QUEUED, SCHEDULED
+from autotrace.patch import adapting
 from autotrace.record import calls, context, faults
 from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.follower import Follower
@@ -68,8 +68,8 @@ def install() -> None:
         follow(key, InsideATrace())
     for key in HANDLERS:
         follow(key, Handler())
-    patch.when_imported("vllm.v1.engine.output_processor", _hook_outputs)
-    patch.when_imported("vllm.v1.engine.llm_engine", _hook_offline)
+    adapting.when_imported("vllm.v1.engine.output_processor", _hook_outputs)
+    adapting.when_imported("vllm.v1.engine.llm_engine", _hook_offline)
     scheduler.install()
 
 

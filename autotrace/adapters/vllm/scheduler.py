@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-from autotrace import patch
 from autotrace.adapters.engine_requests import Hooks, follow
+from autotrace.patch import adapting
 from autotrace.record import faults
 from autotrace.record.follower import Follower
 
@@ -27,7 +27,7 @@ _AGAIN = "_autotrace_again"
 def install() -> None:
     """Attach to the target and register the hooks. Called once, after ``vllm`` was imported."""
     follow(PREEMPT, Preempted())
-    patch.when_imported("vllm.v1.core.sched.scheduler", _hook_scheduler)
+    adapting.when_imported("vllm.v1.core.sched.scheduler", _hook_scheduler)
 
 
 class Preempted(Follower):

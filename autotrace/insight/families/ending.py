@@ -13,90 +13,17 @@ from autotrace.trajectory.span_text import answered_words
 _CUT_WHY = "`{key}` is smaller than what the model says or what the conversation grows to."
 
 CODES = (
-    Code(
-        "AT-TRUNCATED-CONTEXT", "answers are cut at the engine's context length",
-        "Prompt and answer together reach the model's length, and the answer is cut there. No metric of the trainer "
-        "says so: `response_length/clip_ratio` looks at another limit.",
-        _CUT_WHY.format(key="rollout.max_model_len") + " Left empty, it is the engine's own: the length that the model "
-        "was made for, or what fits into its memory. The place says which it was.",
-        "Raise `rollout.max_model_len`, shorten tool results, or end earlier.",
-        "An answer that fits exactly and ends with an end token; a limit that the agent asks for itself.",
-        0.8,
-    ),
-    Code(
-        "AT-TRUNCATED-RESPONSE", "answers are cut at the length of the response",
-        "The response (over all turns, tool results included) reaches its length, and what comes after it is lost.",
-        _CUT_WHY.format(key="data.max_response_length (rollout.response_length)"),
-        "Raise the limit, mask such answers out of the loss, or shorten tool results.",
-        "An answer that fits exactly and ends with an end token; a limit that the agent asks for itself.",
-        0.8,
-    ),
-    Code(
-        "AT-TRUNCATED", "answers are cut at a limit of tokens",
-        "The engine stopped the last answer at a limit (`finish_reason` length).",
-        "A limit of tokens in the engine or the trainer.",
-        "Find the limit, and raise it or mask such answers out of the loss.",
-        "A limit that the agent asks for itself.",
-        0.8,
-    ),
-    Code(
-        "AT-TRUNCATED-TOOL", "the conversation ends because a tool's answer does not fit",
-        "The tool was called and its answer is longer than what is left of the response: the agent ends without "
-        "reading it.",
-        "`rollout.response_length` counts tool results, too.",
-        "Limit the tool's answer (`multi_turn.max_tool_response_length`), or raise the response's length.",
-        "Tools that end the conversation on purpose.",
-        0.8,
-    ),
-    Code(
-        "AT-TURN-LIMIT", "conversations end at the limit of turns",
-        "The agent made as many turns as it may and was still calling tools.",
-        "`multi_turn.max_assistant_turns` or `max_user_turns`.",
-        "Raise the limit, or look at why it needs so many turns (AT-CALL-REPEATED).",
-        "Conversations that end in the last allowed turn with an answer.",
-        0.5,
-    ),
-    Code(
-        "AT-TIMEOUT", "trajectories end in a timeout",
-        "The rollout was given up after a time.",
-        "A tool, the environment or the engine is slower than the limit.",
-        "See in which call the time went (`autotrace show`).",
-        "Nothing.",
-        0.9,
-    ),
-    Code(
-        "AT-ROLLOUT-FAILED", "trajectories end with an exception",
-        "The agent, the reward or what they call raised, and the rollout is lost.",
-        "The exception says it.",
-        "Look at its stack: `autotrace show TRACE --full`.",
-        "Cancelled rollouts.",
-        1.0,
-    ),
-    Code(
-        "AT-INTERRUPTED", "the process died in the middle of trajectories",
-        "The process that ran the trajectory ended without ending it: killed, out of memory, or crashed.",
-        "The out-of-memory killer, a failed node, or the end of the job.",
-        "Look at the log of the machine at that time.",
-        "A run that was stopped on purpose.",
-        0.9,
-    ),
-    Code(
-        "AT-ABORTED", "answers were aborted and not resumed",
-        "The engine aborted the request, and the agent went on with what there was.",
-        "A weight update or shutdown aborts requests, and this client does not ask again.",
-        "Use the client of asynchronous training, or drop such rollouts.",
-        "The end of a run; aborted requests that were resumed.",
-        0.8,
-    ),
-    Code(
-        "AT-EMPTY-ANSWER", "a turn has no token",
-        "The engine answered with nothing.",
-        "An aborted request, `max_tokens` of 0 because the prompt fills the context, or lost log-probabilities.",
-        "Look at the turn's prompt length and at the engine's log.",
-        "Agents that end by saying nothing (an end token alone).",
-        0.9,
-    ),
-)  # fmt: skip
+    Code.of("AT-TRUNCATED-CONTEXT", 0.8),
+    Code.of("AT-TRUNCATED-RESPONSE", 0.8),
+    Code.of("AT-TRUNCATED", 0.8),
+    Code.of("AT-TRUNCATED-TOOL", 0.8),
+    Code.of("AT-TURN-LIMIT", 0.5),
+    Code.of("AT-TIMEOUT", 0.9),
+    Code.of("AT-ROLLOUT-FAILED", 1.0),
+    Code.of("AT-INTERRUPTED", 0.9),
+    Code.of("AT-ABORTED", 0.8),
+    Code.of("AT-EMPTY-ANSWER", 0.9),
+)
 
 
 def truncated(evidence: Evidence) -> Iterator[Mark]:

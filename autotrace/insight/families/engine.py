@@ -22,50 +22,12 @@ SPREAD = 2
 """Versions apart within one trajectory, from which it is no resumed request."""
 
 CODES = (
-    Code(
-        "AT-SAMPLING-DIFFERS", "calls use other sampling parameters than configured",
-        "A call was sampled with other parameters than the rollout was given, while the trainer computes "
-        "probabilities for the configured ones.",
-        "The agent changes `sampling_params` for some turns.",
-        "Leave them as given, or leave such turns out of the loss.",
-        "Validation, which has parameters of its own.",
-        0.7,
-    ),
-    Code(
-        "AT-SAMPLING-BIASED", "training is sampled with truncation or penalties",
-        "`top_p`, `top_k`, `min_p` or a penalty changes the probabilities in the engine, and the trainer knows only "
-        "the temperature: the ratio between them is biased.",
-        "`rollout.top_p` below 1, `rollout.top_k` above 0, or a penalty.",
-        "Train with `top_p=1` and `top_k=-1`.",
-        "Validation.",
-        0.4,
-    ),
-    Code(
-        "AT-WEIGHTS-MIXED", "one trajectory was answered by several versions of the weights",
-        "Turns or tokens of the trajectory come from different weights.",
-        "Requests are resumed after a weight update, or the trainer does not wait for its rollouts.",
-        "Limit how old a rollout may get; with a synchronous trainer look at why it did not wait.",
-        "Asynchronous training with partial rollouts, where two versions meet on purpose.",
-        0.5,
-    ),
-    Code(
-        "AT-WEIGHTS-STALE", "rollouts are older than allowed",
-        "The weights that answered are more steps behind the trainer than its configuration allows.",
-        "Rollouts take longer than a step, or the weights do not reach the engine.",
-        "Lower the number of rollouts in flight; look at the weight update.",
-        "Asynchronous training within its limit.",
-        0.5,
-    ),
-    Code(
-        "AT-WEIGHTS-STUCK", "the engine answers with the same weights step after step",
-        "The version of the weights has not changed for three steps: the model that is trained is not the one that "
-        "answers.",
-        "The weight update fails or is skipped.",
-        "Look at the update in the trainer's log, and at the engine's version after it.",
-        "Validation before training.",
-        1.0,
-    ),
-)  # fmt: skip
+    Code.of("AT-SAMPLING-DIFFERS", 0.7),
+    Code.of("AT-SAMPLING-BIASED", 0.4),
+    Code.of("AT-WEIGHTS-MIXED", 0.5),
+    Code.of("AT-WEIGHTS-STALE", 0.5),
+    Code.of("AT-WEIGHTS-STUCK", 1.0),
+)
 
 
 def sampling(evidence: Evidence) -> Iterator[Mark]:

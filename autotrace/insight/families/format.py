@@ -22,18 +22,7 @@ _TRUTH = re.compile(
     re.IGNORECASE,
 )
 
-CODES = (
-    Code(
-        "AT-FORMAT-GAMED", "answers that may only game the reward's format (an audit)",
-        "Short and wrong answers are paid for their form: the part of the reward for the format is full, the part for "
-        "the truth is nothing, and they are far shorter than right answers. The policy can learn to say just that.",
-        "The part of the reward for the form is worth more than trying, or is paid without looking at the content.",
-        "Read three of them; pay for the form only where the content is right, or little.",
-        "Wrong answers that are short by nature; the first steps, where the form is learned first. The note has the "
-        "range in which the share lies with 95 %.",
-        0.5,
-    ),
-)  # fmt: skip
+CODES = (Code.of("AT-FORMAT-GAMED", 0.5),)
 
 
 def gamed(step: Step, history: History) -> Iterator[Hit]:

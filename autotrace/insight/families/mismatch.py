@@ -25,48 +25,11 @@ ONE_SIDED = 0.5
 """Share of the mismatch that has one sign, from which it is said which."""
 
 CODES = (
-    Code(
-        "AT-MISMATCH", "engine and trainer disagree on the probabilities of the same tokens",
-        "Over the step, the probabilities that the trainer computes differ from those with which the engine sampled: "
-        "the policy that is trained is not the one that acted, and importance ratios are wrong from the first update.",
-        "Weights that did not reach the engine, another precision (fp8 or bf16 against float32), MoE routing, or "
-        "sampling that the trainer does not know of (temperature, `top_p`, `logprobs_mode`).",
-        "Where all of it has one sign, compare `rollout.temperature` with what the calls ask for; else compare "
-        "precision, and the engine's weights after an update. `algorithm.rollout_correction` weighs or rejects such "
-        "tokens.",
-        "Asynchronous training, where older weights answered on purpose: such trajectories do not count. bf16 on both "
-        "sides: 0.002 to 0.01 on average, with single tokens up to 1.",
-        0.8,
-    ),
-    Code(
-        "AT-MISMATCH-TRAJECTORY", "the trainer sees other probabilities in a few trajectories",
-        "The trajectory differs from the engine many times as much as its step does: what the trainer reads is not "
-        "what the engine read or sampled.",
-        "Its prompt or an earlier turn was tokenised anew or cut, its log-probabilities belong to other tokens, or it "
-        "was sampled with other parameters.",
-        "Look at the token named, and at AT-RETOKENIZED and AT-SAMPLING-DIFFERS of the same trajectory.",
-        "Single tokens of low probability: only means over a trajectory count.",
-        0.8,
-    ),
-    Code(
-        "AT-MISMATCH-GROWS", "engine and trainer disagree more and more along a response",
-        "The difference at the end of responses is several times that at their beginning.",
-        "The trainer's context is not the engine's: earlier turns were changed, a cache survived a weight update, or "
-        "positions are scaled otherwise (RoPE, sliding window).",
-        "Compare the prompt of the last turn with the turn before and its answer; reset the prefix cache after weight "
-        "updates.",
-        "Reasoning that ends in answers of certain tokens: there it shrinks.",
-        0.6,
-    ),
-    Code(
-        "AT-LOGPROB-INVALID", "a log-probability is no finite number",
-        "The engine's or the trainer's log-probability of a token is NaN or infinite, and with it the loss.",
-        "An overflow in the forward pass, or a token that sampling had excluded.",
-        "Look at the token; compare precision; sample without `top_k`, `top_p` and bad words.",
-        "Nothing.",
-        1.0,
-    ),
-)  # fmt: skip
+    Code.of("AT-MISMATCH", 0.8),
+    Code.of("AT-MISMATCH-TRAJECTORY", 0.8),
+    Code.of("AT-MISMATCH-GROWS", 0.6),
+    Code.of("AT-LOGPROB-INVALID", 1.0),
+)
 
 
 class _Row(NamedTuple):

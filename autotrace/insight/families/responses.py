@@ -16,41 +16,11 @@ RUN = 4
 """Tokens in a row that the mask may wrongly cover without anybody's fault."""
 
 CODES = (
-    Code(
-        "AT-MASK-TOOL-TOKENS", "the loss mask covers tokens that no turn generated",
-        "The response mask is 1 at tokens of tools or of the prompt, so the model is trained to write them.",
-        "The agent builds its mask by hand, with ones for what a tool or the template wrote.",
-        "Give 0 for every token that the engine did not generate.",
-        "Up to three tokens in a row, which a template moves over the border of a turn.",
-        1.0,
-    ),
-    Code(
-        "AT-MASK-EMPTY", "the loss mask is zero everywhere",
-        "No token of the trajectory is trained on: it costs a rollout and adds nothing.",
-        "The agent returns a mask of zeros.",
-        "Give 1 for each generated token.",
-        "Rows that a trainer pads a batch with.",
-        1.0,
-    ),
-    Code(
-        "AT-MASK-INVALID", "the loss mask does not fit its response",
-        "The mask is shorter or longer than the response, or shifted against the turns, so the wrong tokens are "
-        "trained on.",
-        "The agent cuts or pads mask and response differently, or shifts one of them.",
-        "Build both in one place, piece by piece.",
-        "Turns that are left out of the mask as a whole.",
-        1.0,
-    ),
-    Code(
-        "AT-RESPONSE-CHANGED", "the response that is trained on is not what the engine said",
-        "An answer of its turns does not occur in the response that the agent returned, and something else is trained "
-        "on in its place: tokens that the model did not generate.",
-        "The agent encodes text anew for its response, or returns another rollout's.",
-        "Return the token ids that the engine gave.",
-        "Agents that return only some of their turns.",
-        1.0,
-    ),
-)  # fmt: skip
+    Code.of("AT-MASK-TOOL-TOKENS", 1.0),
+    Code.of("AT-MASK-EMPTY", 1.0),
+    Code.of("AT-MASK-INVALID", 1.0),
+    Code.of("AT-RESPONSE-CHANGED", 1.0),
+)
 
 
 def masks(evidence: Evidence) -> Iterator[Mark]:

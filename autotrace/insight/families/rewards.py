@@ -19,55 +19,13 @@ MANY_ROWS, MANY_GROUPS, ONE_VALUE = 64, 8, 0.99
 """From so many rows and groups on, one reward for so large a share is no reward."""
 
 CODES = (
-    Code(
-        "AT-REWARD-NAN", "a reward is not a number",
-        "The reward is NaN or infinite, which makes the advantages of its whole group NaN.",
-        "The reward function divides by zero, or passes on what a model scored.",
-        "Return a number in every case.",
-        "Nothing.",
-        1.0,
-    ),
-    Code(
-        "AT-REWARD-RAISES", "the reward function raises",
-        "The reward function raised: the rollout has no reward, or one of zero that says nothing.",
-        "An answer that the function does not expect, or a service it asks.",
-        "Catch it in the function and return the reward of a wrong answer, or mark the rollout.",
-        "Nothing.",
-        1.0,
-    ),
-    Code(
-        "AT-REWARD-TIMEOUT", "the reward function times out",
-        "The reward took longer than it may, and the answer counts as wrong.",
-        "A slow judge or sandbox; `reward.timeout`.",
-        "Raise the limit, or ask fewer at once.",
-        "Nothing.",
-        0.8,
-    ),
-    Code(
-        "AT-REWARD-CONSTANT", "every answer of a data source gets the same reward",
-        "All rows of a data source have one reward: nothing is learned from it.",
-        "The reward function does not read the answer (another format, another key of the ground truth).",
-        "Look at the reward's arguments in one trajectory.",
-        "Few rows; validation of one item.",
-        0.9,
-    ),
-    Code(
-        "AT-REWARD-MISMATCHED", "a reward was given to another rollout",
-        "What the reward function judged is not this rollout, or the trainer uses another score than it returned.",
-        "Rewards are joined by position and something reordered the rows, or the agent sets the reward itself.",
-        "Join by `uid` and rollout; compare `solution_str` with the answer.",
-        "Rewards that the trainer changes on purpose.",
-        1.0,
-    ),
-    Code(
-        "AT-REWARD-MISSING", "trajectories have no reward though others of the step do",
-        "The rollout ended and no reward became known for it.",
-        "The reward failed or was never asked.",
-        "Look at the end of such a trajectory.",
-        "A run that goes on; agents that return nothing on purpose.",
-        0.6,
-    ),
-)  # fmt: skip
+    Code.of("AT-REWARD-NAN", 1.0),
+    Code.of("AT-REWARD-RAISES", 1.0),
+    Code.of("AT-REWARD-TIMEOUT", 0.8),
+    Code.of("AT-REWARD-CONSTANT", 0.9),
+    Code.of("AT-REWARD-MISMATCHED", 1.0),
+    Code.of("AT-REWARD-MISSING", 0.6),
+)
 
 
 def failed(evidence: Evidence) -> Iterator[Mark]:

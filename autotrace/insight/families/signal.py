@@ -26,85 +26,16 @@ APART = 0.25
 """Standard deviations from its group's mean from which a reward's side is beyond doubt."""
 
 CODES = (
-    Code(
-        "AT-NO-SIGNAL", "nearly all groups have equal rewards",
-        "The rollouts of most prompts got the same reward, so their advantage is nothing and the step learns from the "
-        "few that are left.",
-        "Prompts that are too easy (all right) or too hard (all wrong) for the model as it is now, or a reward that "
-        "knows no degrees.",
-        "Filter such prompts (`algorithm.filter_groups`), mix in others, raise `rollout.n` or the temperature.",
-        "A fifth to half of the groups are flat in healthy runs; the share grows as the model learns.",
-        0.6,
-    ),
-    Code(
-        "AT-NO-SIGNAL-TRUNCATED", "groups teach nothing because all of their answers were cut",
-        "Every rollout of the group was cut at a limit of tokens and got the same reward.",
-        "The limits of lengths are too small for these prompts.",
-        "Raise `response_length` or `max_model_len`, or filter the prompts.",
-        "Single groups of very hard prompts.",
-        0.8,
-    ),
-    Code(
-        "AT-NO-SIGNAL-ERRORS", "groups teach nothing because their tools or rewards failed",
-        "In every rollout of the group a tool or the reward failed, and all got the same reward.",
-        "A service behind the tool or the reward was down or refused.",
-        "Look at the tool's errors (AT-TOOL-RAISES, AT-TOOL-TIMEOUT), retry, or drop such rollouts.",
-        "Tools that raise to say that an answer is wrong.",
-        0.8,
-    ),
-    Code(
-        "AT-DUPLICATE-ROLLOUTS", "rollouts of a group are word for word alike",
-        "Half of a group's rollouts or more say exactly the same, so the group is smaller than it looks.",
-        "Every request has the same seed (`full_determinism`), the temperature is 0, or the policy has collapsed.",
-        "Leave the seed of requests unset; look at temperature and entropy.",
-        "Short answers; validation at temperature 0.",
-        0.7,
-    ),
-    Code(
-        "AT-GROUP-INCOMPLETE", "groups have fewer rollouts than configured",
-        "Rollouts of the group are missing, so its baseline is that of fewer answers; a group of one gets its raw "
-        "reward as advantage.",
-        "A rollout failed (the agent, a tool or the reward raised) and was left out.",
-        "Look at the failed rollouts of the group; drop groups of one.",
-        "An agent that returns nothing on purpose; a run that goes on.",
-        0.6,
-    ),
-    Code(
-        "AT-ADVANTAGE-NAN", "advantages are not a number",
-        "The advantage is NaN, and so is the gradient of every batch it is in.",
-        "One reward of the group was NaN.",
-        "Make the reward function return a number in every case (AT-REWARD-NAN says where).",
-        "Nothing.",
-        1.0,
-    ),
-    Code(
-        "AT-ADVANTAGE-WRONG", "advantages do not fit the rewards of their group",
-        "A rollout with a reward above its group's mean has an advantage below zero, or one of nothing, or the "
-        "other way round: it is trained in the wrong direction.",
-        "Rewards and rollouts were joined in another order, or an own estimator.",
-        "Compare the trainer's score with the reward of the rollout; look at what reorders the batch.",
-        "Estimators with a critic or with shaping; tiny advantages in groups of equal rewards.",
-        1.0,
-    ),
-    Code(
-        "AT-NOT-TRAINED", "trajectories were made and never trained on",
-        "The step was trained and these trajectories were not in it, without a reason that was given.",
-        "The batch was cut to a multiple of something, or they came too late.",
-        "Look at `ppo_mini_batch_size` and at what filters the batch.",
-        "Groups that were filtered on purpose (then the reason is known); asynchronous training, where they are used "
-        "later.",
-        0.5,
-    ),
-    Code(
-        "AT-TRAINED-TWICE", "trajectories were trained on more than once",
-        "The trajectory was in the batches of several steps, or several times in one, so it counts more than others "
-        "and the later updates are off-policy.",
-        "A batch that is filled up or padded with rows it has already, or a buffer that is not emptied.",
-        "Look at what pads or fills the batch, and at what removes rows from the buffer.",
-        "Replay buffers and several epochs over one batch, on purpose.",
-        0.5,
-    ),
-)  # fmt: skip
+    Code.of("AT-NO-SIGNAL", 0.6),
+    Code.of("AT-NO-SIGNAL-TRUNCATED", 0.8),
+    Code.of("AT-NO-SIGNAL-ERRORS", 0.8),
+    Code.of("AT-DUPLICATE-ROLLOUTS", 0.7),
+    Code.of("AT-GROUP-INCOMPLETE", 0.6),
+    Code.of("AT-ADVANTAGE-NAN", 1.0),
+    Code.of("AT-ADVANTAGE-WRONG", 1.0),
+    Code.of("AT-NOT-TRAINED", 0.5),
+    Code.of("AT-TRAINED-TWICE", 0.5),
+)
 
 
 def flat_groups(step: Step, history: History) -> Iterator[Hit]:

@@ -40,23 +40,9 @@ SCRIPTS = 0.1
 """Share of such letters."""
 
 CODES = (
-    Code(
-        "AT-REPETITION", "answers end in a loop",
-        "The same few tokens, or the same few sentences, are said again and again until the answer is cut.",
-        "The policy collapses, a penalty is missing, or the temperature is too low.",
-        "Look at entropy and KL; mask such answers out or give them a reward below a wrong answer's.",
-        "Tables, code and lists; an answer that repeats and ends by itself.",
-        0.6,
-    ),
-    Code(
-        "AT-GARBLED", "answers are no text",
-        "Answers contain bytes that are no characters, control characters, or words of letters of many scripts.",
-        "Weights that were loaded wrongly, a numerical fault in the engine, or a collapsed policy.",
-        "Compare with the answers of a step before; look at the weight update.",
-        "A character that was cut at the end.",
-        0.8,
-    ),
-)  # fmt: skip
+    Code.of("AT-REPETITION", 0.6),
+    Code.of("AT-GARBLED", 0.8),
+)
 
 
 def loops(evidence: Evidence) -> Iterator[Mark]:

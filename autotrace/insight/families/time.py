@@ -30,51 +30,12 @@ PARTS = {
 }  # fmt: skip
 
 CODES = (
-    Code(
-        "AT-STRAGGLER", "the step waits for single trajectories",
-        "A few trajectories take several times as long as the others, and the step ends with them.",
-        "The cause named with each: its largest part of time beyond what the others took.",
-        "Limit what takes long there (a tool's time, the number of turns, the length of answers), or train without "
-        "waiting for the last.",
-        "Long answers at the usual speed; a step that is short anyway.",
-        0.5,
-    ),
-    Code(
-        "AT-STEP-IDLE", "most of the step's places for rollouts are empty most of the time",
-        "As many trajectories as ran at once at best could have run all the time; most of that time nothing ran there, "
-        "because the step waits for its longest ones.",
-        "Lengths with a long tail, few turns that are much slower, or a limit on what runs at once.",
-        "Train without waiting for the last (asynchronous rollouts, over-sampling and cancelling), limit lengths and "
-        "tools, or make the step larger.",
-        "Steps that are short; trajectories that start one after the other because their prompts arrive so.",
-        0.3,
-    ),
-    Code(
-        "AT-CACHE-LOST", "later turns do not find their prefix in the engine's cache",
-        "The prompt of a turn begins with what the turn before left in the engine, and the engine computed it again.",
-        "The turns of a trajectory go to different replicas, the cache was cleared or is too small.",
-        "Route by trajectory (a sticky load balancer), give the cache more memory.",
-        "The first turn after a weight update; prefixes shorter than a block; engines without a prefix cache.",
-        0.3,
-    ),
-    Code(
-        "AT-PREEMPTED", "requests are preempted in the engine",
-        "Requests are removed from the batch for lack of memory and computed again.",
-        "More requests at once than the KV cache holds.",
-        "Lower `max_num_seqs` or the number of rollouts at once, or raise `gpu_memory_utilization`.",
-        "Single preemptions under load.",
-        0.3,
-    ),
-    Code(
-        "AT-HUNG", "trajectories hang",
-        "A call has been open for far longer than calls like it take: a minute at least, and ten times as long. "
-        "`autotrace diagnose` and `autotrace status` say so while the run goes on.",
-        "A tool or service that never answers and has no limit of time.",
-        "Give it a limit; `autotrace show` says in which call it is.",
-        "Long evaluations, weight updates, checkpoints.",
-        1.0,
-    ),
-)  # fmt: skip
+    Code.of("AT-STRAGGLER", 0.5),
+    Code.of("AT-STEP-IDLE", 0.3),
+    Code.of("AT-CACHE-LOST", 0.3),
+    Code.of("AT-PREEMPTED", 0.3),
+    Code.of("AT-HUNG", 1.0),
+)
 
 
 def stragglers(step: Step, history: History) -> Iterator[Hit]:

@@ -19,50 +19,11 @@ USUAL_END = 0.5
 """A last token of so many turns ends them on purpose, though it is none of the end tokens: a stop string."""
 
 CODES = (
-    Code(
-        "AT-RETOKENIZED", "a turn's prompt does not continue the turn before",
-        "The prompt of a turn does not begin with the tokens of the turn before and its answer, so the trainer learns "
-        "from tokens that the model never saw in this place.",
-        "The agent renders all messages anew each turn (`apply_chat_template` over text), strips or rewrites what was "
-        "said, or decodes and encodes it again.",
-        "Append the new messages' tokens to those of the turn before instead of rendering the whole conversation, or "
-        "train on each turn as a sample of its own.",
-        "Templates that write the end of a turn otherwise (one or two tokens); a conversation that begins anew; a "
-        "second agent with a prompt of its own; the same prompt asked again; agents that return several samples.",
-        1.0,
-    ),
-    Code(
-        "AT-THINKING-STRIPPED", "what a turn said first is missing from the next turn's prompt",
-        "The beginning of an answer (as a rule its thinking) is not in the prompts of later turns, so later turns were "
-        "generated from another history than the one trained on.",
-        "The chat template or the agent drops the thinking of earlier turns; Qwen3's template does so by design.",
-        "Keep the thinking in the history (a template option of most models), or train on each turn as a sample of its "
-        "own.",
-        "Models whose template drops thinking by design are used this way on purpose by some; the trained tokens "
-        "differ all the same.",
-        0.5,
-    ),
-    Code(
-        "AT-NO-EOS", "answers end without an end token",
-        "The last turn ends with none of the tokens that end a turn, and no limit was reached, or the response that is "
-        "trained on lacks it: the model is not trained to stop.",
-        "A stop string, `ignore_eos`, or a postprocessing that cuts the end token off.",
-        "Keep the end token in the response; with stop strings include them.",
-        "Answers that were cut or aborted; parsers that end a turn by tokens of their own. Runs that do not say which "
-        "tokens end a turn are not judged.",
-        0.4, share=0.01,
-    ),
-    Code(
-        "AT-PROMPT-CUT", "the prompt lost its beginning",
-        "The first prompt is exactly as long as prompts may be and does not begin as the others do: the system prompt "
-        "and the tools were cut off at the left.",
-        "`data.max_prompt_length` (`rollout.prompt_length`) is smaller than the prompt, and the trainer cuts at the "
-        "left.",
-        "Raise the limit, or filter such rows (`data.filter_overlong_prompts=True`).",
-        "A prompt that fits exactly. Runs that do not say how long prompts may be are not judged.",
-        0.9,
-    ),
-)  # fmt: skip
+    Code.of("AT-RETOKENIZED", 1.0),
+    Code.of("AT-THINKING-STRIPPED", 0.5),
+    Code.of("AT-NO-EOS", 0.4, share=0.01),
+    Code.of("AT-PROMPT-CUT", 0.9),
+)
 
 
 # -- prompts that do not continue -------------------------------------------------------------------------------------

@@ -23,57 +23,12 @@ PADDED = 0.01
 """Of a mean over rows, by which it differs from that over rows with tokens."""
 
 CODES = (
-    Code(
-        "AT-PROMPT-TRAINED", "the prompt is trained on as if it were the answer",
-        "The agent returned the prompt as its response with an empty mask. veRL pads that mask with the pad token's "
-        "id, which is no zero, so the loss is taken over the prompt.",
-        "The first answer was empty (AT-EMPTY-ANSWER), and the agent cuts its response off with "
-        "`prompt_ids[-len(mask):]`.",
-        "Give up a rollout whose first answer is empty; veRL 0.9 does this in its ToolAgentLoop.",
-        "Nothing.",
-        1.0,
-    ),
-    Code(
-        "AT-GROUP-OF-ONE", "a single rollout is left of a group, and its raw reward is its advantage",
-        "All other rollouts of the group failed. With one rollout there is no baseline, and GRPO takes the reward as "
-        "it is.",
-        "A reward or an agent that raised in the others.",
-        "Drop groups of one; look at the failed rollouts.",
-        "`rollout.n` of 1.",
-        1.0,
-    ),
-    Code(
-        "AT-ADVANTAGE-NOISE", "groups of equal rewards have advantages that are not zero",
-        "All rollouts of a group got the same reward, and still each has the same small advantage: a step in a "
-        "direction that nobody chose.",
-        "GRPO subtracts the mean and divides by the deviation. In float32 the mean of equal numbers may differ in the "
-        "last digit (0.7, 0.9, 1/3), and what is left is divided by a deviation just as small.",
-        "Use rewards that float32 holds exactly (0, 0.25, 0.5, 1), or drop groups without variance "
-        "(`algorithm.filter_groups`).",
-        "Advantages of exactly zero.",
-        0.05,
-    ),
-    Code(
-        "AT-CLIP-RATIO", "the logged clip_ratio is not the share of truncated answers",
-        "`response_length/clip_ratio` says something else than how many answers were cut at a limit: whoever watches "
-        "the curve does not see the truncation, or sees one that is not there.",
-        "veRL counts the rows that are as long as the batch is wide. With its classic trainer that is "
-        "`data.max_response_length`, and answers cut earlier, by `rollout.max_model_len`, do not count; with the V1 "
-        "trainer it is the longest row, so one row always counts.",
-        "Watch `truncated` of `autotrace steps` instead; set `rollout.max_model_len` to prompt and response together.",
-        "Differences of a few percent, as with answers that end by themselves at the limit.",
-        0.1,
-    ),
-    Code(
-        "AT-METRICS-PADDED", "rows that only fill the batch are in the trainer's metrics",
-        "`rollout_corr/*` and other means over rows are computed with rows that the trainer added to fill the batch; "
-        "each counts as a row of perplexity 1.",
-        "The number of rollouts is not a multiple of what the workers divide it into.",
-        "Choose `train_batch_size * rollout.n` as a multiple of the workers and micro-batches.",
-        "Nothing.",
-        0.05,
-    ),
-)  # fmt: skip
+    Code.of("AT-PROMPT-TRAINED", 1.0),
+    Code.of("AT-GROUP-OF-ONE", 1.0),
+    Code.of("AT-ADVANTAGE-NOISE", 0.05),
+    Code.of("AT-CLIP-RATIO", 0.1),
+    Code.of("AT-METRICS-PADDED", 0.05),
+)
 
 
 def prompt_trained(evidence: Evidence) -> Iterator[Mark]:

@@ -1,5 +1,6 @@
-"""The wrappers, one a kind of function: read as text by ``template``, which gives each wrapper its original's
-parameters, and never imported.
+"""The wrappers of functions: read as text by ``template``, which gives each wrapper its original's parameters, and
+never imported. That of a coroutine is ``plain`` with ``await`` before each call. Those of the other kinds are
+``generator``, with parts of ``manager`` and ``asynchronous`` in the place of parts of the same name.
 
 The drivers of what a plain function returns to be run later (``drivers``) are compiled from the same text: there
 ``function`` hands out the coroutine or generator, and ``begin`` makes its open call current again.
@@ -12,6 +13,7 @@ the wrapper's entry of its traceback (a bare ``raise`` does not add it again fro
 """
 
 # mypy: ignore-errors
+# ruff: noqa: F821, F841 - the parts of a wrapper stand in several functions
 
 from __future__ import annotations
 
@@ -43,29 +45,6 @@ def plain(*args, **kwargs):
         raise
 
 
-async def coroutine(*args, **kwargs):
-    # before
-    calls = sys.modules.get("autotrace.record.calls")
-    call = None
-    try:
-        if calls is not None:
-            call = calls.begin(function, key, args, kwargs)
-        if call is None:
-            return await function(*args, **kwargs)
-        result = await function(*args, **kwargs)
-        return calls.end(call, result)
-    except BaseException as error:
-        if call is not None:
-            try:
-                calls.fail(call, error)
-            except BaseException as again:
-                calls.fail(call, again)
-                raise
-        if calls is not None:
-            calls.without_frame(error)
-        raise
-
-
 # What is yielded is popped from a list and what is sent is dropped at once, so a suspended wrapper keeps neither alive.
 # What is thrown in is passed on outside of the ``except``, or it would become the ``__context__`` of whatever the
 # original raises later; GeneratorExit too: the original may answer it with a value or an error. What the host raises
@@ -76,26 +55,32 @@ async def coroutine(*args, **kwargs):
 def generator(*args, **kwargs):
     # before
     calls = sys.modules.get("autotrace.record.calls")
-    call = None
-    if calls is not None:
-        call = calls.begin_stream(function, key, args, kwargs)
-    final = sent = left = keep = kind = size = None
+    call = current = final = sent = left = keep = kind = size = block = None
     thrown = []
     item = []
     try:
+        if calls is not None:
+            # part begin
+            call = calls.begin_stream(function, key, args, kwargs)
+            # end
+        # part start
         if call is None:
             return (yield from function(*args, **kwargs))
         current = calls.current
         type_of = calls.type_of
         inner = function(*args, **kwargs)
+        # end
         try:
             while True:
+                # part step
                 if thrown:
                     value = inner.throw(thrown.pop())
                 else:
                     value = inner.send(sent)
                     sent = None
+                # end
                 try:
+                    # part item
                     if left and type_of(value) is kind and size(value) <= 512 and current.get() is call:
                         current.set(call.above)
                         call.above = None
@@ -121,110 +106,25 @@ def generator(*args, **kwargs):
                         item.append(value)
                         value = None
                         sent = yield item.pop()
+                    # end
                 except BaseException as error:
                     thrown.append(error)
                     value = None
                     item.clear()
+                # part resume
                 if not final and call is not None:
                     above = current.get()
                     if above is not call:
                         call.above = above
                         current.set(call)
                     above = None
+                # end
+        # part over
         except StopIteration as stop:
             if call is not None:
                 calls.exhausted(call, stop.value)
             return stop.value
-    except BaseException as error:
-        if call is not None:
-            try:
-                calls.ended(call, error)
-            except BaseException as again:
-                calls.ended(call, again)
-                raise
-        if calls is not None:
-            calls.without_frame(error)
-        raise
-
-
-# No reference to the inner generator but this frame's own: SGLang's holds its weight-update lock while suspended, and
-# whoever keeps it blocks weight sync for ever. The event loop must not know it either (its hooks are off for the first
-# step): ``loop.shutdown_asyncgens`` would close both at once, and one of them would be "already running".
-async def async_generator(*args, **kwargs):
-    # before
-    calls = sys.modules.get("autotrace.record.calls")
-    call = current = None
-    if calls is not None:
-        call = calls.begin_stream(function, key, args, kwargs)
-    final = sent = left = keep = kind = size = None
-    thrown = []
-    item = []
-    try:
-        if call is not None:
-            current = calls.current
-            type_of = calls.type_of
-        inner = function(*args, **kwargs)
-        hooks = sys.get_asyncgen_hooks()
-        try:
-            sys.set_asyncgen_hooks(None, None)
-            step = inner.__anext__()
-        finally:
-            sys.set_asyncgen_hooks(*hooks)
-        try:
-            while True:
-                if thrown:
-                    value = await inner.athrow(thrown.pop())
-                elif sent is not None:
-                    value = await inner.asend(sent)
-                    sent = None
-                elif step is not None:
-                    value = await step
-                    step = None
-                else:  # ``async for`` is the cheapest way to take a step
-                    async for value in inner:  # noqa: B007 - it is used below
-                        break
-                    else:
-                        break
-                try:
-                    if left and type_of(value) is kind and size(value) <= 512 and current.get() is call:
-                        current.set(call.above)
-                        call.above = None
-                        left -= 1
-                        keep(value)
-                        sent = yield value
-                    else:
-                        if final:
-                            call.items += 1
-                            try:
-                                last = final(value)
-                            except Exception as error:
-                                last = calls.unread(error)
-                            if last:
-                                calls.finish(call, value)
-                                call = final = None
-                        elif final is False and current.get() is call:
-                            current.set(call.above)
-                            call.above = None
-                            call.items += 1
-                        elif call is not None:
-                            call, final, (left, keep, kind, size) = calls.item(call, value)
-                        item.append(value)
-                        value = None
-                        sent = yield item.pop()
-                except BaseException as error:
-                    thrown.append(error)
-                    value = None
-                    item.clear()
-                if not final and call is not None:
-                    above = current.get()
-                    if above is not call:
-                        call.above = above
-                        current.set(call)
-                    above = None
-        except StopAsyncIteration:
-            pass
-        if call is not None:
-            calls.exhausted(call, None)
+        # end
     except BaseException as error:
         if call is not None:
             try:
@@ -240,99 +140,58 @@ async def async_generator(*args, **kwargs):
 # The generator of a context manager, whose one item is what ``with`` binds. The call begins when the ``with`` is
 # entered, and is current in its body too (``calls.entered``, ``calls.resumed``).
 def manager(*args, **kwargs):
-    # before
-    calls = sys.modules.get("autotrace.record.calls")
-    call = block = None
-    thrown = []
-    item = []
-    try:
-        if calls is not None:
-            call = calls.begin(function, key, args, kwargs)
-        if call is None:
-            return (yield from function(*args, **kwargs))
-        inner = function(*args, **kwargs)
-        sent = None
-        try:
-            while True:
-                if thrown:
-                    value = inner.throw(thrown.pop())
-                else:
-                    value = inner.send(sent)
-                    sent = None
-                try:
-                    block = calls.entered(call, value)
-                    item.append(value)
-                    value = None
-                    sent = yield item.pop()
-                except BaseException as error:
-                    thrown.append(error)
-                    value = None
-                    item.clear()
-                block = calls.resumed(call, block)
-        except StopIteration as stop:
-            calls.exhausted(call, stop.value)
-            return stop.value
-    except BaseException as error:
-        if call is not None:
-            try:
-                calls.ended(call, error)
-            except BaseException as again:
-                calls.ended(call, again)
-                raise
-        if calls is not None:
-            calls.without_frame(error)
-        raise
+    # part begin
+    call = calls.begin(function, key, args, kwargs)
+    # end
+    # part item
+    if call is not None:
+        block = calls.entered(call, value)
+    item.append(value)
+    value = None
+    sent = yield item.pop()
+    # end
+    # part resume
+    if call is not None:
+        block = calls.resumed(call, block)
+    # end
 
 
-async def async_manager(*args, **kwargs):
-    # before
-    calls = sys.modules.get("autotrace.record.calls")
-    call = sent = block = None
-    thrown = []
-    item = []
+# No reference to the inner generator but this frame's own: SGLang's holds its weight-update lock while suspended, and
+# whoever keeps it blocks weight sync for ever. The event loop must not know it either (its hooks are off for the first
+# step): ``loop.shutdown_asyncgens`` would close both at once, and one of them would be "already running".
+async def asynchronous(*args, **kwargs):
+    # part start
+    if call is not None:
+        current = calls.current
+        type_of = calls.type_of
+    inner = function(*args, **kwargs)
+    hooks = sys.get_asyncgen_hooks()
     try:
-        if calls is not None:
-            call = calls.begin(function, key, args, kwargs)
-        inner = function(*args, **kwargs)
-        hooks = sys.get_asyncgen_hooks()
-        try:
-            sys.set_asyncgen_hooks(None, None)
-            step = inner.__anext__()
-        finally:
-            sys.set_asyncgen_hooks(*hooks)
-        try:
-            while True:
-                if thrown:
-                    value = await inner.athrow(thrown.pop())
-                elif step is not None:
-                    value = await step
-                    step = None
+        sys.set_asyncgen_hooks(None, None)
+        step = inner.__anext__()
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+    # end
+    try:
+        while True:
+            # part step
+            if thrown:
+                value = await inner.athrow(thrown.pop())
+            elif sent is not None:
+                value = await inner.asend(sent)
+                sent = None
+            elif step is not None:
+                value = await step
+                step = None
+            else:  # ``async for`` is the cheapest way to take a step
+                async for value in inner:  # noqa: B007 - it is used below
+                    break
                 else:
-                    value = await inner.asend(sent)
-                    sent = None
-                try:
-                    if call is not None:
-                        block = calls.entered(call, value)
-                    item.append(value)
-                    value = None
-                    sent = yield item.pop()
-                except BaseException as error:
-                    thrown.append(error)
-                    value = None
-                    item.clear()
-                if call is not None:
-                    block = calls.resumed(call, block)
-        except StopAsyncIteration:
-            pass
-        if call is not None:
-            calls.exhausted(call, None)
-    except BaseException as error:
-        if call is not None:
-            try:
-                calls.ended(call, error)
-            except BaseException as again:
-                calls.ended(call, again)
-                raise
-        if calls is not None:
-            calls.without_frame(error)
-        raise
+                    break
+            # end
+    # part over
+    except StopAsyncIteration:
+        pass
+    if call is not None:
+        calls.exhausted(call, None)
+    # end

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 from autotrace.ship.assembly.llm_calls import read_llm_calls
 from autotrace.ship.assembly.passed_on import join_passed_on
 from autotrace.ship.assembly.recent import Assembled
-from autotrace.ship.assembly.tokens import TokenSequences, digest_of
+from autotrace.ship.assembly.tokens import TokenList, TokenSequences, digest_of
 from autotrace.ship.assembly.tool_results import read_tool_results
 from autotrace.spool.records import MEASURED, Close, Header, Open, Tokens
-from autotrace.trajectory.deferred import Packed
+from autotrace.trajectory.bounds import DEEPEST, TOO_MANY, Allowance, flattened
+from autotrace.trajectory.deferred import Deferred, Packed
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, with_names
 from autotrace.trajectory.titles import entitle
@@ -71,6 +72,7 @@ class Assembly:
         """Which process wrote each span."""
         self._roots: list[str] = []
         self._sequences: dict[tuple[str, bytes], TokenSequences] = {}
+        self._allowance = Allowance()
         self._last: dict[str, int] = {}
         self._notes: dict[str, None] = {}
         self._digests: set[str] = set()
@@ -122,7 +124,7 @@ class Assembly:
             self._note(problem)
             return
         base = sequences.base(prompt)
-        span.prompt_ids = full.first(full.length)
+        span.prompt_ids = self._first(full, full.length)
         if base is not None:
             span.prompt_base, span.prompt_keep = span_id(base.span), prompt.keep
         new = full.from_(span.prompt_keep)
@@ -163,10 +165,10 @@ class Assembly:
             # an engine that was given text: what it read is known only once the request is over
             span.prompt_tokens = record.skip
             if full is not None:
-                span.prompt_ids = full.first(record.skip)
+                span.prompt_ids = self._first(full, record.skip)
                 span.new_prompt_ids = span.prompt_ids
         span.response_tokens = max(0, response.total - before)
-        if full is not None:
+        if full is not None and self._allowed(full.length - before - len(response.new) // 4):
             ids = full.from_(before)
             span.response_ids = Packed("i", ids.tobytes())
             self._ids += 2 * len(ids)
@@ -175,11 +177,20 @@ class Assembly:
         if response.digest:
             self._whole = max(self._whole, (response.total, response.digest.hex()))
 
+    def _first(self, full: TokenList, count: int) -> Deferred[list[int]] | None:
+        return full.first(count) if self._allowed(count) else None
+
+    def _allowed(self, repeated: int) -> bool:
+        allowed = repeated <= 0 or self._allowance.take(repeated)
+        if not allowed:
+            self._note(TOO_MANY)
+        return allowed
+
     def _tokens(self, origin: Origin, record: Open | Close) -> TokenSequences:
         key = (origin.process, record.trace)
         sequences = self._sequences.get(key)
         if sequences is None:
-            sequences = self._sequences[key] = TokenSequences()
+            sequences = self._sequences[key] = TokenSequences(self._allowance)
         return sequences
 
     def _note(self, problem: str | None) -> None:
@@ -236,7 +247,10 @@ class Assembly:
                 orphans += 1
         if orphans:
             self._note(f"{orphans} calls stand below the root because their callers were not recorded")
-        return [root, *spans]
+        tree = [root, *spans]
+        if deep := flattened(tree):
+            self._note(f"{deep} calls stand higher than they were: they are nested more than {DEEPEST} deep")
+        return tree
 
 
 def _name_calls(spans: Iterable[Span]) -> None:

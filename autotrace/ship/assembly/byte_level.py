@@ -98,7 +98,7 @@ def decoder(tokenizer: Any, samples: Iterable[list[int]], *, much: bool = False)
     """What ``tokenizer`` (a ``tokenizers.Tokenizer``) decodes to with special tokens kept, or None where its decoder is
     another one. ``samples``: sequences for which the two are compared."""
     kind = tokenizer.decoder
-    if kind is None or _decoders(json.loads(kind.__getstate__())) != ["ByteLevel"]:  # to_str() writes the vocabulary
+    if kind is None or not _is_byte_level(kind):
         return None
     try:
         decode = ByteLevel(tokenizer, much=much)
@@ -110,12 +110,18 @@ def decoder(tokenizer: Any, samples: Iterable[list[int]], *, much: bool = False)
     return decode if same else None
 
 
-def _decoders(spec: Any) -> list[str]:
+def _is_byte_level(decoder: Any) -> bool:
+    spec = json.loads(decoder.__getstate__())  # to_str() writes the vocabulary
+    return [part.get("type") for part in parts(spec)] == ["ByteLevel"]
+
+
+def parts(spec: Any) -> list[dict[str, Any]]:
+    """The decoders that a decoder of ``tokenizers`` is made of, as it describes itself."""
     if not isinstance(spec, dict):
         return []
     if spec.get("type") == "Sequence":
-        return [name for each in spec.get("decoders") or [] for name in _decoders(each)]
-    return [str(spec.get("type"))]
+        return [part for each in spec.get("decoders") or [] for part in parts(each)]
+    return [spec]
 
 
 def _bytes_of_letters() -> dict[int, int]:

@@ -198,7 +198,8 @@ class Conversation:
                 pieces.append(new)
                 continued = span.prompt_base
             else:
-                whole = self._decode(span.prompt_ids or [])
+                ids_of_whole = span.prompt_ids
+                whole = new if ids_of_whole is None else self._decode(ids_of_whole)
                 pieces, redacted, before = [whole], self._redactor.text(whole) != whole, whole.removesuffix(new)
             tail = before + new
         if span.role == "llm" and span.messages is None:

@@ -18,7 +18,7 @@ import msgspec
 from autotrace.config import environment as env
 from autotrace.config.plan import Plan
 from autotrace.redact.redactor import Redactor
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.conversation import Conversation
 from autotrace.ship.assembly.shared_prompts import SharedPrompts
@@ -28,6 +28,12 @@ from autotrace.spool.blobs import keep_tokenizer
 from autotrace.trajectory.model import Span, Trajectory
 
 _log = logging.getLogger("autotrace.ship")
+
+
+_PATTERNS = (
+    "the run was recorded with --redact-patterns, and a pattern that a folder names is not run; "
+    f"to have its texts, set {env.REDACT_PATTERNS} to the same pattern"
+)
 
 
 class Decoder:
@@ -41,13 +47,19 @@ class Decoder:
 
     def __init__(self, run_folder: str | Path, *, much: bool = False) -> None:
         folder = Path(run_folder)
-        own = os.environ.get(env.OWN_RUN) == os.path.abspath(folder)
-        plan = _plan(folder)
-        redactor = Redactor(dataclasses.replace(plan.settings, max_string=1 << 40, redact_hook=None))
+        own, plan = env.is_own(folder), _plan(folder)
+        named = os.environ.get(env.REDACT_PATTERNS, "").strip()
+        patterns = plan.settings.redact_patterns if own or not named else (named,)
+        foreign = not own and not set(plan.settings.redact_patterns) <= {named}
+        redactor = Redactor(
+            dataclasses.replace(
+                plan.settings, redact_patterns=() if foreign else patterns, max_string=1 << 40, redact_hook=None
+            )
+        )
         """The run's own rules; texts of whole trajectories are not cut."""
 
         def made(name: str | None) -> _Tokenizer:
-            tokenizer = _Tokenizer(folder, redactor, own, much)
+            tokenizer = _Tokenizer(folder, redactor, own, much, _PATTERNS if foreign else None)
             if name is not None:
                 tokenizer.bind({"path": name, "blob": copies.get(name)})
             return tokenizer
@@ -103,7 +115,8 @@ class Decoder:
 class _Tokenizer:
     """One of a run, loaded when it is needed. ``bind`` says where from; before that nothing is decoded."""
 
-    def __init__(self, run_folder: Path, redactor: Redactor, own: bool, much: bool) -> None:
+    def __init__(self, run_folder: Path, redactor: Redactor, own: bool, much: bool, refused: str | None) -> None:
+        """``refused``: why nothing is decoded."""
         self._run_folder, self._redactor = run_folder, redactor
         self._own, self._much = own, much
         self._seen: list[dict[str, Any]] = []
@@ -111,6 +124,7 @@ class _Tokenizer:
         self._decode: Decode | None = None
         self._shared: SharedPrompts | None = None
         self._source = ""
+        self._refused = refused
         self.problem: str | None = None
 
     def bind(self, value: Mapping[str, Any]) -> None:
@@ -147,6 +161,9 @@ class _Tokenizer:
         """What decodes; None where there is no tokenizer, or it cannot be loaded."""
         if self._decode is not None or self.problem is not None or not self._binds:
             return self._decode
+        if self._refused is not None:
+            self.problem = self._refused
+            return None
         problems = []
         for bind in self._binds:
             for source in self._sources(bind):
@@ -157,7 +174,7 @@ class _Tokenizer:
                 except Exception as error:
                     problems.append(f"{source}: {type(error).__name__}: {str(error).splitlines()[:1]}"[:300])
         self.problem = "the tokenizer cannot be loaded (" + "; ".join(problems) + ")"
-        _log.warning("%s", self.problem)
+        _log.warning("%s", repr(self.problem)[1:-1])  # names of the folder's
         return None
 
     def _sources(self, bind: Mapping[str, Any]) -> list[str]:
@@ -165,23 +182,18 @@ class _Tokenizer:
         blob = bind.get("blob")
         if isinstance(blob, str) and blob and "/" not in blob and not blob.startswith("."):
             copy = self._run_folder / layout.BLOBS / blob
-            if self._own or not _has_links(copy):
-                sources.append(str(copy))
+            sources.append(str(copy))
         path = bind.get("path")
         if isinstance(path, str) and path and (self._own or not os.path.lexists(path)):  # else a name on the hub
             sources.append(path)
         return sources
 
 
-def _has_links(copy: Path) -> bool:
-    return any(file.is_symlink() for file in (copy.parent, copy, *(copy.iterdir() if copy.is_dir() else ())))
-
-
 def _plan(run_folder: Path) -> Plan:
     """How the run records; the defaults where its plan cannot be read."""
     try:
-        return Plan.loads((run_folder / layout.PLAN_JSON).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, KeyError):
+        return Plan.loads(files.read(run_folder, layout.PLAN_JSON))
+    except (OSError, ValueError):
         return Plan(())
 
 

@@ -58,22 +58,19 @@ def sequences(size: int) -> Iterator[list[int]]:
         yield list(range(first, size, stride))
 
 
-def loaded(source: str, bind: Mapping[str, Any], kept: Path | None, trusted: bool = True) -> tuple[Any, bool]:
+def loaded(source: str, bind: Mapping[str, Any], kept: Path) -> tuple[Any, bool]:
     """The tokenizer at ``source`` as ``transformers`` loads it and False; or, where that decodes alike, the Rust
-    tokenizer within it, which is then written to ``kept`` if that is given, and True. Unless it is ``trusted``, no code
-    of its own runs, and the hub is not asked. Raises whatever ``transformers`` raises."""
+    tokenizer within it, which is then written to ``kept``, and True. Raises whatever ``transformers`` raises."""
     from transformers import AutoTokenizer
 
     local = os.path.isdir(source)
-    code = trusted and bind.get("trust_remote_code") is True
-    options: dict[str, Any] = {"trust_remote_code": code, "local_files_only": local or not trusted}
+    options: dict[str, Any] = {"trust_remote_code": bind.get("trust_remote_code") is True, "local_files_only": local}
     if isinstance(bind.get("revision"), str) and not local:
         options["revision"] = bind["revision"]
     tokenizer = AutoTokenizer.from_pretrained(source, **options)
     with contextlib.suppress(Exception):  # code of the model's
         if only_hands_over(tokenizer):
-            if kept is not None:
-                _keep(tokenizer.backend_tokenizer, kept)
+            _keep(tokenizer.backend_tokenizer, kept)
             return tokenizer.backend_tokenizer, True
     return tokenizer, False
 

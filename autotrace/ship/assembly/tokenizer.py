@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.ship.assembly import byte_level
 from autotrace.ship.assembly.handing_over import decide_apart, loaded, sequences
 from autotrace.ship.assembly.plain_tokenizer import is_plain
@@ -31,18 +31,20 @@ Decode = Callable[[Sequence[int]], str]
 def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, trusted: bool, much: bool = False) -> Decode:
     """The decoding function of the tokenizer at ``source`` (a folder, or a name on the hub), loaded as ``bind`` says
     that the run loaded it. Raises whatever its libraries raise. ``trusted``: code that is among its files may run, the
-    hub may be asked, and what makes it quick next time is written into the run folder. ``much``: so much will be
-    decoded that what makes it quick may take a while."""
+    hub may be asked, and what makes it quick next time is written into the run folder; else its ``tokenizer.json`` is
+    all that is read. ``much``: so much will be decoded that what makes it quick may take a while."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     blobs = run_folder / layout.BLOBS
     key = _key(Path(source).name if Path(source).parent == blobs else source, bind)
     kept = blobs / f"decoding-{key}.json"
+    if not trusted:
+        return _decode_with(_of_a_stranger(run_folder, kept.name, source, bind), much)
     with contextlib.suppress(Exception):  # none, or written by a later release of `tokenizers`
         return _decode_with(_from_file(kept), much)
     if is_plain(Path(source)):
         with contextlib.suppress(Exception):
             return _decode_with(_from_file(Path(source, "tokenizer.json")), much)
-    if trusted and "transformers" not in sys.modules and importlib.util.find_spec("transformers") is not None:
+    if "transformers" not in sys.modules and importlib.util.find_spec("transformers") is not None:
         decide_apart(source, bind, kept, blobs / f"transformers-{key}")
         with contextlib.suppress(Exception):
             return _decode_with(_from_file(kept), much)
@@ -52,8 +54,44 @@ def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, trusted: boo
         if os.path.exists(os.path.join(source, "tokenizer.json")):
             return _decode_with(_from_file(Path(source, "tokenizer.json")), much)
         raise
-    tokenizer, rust = loaded(source, bind, kept if trusted else None, trusted)
+    tokenizer, rust = loaded(source, bind, kept)
     return _decode_with(tokenizer, much) if rust else _asking(tokenizer)
+
+
+LONGEST = 512
+"""Characters of a token: the longest ones of today's vocabularies are rows of 128 spaces."""
+_HARMLESS = frozenset({"ByteLevel", "Metaspace", "WordPiece", "BPEDecoder", "ByteFallback", "Fuse", "Strip", "CTC"})
+"""Decoders that run no pattern and add next to nothing."""
+
+
+def _of_a_stranger(run_folder: Path, kept: str, source: str, bind: Mapping[str, Any]) -> Any:
+    """The Rust tokenizer in the run folder, through no link, or of that name in the user's own cache of the hub. Raises
+    ``ValueError`` unless decoding with it takes time and memory in proportion to the ids."""
+    from tokenizers import Tokenizer
+
+    parent, name = os.path.split(source)
+    if parent == str(run_folder / layout.BLOBS):
+        try:
+            written = files.read(run_folder, layout.BLOBS, kept)
+        except FileNotFoundError:
+            written = files.read(run_folder, layout.BLOBS, name, "tokenizer.json")
+    else:
+        from huggingface_hub import try_to_load_from_cache
+
+        revision = str(bind.get("revision"))
+        path = try_to_load_from_cache(source, "tokenizer.json", revision=revision if revision.isalnum() else None)
+        if not isinstance(path, str):
+            raise FileNotFoundError("not in the cache of the hub; name another: autotrace ship RUN --tokenizer NAME")
+        written = Path(path).read_bytes()
+    tokenizer = Tokenizer.from_str(written.decode())
+    if max(map(len, tokenizer.get_vocab(with_added_tokens=True)), default=0) > LONGEST:
+        raise ValueError(f"it has a token of more than {LONGEST} characters")
+    decoder = tokenizer.decoder
+    for part in [] if decoder is None else byte_level.parts(json.loads(decoder.__getstate__())):
+        replaces = part.get("type") == "Replace" and "String" in part["pattern"] and len(part["content"]) <= 8
+        if part.get("type") not in _HARMLESS and not replaces:
+            raise ValueError(f"its decoder {part.get('type')} may take any time")
+    return tokenizer
 
 
 def _from_file(path: Path) -> Any:

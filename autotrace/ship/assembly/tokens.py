@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotrace.spool.records import Tokens
+from autotrace.trajectory.bounds import TOO_MANY, Allowance
 from autotrace.trajectory.deferred import Deferred
 
 _WIDTH = 4
@@ -62,8 +63,10 @@ class TokenList:
 class TokenSequences:
     """The sequences that one process wrote for one trace."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowance: Allowance) -> None:
+        """``allowance``: of the trace."""
         self._sequences: dict[int, TokenList] = {}
+        self._allowance = allowance
 
     def base(self, tokens: Tokens) -> TokenList | None:
         """What ``tokens`` goes on from; None: from nothing."""
@@ -81,6 +84,9 @@ class TokenSequences:
             base = self._sequences.get(tokens.base)
             if base is None or not 0 <= tokens.keep <= base.length:
                 return None, _LOST
+            # what keeps a part of a list, or goes on where others did, is a list of its own
+            if not tokens.keep == base.length == len(base.ids) and not self._allowance.take(tokens.keep):
+                return None, TOO_MANY
             full = _continued(base, tokens.keep, new, span)
         if full.length != tokens.total or (tokens.digest and full.hash.digest()[:8] != tokens.digest):
             return None, _WRONG

@@ -1,45 +1,45 @@
 """Receives segments of other nodes and appends them to the collector's own spool, where they are like any other.
 
-Plain HTTP, one verb: ``PUT /segments/NAME?offset=N&alive=1`` with the bytes that stand at ``offset`` of segment NAME.
-The answer's ``size`` is what is here now; an offset that is not the current size is answered 409 with it, so sending
-again is harmless and a relay can resume after any interruption. While a relay reports that the writer lives, the
+Over a ``channel``, which proves both ends: a frame is an ``Arrived`` with the bytes that stand at ``offset`` of segment
+``name``. The answer is the size of what is here now; bytes at another offset are not taken, so sending again is
+harmless and a relay can resume after any interruption. While a relay reports that the writer lives, the
 receiver holds the file's lock on its behalf, so that ``spool.reader.writer_alive`` works as for a local writer.
 
 Port and token stay the same for the run (``collector.json``): relays find a restarted collector again.
-Each request has the sender's boot and monotonic clock (``X-Clock``), so that its records are put on this node's wall
-clock, however wrong the other one's is; the error is the time that the head of a request takes.
+Each frame has the sender's boot and monotonic clock, so that its records are put on this node's wall
+clock, however wrong the other one's is; the error is the time that the first bytes of a frame take.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hmac
 import json
 import logging
 import os
 import re
 import secrets
 import socket
-import sys
+import socketserver
+import ssl
 import threading
 import time
-from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
+
+import msgspec
 
 from autotrace.run import files, layout
+from autotrace.ship.cluster.channel import Channel, certificate
 
 _log = logging.getLogger("autotrace.ship")
 
-MAX_BODY = 16 << 20
-"""Bytes in one request."""
 IDLE = 30.0
 """Seconds after which a connection on which nothing arrives is closed; relays open another."""
 STRANGER = 10.0
-"""Seconds in which a new connection has to show the token."""
+"""Seconds in which a new connection has to prove that it knows the token."""
+STRANGERS = 64
+"""Open at the same time that have not; the oldest is closed for one more."""
 MAX_CONNECTIONS = 512
 """Open at the same time, about one per relay; more are closed at once (a relay tries again)."""
 SILENCE = 20.0
@@ -64,21 +64,38 @@ class _Incoming:
             self.locked = True
 
 
-class _Server(ThreadingHTTPServer):
-    """One thread a connection, up to ``MAX_CONNECTIONS``; what goes wrong on a connection goes to the log."""
+class Arrived(msgspec.Struct, array_like=True):
+    """What a relay sends."""
+
+    name: str
+    offset: int
+    alive: bool
+    boot: str
+    clock: int
+    """The sender's monotonic clock, ns."""
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    """One thread a connection, up to ``MAX_CONNECTIONS``."""
 
     daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, address: tuple[str, int], receiver: Receiver) -> None:
         self.connections: dict[socket.socket, float | None] = {}
-        """Since when each connection has not shown the token; None: it has."""
-        super().__init__(address, handler)
+        """Since when each connection has not proved anything; None: it has. The oldest first."""
+        self._receiver = receiver
+        super().__init__(address, socketserver.BaseRequestHandler)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
         if len(self.connections) >= MAX_CONNECTIONS:
             _log.warning("more than %d connections of other nodes: one is closed", MAX_CONNECTIONS)
             self.shutdown_request(request)
             return
+        strangers = [connection for connection, since in list(self.connections.items()) if since is not None]
+        for connection in strangers[: max(0, len(strangers) + 1 - STRANGERS)]:
+            self._turn_away(connection)
         self.connections[request] = time.monotonic()
         try:
             super().process_request(request, client_address)
@@ -86,21 +103,26 @@ class _Server(ThreadingHTTPServer):
             self.connections.pop(request, None)
             raise
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def finish_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
         try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self.connections.pop(request, None)
+            request.settimeout(IDLE)
+            self._receiver.serve(request)
+        except (OSError, ValueError) as error:  # a stranger can make as many as he likes
+            _log.debug("a connection from %s was closed: %r", client_address, error)
 
     def turn_away_strangers(self) -> None:
-        """Close what was opened ``STRANGER`` seconds ago and has not shown the token, however slowly it sends."""
+        """Close what was opened ``STRANGER`` seconds ago and has proved nothing, however slowly it sends."""
         for connection, since in list(self.connections.items()):
             if since is not None and time.monotonic() - since > STRANGER:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)  # its thread, in a read, goes on and closes it
+                self._turn_away(connection)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        _log.warning("a connection from %s was closed: %r", client_address[0], sys.exc_info()[1])
+    def _turn_away(self, connection: socket.socket) -> None:
+        self.connections.pop(connection, None)
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)  # its thread, in a read, goes on and closes it
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        _log.warning("a connection from %s was closed", client_address, exc_info=True)
 
 
 class Receiver:
@@ -122,14 +144,15 @@ class Receiver:
         self._incoming: dict[str, _Incoming] = {}
         self._guard = threading.Lock()
         self.last_heard = time.monotonic()
+        self._tls, digest = certificate(os.environ)
         try:
-            self._server = _Server((host, port or parts.port or 0), _handler(self))
+            self._server = _Server((host, port or parts.port or 0), self)
         except OSError:
             if port:
                 raise
-            self._server = _Server((host, 0), _handler(self))
+            self._server = _Server((host, 0), self)
         name = host if host not in ("", "0.0.0.0") else parts.hostname or address(towards)
-        self.url = f"http://{name}:{self._server.server_address[1]}"
+        self.url = f"{'tls' if digest else 'tcp'}://{name}:{self._server.server_address[1]}{digest and f'#{digest}'}"
         threading.Thread(target=self._server.serve_forever, name="receiver", daemon=True).start()
 
     def publish(self, run_folder: str | Path) -> None:
@@ -137,17 +160,44 @@ class Receiver:
         text = json.dumps({"url": self.url, "token": self.token})
         files.replace(Path(run_folder, layout.COLLECTOR_JSON), text.encode())
 
-    def knows(self, connection: socket.socket) -> None:
-        """The sender on ``connection`` has shown the token."""
-        self._server.connections[connection] = None
+    def serve(self, connection: socket.socket) -> None:
+        """Take what arrives on ``connection`` until it ends. Raises ``OSError`` and ``ValueError``, which end it."""
+        if self._tls is not None:
+            bare, since = connection, self._server.connections.pop(connection, 0.0)
+            connection = self._tls.wrap_socket(bare, server_side=True, do_handshake_on_connect=False)
+            self._server.connections[connection] = since
+        try:
+            if isinstance(connection, ssl.SSLSocket):
+                connection.do_handshake()
+            channel = Channel(connection, self.token, collector=True)
+            if self._server.connections.get(connection) is None:  # it was turned away
+                return
+            self._server.connections[connection] = None
+            while True:
+                lengths = channel.begun()
+                now = time.time_ns()  # before the body: its transfer time must not count as clock difference
+                head, data = channel.rest(lengths)
+                arrived = msgspec.msgpack.decode(head, type=Arrived)
+                if not arrived.name.isascii() or not _NAME.fullmatch(arrived.name) or arrived.offset < 0:
+                    raise ValueError("that is not the name of a segment")
+                if arrived.boot and len(arrived.boot) <= 64:
+                    self.clocks.setdefault(arrived.boot, now - arrived.clock)
+                try:
+                    channel.send(b"%d" % self.append(arrived.name, arrived.offset, arrived.alive, data))
+                except OSError as error:
+                    _log.error("cannot write a segment of another node to disk: %s", error)
+                    raise
+        finally:
+            self._server.connections.pop(connection, None)
+            connection.close()
 
     @property
     def connections(self) -> int:
         """How many are open now."""
         return len(self._server.connections)
 
-    def append(self, name: str, offset: int, alive: bool, data: bytes) -> tuple[int, int]:
-        """(HTTP status, size of the segment here). Raises ``OSError`` when the disk does not take it."""
+    def append(self, name: str, offset: int, alive: bool, data: bytes) -> int:
+        """Size of the segment here afterwards. Raises ``OSError`` when the disk does not take it."""
         with self._guard:
             self.last_heard = time.monotonic()
             self.silent.pop(name.rsplit("-", 3)[0], None)
@@ -156,7 +206,7 @@ class Receiver:
                 incoming = self._incoming[name] = _Incoming(os.path.join(self._folder, name))
             incoming.hold()  # never let it look dead between these bytes and their last
             if offset != incoming.size:
-                return 409, incoming.size
+                return incoming.size
             written = 0
             try:
                 while written < len(data):
@@ -167,7 +217,7 @@ class Receiver:
             incoming.size += written
             if not alive:
                 self._let_go(name)
-            return 200, incoming.size
+            return incoming.size
 
     def _let_go(self, name: str) -> None:
         """The writer of ``name`` is gone: closing the file frees its lock; a later request opens it anew."""
@@ -216,71 +266,3 @@ def address(towards: str = "") -> str:
             if not own.startswith("127."):
                 return own
     return socket.gethostbyname(socket.gethostname())
-
-
-def authorized(headers: Message, token: str) -> bool:
-    """The sender knows the run's token. The header may hold any byte (the standard library reads Latin-1)."""
-    given = headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-    return hmac.compare_digest(given, f"Bearer {token}".encode())
-
-
-def clock(headers: Message) -> tuple[str, int] | None:
-    """Boot of the sender and the nanoseconds from its monotonic clock to our wall clock; None if absent."""
-    boot, _, now = headers.get("X-Clock", "").partition(" ")
-    if not boot or len(boot) > 64 or not now.isdecimal() or len(now) > 19:
-        return None
-    return boot, time.time_ns() - int(now)
-
-
-def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        timeout = IDLE
-        """For the request line and for each read of headers and body."""
-
-        def do_PUT(self) -> None:
-            if not authorized(self.headers, receiver.token):
-                self._answer(401, {})
-                return
-            receiver.knows(self.connection)
-            sender_clock = clock(self.headers)  # before the body: its transfer time must not count as clock difference
-            if sender_clock is not None:
-                receiver.clocks.setdefault(*sender_clock)
-            parts = urlsplit(self.path)
-            name = parts.path.removeprefix("/segments/")
-            query = parse_qs(parts.query)
-            try:
-                length = int(self.headers["Content-Length"])
-                offset, alive = int(query["offset"][0]), query["alive"][0] == "1"
-            except (KeyError, TypeError, ValueError):
-                self._answer(400, {})
-                return
-            if not name.isascii() or not _NAME.fullmatch(name) or not 0 <= length <= MAX_BODY or offset < 0:
-                self._answer(400, {})
-                return
-            data = self.rfile.read(length)
-            if len(data) < length:
-                return
-            try:
-                status, size = receiver.append(name, offset, alive, data)
-            except OSError as error:
-                _log.error("cannot write a segment of another node to disk: %s", error)
-                self._answer(507, {})
-                return
-            self._answer(status, {"size": size})
-
-        def _answer(self, status: int, value: dict[str, Any]) -> None:
-            body = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            if status not in (200, 409):
-                self.send_header("Connection", "close")
-                self.close_connection = True
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    return Handler

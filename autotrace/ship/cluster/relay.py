@@ -10,15 +10,16 @@ message that the user needs at the start of a run and not at its end (Ray shows 
 
 from __future__ import annotations
 
-import http.client
-import json
 import logging
 import os
+import socket
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import msgspec
 
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
@@ -28,6 +29,8 @@ from autotrace.run import files, layout
 from autotrace.run.lock import ShipperLock
 from autotrace.run.process import boot_id
 from autotrace.run.remote_node import plan_text
+from autotrace.ship.cluster.channel import Channel, encrypted
+from autotrace.ship.cluster.receiver import Arrived
 from autotrace.spool.limit import BEGIN, END
 from autotrace.spool.reader import opened, segments, writer_alive
 
@@ -57,45 +60,41 @@ class _Sent:
 
 
 class Collector:
-    """The other end. Raises ``OSError`` or ``http.client.HTTPException`` when it cannot be reached or refuses."""
+    """The other end. Raises ``OSError`` when it cannot be reached, or is another's."""
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
-        self._address = (parts.hostname or "", parts.port or 80)
+        self._address = (parts.hostname or "", parts.port or 0)
+        self._certificate = parts.fragment
         self._token = token
         self._boot = boot_id()
-        self._connection: http.client.HTTPConnection | None = None
+        self._channel: Channel | None = None
 
     def append(self, name: str, offset: int, alive: bool, data: bytes) -> int:
         """Size of segment ``name`` at the collector afterwards."""
         try:
-            if self._connection is None:
-                self._connection = http.client.HTTPConnection(*self._address, timeout=TIMEOUT)
-                self._connection.connect()
-            headers = {
-                "Authorization": f"Bearer {self._token}",
-                "Content-Type": "application/octet-stream",
-                "X-Clock": f"{self._boot} {time.monotonic_ns()}",
-            }
-            self._connection.request("PUT", f"/segments/{name}?offset={offset}&alive={int(alive)}", data, headers)
-            response = self._connection.getresponse()
-            body = response.read(1024)
-        except (OSError, http.client.HTTPException):
+            channel = self._channel = self._channel or self._connected()
+            arrived = Arrived(name, offset, alive, self._boot, time.monotonic_ns())
+            channel.send(msgspec.msgpack.encode(arrived), data)
+            return int(channel.rest(channel.begun())[0])
+        except (OSError, ValueError):
             self.close()
             raise
-        if response.status not in (200, 409):
-            self.close()
-            raise ConnectionError(f"the collector answered {response.status}")
-        return int(json.loads(body)["size"])
+
+    def _connected(self) -> Channel:
+        connection = socket.create_connection(self._address, TIMEOUT)
+        if self._certificate:
+            connection = encrypted(connection, self._certificate)
+        return Channel(connection, self._token, collector=False)
 
     def __str__(self) -> str:
-        return f"the collector of this run (http://{self._address[0]}:{self._address[1]})"
+        return f"the collector of this run ({self._address[0]}:{self._address[1]})"
 
     def close(self) -> None:
-        """Drop the connection; the next request makes another."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Drop the connection; the next ``append`` makes another."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
 
 
 class Relay:
@@ -168,7 +167,7 @@ class Relay:
                     _log.info("the collector can be reached again")
                 failing_since, delay = None, POLL
                 reported = reported or not _hush()
-            except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+            except (OSError, ValueError) as error:
                 failing_since = failing_since or time.monotonic()
                 delay = min(delay * 2, 15.0)
                 _log.warning("the collector cannot be reached (%s: %s)", type(error).__name__, error)

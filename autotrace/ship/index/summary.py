@@ -21,6 +21,7 @@ from autotrace.ship.store.row import Row, identity
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.numbers import number
+from autotrace.trajectory.tool_calls import tool_calls
 
 COLUMNS = (
     *identity({}), "name", "role", "status", "start_ns", "end_ns", "spans", "turns", "tool_calls", "prompt_tokens",
@@ -148,9 +149,7 @@ def summarise(row: Row, trajectory: Trajectory) -> None:
     row.name, row.role, row.status = root.name, root.role, root.status
     row.start_ns, row.end_ns = root.start_ns, root.end_ns
     row.spans, row.turns = len(trajectory.spans), len(calls)
-    tools = {span.span_id for span in trajectory.spans if span.role == "tool"}
-    # A tool's own method below the agent's call of it is the same call.
-    row.tool_calls = sum(span.span_id in tools and span.parent_id not in tools for span in trajectory.spans)
+    row.tool_calls = len(tool_calls(trajectory))
     row.prompt_tokens = next((span.prompt_tokens for span in calls if span.prompt_tokens is not None), None)
     responses = [span.response_tokens for span in calls if span.response_tokens is not None]
     row.response_tokens = sum(responses) if responses else None

@@ -7,6 +7,7 @@ entry at the end. All that are missing are applied in one transaction, so a kill
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Callable, Sequence
 
@@ -53,7 +54,14 @@ def _version(db: sqlite3.Connection, migrations: Sequence[Migration]) -> int:
             f"the database was written by a newer version of autotrace (schema version {version}, this autotrace knows "
             f"{len(migrations)}); upgrade autotrace"
         )
+    for kind, sql in db.execute("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL"):
+        if kind not in ("table", "index") or _COMPUTES.search(sql) or (kind == "index" and sql.count("(") > 1):
+            raise sqlite3.DatabaseError("it is not as autotrace makes it: a view, trigger or expression is in it")
     return version
+
+
+_COMPUTES = re.compile(r"\b(?:AS|CHECK|GENERATED|VIRTUAL|COLLATE|REFERENCES)\b|\bDEFAULT\s*\(|/\*|--", re.IGNORECASE)
+"""What in the definition of a table makes SQLite run something when it is read or written."""
 
 
 def _first_tables(db: sqlite3.Connection) -> None:

@@ -8,6 +8,7 @@ segments; here is where its records lie and one line about it. The tables: ``mig
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from array import array
@@ -36,8 +37,9 @@ def _refuse_strange(path: Path) -> None:
     that names one. Ours has neither."""
     journal = Path(f"{path}-journal")
     for file in (path, journal, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        if file.is_symlink():
-            raise sqlite3.OperationalError(f"{file} is a link, which is not followed")
+        with contextlib.suppress(FileNotFoundError):
+            if not files.is_ours(file.lstat()):
+                raise sqlite3.OperationalError(f"{file} is a link, or no file of a run")
     try:
         last = journal.open("rb")
     except FileNotFoundError:

@@ -70,7 +70,7 @@ class MlflowBackend(Backend):
         if uri is None:
             return Health(True, "no tracking URI: veRL's own logger's, else mlflow.db in --run-dir")
         if uri.startswith(("http://", "https://")):
-            from autotrace.sinks.http_health import probe
+            from autotrace.sinks.http import probe
 
             return probe(uri.rstrip("/") + "/health", destination.uri_origin)
         shown = f"{masked_uri(uri)} ({destination.uri_origin})"

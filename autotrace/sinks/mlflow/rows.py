@@ -10,10 +10,9 @@ from importlib import import_module
 from typing import Any
 
 from autotrace.sinks.mlflow.content import Contents
-from autotrace.sinks.mlflow.info import SOURCE, TOKEN_USAGE, Feedback, TraceDescription
+from autotrace.sinks.mlflow.info import SOURCE, TOKEN_USAGE, TRACE_NAME, Feedback, TraceDescription
 from autotrace.sinks.mlflow.schema import Schema
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.mlflow.tags import TRACE_NAME
 
 SPANS_LOCATION, IN_DATABASE = "mlflow.trace.spansLocation", "TRACKING_STORE"
 """The tag that says where a trace's spans are; any other value: in an archive."""

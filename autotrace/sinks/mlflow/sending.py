@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
 
+from autotrace.run import files
+from autotrace.sinks.delivered import Delivered
 from autotrace.sinks.mlflow.info import TOKEN_USAGE, TraceDescription
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.mlflow.store import Delivery, Store, StoreError
 from autotrace.sinks.protocol import Refused, Unavailable
 
 MAX_BYTES = 4 << 20
 """Of spans in one request, about."""
 PATIENCE = 5
 """Answers 500 to one trajectory, beside others that were taken, until it counts as rejected."""
-REMEMBERED = 100_000
-"""Delivered spans that are remembered (about 20 MB), those of the latest traces."""
 
 Encoded = tuple[TraceDescription, list[MlflowSpan]]
 
@@ -28,10 +30,7 @@ class Sender:
         self.sent = 0
         """Bytes of spans that were taken."""
         self._tries: Counter[str] = Counter()
-        self._delivered: OrderedDict[str, dict[str, int]] = OrderedDict()
-        """Trace id -> span id -> digest of what MLflow has."""
-        self._remembered = 0
-        """Spans in it."""
+        self._delivered = Delivered()
 
     def send(self, store: Store, experiment: str, run_id: str | None, group: Iterable[Encoded]) -> dict[str, str]:
         """Store ``group``; trace id -> reason for those that MLflow rejected."""
@@ -74,21 +73,16 @@ class Sender:
         return rejected
 
     def _delivery(self, trace: TraceDescription, spans: list[MlflowSpan], destination: str) -> Delivery:
-        new, digests = spans, self._delivered.get(trace.trace_id)
-        if digests is not None:
+        new, digests = spans, self._delivered.of(trace.trace_id)
+        if digests:
             new = [span for span in spans if digests.get(span.span_id) != span.digest(destination)]
         return Delivery(trace, spans, new, sum(span.size for span in new))
 
     def _remember(self, deliveries: Sequence[Delivery], destination: str) -> None:
         for delivery in deliveries:
-            digests = self._delivered.setdefault(delivery.description.trace_id, {})
-            self._remembered -= len(digests)
-            digests.update({span.span_id: span.digest(destination) for span in delivery.new})
-            self._remembered += len(digests)
+            for span in delivery.new:
+                self._delivered.put(delivery.description.trace_id, span.span_id, span.digest(destination))
             self.sent += delivery.size
-        while self._remembered > REMEMBERED:
-            _, digests = self._delivered.popitem(last=False)
-            self._remembered -= len(digests)
 
 
 def _written(store: Store, experiment: str, deliveries: list[Delivery], run_id: str | None) -> list[Delivery]:
@@ -159,3 +153,91 @@ def _batches(deliveries: Iterable[Delivery], most: int) -> Iterator[list[Deliver
         size += delivery.size
     if batch:
         yield batch
+
+
+class StoreError(Exception):
+    """The store did not accept a request. It accepts one whole or not at all, so a part of it may be the reason.
+
+    ``passing``: the reason may be the server instead (an answer 500), and the same request may succeed later.
+    """
+
+    def __init__(self, message: str, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
+
+
+@dataclass(frozen=True, eq=False)
+class Delivery:
+    """One trace on its way."""
+
+    description: TraceDescription
+    spans: list[MlflowSpan]
+    """All of them."""
+    new: list[MlflowSpan]
+    """Those that the store does not have yet in this form."""
+    size: int
+    """Bytes of those, about."""
+
+    @property
+    def id(self) -> str:
+        """The trajectory's trace id."""
+        return self.description.trace_id.removeprefix("tr-")
+
+
+MAX_LINKED = 100
+"""Traces that MLflow links to a run in one request."""
+
+
+class Store(Protocol):
+    """Raises ``Unavailable``, ``Refused`` or ``StoreError``."""
+
+    @property
+    def max_traces(self) -> int:
+        """Traces in one request, at most."""
+
+    @property
+    def adds_usage(self) -> bool:
+        """``log_spans`` adds the spans' token counts to those that ``start_trace`` stored (MLflow 3.6 to 3.11), so that
+        they must be stored again."""
+
+    def experiment_id(self, name: str) -> str:
+        """Id of the experiment ``name``, which is created if need be."""
+
+    def write(self, experiment_id: str, deliveries: Sequence[Delivery], run_id: str | None) -> Sequence[Delivery]:
+        """Store ``deliveries`` whole and in one go, in the cheapest way; those that this way cannot take are returned,
+        for ``start_trace`` and ``log_spans``."""
+
+    def log_spans(self, experiment_id: str, spans: Sequence[MlflowSpan], run_id: str | None) -> None:
+        """Store spans, replacing those of the same ids; the traces whose roots are among them (at most ``MAX_LINKED``)
+        are linked to ``run_id``."""
+
+    def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
+        """Store what is known of a trace beside its spans."""
+
+    def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
+        """Add numbers to a run of the trainer's."""
+
+    def log_text(self, run_id: str, path: str, text: str) -> None:
+        """Put a text below the artifacts of a run, instead of what is there at ``path``."""
+
+    def page(self, experiment_id: str, trace_id: str) -> str | None:
+        """URL of a trace."""
+
+    def close(self) -> None:
+        """Release connections; never raises."""
+
+
+def put_text(artifact_uri: str, path: str, text: str) -> None:
+    """Store ``text`` at ``path`` below ``artifact_uri`` (a folder, an object store), with MLflow's own client of it.
+    Raises ``StoreError``."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    place = PurePosixPath(path)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, place.name)
+            files.replace(file, text.encode(errors="replace"))
+            repository: Any = get_artifact_repository(artifact_uri)  # comes without types
+            repository.log_artifact(str(file), str(place.parent))
+    except Exception as error:  # each kind of store raises what its library does
+        raise StoreError(f"{type(error).__name__}: {error}"[:300]) from error

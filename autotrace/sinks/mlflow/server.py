@@ -5,20 +5,21 @@ from __future__ import annotations
 import gzip
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from autotrace.redact.masking import without_password
-from autotrace.sinks.mlflow import otlp
-from autotrace.sinks.mlflow.artifacts import put_text
+from autotrace.sinks.http import retry_after
 from autotrace.sinks.mlflow.info import TraceDescription
+from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, put_text
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.mlflow.store import MAX_LINKED, Delivery, StoreError
 from autotrace.sinks.protocol import Refused, Unavailable
-from autotrace.sinks.waiting import retry_after
 
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 ANSWER_TIMEOUT = 10.0
@@ -96,7 +97,7 @@ class ServerStore:
         headers = {"content-type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id}
         if run_id:
             headers["x-mlflow-run-id"] = run_id
-        body = otlp.request(spans).SerializeToString()
+        body = request(spans).SerializeToString()
         if not self._here and self._release() >= (3, 8):  # 3.5 does not unpack
             headers["content-encoding"] = "gzip"
             body = gzip.compress(body, 1)
@@ -210,3 +211,39 @@ def _verify() -> Any:
     import ssl
 
     return ssl.create_default_context(cafile=path)
+
+
+_CODES = {"OK": Status.STATUS_CODE_OK, "ERROR": Status.STATUS_CODE_ERROR, "UNSET": Status.STATUS_CODE_UNSET}
+
+
+def request(spans: Iterable[MlflowSpan]) -> ExportTraceServiceRequest:
+    """``spans`` as the server takes them."""
+    made = ExportTraceServiceRequest()
+    add = made.resource_spans.add().scope_spans.add().spans.add
+    for span in spans:
+        _fill(add(), span)
+    return made
+
+
+def _fill(otlp_span: OtlpSpan, span: MlflowSpan) -> None:
+    """In place: to make the messages first and put them together then takes twice as long."""
+    otlp_span.trace_id = bytes.fromhex(span.trace_id)
+    otlp_span.span_id = bytes.fromhex(span.span_id)
+    otlp_span.parent_span_id = bytes.fromhex(span.parent_id or "")
+    otlp_span.name = span.name
+    otlp_span.start_time_unix_nano = span.start_ns
+    otlp_span.end_time_unix_nano = span.end_ns
+    otlp_span.status.code = _CODES[span.status]
+    otlp_span.status.message = span.message
+    add = otlp_span.attributes.add
+    for name, value in span.attributes.items():
+        if isinstance(value, str):
+            add(key=name).value.string_value = value
+        elif isinstance(value, bool):
+            add(key=name).value.bool_value = value
+        else:
+            add(key=name).value.int_value = value
+    if span.exception is not None:
+        event = otlp_span.events.add(name="exception", time_unix_nano=span.end_ns)
+        for name, value in zip(("type", "message", "stacktrace"), span.exception, strict=True):
+            event.attributes.add(key=f"exception.{name}").value.string_value = value

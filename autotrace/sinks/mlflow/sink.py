@@ -13,14 +13,12 @@ from autotrace.config import environment as env
 from autotrace.redact.masking import masked_uri
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
-from autotrace.sinks import DEFAULT_PROJECT
+from autotrace.sinks import DEFAULT_PROJECT, registry
 from autotrace.sinks.backend import extra
-from autotrace.sinks.mlflow.info import describe, trace_id_of
+from autotrace.sinks.mlflow.info import describe, linked, trace_id_of
 from autotrace.sinks.mlflow.lean import import_entities
-from autotrace.sinks.mlflow.sending import Encoded, Sender
+from autotrace.sinks.mlflow.sending import Encoded, Sender, Store, StoreError
 from autotrace.sinks.mlflow.spans import encode
-from autotrace.sinks.mlflow.store import Store, StoreError
-from autotrace.sinks.mlflow.tags import linked
 from autotrace.sinks.mlflow.uri import check_uri, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.trajectory.model import Trajectory
@@ -85,11 +83,14 @@ class MlflowSink:
 
     def _chosen_uri(self) -> str:
         """The user's; else where this run's trajectories went before; else veRL's own logger's; else a local file."""
-        configured = self._info.tracking_uri
-        if configured:
-            return _with_password(configured)
         default = f"sqlite:///{os.path.abspath(self._run_folder.parent / layout.DEFAULT_MLFLOW_DB)}"
-        return _with_password(self._memory.get("place") or str(self._run.get("tracking_uri") or "") or default)
+        told = (
+            self._info.tracking_uri or self._memory.get("place") or str(self._run.get("tracking_uri") or "") or default
+        )
+        try:
+            return _with_password(registry.trusted(told, self._run_folder, default, *_named()))
+        except registry.BackendError as error:
+            raise Refused(f"{error}; to deliver there: autotrace ship RUN --tracking-uri {masked_uri(told)}") from None
 
     def _run_id(self) -> str | None:
         """veRL's run, if it is in the store we write to."""
@@ -195,11 +196,12 @@ def _store(uri: str) -> Store:
 
 def _with_password(uri: str) -> str:
     """The URI as the environment has it, password included, if it is the same one (``run.json`` holds none)."""
-    for name in (env.TRACKING_URI, "MLFLOW_TRACKING_URI"):
-        full = os.environ.get(name)
-        if full and masked_uri(full) == masked_uri(uri):
-            return full
-    return uri
+    return next((full for full in _named() if masked_uri(full) == masked_uri(uri)), uri)
+
+
+def _named() -> list[str]:
+    """What a person named, here or in the environment."""
+    return [uri for name in (env.TRACKING_URI, "MLFLOW_TRACKING_URI") if (uri := os.environ.get(name))]
 
 
 def _same_store(one: str, other: str) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 from autotrace.sinks import payload
 from autotrace.trajectory.jsonable import text
-from autotrace.trajectory.model import OK, OPEN, Span, Trajectory
+from autotrace.trajectory.model import OK, OPEN, Span, Trajectory, finish_reason
 
 SPAN_TYPES = {
     "trajectory": "AGENT",
@@ -130,8 +130,7 @@ def _outputs(trajectory: Trajectory, span: Span, turn: payload.Turn | None) -> A
 
 
 def _finish_reason(span: Span) -> Any:
-    reason = span.attributes.get("stop_reason") or span.attributes.get("finish_reason")
-    return reason or ("stop" if span.status == OK else None)
+    return finish_reason(span.attributes) or ("stop" if span.status == OK else None)
 
 
 def _named(output: Any) -> dict[str, Any]:
@@ -154,7 +153,7 @@ def _chat(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own_attributes(trajectory: Trajectory, span: Span, is_turn: bool) -> dict[str, Any]:
-    """MLflow's token usage, and ours: token ids as text, from which ``tokens.token_ids`` rebuilds the lists.
+    """MLflow's token usage, and ours: token ids as text (``docs/backends.md``: the whole prompt).
 
     A server adds up the usage of all spans, so that of a model which a tool or a reward asked is not among it: a
     trajectory has the tokens of its turns, in every backend and in ``autotrace ls``."""

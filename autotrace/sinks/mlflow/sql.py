@@ -10,12 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from autotrace.sinks.mlflow.artifacts import put_text
 from autotrace.sinks.mlflow.content import Contents
 from autotrace.sinks.mlflow.info import TraceDescription
 from autotrace.sinks.mlflow.lean import store_class
+from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, put_text
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.mlflow.store import MAX_LINKED, Delivery, StoreError
 from autotrace.sinks.mlflow.uri import artifact_root, initialise, sqlite_path
 from autotrace.sinks.protocol import Refused, Unavailable
 

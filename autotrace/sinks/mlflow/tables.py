@@ -7,22 +7,25 @@ yet by COPY.
 
 from __future__ import annotations
 
+import io
+import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 from mlflow import environment_variables
-from sqlalchemy import Connection, Engine, MetaData, Table, func, inspect, select, text, update
+from sqlalchemy import JSON, Connection, Engine, MetaData, Table, func, inspect, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
 
-from autotrace.sinks.mlflow import copying
 from autotrace.sinks.mlflow.content import Contents
 from autotrace.sinks.mlflow.info import TraceDescription
 from autotrace.sinks.mlflow.rows import IN_DATABASE, SPANS_LOCATION, Row, Rows
 from autotrace.sinks.mlflow.schema import SCHEMAS, Schema, installed_revision
-from autotrace.sinks.mlflow.store import Delivery
+from autotrace.sinks.mlflow.sending import Delivery
 from autotrace.sinks.protocol import Refused
 
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
@@ -55,7 +58,7 @@ class TableWriter:
         self._schema = schema
         self._rows = Rows(schema, Contents(schema.ascii_only))
         self._dialect = engine.dialect.name
-        self._copies = self._dialect == "postgresql" and engine.dialect.driver in copying.DRIVERS
+        self._copies = self._dialect == "postgresql" and engine.dialect.driver in DRIVERS
         self._lz4: bool | None = None
         self._artifacts = _uris.resolve_uri_if_local(artifacts)
         self._artifacts_of: dict[str, str] = {}
@@ -177,9 +180,9 @@ class TableWriter:
         if not traces:
             return set()
         if self._lz4 is None:
-            self._lz4 = copying.can_use_lz4(connection)
+            self._lz4 = can_use_lz4(connection)
         if self._lz4:
-            copying.use_lz4(connection)
+            use_lz4(connection)
         table = self._tables[_INFOS]
         insert = _INSERT[self._dialect](table).on_conflict_do_nothing().returning(table.c.request_id)
         infos = [self._rows.info(trace, experiment_id) for trace in traces]
@@ -188,7 +191,7 @@ class TableWriter:
     def _copy(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         """Add rows of traces that this transaction has inserted: no other writer can have any."""
         if rows:
-            copying.copy(connection, table, rows)
+            copy(connection, table, rows)
 
     def _upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         if not rows:
@@ -261,3 +264,61 @@ def _rollups() -> bool:
     """Sums by day are kept, which the store class invalidates."""
     setting: Any = getattr(environment_variables, "MLFLOW_SQL_TRACE_ROLLUPS_ENABLED", None)
     return setting is not None and bool(setting.get())
+
+
+DRIVERS = ("psycopg", "psycopg2")
+"""Of SQLAlchemy's drivers those whose COPY is known here."""
+AT_ONCE = 200
+"""Rows that are put together at once: a transaction's take tens of megabytes in each form that they have on the way."""
+_ABSENT = "\\N"
+_LZ4 = text(
+    "SELECT count(*) FROM pg_settings "
+    "WHERE name = 'default_toast_compression' AND source = 'default' AND 'lz4' = ANY (enumvals)"
+)
+_USE_LZ4 = text("SET LOCAL default_toast_compression = 'lz4'")
+
+
+def copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add ``rows``, which have the same columns in the same order, to ``table``. Raises SQLAlchemy's errors, and
+    ``UnicodeError``."""
+    names = list(rows[0])
+    quote = connection.dialect.identifier_preparer
+    columns = ", ".join(map(quote.quote, names))
+    statement = f"COPY {quote.format_table(table)} ({columns}) FROM STDIN"
+    documents = [isinstance(table.c[name].type, JSON) for name in names]
+    lines = ("\t".join(map(_field, row.values(), documents)) + "\n" for row in rows)
+    driver: Any = connection.connection.driver_connection
+    errors: Any = connection.dialect.dbapi
+    try:
+        with driver.cursor() as cursor:
+            if connection.dialect.driver == "psycopg2":
+                # here: an error while it reads would look as if the server were gone
+                encodings = import_module("psycopg2.extensions").encodings
+                cursor.copy_expert(statement, io.BytesIO("".join(lines).encode(encodings[driver.encoding])))
+            else:
+                with cursor.copy(statement) as into:
+                    while some := "".join(islice(lines, AT_ONCE)):
+                        into.write(some)
+    except errors.Error as error:
+        raise DBAPIError.instance(
+            statement, None, error, errors.Error, hide_parameters=True, dialect=connection.dialect
+        ) from error
+
+
+def _field(value: Any, document: bool) -> str:
+    """In PostgreSQL's text format. ``document``: of a column of JSON."""
+    if value is None and not document:
+        return _ABSENT
+    field = json.dumps(value) if document else str(value)
+    return field.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def can_use_lz4(connection: Connection) -> bool:
+    """Whether the server can compress long texts with lz4, which takes it a fraction of the time, and nobody has chosen
+    another way (PostgreSQL 14; what is stored already is not touched)."""
+    return bool(connection.execute(_LZ4).scalar())
+
+
+def use_lz4(connection: Connection) -> None:
+    """For the rest of this transaction."""
+    connection.execute(_USE_LZ4)

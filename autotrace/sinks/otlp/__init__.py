@@ -1,1 +1,13 @@
 """OpenTelemetry: trajectories to any OTLP receiver, with the names of the GenAI semantic conventions."""
+
+from __future__ import annotations
+
+import os
+
+DEFAULT_ENDPOINT = "http://localhost:4318"
+
+
+def endpoint() -> str:
+    """Address of the receiver, as OpenTelemetry's own exporter finds it."""
+    configured = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    return configured or DEFAULT_ENDPOINT

@@ -27,8 +27,8 @@ class OtlpBackend(Backend):
 
     def health(self, destination: Destination) -> Health:
         """See ``Backend``."""
-        from autotrace.sinks.http_health import probe
-        from autotrace.sinks.otlp.endpoint import endpoint
+        from autotrace.sinks.http import probe
+        from autotrace.sinks.otlp import endpoint
 
         return probe(endpoint(), "OTEL_EXPORTER_OTLP_ENDPOINT")
 

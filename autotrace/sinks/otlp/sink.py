@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,10 +24,11 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT
-from autotrace.sinks.otlp.endpoint import endpoint
+from autotrace.sinks.delivered import Delivered
+from autotrace.sinks.http import retry_after
+from autotrace.sinks.otlp import endpoint
 from autotrace.sinks.otlp.spans import otel_span, size_of
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
-from autotrace.sinks.waiting import retry_after
 from autotrace.trajectory.model import Trajectory
 
 REQUEST_BYTES = 4_000_000
@@ -37,8 +37,6 @@ REQUEST_TRACES = 100
 """MLflow links at most so many traces of one request to a run."""
 TIMEOUT = 30.0
 """Seconds for one request, unless ``OTEL_EXPORTER_OTLP_TIMEOUT`` says otherwise."""
-REMEMBERED = 4_096
-"""Traces whose delivered spans are remembered."""
 SPAN_AT_FAULT = frozenset({400, 413, 422})
 
 _Item = tuple[Trajectory, ReadableSpan, bytes]
@@ -62,7 +60,7 @@ class OtlpSink:
         self._session = requests.Session()
         self._session.hooks["response"].append(self._answered)
         self._exporter: OTLPSpanExporter | None = None
-        self._delivered: OrderedDict[str, dict[str, bytes]] = OrderedDict()
+        self._delivered = Delivered()
         self._accepted = False
         self._rejected = 0
 
@@ -110,7 +108,7 @@ class OtlpSink:
 
     def _new(self, trajectory: Trajectory) -> Iterator[_Item]:
         """Spans of ``trajectory`` that the receiver does not have yet in this form."""
-        delivered = self._delivered.get(trajectory.trace_id, {})
+        delivered = self._delivered.of(trajectory.trace_id)
         for span in trajectory.spans:
             otel = otel_span(trajectory, span, self._resource)
             digest = hashlib.blake2b(otel.to_json(indent=None).encode(), digest_size=16).digest()
@@ -134,7 +132,7 @@ class OtlpSink:
         for trajectory, otel, digest in batch:
             if partial:
                 reasons.setdefault(trajectory.trace_id, partial)
-            self._remember(trajectory.trace_id)[format(otel.context.span_id, "016x")] = digest
+            self._delivered.put(trajectory.trace_id, format(otel.context.span_id, "016x"), digest)
 
     def _export(self, spans: list[ReadableSpan]) -> tuple[int, str]:
         """HTTP status, and what the receiver reported as dropped. Raises ``Unavailable`` or ``Refused``."""
@@ -163,12 +161,6 @@ class OtlpSink:
         self._last = response
         if response.status_code >= 300:
             raise _Answered(response=response)
-
-    def _remember(self, trace_id: str) -> dict[str, bytes]:
-        delivered = self._delivered.setdefault(trace_id, {})
-        while len(self._delivered) > REMEMBERED:
-            self._delivered.popitem(last=False)
-        return delivered
 
 
 def _exporter(session: requests.Session) -> OTLPSpanExporter:

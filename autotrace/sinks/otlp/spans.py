@@ -8,22 +8,21 @@ edition prefers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from autotrace import __version__
-from autotrace.insight.profile import codes, decode
+from autotrace.insight.profile import Mark, codes, decode, marks
+from autotrace.insight.registry import by_weight
 from autotrace.sinks import payload
-from autotrace.sinks.otlp.events import events
-from autotrace.sinks.otlp.messages import arguments_of, input_messages, output_messages
 from autotrace.trajectory.jsonable import text
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import Span, Trajectory, finish_reason
 from autotrace.trajectory.tool_names import tool_name
 
 OPERATIONS = {"trajectory": "invoke_agent", "agent": "invoke_agent", "llm": "chat", "tool": "execute_tool"}
@@ -172,8 +171,7 @@ def _root(trajectory: Trajectory) -> dict[str, Any]:
 
 def _chat(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     turn, model = payload.turn(span), payload.model_name(trajectory, span)
-    stop = span.attributes.get("stop_reason") or span.attributes.get("finish_reason")
-    reason = "error" if payload.failure(span) else str(stop or "stop")
+    reason = "error" if payload.failure(span) else finish_reason(span.attributes) or "stop"
     attributes: dict[str, Any] = {
         "gen_ai.provider.name": provider(trajectory, span),
         "gen_ai.request.model": model,
@@ -232,3 +230,100 @@ def _limited(attributes: dict[str, Any]) -> dict[str, Any]:
             value = f"{value[:half]} … [{len(value) - MAX_TEXT} characters cut] … {value[-half:]}"
         attributes[name] = text(value) if isinstance(value, str) else value
     return attributes | {"autotrace.cut": cut} if cut else attributes
+
+
+FINDING = "autotrace.finding"
+
+
+def events(trajectory: Trajectory, span: Span) -> list[Event]:
+    """Of ``span``; each at the time to which it belongs."""
+    end = max(0, payload.end_of(trajectory, span))
+    made: list[Event] = []
+    if span.error is not None:
+        names = ("exception.type", "exception.message", "exception.stacktrace")
+        exception = {name: text(value) for name, value in zip(names, span.error, strict=True)}
+        made.append(Event("exception", exception, timestamp=end))
+    if span is trajectory.root:
+        for name, value in scores(trajectory.facts).items():
+            score: dict[str, Any] = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": float(value)}
+            if isinstance(value, bool):
+                score["gen_ai.evaluation.score.label"] = "pass" if value else "fail"
+            made.append(Event("gen_ai.evaluation.result", score, timestamp=end))
+        made += _findings(trajectory)
+    return made
+
+
+def scores(facts: Mapping[str, Any]) -> dict[str, float | bool]:
+    """Facts that are results of an evaluation: ``reward`` and its parts, ``advantage``; numbers or truth values."""
+    results: dict[str, float | bool] = {}
+    for name, value in payload.jsonable(dict(facts)).items():
+        if not name.startswith(("reward", "advantage", "score")):
+            continue
+        for part, number in value.items() if isinstance(value, dict) else [("", value)]:
+            if isinstance(number, (bool, int, float)):
+                results[f"{name}.{part}" if part else name] = number
+    return results
+
+
+def _findings(trajectory: Trajectory) -> Iterator[Event]:
+    """Each code once, the most costly first, at the end of the turn that it is of."""
+    turns = trajectory.llm_spans
+    for mark in by_weight(marks(trajectory.profile)):
+        at = turns[mark.turn - 1] if mark.turn is not None and 0 < mark.turn <= len(turns) else None
+        yield Event(FINDING, _of_mark(mark, at), timestamp=max(0, payload.end_of(trajectory, at or trajectory.root)))
+
+
+def _of_mark(mark: Mark, at: Span | None) -> dict[str, Any]:
+    attributes = {
+        "code": text(mark.code),
+        "turn": mark.turn,
+        "token": mark.token,
+        "span_id": None if at is None else at.span_id,
+        "note": text(mark.note) or None,
+    }
+    return {f"{FINDING}.{name}": value for name, value in attributes.items() if value is not None}
+
+
+def input_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """OpenAI's role/content messages as role and parts."""
+    return [{"role": str(message.get("role", "user")), "parts": _parts(message)} for message in messages]
+
+
+def output_messages(reply: dict[str, Any], finish_reason: str) -> list[dict[str, Any]]:
+    """The assistant's message, with why it ended."""
+    return [{**input_messages([{"role": "assistant", **reply}])[0], "finish_reason": finish_reason}]
+
+
+def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
+    content = message.get("content")
+    if message.get("role") == "tool":
+        return [{"type": "tool_call_response", "id": message.get("tool_call_id"), "response": content}]
+    parts: list[dict[str, Any]] = []
+    if message.get("reasoning_content"):
+        parts.append({"type": "reasoning", "content": message["reasoning_content"]})
+    for piece in content if isinstance(content, list) else [content] if content else []:
+        parts.append(_part(piece))
+    for call in message.get("tool_calls") or []:
+        function = call.get("function", call) if isinstance(call, dict) else {"name": str(call)}
+        named = {"id": call.get("id") if isinstance(call, dict) else None, "name": function.get("name")}
+        parts.append({"type": "tool_call", **named, "arguments": arguments_of(function.get("arguments"))})
+    return parts
+
+
+def _part(piece: Any) -> dict[str, Any]:
+    if isinstance(piece, str):
+        return {"type": "text", "content": piece}
+    if isinstance(piece, dict) and isinstance(piece.get("text"), str):
+        return {"type": "text", "content": piece["text"]}
+    # an image or another medium: recorded as its type and size, which no standard part has a place for
+    return {"type": "text", "content": msgspec.json.encode(piece).decode()}
+
+
+def arguments_of(value: Any) -> Any:
+    """Arguments of a tool call: models send them as JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeError):
+        return value

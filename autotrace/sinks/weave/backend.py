@@ -29,8 +29,8 @@ class WeaveBackend(Backend):
 
     def health(self, destination: Destination) -> Health:
         """See ``Backend``."""
-        from autotrace.sinks.http_health import probe
-        from autotrace.sinks.weave.login import Login
+        from autotrace.sinks.http import probe
+        from autotrace.sinks.weave.http import Login
 
         login = Login.from_environment()
         if not login.api_key:

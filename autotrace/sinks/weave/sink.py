@@ -8,7 +8,6 @@ that was cut off is simply repeated.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,33 +16,22 @@ import msgspec
 
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, payload
+from autotrace.sinks.delivered import Delivered
 from autotrace.sinks.protocol import Refused, Rejected
 from autotrace.sinks.weave import scores
-from autotrace.sinks.weave.calls import Calls, add_facts, call_uuid
-from autotrace.sinks.weave.http import ClientError, Connection
-from autotrace.sinks.weave.limits import CALL_BYTES, batches, encoded, fitted
-from autotrace.sinks.weave.login import Login
+from autotrace.sinks.weave.calls import CALL_BYTES, Calls, add_facts, batches, call_uuid, encoded, fitted
+from autotrace.sinks.weave.http import ClientError, Connection, Login
 from autotrace.sinks.weave.project import Project, default_entity, project_name
 from autotrace.trajectory.model import Span, Trajectory
 
-REMEMBERED = 100_000
-"""Delivered calls that are remembered (about 25 MB), those of the latest traces, so that a late fact does not send a
-whole trajectory again."""
 DIGEST_CHARS = 43
 """Length of the version of an op."""
 PROBES = 3
 """Calls in a row that a server which has accepted nothing yet may reject before delivery stops."""
 _END = ("ended_at", "exception", "output", "summary")
 _BOTH = ("project_id", "id")
-
-
-class _Delivered:
-    """What the server has of one trace: digests of its calls, facts in the root call, facts as feedback."""
-
-    def __init__(self) -> None:
-        self.calls: dict[str, bytes] = {}
-        self.facts: dict[str, Any] = {}
-        self.feedback: dict[str, Any] = {}
+_FACTS, _FEEDBACK = "facts", "feedback/"
+"""Names under which is remembered what the root call has, and what stands beside it."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +64,7 @@ class WeaveSink:
         self._projects: dict[str, Project] = {}
         self._wandb: dict[str, str] = {}
         self._default_entity: str | None = None
-        self._delivered: OrderedDict[str, _Delivered] = OrderedDict()
-        self._remembered = 0
+        self._delivered = Delivered()
         self._upsert = False
         self._accepted = False
         self._rejected = 0
@@ -177,8 +164,7 @@ class WeaveSink:
         call["op_name"] = project.op(span.name, span.key)
         data = encoded(call)
         digest = hashlib.blake2b(data, digest_size=16).digest()
-        delivered = self._delivered.get(trajectory.trace_id)
-        if delivered is not None and delivered.calls.get(call["id"]) == digest:
+        if self._delivered.of(trajectory.trace_id).get(call["id"]) == digest:
             return None
         facts: dict[str, Any] | None = None
         if span is trajectory.root:
@@ -204,11 +190,9 @@ class WeaveSink:
         self._accepted = True
         self.sent += sum(len(data) for _, data in batch)
         for outgoing, _ in batch:
-            delivered = self._remember(outgoing.trajectory.trace_id)
-            self._remembered += outgoing.id not in delivered.calls
-            delivered.calls[outgoing.id] = outgoing.digest
+            self._delivered.put(outgoing.trajectory.trace_id, outgoing.id, outgoing.digest)
             if outgoing.facts is not None:
-                delivered.facts = outgoing.facts
+                self._delivered.put(outgoing.trajectory.trace_id, _FACTS, outgoing.facts)
 
     def _single(
         self, project: Project, one: tuple[_Outgoing, bytes], error: ClientError, reasons: dict[str, str]
@@ -246,27 +230,19 @@ class WeaveSink:
             items += [{"mode": "start", "req": {"start": start}}, {"mode": "end", "req": {"end": end}}]
         self._connection.post("/call/upsert_batch", msgspec.json.encode({"batch": items}))
 
-    def _remember(self, trace_id: str) -> _Delivered:
-        delivered = self._delivered.get(trace_id)
-        if delivered is None:
-            while self._remembered > REMEMBERED:
-                self._remembered -= len(self._delivered.popitem(last=False)[1].calls)
-            delivered = self._delivered[trace_id] = _Delivered()
-        return delivered
-
     # -- facts ------------------------------------------------------------------------------------------------------
 
     def _facts(self, project: Project, group: Sequence[Trajectory]) -> dict[str, str]:
         waiting: list[tuple[Trajectory, str, Any]] = []
         for trajectory in group:
-            delivered = self._remember(trajectory.trace_id)
-            for name, value in scores.wanted(trajectory, delivered.facts).items():
-                if name not in delivered.feedback or delivered.feedback[name] != value:
+            delivered = self._delivered.of(trajectory.trace_id)
+            for name, value in scores.wanted(trajectory, delivered.get(_FACTS, {})).items():
+                if delivered.get(f"{_FEEDBACK}{name}", ...) != value:
                     waiting.append((trajectory, name, value))
         if not waiting:
             return {}
         reasons = scores.send(self._connection, project, waiting)
         for trajectory, name, value in waiting:
             if trajectory.trace_id not in reasons:
-                self._remember(trajectory.trace_id).feedback[name] = value
+                self._delivered.put(trajectory.trace_id, f"{_FEEDBACK}{name}", value)
         return reasons

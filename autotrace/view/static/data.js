@@ -21,18 +21,19 @@ export function unpack(buffer) {
 /** A sentence for the person who reads. */
 export class Problem extends Error {}
 
+/** The link's code is exchanged, once, for the session, which is kept for the tabs of this page: no other port sees it. */
+const code = new URLSearchParams(location.search).get("open");
+const entered = code && fetch("/session", { headers: { authorization: `Bearer ${code}` } }).then(async (answer) => { if (answer.ok) localStorage.setItem("autotrace", await answer.text()); });
+if (code) history.replaceState(null, "", location.pathname + location.hash);
+
 /** Asks the server. */
 export class Server {
   exported = false;
 
-  /** @param {string} path */
-  async ask(path) {
-    let answer;
-    try {
-      answer = await fetch(path, { credentials: "same-origin" });
-    } catch {
-      throw new Problem("The server does not answer: it was ended, or the connection is gone. Start autotrace view again.");
-    }
+  /** @param {string} path @param {AbortSignal} [signal] */
+  async ask(path, signal) {
+    await entered;
+    const answer = await fetch(path, { signal, headers: { authorization: `Bearer ${localStorage.getItem("autotrace")}` } }).catch((error) => { throw signal?.aborted ? error : new Problem("The server does not answer: it was ended, or the connection is gone. Start autotrace view again."); });
     if (!answer.ok) throw new Problem((await answer.text()) || `The server answered ${answer.status}.`);
     return answer;
   }
@@ -76,9 +77,8 @@ export class Server {
 
   /** Hits one by one, and `{done, of}` in between. @param {string} run @param {string} words @param {AbortSignal} signal */
   async *search(run, words, signal) {
-    const answer = await fetch(`${this.path(run, "search")}?${new URLSearchParams({ q: words })}`, { signal });
-    if (!answer.ok || !answer.body) throw new Problem(await answer.text());
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const answer = await this.ask(`${this.path(run, "search")}?${new URLSearchParams({ q: words })}`, signal);
+    const reader = /** @type {ReadableStream} */ (answer.body).pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
       const { done, value } = await reader.read();

@@ -61,7 +61,7 @@ class TrajectoryPage {
       detail.facts.advantage === undefined ? null : h("span", {}, h("b", {}, "advantage"), ` ${number(detail.facts.advantage)}`),
       h("span", {}, h("b", {}, "took"), ` ${seconds(detail.duration) || "open"}`), this.timesBar(), h("span", { class: "dim spent" }, this.spent()),
       h("a", { class: "button", href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "its group"),
-      source.exported ? null : h("a", { class: "button quiet", href: `${source.path(this.run, "traces", detail.trace_id, "perfetto")}`, download: "" }, "Perfetto"));
+      source.exported ? null : h("button", { class: "quiet", onclick: async () => h("a", { href: URL.createObjectURL(await (await source.ask(source.path(this.run, "traces", detail.trace_id, "perfetto"))).blob()), download: `${detail.trace_id.slice(0, 12)}.perfetto.json` }).click() }, "Perfetto"));
   }
 
   /** What most of the time went on. */

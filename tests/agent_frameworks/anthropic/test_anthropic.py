@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from opentelemetry.sdk.resources import Resource
 
 from autotrace.cli.main import main
+from autotrace.sinks.mlflow.info import previews
 from autotrace.sinks.mlflow.spans import encode
-from autotrace.sinks.mlflow.tags import previews
 from autotrace.sinks.otlp.spans import otel_span
 from autotrace.sinks.weave.calls import call_of
 from autotrace.trajectory.model import Trajectory

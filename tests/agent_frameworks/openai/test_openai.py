@@ -14,8 +14,8 @@ from autotrace.cli.main import main
 from autotrace.export.conversation import conversation
 from autotrace.insight.examine import examine
 from autotrace.insight.settings import Settings
+from autotrace.sinks.mlflow.info import previews
 from autotrace.sinks.mlflow.spans import encode
-from autotrace.sinks.mlflow.tags import previews
 from autotrace.sinks.otlp.spans import otel_span
 from autotrace.sinks.weave.calls import call_of
 from autotrace.trajectory.model import Trajectory

@@ -21,7 +21,7 @@ from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.sinks import payload
 from autotrace.sinks.jsonl.line import line_of
-from autotrace.sinks.mlflow.tags import previews
+from autotrace.sinks.mlflow.info import previews
 from autotrace.spool.blobs import keep_tokenizer
 from autotrace.trajectory.model import Trajectory
 from tests.ship.spools import Process, attributes, new_run

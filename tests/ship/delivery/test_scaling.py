@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,8 +17,11 @@ from autotrace.ship.delivery import courier, scaling
 from autotrace.ship.delivery.scaling import CALM, LOOK_EVERY, Scaling
 from autotrace.ship.delivery.workers import WorkerProcess
 from autotrace.ship.shipper import Shipper
+from autotrace.sinks.jsonl.sink import JsonlSink
+from autotrace.trajectory.model import Trajectory
 from tests.ship.delivery.test_workers import delivered, fill
 from tests.ship.spools import new_run
+from tests.waiting import DEADLINE
 
 
 class Machine:
@@ -82,13 +87,26 @@ def test_the_shipper_starts_processes_by_itself_and_delivers_everything_once(
 
     monkeypatch.setattr(pace.Pace, "look", behind)
     started: list[int] = []
-    start = WorkerProcess._start
+    decided = threading.Event()
+    start, wanted, deliver = WorkerProcess._start, Scaling.wanted, JsonlSink.deliver
 
     def counting(self: WorkerProcess) -> Any:
         started.append(self.number)
         return start(self)
 
+    def deciding(self: Scaling, status: Status) -> int:
+        count = wanted(self, status)
+        if count > 1:
+            decided.set()
+        return count
+
+    def late(self: JsonlSink, trajectories: Sequence[Trajectory]) -> None:
+        assert decided.wait(DEADLINE)  # alone, the shipper might be done before it writes what is pending
+        deliver(self, trajectories)
+
     monkeypatch.setattr(WorkerProcess, "_start", counting)
+    monkeypatch.setattr(Scaling, "wanted", deciding)
+    monkeypatch.setattr(JsonlSink, "deliver", late)
     shipper = Shipper(run, once=True)
     try:
         assert shipper.deliver_all().state == "done"

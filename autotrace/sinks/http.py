@@ -1,11 +1,13 @@
-"""Whether a server answers one short request."""
+"""Servers: whether one answers a short request, and how long one asks clients to wait."""
 
 from __future__ import annotations
 
 import base64
 import http.client
+import time
 import urllib.error
 import urllib.request
+from email.utils import parsedate_to_datetime
 from urllib.parse import unquote, urlsplit
 
 from autotrace.redact.masking import masked_uri
@@ -45,3 +47,17 @@ def _request(url: str) -> urllib.request.Request:
         encoded = base64.b64encode(unquote(user).encode()).decode()
         request.add_header("Authorization", f"Basic {encoded}")
     return request
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds of a ``Retry-After`` header, which holds a number or a date; None when it holds neither."""
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None

@@ -1,7 +1,7 @@
 """What is generated from the model: the JSON Schema for editors and the reference for readers.
 
-python -m autotrace.spec.schema              > patch_specs/schema.json
-python -m autotrace.spec.schema --markdown   the reference of the spec language
+python tools/spec_reference.py              > patch_specs/schema.json
+python tools/spec_reference.py --markdown   > docs/spec-reference.md
 """
 
 from __future__ import annotations
@@ -139,10 +139,16 @@ no glob of another file brings it back. Within one file a name may stand only on
 """.splitlines()
 
 
+def _description(struct: type[msgspec.Struct], key: str) -> str:
+    """What ``key`` means, one or two sentences."""
+    meta = model.meta(struct, key)
+    return meta.description or ""
+
+
 def _section(struct: type[msgspec.Struct], key: str) -> Iterator[str]:
     yield f"## `{key}`"
     yield ""
-    yield f"{model.description(struct, key)} Write {model.form(struct, key)}."
+    yield f"{_description(struct, key)} Write {model.form(struct, key)}."
     yield ""
     yield from ("```yaml", f"{key}: {model.example(struct, key)}", "```", "")
 
@@ -150,7 +156,7 @@ def _section(struct: type[msgspec.Struct], key: str) -> Iterator[str]:
 def _table(struct: type[msgspec.Struct], key: str) -> Iterator[str]:
     yield from (f"| in `{key}` | meaning | example |", "|---|---|---|")
     for inner in model.types(struct):
-        yield f"| `{inner}` | {model.description(struct, inner)} | `{model.example(struct, inner)}` |"
+        yield f"| `{inner}` | {_description(struct, inner)} | `{model.example(struct, inner)}` |"
     yield ""
 
 

@@ -1,0 +1,3 @@
+"""Ways to run commands."""
+
+from tests.places import installation, place  # noqa: F401 - fixtures

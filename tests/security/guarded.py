@@ -1,0 +1,156 @@
+"""Runs commands that read a place of somebody else's, each in a process of its own that may take so much memory and
+time, and reports what it did beside reading.
+
+``python -P guarded.py``: stdin is JSON, ``{"place", "mine", "commands", "memory", "seconds"}``; so is the answer: a
+list of ``{"words", "code", "out", "err", "seconds", "did"}``. ``did`` names what no reading does: a start of a
+process, a connection, a file written that belongs to somebody, a file of the reader's (``mine``) read.
+
+The libraries are imported once, and each command runs in a fork: an interpreter a command would take a second of CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork", "os.forkpty")
+ASKS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
+ROUTES = (
+    "", "/columns", "/columns?part=more", "/findings", "/search?q=text", "/group?ids=ab,cd", "/steps/1", "/traces/ab",
+    "/traces/ab/tokens", "/traces/ab/perfetto", "/traces/cd", "/traces/cd/tokens",
+)  # fmt: skip
+LIBRARIES = ("pyarrow.dataset", "duckdb", "tokenizers", "starlette.testclient", "autotrace.view.app")
+
+
+def watched(mine: str, did: list[str]) -> Callable[[str, tuple[Any, ...]], None]:
+    """An audit hook that notes in ``did`` what reading does not do."""
+
+    def hook(event: str, values: tuple[Any, ...]) -> None:
+        if event in STARTS or event in ASKS:
+            did.append(f"{event} {str(values[:2])[:200]}")
+        elif event in ("open", "sqlite3.connect") and isinstance(values[0], (str, bytes)):
+            path = os.path.realpath(os.fsdecode(values[0]).removeprefix("file://").partition("?")[0])
+            if path.startswith(mine):
+                did.append(f"{event} {path}")
+            elif event == "open" and values[2] & WRITING and not path.startswith((os.getcwd(), "/dev/", "/proc/")):
+                did.append(f"written {path}")
+        elif event in ("os.remove", "os.rename", "os.mkdir", "os.truncate"):
+            path = os.path.realpath(os.fsdecode(values[0]))
+            if not path.startswith(os.getcwd()):
+                did.append(f"{event} {path}")
+
+    return hook
+
+
+def command(words: list[str]) -> None:
+    """``autotrace WORDS``; ``open PLACE`` is ``autotrace.open``, ``page PLACE`` what the page asks for."""
+    if words[0] == "open":
+        opened(words[1])
+    elif words[0] == "page":
+        served(words[1])
+    else:
+        from autotrace.cli.main import main
+
+        main(words, prog_name="autotrace")
+
+
+def opened(place: str) -> None:
+    import autotrace
+
+    runs = autotrace.open(place)
+    for name in ("trajectories", "turns", "spans", "facts", "tokens", "metrics"):
+        print(name, len(runs.table(name)))
+    print(runs.steps(), len(list(runs.trajectories())), len(runs.sql("SELECT * FROM trajectories")))
+
+
+def served(place: str) -> None:
+    from starlette.testclient import TestClient
+
+    from autotrace.view.app import application
+
+    with TestClient(application(Path(place)), raise_server_exceptions=False) as client:
+        runs = client.get("/api/runs").json()["runs"]
+        for run in runs:
+            for route in ROUTES:
+                answer = client.get(f"/api/runs/{run['run']}{route}")
+                print(route, answer.status_code, len(answer.content))
+                if answer.status_code == 500:
+                    print(f"Traceback: {route}: {answer.text[:300]}", file=sys.stderr)
+
+
+def done(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
+    """Run one command in a fork."""
+    with contextlib.ExitStack() as stack:
+        out, err, notes = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        began = time.monotonic()
+        if not (child := os.fork()):
+            with contextlib.suppress(BaseException):
+                in_child(words, given, out.fileno(), err.fileno(), notes.fileno())
+            os._exit(99)
+        deadline = began + given["seconds"]
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.005)
+        texts = []
+        for file in (out, err, notes):
+            file.seek(0)
+            texts.append(file.read(1 << 20).decode("utf-8", "replace"))
+    code = os.waitstatus_to_exitcode(ended[1])
+    return {
+        "words": words, "code": code, "out": texts[0], "err": texts[1], "seconds": time.monotonic() - began,
+        "did": [line for line in texts[2].split("\n") if line],
+    }  # fmt: skip
+
+
+def in_child(words: list[str], given: dict[str, Any], out: int, err: int, notes: int) -> None:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    did: list[str] = []
+    sys.addaudithook(watched(given["mine"], did))
+    here = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (here + given["memory"],) * 2)
+    code = 0
+    try:
+        command(words)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException as error:
+        import traceback
+
+        code = 98
+        expected = words[0] == "open" and not isinstance(error, (MemoryError, RecursionError, AttributeError, TypeError))
+        print(f"{type(error).__name__}: {error}"[:300] if expected else traceback.format_exc(), file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os.write(notes, "\n".join(dict.fromkeys(did)).encode("utf-8", "replace"))
+    os._exit(code)
+
+
+def imported() -> Iterator[str]:
+    from autotrace.cli.main import COMMANDS
+
+    for module in [*(module for module, _ in COMMANDS.values()), *LIBRARIES]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+            yield module
+
+
+if __name__ == "__main__":
+    given = json.load(sys.stdin)
+    list(imported())
+    json.dump([done(words, given) for words in given["commands"]], sys.stdout)

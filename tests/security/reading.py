@@ -1,0 +1,94 @@
+"""Every command that reads a run, and what it must not do. A test makes a place and calls ``read``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from autotrace.cli.main import COMMANDS
+
+READS_NO_RUN = {"init", "check", "doctor"}
+MEMORY, SECONDS = 1 << 30, 20.0
+"""What a command may take, above what its libraries do: a place here is of some megabytes."""
+ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\u2028")
+
+READS = {
+    "runs": [["runs", "{}"], ["runs", "{}", "--json"]],
+    "ls": [["ls", "{}"], ["ls", "{}", "--all", "--json"], ["ls", "{}", "--tree"], ["ls", "{}", "--sort", "duration"]],
+    "show": [["show", "ab", "{}"], ["show", "ab", "{}", "--full"], ["show", "ab", "{}", "--json"]],
+    "diagnose": [["diagnose", "{}"]],
+    "steps": [["steps", "{}"]],
+    "grep": [["grep", "text", "{}"]],
+    "compare": [["compare", "ab", "cd", "--run", "{}"]],
+    "view": [["view", "{}", "--export", "page.html"], ["view", "{}", "--perfetto", "times.json"], ["page", "{}"]],
+    "status": [["status", "{}"], ["status", "{}", "--all"], ["status", "{}", "--json"]],
+    "sql": [["sql", "SELECT count(*), max(reward) FROM trajectories", "{}"], ["sql", "FROM tokens", "{}", "--csv"]],
+    "ship": [["ship", "{}", "--backend", "jsonl"]],
+    "export": [["export", "{}", "--format", name, "--out", "exported"] for name in ("jsonl", "sft", "atif", "parquet")],
+    "open": [["open", "{}"]],
+}
+"""Command -> how it is called; a test says that none is missing."""
+
+
+def commands(place: Path, *, ships: bool = True) -> list[list[str]]:
+    """Every way to read ``place``; ``ship``, which may write there, last."""
+    every = [words for called in READS.values() for words in called if ships or words[0] != "ship"]
+    return sorted(
+        ([word.replace("{}", str(place)) for word in words] for words in every), key=lambda words: words[0] == "ship"
+    )
+
+
+def run(
+    place: Path, every: list[list[str]], here: Path, mine: Path, memory: int = MEMORY, **environ: str
+) -> list[dict[str, Any]]:
+    """What each command said and did; see ``guarded``. ``here``: the current directory, ``mine``: the reader's."""
+    given = {"place": str(place), "mine": str(mine), "commands": every, "memory": memory, "seconds": SECONDS}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON", "MLFLOW"))}
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("guarded.py"))], input=json.dumps(given), text=True, cwd=here,
+        env={**kept, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(here), **environ}, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers: list[dict[str, Any]] = json.loads(done.stdout)
+    return answers
+
+
+def faults(answers: list[dict[str, Any]]) -> list[str]:
+    """What reading must not do, and did."""
+    found = []
+    for answer in answers:
+        words, said = " ".join(answer["words"]), answer["out"] + answer["err"]
+        if answer["code"] < 0 or answer["code"] == 99:
+            found.append(f"{words}: ended with {answer['code']} after {answer['seconds']:.0f} s")
+        if "Traceback" in answer["err"] or "MemoryError" in answer["err"]:
+            found.append(f"{words}: {answer['err'][-600:]}")
+        if any(escape in said for escape in ESCAPES):
+            found.append(f"{words}: an escape sequence: {said!r:.200}")
+        if answer["words"][0] != "ship":
+            found += [f"{words}: {what}" for what in answer["did"]]
+        else:
+            found += [f"{words}: {what}" for what in answer["did"] if not what.startswith(("written", "os."))]
+    return found
+
+
+def files_of(folder: Path) -> dict[str, tuple[int, str]]:
+    """Of every file when it was changed, and its content; a link is not followed, a large one not read."""
+    return {
+        str(path.relative_to(folder)): (path.lstat().st_mtime_ns, _content(path)) for path in sorted(folder.rglob("*"))
+    }
+
+
+def _content(path: Path) -> str:
+    if path.is_symlink():
+        return os.readlink(path)
+    if not path.is_file() or path.stat().st_size > 1 << 30:
+        return ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+assert READS.keys() == COMMANDS.keys() - READS_NO_RUN | {"open"}, "a command that reads is missing here"
