@@ -13,7 +13,6 @@ from autotrace.export import registry
 from autotrace.export.conversation import conversation_digest
 from autotrace.export.format import STDOUT, ExportError
 from autotrace.tables.conditions import Condition
-from autotrace.tables.errors import Gone
 from autotrace.tables.lean import arrow_without_pandas
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Trajectory
@@ -84,11 +83,11 @@ def _trajectories(reader: Reader, wanted: Condition, left_out: Counter[str]) -> 
     """In veRL's order."""
     rows = reader.select(wanted, ("trace_id", "step", "uid", "rollout_n", "start_ns"))
     rows.sort(key=lambda row: (row.step or 0, row.uid or "", row.rollout_n or 0, row.start_ns or 0))
-    for row in progress.shown(rows, "trajectories"):
-        try:
-            yield reader.load(row.trace_id)
-        except Gone:
+    for _, one in reader.each(progress.shown(rows, "trajectories")):
+        if one is None:
             left_out[GONE] += 1
+        else:
+            yield one
 
 
 def _distinct(trajectories: Iterable[Trajectory], left_out: Counter[str]) -> Iterator[Trajectory]:

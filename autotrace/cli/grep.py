@@ -52,7 +52,7 @@ def grep(
     with contextlib.closing(runs.reader(run)) as reader:
         rows = reader.select(selection.condition, ("trace_id", "step"))
         possible = search.candidates(reader, rows, compiled)
-        for row, one in search.read(reader, progress.shown(possible, "trajectories searched")):
+        for row, one in reader.each(progress.shown(possible, "trajectories searched")):
             if one is None:
                 continue
             matches = list(search.search(one, compiled, frozenset(roles or search.ROLES)))[: limit - places]

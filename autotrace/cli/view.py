@@ -25,7 +25,7 @@ from autotrace.export.staging import Staging
 from autotrace.run import files
 from autotrace.ship.readers import of_run, stored_places
 from autotrace.tables.conditions import Condition, equals
-from autotrace.tables.errors import Gone, QueryError
+from autotrace.tables.errors import QueryError
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Trajectory
 
@@ -183,9 +183,9 @@ def _one(reader: Reader, trace: str) -> Condition:
 
 
 def _loaded(reader: Reader, rows: Sequence[Any]) -> Iterator[Trajectory]:
-    for row in progress.shown(rows, "trajectories"):
-        with contextlib.suppress(Gone):
-            yield reader.load(row.trace_id, texts=False)
+    for _, one in reader.each(progress.shown(rows, "trajectories"), texts=False):
+        if one is not None:
+            yield one
 
 
 def _whole(path: Path, parts: Iterable[bytes]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,12 +19,7 @@ from autotrace.run.drain import shipper_alive
 from autotrace.run.info import RunInfo, not_readable
 from autotrace.run.status import Status
 from autotrace.ship.assembly.about_run import binds_of
-from autotrace.ship.assembly.decoding import Decoder
-from autotrace.ship.assembly.loader import Loader
-from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.index import step_facts
-from autotrace.ship.index.indexer import Indexer
-from autotrace.ship.report import status_of
 from autotrace.ship.store.delivery_queue import TABLES as IN_TABLES
 from autotrace.ship.store.migrations import NewerDatabase
 from autotrace.ship.store.state import State
@@ -41,6 +36,10 @@ from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.durations import PARTS
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import integer, number
+
+if TYPE_CHECKING:  # what assembles and decodes is imported where something is: most of a command's time, else
+    from autotrace.ship.assembly.decoding import Decoder
+    from autotrace.ship.index.indexer import Indexer
 
 _TYPES: dict[str, Callable[[Any], Any]] = {"float64": number, "int64": integer, "json": json, "string": word}
 _OF_FACTS = (
@@ -192,10 +191,10 @@ class Live(Source):
 
     def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
         """See ``Source``."""
-        if self._read is not None and trace_id not in self._read:
-            stored = self._committed.load(trace_id)
-            if stored is not None:
-                return stored
+        if trace_id in (stored := self.stored([trace_id])):
+            return stored[trace_id]
+        from autotrace.ship.assembly.loader import Loader
+
         loader = self._indexer.loader if self._indexer is not None else Loader(self._state, self.path, self.info)
         trajectory = loader.load(trace_id)
         if trajectory is None:
@@ -203,6 +202,11 @@ class Live(Source):
         if texts:
             self._texts().add_texts(trajectory)
         return trajectory
+
+    def stored(self, trace_ids: Sequence[str]) -> Mapping[str, Trajectory]:
+        """See ``Source``."""
+        read = self._read
+        return {} if read is None else self._committed.load([one for one in trace_ids if one not in read])
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""
@@ -228,6 +232,8 @@ class Live(Source):
         return self._texts().decode(ids, key)
 
     def _texts(self) -> Decoder:
+        from autotrace.ship.assembly.decoding import Decoder
+
         if self._decoder is None:
             self._decoder = Decoder(self.path)
         for name, value in self.binds():
@@ -240,6 +246,8 @@ class Live(Source):
         try:
             status = Status.read(self.path)
         except (OSError, ValueError, msgspec.MsgspecError):
+            from autotrace.ship.report import status_of
+
             status = status_of(self._state, self.info, self.path, "running")
         if self._problem:
             status.notes.append(self._problem)
@@ -306,6 +314,9 @@ def _everything_read(state: State, folder: Path) -> bool:
 
 def _refreshed(state: State, folder: Path, info: RunInfo) -> Indexer:
     """Read everything there is and complete the traces that can be judged complete."""
+    from autotrace.ship.delivery.outbox import Outbox
+    from autotrace.ship.index.indexer import Indexer
+
     outbox = Outbox(state, info)
     indexer = Indexer(state, folder, info, (outbox,))
     while indexer.round():

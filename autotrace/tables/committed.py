@@ -23,7 +23,10 @@ from autotrace.trajectory.model import Trajectory
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
+TRIES = 3
+"""Files may be made one of between the look at the lines and at them."""
 _NAME = re.compile(r"\d{6,}(\.c)?\.parquet")
 
 
@@ -32,12 +35,18 @@ class Committed:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / FOLDER
-        try:
-            text = files.read(folder, FOLDER, FILE)
-        except FileNotFoundError:
-            text = b""
-        self._snapshot = snapshot(text)
-        self._files: dict[str, Sequence[str]] = {}
+        for attempt in range(TRIES):
+            try:
+                text = files.read(folder, FOLDER, FILE)
+            except FileNotFoundError:
+                text = b""
+            self._snapshot = snapshot(text)
+            try:
+                self._files = {table: self._found(table) for table in TABLES}
+                return
+            except FileNotFoundError:
+                if attempt == TRIES - 1:
+                    raise
 
     def __bool__(self) -> bool:
         """There is something."""
@@ -50,44 +59,51 @@ class Committed:
 
     def files(self, table: str) -> Sequence[str]:
         """Of ``table``, oldest first."""
-        if table not in self._files:
-            paths = [self.folder / path for path in self._snapshot.paths(table)]
-            if any(not _NAME.fullmatch(path.name) or path.parent != self.folder / table for path in paths):
-                raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
-            linked = (self.folder / table).is_symlink()
-            self._files[table] = [str(path) for path in paths if not linked and files.is_ours(path.lstat())]
         return self._files[table]
 
-    def load(self, trace_id: str) -> Trajectory | None:
-        """A whole trajectory; None where it is not there. Raises ``Gone``."""
+    def _found(self, table: str) -> Sequence[str]:
+        paths = [self.folder / path for path in self._snapshot.paths(table)]
+        if any(not _NAME.fullmatch(path.name) or path.parent != self.folder / table for path in paths):
+            raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
+        linked = (self.folder / table).is_symlink()
+        return [str(path) for path in paths if not linked and files.is_ours(path.lstat())]
+
+    def load(self, trace_ids: Sequence[str]) -> dict[str, Trajectory]:
+        """Whole trajectories by id, those that are there. Raises ``Gone``."""
         from autotrace.tables.rebuild import rebuilt
 
-        if not self.files(TRAJECTORIES.name):
-            return None
+        paths = self.files(TRAJECTORIES.name)
+        if not paths or not trace_ids:
+            return {}
         import duckdb
 
+        of = "trace_id IN (SELECT unnest($ids))"
         try:
             found = self._database.execute(
-                f"SELECT version, step FROM {read(self.files(TRAJECTORIES.name))} WHERE trace_id = ?"
-                " ORDER BY version DESC LIMIT 1", [trace_id],
-            ).fetchall()  # fmt: skip
-            if not found:
-                return None
-            version, step = found[0]
-            tables = {}
-            for name, table in OF_TRAJECTORIES.items():
-                of_version = "" if name == "facts" else f" AND version = {int(version)}"
-                of_step = "" if step is None else f" AND step = {int(step)}"
-                columns = ", ".join(f'"{column.name}"' for column in table.columns)
-                source = read(self.files(name)) if self.files(name) else None
-                if source is not None:
-                    sql = f"SELECT {columns} FROM {source} WHERE trace_id = $id{of_version}{of_step}"
-                    tables[name] = self._database.sql(sql, params={"id": trace_id}).to_arrow_table()
+                f"SELECT trace_id, max(version), step FROM {read(paths)} WHERE {of} GROUP BY ALL", {"ids": trace_ids}
+            ).fetchall()
+            versions = {trace_id: version for trace_id, version, _ in sorted(found, key=lambda row: row[1])}
+            steps = [step for _, _, step in found]
+            within = "" if not steps or None in steps else f" AND step BETWEEN {min(steps)} AND {max(steps)}"
+            tables = {name: self._rows(name, of + within, list(versions)) for name in OF_TRAJECTORIES}
         except duckdb.Error as error:
-            raise Gone(f"trace {trace_id} cannot be read from {self.folder}: {str(error).splitlines()[0]}") from error
-        (trajectory,) = rebuilt(tables)
-        flattened(trajectory.spans)
-        return trajectory
+            raise Gone(f"{self.folder} cannot be read: {str(error).splitlines()[0]}") from error
+        loaded = {}
+        for trajectory in rebuilt({name: rows for name, rows in tables.items() if rows is not None}):
+            flattened(trajectory.spans)
+            if trajectory.version == versions[trajectory.trace_id]:
+                loaded[trajectory.trace_id] = trajectory
+        return loaded
+
+    def _rows(self, name: str, where: str, trace_ids: Sequence[str]) -> pa.Table | None:
+        """The rows of a table about some trajectories: those of their last version, and of ``facts`` all."""
+        paths = self.files(name)
+        if not paths:
+            return None
+        columns = ", ".join(f'"{column.name}"' for column in OF_TRAJECTORIES[name].columns)
+        last = "" if name == "facts" else " QUALIFY version = max(version) OVER (PARTITION BY trace_id)"
+        sql = f"SELECT {columns} FROM {read(paths)} WHERE {where}{last}"
+        return self._database.sql(sql, params={"ids": list(trace_ids)}).to_arrow_table()
 
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:
@@ -123,10 +139,14 @@ class TableFolder(Source):
 
     def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
         """See ``Source``."""
-        found = self._committed.load(trace_id)
-        if found is None:
+        found = self._committed.load([trace_id])
+        if trace_id not in found:
             raise Gone(f"trace {trace_id} is gone from {self.path}")
-        return found
+        return found[trace_id]
+
+    def stored(self, trace_ids: Sequence[str]) -> Mapping[str, Trajectory]:
+        """See ``Source``."""
+        return self._committed.load(trace_ids)
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,20 @@ TYPES = {
 }  # fmt: skip
 
 
+MEMORY, EXPANDED = 512 << 20, 8
+"""Bytes that a question may take, and how many more for each byte of the files that it may read."""
+
+
 def connect(files: Sequence[str] = (), **settings: str) -> duckdb.DuckDBPyConnection:
     """A database that can open ``files``, and nothing else: no other file, no address, no variable of Python's.
     ``settings``: more of DuckDB's."""
     import duckdb
 
+    size = sum(os.stat(file).st_size for file in files)
     own = {
         "python_enable_replacements": "false", "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false", "temp_directory": "", "memory_limit": "4GB",
+        "autoload_known_extensions": "false", "temp_directory": "",
+        "memory_limit": f"{(MEMORY + EXPANDED * size) >> 20}MB",
     }  # fmt: skip
     connection = duckdb.connect(":memory:", config={**own, **settings})
     if files:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from autotrace.sinks import registry
 
 VARIABLE = "AUTOTRACE_PARQUET"
 """Folder or URL (``s3://bucket/folder``) of the Parquet files; default: ``parquet`` in the run directory."""
@@ -55,19 +53,6 @@ def root_of(given: str | None, run_folder: Path) -> str:
     if not given:
         return str(run_folder.absolute().parent / FOLDER)
     return given.rstrip("/") if is_url(given) else str(local(given))
-
-
-def root_for(run_folder: Path, memory: Mapping[str, str]) -> str:
-    """The root that the environment names, else where the run's files are already, else beside the run. Raises
-    ``BackendError`` for another one that only the run folder names."""
-    root = root_of(os.environ.get(VARIABLE), run_folder)
-    told = memory.get("place")
-    if told is None or os.environ.get(VARIABLE):
-        return root
-    try:
-        return registry.trusted(told, run_folder, root)
-    except registry.BackendError as error:
-        raise registry.BackendError(f"{error}; if its Parquet files are there: {VARIABLE}={told}") from None
 
 
 def segment(name: str | None, empty: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from operator import attrgetter
@@ -18,7 +19,7 @@ import msgspec
 from autotrace.tables.columns import Column, Table
 from autotrace.tables.conditions import EVERY, Condition
 from autotrace.tables.engine import connect, duck_type, put, read
-from autotrace.tables.errors import QueryError, known
+from autotrace.tables.errors import Gone, QueryError, known
 from autotrace.tables.rollout import GROUP_FINDINGS, Rollout, json
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, rows
 from autotrace.tables.sources import Source, Steps, assembled
@@ -103,6 +104,8 @@ class Reader:
         self.progress = progress
         self._there: dict[tuple[str, Steps | None], set[str]] = {}
         """Table, steps -> columns of it that are in the database."""
+        self._is_beside = self._is_superseded = False
+        """Trajectories are beside the files; rows in files are superseded."""
 
     # -- lines and tables ----------------------------------------------------------------------------------------------
 
@@ -251,6 +254,22 @@ class Reader:
                 view = _view(name, of)
                 self._database.execute(f"DROP VIEW {view}; DROP TABLE {view}_beside")
 
+    def each(self, rows: Iterable[Any], *, texts: bool = True) -> Iterator[tuple[Any, Trajectory | None]]:
+        """Each of ``rows`` (with a ``trace_id``) with its trajectory; None where only its line is left."""
+        listed = iter(rows)
+        while chunk := list(islice(listed, AT_ONCE)):
+            ids = [row.trace_id for row in chunk]
+            stored: dict[str, Trajectory] = {}
+            for source in self.sources:
+                with suppress(Gone):
+                    stored |= source.stored(ids)
+            for row in chunk:
+                one = stored.get(row.trace_id)
+                if one is None:
+                    with suppress(KeyError):
+                        one = self.load(row.trace_id, texts=texts)
+                yield row, one
+
     @property
     def run(self) -> Source:
         """The newest run, or the only one."""
@@ -284,6 +303,7 @@ class Reader:
                 beside += [(trace_id,) for trace_id in source.ids(None)]
                 superseded += source.superseded().items()
         trace_id, version = (_column(TRAJECTORIES.name, name) for name in ("trace_id", "version"))
+        self._is_beside, self._is_superseded = bool(beside), bool(superseded)
         put(database, "own.beside", [trace_id], beside)
         put(database, "own.superseded", [trace_id, version], superseded)
         return database
@@ -310,19 +330,18 @@ class Reader:
         """SELECTs over the files of the sources: what a later version has replaced, and what is beside them, does not
         count."""
         files = [file for source in self.sources for file in source.files(table.name)]
-        if not files:
+        if not files or self._database is None:  # which says what is beside them
             return []
-        found = f"SELECT * FROM {read(files)}"
-        if table.name in OF_TRAJECTORIES:
-            found += " AS one WHERE NOT EXISTS (FROM own.beside WHERE trace_id = one.trace_id)"
-            if table.name != "facts":
-                found += (
-                    " AND NOT EXISTS (FROM own.superseded AS s WHERE s.trace_id = one.trace_id"
-                    " AND s.version > one.version)"
-                )
+        conditions = []
+        if table.name in OF_TRAJECTORIES and self._is_beside:
+            conditions.append("NOT EXISTS (FROM own.beside WHERE trace_id = one.trace_id)")
+        if table.name in OF_TRAJECTORIES and table.name != "facts" and self._is_superseded:
+            conditions.append(
+                "NOT EXISTS (FROM own.superseded AS s WHERE s.trace_id = one.trace_id AND s.version > one.version)"
+            )
         if steps is not None:
-            within = f"step BETWEEN {int(steps[0])} AND {int(steps[1])}"
-            found = f"{found} {'AND' if ' WHERE ' in found else 'WHERE'} {within}"
+            conditions.append(f"step BETWEEN {int(steps[0])} AND {int(steps[1])}")
+        found = f"SELECT * FROM {read(files)} AS one" + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
         if table.name in NEWEST:
             found += f" QUALIFY version = max(version) OVER (PARTITION BY {NEWEST[table.name]})"
         if table is TRAJECTORIES:
@@ -364,10 +383,10 @@ class Reader:
         whole = []
         for source in self.sources:
             lines = source.lines(table.name, names, steps)
-            if lines is None:
-                whole.append(source)
-            else:
+            if lines is not None:
                 there += lines
+            elif source.ids(steps):
+                whole.append(source)
         put(self._database, name, columns, there)
         if whole:
             made = self._assembled(table, columns, steps, whole)

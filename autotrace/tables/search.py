@@ -6,14 +6,12 @@ files: those whose texts contain the letters that every match has.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import input_text, output_text
@@ -60,15 +58,6 @@ def candidates(reader: Reader, rows: Sequence[Any], pattern: re.Pattern[str]) ->
         return list(rows)
     found = reader.containing(letters, in_any_case=bool(pattern.flags & re.IGNORECASE))
     return [row for row in rows if row.trace_id in found]
-
-
-def read(reader: Reader, rows: Iterable[Any]) -> Iterator[tuple[Any, Trajectory | None]]:
-    """Each of ``rows`` with its trajectory; None where only its line is left."""
-    for row in rows:
-        one = None
-        with contextlib.suppress(Gone, KeyError):
-            one = reader.load(row.trace_id)
-        yield row, one
 
 
 def _letters(pattern: re.Pattern[str]) -> str:

@@ -53,6 +53,10 @@ class Source:
         """A whole one, decoded if ``texts``. Raises ``KeyError``, ``Gone`` where only its line is left."""
         raise NotImplementedError
 
+    def stored(self, trace_ids: Sequence[str]) -> Mapping[str, Trajectory]:
+        """Those of them that are in files, which many are read from at once."""
+        return {}
+
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """Step -> what the trainer logged about it: ``metrics``, ``token_facts``."""
         return {}

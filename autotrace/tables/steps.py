@@ -103,11 +103,8 @@ def _records(rows: Sequence[Any], reader: Reader, settings: Settings, watch: Wat
             late.append(row)
         else:
             yield _record(row, known or Profile())
-    for row in watch(late):
-        made = Profile()
-        with contextlib.suppress(Gone):
-            made = examine(reader.load(row.trace_id, texts=False), settings)
-        yield _record(row, made)
+    for row, one in reader.each(watch(late), texts=False):
+        yield _record(row, Profile() if one is None else examine(one, settings))
 
 
 def _record(row: Any, known: Profile) -> Record:

@@ -16,10 +16,8 @@ from typing import Any
 import msgspec
 
 from autotrace.tables.conditions import Condition
-from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.jsonable import jsonable
-from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import integer
 from autotrace.view import columns, detail, group, steps, tokens
 from autotrace.view.assets import bundle, text
@@ -63,12 +61,12 @@ def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tu
     yield "names", _json(names)
     yield "columns", _encoded(columns.packed(reader, ["group", *names["numbers"], *names["texts"]], wanted))
     yield "findings", _json(steps.findings(reader, {row.step for row in rows if row.step is not None}))
-    by_group: dict[str, list[str]] = defaultdict(list)
+    by_group: dict[str, list[Any]] = defaultdict(list)
     by_step: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        by_group[row.group_id].append(row.trace_id)
-    for ids in by_group.values():
-        loaded = [one for id in ids if (one := _loaded(reader, id)) is not None]
+        by_group[row.group_id].append(row)
+    for members in by_group.values():
+        loaded = [one for _, one in reader.each(members) if one is not None]
         for one in loaded:
             yield f"trace {one.trace_id}", _json(detail.detail(one))
             yield f"tokens {one.trace_id}", _encoded(tokens.packed(one, reader.run.decode, short=True))
@@ -81,13 +79,6 @@ def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tu
             yield f"group {min(one.trace_id for one in loaded)}", body
     for number, rollouts in by_step.items():
         yield f"step {number}", _json(steps.of_rollouts(rollouts))
-
-
-def _loaded(reader: Reader, trace_id: str) -> Trajectory | None:
-    try:
-        return reader.load(trace_id)
-    except (Gone, KeyError):
-        return None
 
 
 def _json(value: Any) -> str:

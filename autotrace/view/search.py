@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from autotrace.tables.reader import Reader
-from autotrace.tables.search import ROLES, candidates, read, search
+from autotrace.tables.search import ROLES, candidates, search
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.view.open_runs import OpenRun
 
@@ -36,7 +36,7 @@ def _line(value: dict[str, Any]) -> bytes:
 
 
 def _found(reader: Reader, rows: list[Any], pattern: re.Pattern[str]) -> Iterator[dict[str, Any]]:
-    for row, one in read(reader, rows):
+    for row, one in reader.each(rows):
         match = None if one is None else next(search(one, pattern, frozenset(ROLES)), None)
         if match is not None:
             yield {

@@ -9,7 +9,6 @@ from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.tables import steps as query
 from autotrace.tables.conditions import condition
-from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.jsonable import jsonable
@@ -46,12 +45,7 @@ def lanes(reader: Reader, step: int) -> dict[str, Any]:
     training = condition(f"step = {step} and not validate")
     rows = reader.select(training, ("trace_id", "duration_s"))
     rows.sort(key=lambda row: -(row.duration_s or float("inf")))
-    found = []
-    for row in rows[:MOST]:
-        try:
-            found.append(rollout(reader.load(row.trace_id, texts=False)))
-        except (Gone, KeyError):
-            continue
+    found = [rollout(one) for _, one in reader.each(rows[:MOST], texts=False) if one is not None]
     return of_rollouts(found, len(rows) - MOST)
 
 

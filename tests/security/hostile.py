@@ -63,7 +63,9 @@ def ended(run: Path, process: Process) -> Path:
     return run
 
 
-def calls(process: Process, trace: bytes, count: int, tokens: Callable[[int], Tokens | None], role: str = "llm") -> None:
+def calls(
+    process: Process, trace: bytes, count: int, tokens: Callable[[int], Tokens | None], role: str = "llm"
+) -> None:
     """A trajectory with ``count`` calls, of which ``tokens`` says what they read."""
     number = list(ROLES).index(role)
     records: list[Any] = []
@@ -213,18 +215,40 @@ def texts_that_are_obeyed(folder: Path, mine: Path) -> Path:
     for trace in (ONE, TWO):
         root = 7 + trace[0]
         process.write(
-            Open(root, trace, 0, number, process.tick(), {EVIL: EVIL}, {EVIL: EVIL, "step": EVIL, "uid": EVIL}, None, EVIL),
+            Open(
+                root,
+                trace,
+                0,
+                number,
+                process.tick(),
+                {EVIL: EVIL},
+                {EVIL: EVIL, "step": EVIL, "uid": EVIL},
+                None,
+                EVIL,
+            ),
             Close(root, trace, process.tick(), EVIL, {EVIL: EVIL}, {EVIL: EVIL}, (EVIL, EVIL, EVIL)),
         )
         process.fact(EVIL, EVIL, trace)
         process.fact("reward", EVIL, trace)
     other = b"\xab\x01" + ONE[2:]
     process.write(
-        Open(99, other, 0, 0, process.tick(), {EVIL: EVIL}, {**attributes(), EVIL: EVIL, "uid": EVIL, "data_source": EVIL}),
+        Open(
+            99,
+            other,
+            0,
+            0,
+            process.tick(),
+            {EVIL: EVIL},
+            {**attributes(), EVIL: EVIL, "uid": EVIL, "data_source": EVIL},
+        ),
         Open(98, other, 99, number, process.tick(), {"messages": [{"role": EVIL, "content": EVIL}]}),
         Close(98, other, process.tick(), "ERROR", {"choices": EVIL}, None, (EVIL, EVIL, EVIL)),
         Close(99, other, process.tick(), EVIL, EVIL, {EVIL: EVIL}, (EVIL, EVIL, EVIL)),
-        Bind("config", {"project_name": EVIL, "experiment_name": EVIL, "logger": EVIL, "rollout_mode": EVIL}, process.tick()),
+        Bind(
+            "config",
+            {"project_name": EVIL, "experiment_name": EVIL, "logger": EVIL, "rollout_mode": EVIL},
+            process.tick(),
+        ),
         Bind("verl_trace", {"backend": EVIL, "token2text": EVIL, "key": EVIL}, process.tick()),
         Bind("dataset", {"columns": EVIL}, process.tick()),
         StepFacts(1, EVIL, {EVIL: 1.0}, process.tick()),
@@ -260,7 +284,18 @@ def binds_of_any_type(folder: Path, mine: Path) -> Path:
 def records_of_any_type(folder: Path, mine: Path) -> Path:
     run, process = honest(folder)
     values: list[Any] = [0, -1, "x", b"\xff", [[]], {"a": 1}, None, True, 1e308, 1 << 63, ["x"] * 9]
-    for tag, width in (("O", 9), ("C", 14), ("F", 5), ("K", 3), ("M", 4), ("B", 3), ("R", 4), ("N", 5), ("D", 5), ("H", 10)):
+    for tag, width in (
+        ("O", 9),
+        ("C", 14),
+        ("F", 5),
+        ("K", 3),
+        ("M", 4),
+        ("B", 3),
+        ("R", 4),
+        ("N", 5),
+        ("D", 5),
+        ("H", 10),
+    ):
         for number, value in enumerate(values):
             whole = [tag, *(values[(number + at) % len(values)] for at in range(width))]
             process.raw(frame(msgspec.msgpack.encode(whole)) + frame(msgspec.msgpack.encode([tag, value])))
@@ -375,7 +410,9 @@ def _run_json(name: str, **given: Any) -> None:
 
 _run_json("run_keep", keep=[f"slowest={EVIL}", EVIL, "random=1e999"])
 _run_json("run_types", keep=7, command="x", backends={}, run_id=[])
-_run_json("run_numbers", drain_timeout=1e308, main_pid=1 << 62, step_budget=-(1 << 62), month_budget=0, shippers=1 << 40)
+_run_json(
+    "run_numbers", drain_timeout=1e308, main_pid=1 << 62, step_budget=-(1 << 62), month_budget=0, shippers=1 << 40
+)
 _run_json("run_backends", backends=[EVIL, "nonsense", "../x"], origins={"backends": EVIL})
 _run_json("run_tokenizers", tokenizer="/etc", tokenizers={"/etc": "../../../../etc", "x": EVIL})
 
@@ -445,22 +482,61 @@ for _table, _columns in (("traces", "*"), ("meta", "*"), ("segments", "*"), ("de
         f"state_view_{_table}", _COPY.format(_table),
         f"CREATE VIEW {_table} AS SELECT real_{_table}.* FROM real_{_table}, ({_FOR_EVER} i FROM n)",
     )  # fmt: skip
-_state("state_trigger", f"CREATE TRIGGER t AFTER INSERT ON meta BEGIN INSERT INTO meta SELECT hex(randomblob(9)), i FROM ({_FOR_EVER} i FROM n); END")
-_state("state_generated", "DROP TABLE meta", "CREATE TABLE meta (key TEXT PRIMARY KEY, v TEXT, value TEXT AS (hex(zeroblob(400000000))))", "INSERT INTO meta (key, v) VALUES ('anchor:bbbbbbbb', '1')")
+_state(
+    "state_trigger",
+    f"CREATE TRIGGER t AFTER INSERT ON meta BEGIN INSERT INTO meta SELECT hex(randomblob(9)), i FROM ({_FOR_EVER} i FROM n); END",
+)
+_state(
+    "state_generated",
+    "DROP TABLE meta",
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, v TEXT, value TEXT AS (hex(zeroblob(400000000))))",
+    "INSERT INTO meta (key, v) VALUES ('anchor:bbbbbbbb', '1')",
+)
 _state("state_anchor", "UPDATE meta SET value = 'x' WHERE key LIKE 'anchor%'")
 _state("state_anchor_huge", f"UPDATE meta SET value = '{'9' * 5000}' WHERE key LIKE 'anchor%'")
 _state("state_steps", "INSERT INTO meta VALUES ('step:x:y', '{}')", "INSERT INTO meta VALUES ('step:1:m', '[')")
-_state("state_rows", "UPDATE traces SET facts = '[', attributes = x'ff', times = '7', profile = '{', step = 'x', turns = 'y', start_ns = 'z', reward = 'w'")
-_state("state_rows_null", "UPDATE traces SET facts = NULL, attributes = NULL, times = NULL, profile = NULL, spans = NULL, turns = NULL, name = NULL, role = NULL, status = NULL")
+_state(
+    "state_rows",
+    "UPDATE traces SET facts = '[', attributes = x'ff', times = '7', profile = '{', step = 'x', turns = 'y', start_ns = 'z', reward = 'w'",
+)
+_state(
+    "state_rows_null",
+    "UPDATE traces SET facts = NULL, attributes = NULL, times = NULL, profile = NULL, spans = NULL, turns = NULL, name = NULL, role = NULL, status = NULL",
+)
 _state("state_json", f"UPDATE traces SET profile = '{'[' * 100_000}', facts = '{'[' * 100_000}'")
 _state("state_blobs", "UPDATE places SET offsets = x'ffffffffffffff7f'", "UPDATE segments SET header = x'ff'")
 _state("state_names", "UPDATE segments SET name = '../../mine/secret'", "UPDATE segments SET offset = -5")
-_state("state_values", "UPDATE facts SET value = x'ff'", "INSERT INTO binds VALUES (99, 'config', x'ff')", "UPDATE processes SET counters = x'ff', skipped = '['")
-_state("state_pages", "INSERT INTO deliveries SELECT 'jsonl', trace_id, 1, 1, 'http://x/' || char(27) || ']8;;x', char(27) FROM traces")
+_state(
+    "state_values",
+    "UPDATE facts SET value = x'ff'",
+    "INSERT INTO binds VALUES (99, 'config', x'ff')",
+    "UPDATE processes SET counters = x'ff', skipped = '['",
+)
+_state(
+    "state_pages",
+    "INSERT INTO deliveries SELECT 'jsonl', trace_id, 1, 1, 'http://x/' || char(27) || ']8;;x', char(27) FROM traces",
+)
 _state("state_padding", "INSERT INTO meta VALUES ('x', hex(zeroblob(10000000)))")
-_state("state_place_mine", "INSERT OR REPLACE INTO meta VALUES ('backend:parquet:place', 'MINE')", "INSERT OR REPLACE INTO meta VALUES ('backend:parquet:project', 'p')")
-for _number, _place in enumerate(("http://127.0.0.1:9/x", "s3://bucket/x", "simplecache::http://127.0.0.1:9/x", "file:///etc", "github://a:b@/", "../..")):
-    _state(f"state_place_{_number}", f"INSERT OR REPLACE INTO meta VALUES ('backend:parquet:place', '{_place}')", "INSERT OR REPLACE INTO meta VALUES ('backend:parquet:project', 'p')")
+_state(
+    "state_place_mine",
+    "INSERT OR REPLACE INTO meta VALUES ('backend:parquet:place', 'MINE')",
+    "INSERT OR REPLACE INTO meta VALUES ('backend:parquet:project', 'p')",
+)
+for _number, _place in enumerate(
+    (
+        "http://127.0.0.1:9/x",
+        "s3://bucket/x",
+        "simplecache::http://127.0.0.1:9/x",
+        "file:///etc",
+        "github://a:b@/",
+        "../..",
+    )
+):
+    _state(
+        f"state_place_{_number}",
+        f"INSERT OR REPLACE INTO meta VALUES ('backend:parquet:place', '{_place}')",
+        "INSERT OR REPLACE INTO meta VALUES ('backend:parquet:project', 'p')",
+    )
 
 
 # -- tokenizers --------------------------------------------------------------------------------------------------------
@@ -499,13 +575,35 @@ def _tokenizer(name: str, files: dict[str, str] | None = None, **changed: Any) -
     place(make)
 
 
-_LONGEST = {"type": "WordLevel", "vocab": {f"a{number}": number for number in range(7)} | {"x" * 100_000: 7}, "unk_token": "a0"}
+_LONGEST = {
+    "type": "WordLevel",
+    "vocab": {f"a{number}": number for number in range(7)} | {"x" * 100_000: 7},
+    "unk_token": "a0",
+}
 _tokenizer("a_token_of_100_KB", model=_LONGEST)
 _tokenizer("a_decoder_that_expands", decoder={"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 100_000})
-_tokenizer("a_decoder_with_a_pattern", decoder={"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "Replace", "pattern": {"Regex": "(a7|a7a7)*(a7|a7a7)*b"}, "content": ""}]})
-_tokenizer("a_vocabulary_elsewhere", {"tokenizer.json": "", "tokenizer_config.json": '{"tokenizer_class": "GPT2Tokenizer", "vocab_file": "MINE/vocab.json", "merges_file": "MINE/merges.txt"}'})
+_tokenizer(
+    "a_decoder_with_a_pattern",
+    decoder={
+        "type": "Sequence",
+        "decoders": [
+            {"type": "Fuse"},
+            {"type": "Replace", "pattern": {"Regex": "(a7|a7a7)*(a7|a7a7)*b"}, "content": ""},
+        ],
+    },
+)
+_tokenizer(
+    "a_vocabulary_elsewhere",
+    {
+        "tokenizer.json": "",
+        "tokenizer_config.json": '{"tokenizer_class": "GPT2Tokenizer", "vocab_file": "MINE/vocab.json", "merges_file": "MINE/merges.txt"}',
+    },
+)
 _tokenizer("a_tokenizer_of_lists", {"tokenizer.json": "[" * 1_000_000, "tokenizer_config.json": '{"a":' * 100_000})
-_tokenizer("a_tokenizer_on_the_hub", {"tokenizer.json": "", "tokenizer_config.json": '{"tokenizer_class": "x/y", "name_or_path": "x/y"}'})
+_tokenizer(
+    "a_tokenizer_on_the_hub",
+    {"tokenizer.json": "", "tokenizer_config.json": '{"tokenizer_class": "x/y", "name_or_path": "x/y"}'},
+)
 
 
 # -- stored trajectories -----------------------------------------------------------------------------------------------
@@ -514,7 +612,12 @@ _tokenizer("a_tokenizer_on_the_hub", {"tokenizer.json": "", "tokenizer_config.js
 def _line(trace: str = "ab" * 16, spans: Any = None, **given: Any) -> dict[str, Any]:
     span = {"span_id": "01", "parent_id": None, "name": "x", "role": "trajectory", "key": "k", "start_ns": 1, "end_ns": 2,
             "status": "OK", "inputs": {}, "output": None, "attributes": {"step": 1}, "host": "h", "pid": 1}  # fmt: skip
-    return {"trace_id": trace, "run_id": "r", "spans": [span] if spans is None else [{**span, **one} for one in spans], **given}
+    return {
+        "trace_id": trace,
+        "run_id": "r",
+        "spans": [span] if spans is None else [{**span, **one} for one in spans],
+        **given,
+    }
 
 
 def _lines(name: str, *lines: str) -> None:
@@ -529,14 +632,82 @@ def _lines(name: str, *lines: str) -> None:
 
 _TWO = ("ab" * 16, "cd" * 16)
 _lines("lines_of_lists", "[" * 1_000_000)
-_lines("lines_nested", *('{"trace_id": "%s", "run_id": "r", "spans": [], "facts": {"a": %s1%s}}' % (one, "[" * 500, "]" * 500) for one in _TWO))
-_lines("lines_obeyed", *(json.dumps(_line(one, [{"name": EVIL, "status": EVIL, "attributes": {EVIL: EVIL}, "error": [EVIL] * 3}], facts={EVIL: EVIL}, notes=[EVIL])) for one in _TWO))
-_lines("lines_numbers", *(json.dumps(_line(one, [{"start_ns": 1 << 70, "end_ns": -(1 << 70), "attributes": {"step": 10**400}}])) for one in _TWO))
+_lines(
+    "lines_nested",
+    *(
+        '{"trace_id": "%s", "run_id": "r", "spans": [], "facts": {"a": %s1%s}}' % (one, "[" * 500, "]" * 500)
+        for one in _TWO
+    ),
+)
+_lines(
+    "lines_obeyed",
+    *(
+        json.dumps(
+            _line(
+                one,
+                [{"name": EVIL, "status": EVIL, "attributes": {EVIL: EVIL}, "error": [EVIL] * 3}],
+                facts={EVIL: EVIL},
+                notes=[EVIL],
+            )
+        )
+        for one in _TWO
+    ),
+)
+_lines(
+    "lines_numbers",
+    *(
+        json.dumps(_line(one, [{"start_ns": 1 << 70, "end_ns": -(1 << 70), "attributes": {"step": 10**400}}]))
+        for one in _TWO
+    ),
+)
 _lines("lines_times", *(json.dumps(_line(one, [{"start_ns": 1 << 62, "end_ns": 0}])) for one in _TWO))
-_lines("lines_circles", *(json.dumps(_line(one, [{"span_id": "1", "parent_id": "2"}, {"span_id": "2", "parent_id": "1"}, {"span_id": "3", "parent_id": "3", "prompt_base": "3", "new_prompt_ids": [1], "role": "llm"}])) for one in _TWO))
-_lines("lines_expanding", *(json.dumps(_line(one, [{}] + [{"span_id": f"{n:x}x", "role": "llm", "parent_id": "01", "new_prompt_ids": [7] * (300_000 if not n else 1), "prompt_keep": 300_000 - 1 if n else 0, "prompt_base": "0x" if n else None} for n in range(2000)])) for one in _TWO))
+_lines(
+    "lines_circles",
+    *(
+        json.dumps(
+            _line(
+                one,
+                [
+                    {"span_id": "1", "parent_id": "2"},
+                    {"span_id": "2", "parent_id": "1"},
+                    {"span_id": "3", "parent_id": "3", "prompt_base": "3", "new_prompt_ids": [1], "role": "llm"},
+                ],
+            )
+        )
+        for one in _TWO
+    ),
+)
+_lines(
+    "lines_expanding",
+    *(
+        json.dumps(
+            _line(
+                one,
+                [{}]
+                + [
+                    {
+                        "span_id": f"{n:x}x",
+                        "role": "llm",
+                        "parent_id": "01",
+                        "new_prompt_ids": [7] * (300_000 if not n else 1),
+                        "prompt_keep": 300_000 - 1 if n else 0,
+                        "prompt_base": "0x" if n else None,
+                    }
+                    for n in range(2000)
+                ],
+            )
+        )
+        for one in _TWO
+    ),
+)
 _lines("lines_run_ids", *(json.dumps({**_line(), "run_id": f"{n}{EVIL}"}) for n in range(2000)))
-_lines("lines_deep", *(json.dumps(_line(one, [{"span_id": str(n), "parent_id": str(n - 1) if n else None} for n in range(20_000)])) for one in _TWO))
+_lines(
+    "lines_deep",
+    *(
+        json.dumps(_line(one, [{"span_id": str(n), "parent_id": str(n - 1) if n else None} for n in range(20_000)]))
+        for one in _TWO
+    ),
+)
 
 
 def _parquet(name: str, write: Callable[[Path, Path], None]) -> None:
@@ -565,7 +736,9 @@ def _written(folder: Path, mine: Path, change: Callable[[Any], Any] = lambda tab
         row |= {"trace_id": "ab" * 16, "run_id": "run", "step": 1, "span_id": "01", "name": EVIL, "role": "trajectory",
                 "status": EVIL, "version": 1, "start_ns": 1, "end_ns": 2, "key": EVIL, "host": EVIL, "pid": 1}  # fmt: skip
         row = {key: value for key, value in row.items() if key in schema.names}
-        made = change(pa.Table.from_pylist([row, {**row, "trace_id": "cd" * 16}] if "trace_id" in row else [row], schema))
+        made = change(
+            pa.Table.from_pylist([row, {**row, "trace_id": "cd" * 16}] if "trace_id" in row else [row], schema)
+        )
         pq.write_table(made, top / name / "000001.parquet", **options)
     files = {name: Added("000001.parquet", 2, 1000) for name in TABLES}
     more = {name: Added("000002.parquet", 2, 1000) for name in TABLES if (top / name / "000002.parquet").exists()}
@@ -579,14 +752,24 @@ def _bomb(table: Any) -> Any:
         if name in table.column_names:
             texts = pa.array(["A" * 1_000_000], pa.large_string() if False else pa.string())
             table = pa.concat_tables([table] * 1000)
-            column = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array([0] * table.num_rows, pa.int32()), texts)])
+            column = pa.chunked_array(
+                [pa.DictionaryArray.from_arrays(pa.array([0] * table.num_rows, pa.int32()), texts)]
+            )
             return table.set_column(table.column_names.index(name), name, column)
     return table
 
 
 _parquet("parquet_obeyed", _written)
-_parquet("parquet_of_other_columns", lambda folder, mine: _written(folder, mine, lambda table: table.select([table.column_names[-1]])))
-_parquet("parquet_of_other_types", lambda folder, mine: _written(folder, mine, lambda table: table.set_column(0, table.column_names[0], [list(range(table.num_rows))])))
+_parquet(
+    "parquet_of_other_columns",
+    lambda folder, mine: _written(folder, mine, lambda table: table.select([table.column_names[-1]])),
+)
+_parquet(
+    "parquet_of_other_types",
+    lambda folder, mine: _written(
+        folder, mine, lambda table: table.set_column(0, table.column_names[0], [list(range(table.num_rows))])
+    ),
+)
 _parquet("parquet_that_expands", lambda folder, mine: _written(folder, mine, _bomb, compression="zstd"))
 
 
@@ -640,5 +823,3 @@ def wheel_that_expands(folder: Path) -> Path:
                 for _ in range(100):
                     file.write(b"#" * 1_000_000)
     return path
-
-

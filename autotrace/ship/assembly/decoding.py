@@ -69,8 +69,8 @@ class Decoder:
         self._told = of_run is None
         """The run's tokenizer is the one that it tells."""
         self._of_run = made(of_run)
-        named = {target.tokenizer: made(target.tokenizer) for target in plan.targets if target.tokenizer}
-        self._of_targets = {target.key: named[target.tokenizer] for target in plan.targets if target.tokenizer}
+        by_name = {target.tokenizer: made(target.tokenizer) for target in plan.targets if target.tokenizer}
+        self._of_targets = {target.key: by_name[target.tokenizer] for target in plan.targets if target.tokenizer}
 
     @property
     def problem(self) -> str | None:

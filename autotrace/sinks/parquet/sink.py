@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import msgspec
 
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
+from autotrace.sinks import registry
 from autotrace.sinks.protocol import Refused, SinkError, Unavailable
 from autotrace.tables.commits import FILE, FOLDER
 from autotrace.tables.copying import Copy
-from autotrace.tables.location import root_for, segment
+from autotrace.tables.location import VARIABLE, root_of, segment
 from autotrace.tables.place import Place, PlaceError, place
 from autotrace.trajectory.model import Trajectory
 
@@ -71,6 +73,19 @@ class ParquetSink:
                 self.deliver(())
         except SinkError as error:
             _log.warning("the last files were not copied: %s", error)
+
+
+def root_for(run_folder: Path, memory: Mapping[str, str]) -> str:
+    """The root that the environment names, else where the run's files are already, else beside the run. Raises
+    ``BackendError`` for another one that only the run folder names."""
+    root = root_of(os.environ.get(VARIABLE), run_folder)
+    told = memory.get("place")
+    if told is None or os.environ.get(VARIABLE):
+        return root
+    try:
+        return registry.trusted(told, run_folder, root)
+    except registry.BackendError as error:
+        raise registry.BackendError(f"{error}; if its Parquet files are there: {VARIABLE}={told}") from None
 
 
 def claim(at: Place, folder: str, run_folder: Path) -> None:
