@@ -18,6 +18,7 @@ FRAMEWORKS ?= $(patsubst tests/agent_frameworks/%/requirements.txt,%,$(wildcard 
 FRAMEWORKS_HERE = openai anthropic mcp httpx
 HOOKS = tests/conformance tests/faults
 SHIPPING = tests/ship tests/sinks tests/cli
+PROGRAMS = $(addprefix tests/,verl adapters launch bootstrap agent_frameworks hostile findings packaging secrets security)
 # what runs in an environment of its own
 APART = $(addprefix --ignore=tests/,browser e2e engines harbor multinode weave_server backends host torch compilers \
     $(addprefix agent_frameworks/,$(filter-out $(FRAMEWORKS_HERE),$(FRAMEWORKS))))
@@ -27,7 +28,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
     ship/test_backend_choice.py ship/delivery ship/assembly/test_decoding.py ship/test_into_mlflow.py record/test_sampling.py \
     cli/test_compare.py)
 
-.PHONY: findings help demo test size test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
+.PHONY: findings help demo test size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
     scale verl-releases docs pythons compilers security view screenshots check-js
 .DEFAULT_GOAL := help
@@ -60,15 +61,18 @@ format: environment ## apply the formatter and the linter's own fixes
 	$(VENV)/bin/ruff format .
 
 test: environment ## the test suite
-	$(MAKE) --no-print-directory -k -j2 -O test-rest test-hooks test-shipping
+	$(MAKE) --no-print-directory -k -j2 -O test-programs test-rest test-shipping test-hooks
 
-# two at a time: most of it is waiting for processes. What puts hooks into its own process has one to itself
+# two at a time, the longest first: most of it is waiting for processes. What puts hooks into its own process has one to
+# itself; what imports veRL and torch burdens no test that forks or collects garbage
+test-programs:
+	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) $(PROGRAMS)
 test-hooks:
 	$(VENV)/bin/python -m pytest $(PYTEST) $(HOOKS)
 test-shipping:
 	$(VENV)/bin/python -m pytest $(PYTEST) $(SHIPPING)
 test-rest:
-	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) $(addprefix --ignore=,$(HOOKS) $(SHIPPING)) tests
+	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) $(addprefix --ignore=,$(HOOKS) $(SHIPPING) $(PROGRAMS)) tests
 
 view: environment ## the page of `autotrace view`, driven in Chromium (on PATH, or Playwright's own)
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/browser
@@ -158,7 +162,7 @@ host-suites: environment ## other packages' own tests with all of their function
 faults: environment ## kills, full disks, dead servers: what was written, delivered, lost, delivered twice
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/faults
 
-security: environment ## what a run folder of somebody else may do to who reads it: nothing
+security: environment ## what a sender of a folder, a neighbour, the network can do to you: nothing that SECURITY.md denies
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/security
 
 # FINDINGS="one turn" plays single scenarios

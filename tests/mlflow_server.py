@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from pathlib import Path
+
+from tests import ports
 
 
 class MlflowServer:
@@ -18,9 +19,7 @@ class MlflowServer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.store = f"sqlite:///{folder}/server.db"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = ports.reserved()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 

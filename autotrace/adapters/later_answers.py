@@ -1,6 +1,6 @@
-"""Objects of clients that have no answer yet: a raw response that was not read (``with_raw_response``,
-``with_streaming_response``), the manager of a stream's context. The call that returned one ends with what a method of
-the object returns later: a stream, or the answer.
+"""openai and anthropic: objects that have no answer yet, such as a raw response that was not read
+(``with_raw_response``, ``with_streaming_response``) or the manager of a stream's context. The call that returned one
+ends with what a method of the object returns later: a stream, or the answer.
 
 LangChain and the Agents SDK ask for raw responses, for the sake of the headers.
 """
@@ -25,11 +25,29 @@ RAW = (
 )
 """Module below the package, class, and the method that gives the answer: of clients that are generated from OpenAPI
 descriptions."""
+CLIENTS = {
+    "openai": RAW,
+    "anthropic": (
+        *RAW,
+        ("lib.streaming._messages", "MessageStreamManager", "__enter__"),
+        ("lib.streaming._messages", "AsyncMessageStreamManager", "__aenter__"),
+        ("lib.streaming._beta_messages", "BetaMessageStreamManager", "__enter__"),
+        ("lib.streaming._beta_messages", "BetaAsyncMessageStreamManager", "__aenter__"),
+    ),
+}
+"""Package -> its objects; anthropic's ``messages.stream`` asks when its context is entered."""
 _MARK = "__autotrace_later__"
 _kinds: dict[int, str] = {}
 """By the ``id`` of the class: its method."""
 _waiting: dict[int, dropped.Watched] = {}
 """By the ``id`` of the object: the call that returned it, which goes on."""
+
+
+def install() -> None:
+    """Have calls end with what such objects of the clients say that are imported. Idempotent."""
+    for package, answers in CLIENTS.items():
+        if package in sys.modules:
+            wait_for(package, answers)
 
 
 def wait_for(package: str, answers: Iterable[tuple[str, str, str]]) -> None:

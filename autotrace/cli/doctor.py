@@ -19,7 +19,7 @@ from autotrace.cli.terminal import line
 from autotrace.config import environment as env
 from autotrace.config import exit_codes, installation
 from autotrace.launch import run_setup
-from autotrace.launch.interpreter import activates
+from autotrace.launch.checks import activates
 from autotrace.launch.option_types import OptionError
 from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_variable

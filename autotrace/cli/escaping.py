@@ -44,12 +44,12 @@ class Escaped:
 
 def raw(stream: Any) -> TextIO:
     """The stream below an ``Escaped`` one: for data that is not shown, and for what is safe already."""
-    return stream.stream if isinstance(stream, Escaped) else stream  # type: ignore[no-any-return]
+    return stream.stream if isinstance(stream, Escaped) else stream
 
 
 @contextlib.contextmanager
 def escaped() -> Iterator[None]:
     """Standard output and error are ``Escaped`` meanwhile."""
     out, err = Escaped(raw(sys.stdout)), Escaped(raw(sys.stderr))
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):  # type: ignore[type-var]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         yield

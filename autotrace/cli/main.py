@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import re
+import traceback
 from typing import Any
 
 import click
@@ -59,8 +60,8 @@ class Commands(click.Group):
             return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. What this user may not read or write, and a library that is not installed, are one sentence,
-        wherever they are met."""
+        """Run the command. What this user may not read or write, a library that is not installed, and a run that
+        somebody wrote otherwise than autotrace does, are one sentence, wherever they are met."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
@@ -79,6 +80,14 @@ class Commands(click.Group):
                 raise fail(error) from None
             closed = not os.access(error.filename, os.R_OK)
             raise fail(not_readable(error.filename) if closed else f"{error.filename}: permission denied") from None
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            from autotrace.cli.terminal import fail
+
+            *_, place = traceback.extract_tb(error.__traceback__)
+            what = f"{type(error).__name__}: {str(error)[:500]} ({place.filename}:{place.lineno})"
+            raise fail(f"the run is damaged, or not one of autotrace's, or this is a bug: {what}") from None
 
 
 def extra_of(library: str) -> str | None:

@@ -13,7 +13,7 @@ from rich.tree import Tree
 from autotrace.cli import filters, marks, runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.cli.time_breakdown import sentence
-from autotrace.insight.token_values import by_token, mean_mismatch
+from autotrace.insight.families.mismatch import by_token, mean_mismatch
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory

@@ -67,12 +67,15 @@ RUN_ID = "AUTOTRACE_RUN_ID"
 RUN_FOLDER = "AUTOTRACE_RUN_FOLDER"
 """Absolute path of this run's own folder (see ``autotrace.run.layout``)."""
 
+RUN_OWNER = "AUTOTRACE_RUN_OWNER"
+"""Number of the user that the file system calls the owner of the run folder: with NFS it may be another than ours."""
+
 OWN_RUN = "AUTOTRACE_OWN_RUN"
 """Absolute path of the run folder whose shipper this process is, or one of its delivery processes: it may load what the
 run loaded. Whoever else reads a run reads what a stranger may have written."""
 
 REDACT_PATTERNS = "AUTOTRACE_REDACT_PATTERNS"
-"""``--redact-patterns``. Who reads a run that was recorded with it names it, too: a folder's own patterns do not run."""
+"""``--redact-patterns``. Who reads a run that was recorded with it names it too: a folder's own patterns do not run."""
 
 PLAN = "AUTOTRACE_PLAN"
 """Absolute path of the compiled plan (JSON)."""
@@ -102,7 +105,7 @@ TOKEN = "AUTOTRACE_TOKEN"
 """What relay and collector prove to each other that they know; made for one run."""
 
 OF_A_RUN = (
-    RUN_ID, RUN_FOLDER, PLAN, PLAN_DIGEST, MODULES, TRACE_BACKENDS, MAIN_PID, PLAN_DATA, COLLECTOR, TOKEN,
+    RUN_ID, RUN_FOLDER, RUN_OWNER, PLAN, PLAN_DIGEST, MODULES, TRACE_BACKENDS, MAIN_PID, PLAN_DATA, COLLECTOR, TOKEN,
 )  # fmt: skip
 """What a new run does not take over from an earlier one."""
 

@@ -9,8 +9,7 @@ A list of paths means: the first that is present.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field
 
 import msgspec
 
@@ -109,7 +108,7 @@ class Settings:
     """Regular expressions replaced in every captured string."""
     redact_hook: str | None = None
     """``pkg.mod:function`` called with each captured value as ``(name, value)`` in the flusher thread."""
-    sampling: dict[str, Any] = field(default_factory=dict)
+    sampling: dict[str, bool | int | float | str | tuple[int | str, ...] | None] = field(default_factory=dict)
     """``rate``, ``seed``, ``every_n_steps``, ``samples``, ``max_samples_per_step_per_worker``, ``validate_rate``."""
     memory_limit: int = 64 * 1024 * 1024
     """Bytes of not yet written records a process may hold."""
@@ -139,13 +138,4 @@ class Plan:
             raise ValueError(f"not a plan: {error}") from None
         if plan.version != PLAN_VERSION:
             raise ValueError(f"not a plan of version {PLAN_VERSION}")
-        return replace(plan, settings=replace(plan.settings, sampling=_frozen(plan.settings.sampling)))
-
-
-def _frozen(value: Any) -> Any:
-    """JSON lists become tuples again; dict values too."""
-    if isinstance(value, list):
-        return tuple(_frozen(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _frozen(item) for key, item in value.items()}
-    return value
+        return plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
@@ -44,3 +45,9 @@ def cut(text: str) -> tuple[int, int]:
     """Where ``shortened`` cut ``text``, and how many characters it left out: ``(len(text), 0)`` where it did not."""
     match = _CUT.search(text, max(0, len(text) - 40))
     return (len(text), 0) if match is None else (match.start(), int(match[1]))
+
+
+def fraction(seed: Any, *identity: Any) -> float:
+    """A number in [0, 1) fixed by its arguments."""
+    text = "\x1f".join(str(part) for part in (seed, *identity))
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little") / 2**64

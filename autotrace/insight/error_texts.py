@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from autotrace.config import environment as env
+from autotrace.trajectory.model import Span
 from autotrace.trajectory.tool_calls import text_of
 
 _log = logging.getLogger("autotrace")
@@ -213,3 +214,23 @@ def own_forms() -> re.Pattern[str] | None:
         except re.error as error:
             _log.warning("%s:%d is not a regular expression: %s", path, number, error)
     return re.compile("|".join(f"(?:{form})" for form in forms), re.IGNORECASE) if forms else None
+
+
+_TIMEOUT = re.compile(r"timed?out|deadline|timelimit", re.IGNORECASE)
+"""In the name of an exception's class."""
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+
+def classed(message: str) -> str:
+    """A message without what differs from call to call: numbers, quoted parts, addresses."""
+    short = message.strip().splitlines()[0][:200] if message.strip() else ""
+    return _NUMBER.sub("#", _QUOTED.sub("'…'", _ADDRESS.sub("#", short)))[:120]
+
+
+def is_timeout(span: Span) -> bool:
+    """It ended because time was up."""
+    return span.status == "TIMEOUT" or (
+        span.error is not None and _TIMEOUT.search(span.error[0].rpartition(".")[2]) is not None
+    )

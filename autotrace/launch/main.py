@@ -72,8 +72,7 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
 
     # Imported only now: a switched off or nested launch pays for none of it.
     from autotrace.launch import run_setup
-    from autotrace.launch.interpreter import untraced
-    from autotrace.launch.own_targets import never_bound
+    from autotrace.launch.checks import never_bound, untraced
     from autotrace.launch.supervise import supervise
 
     try:

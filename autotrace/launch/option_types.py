@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -17,8 +18,6 @@ from autotrace.config.keep_rules import KeepRules
 from autotrace.config.tokenizer_name import located
 from autotrace.config.units import parse_bytes
 
-CONTENTS = ("full", "text", "none")
-TOKEN_FACTS = ("some", "all", "off")
 MOST_PROCESSES = 64
 TRUE, FALSE = env.ON, ("", *env.OFF)
 
@@ -56,15 +55,24 @@ class BackendOption(click.Option):
             self.help = help_text
 
 
-def share(text: str) -> float:
-    """A number between 0 and 1."""
+def _number(text: str, top: float, wanted: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number <= 1:
-        raise OptionError(f"{text!r} is not a number between 0 and 1")
+    if not 0 <= number <= top or number == float("inf"):
+        raise OptionError(f"{text!r} is not {wanted}")
     return number
+
+
+def share(text: str) -> float:
+    """A number between 0 and 1."""
+    return _number(text, 1, "a number between 0 and 1")
+
+
+def seconds(text: str) -> float:
+    """A finite number, 0 or more."""
+    return _number(text, float("inf"), "a number of seconds; write for example 60, or 0 not to wait")
 
 
 def count(text: str) -> int:
@@ -79,17 +87,6 @@ def processes(text: str) -> int:
     number = int(text) if text.isdecimal() and len(text) < 10 else 0
     if not 1 <= number <= MOST_PROCESSES:
         raise OptionError(f"{text!r} is not a number of processes; write 1 to {MOST_PROCESSES}, for example 2")
-    return number
-
-
-def seconds(text: str) -> float:
-    """A finite number, 0 or more."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise OptionError(f"{text!r} is not a number of seconds; write for example 60, or 0 not to wait")
     return number
 
 
@@ -148,18 +145,15 @@ def keep(text: str) -> tuple[str, ...]:
     return words(text)
 
 
-def content(text: str) -> str:
-    """How much of prompts, responses and arguments is recorded."""
-    if text not in CONTENTS:
-        raise OptionError(f"{text!r} is not a kind of content; choose from {', '.join(CONTENTS)}")
-    return text
+def one_of(what: str, *words: str) -> Callable[[str], str]:
+    """One of ``words``; ``what`` they are, for the message."""
 
+    def chosen(text: str) -> str:
+        if text not in words:
+            raise OptionError(f"{text!r} is not {what}; choose from {', '.join(words)}")
+        return text
 
-def token_facts(text: str) -> str:
-    """Of how many trajectories a trainer's values are recorded for each token."""
-    if text not in TOKEN_FACTS:
-        raise OptionError(f"{text!r} is not a choice of token facts; choose from {', '.join(TOKEN_FACTS)}")
-    return text
+    return chosen
 
 
 def backends(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ import sys
 from autotrace.config.installation import with_activation
 from autotrace.config.stderr import complain
 from autotrace.launch import run_setup
+from autotrace.launch.checks import never_bound
 from autotrace.launch.command import Command
 from autotrace.launch.option_types import OptionError
 from autotrace.launch.options import Options
-from autotrace.launch.own_targets import never_bound
 from autotrace.run.inherited import after, without_run
 
 

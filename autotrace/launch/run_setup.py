@@ -73,6 +73,7 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
         env.AUTOTRACE: "1",
         env.RUN_ID: os.path.basename(folder),
         env.RUN_FOLDER: folder,
+        env.RUN_OWNER: str(os.stat(folder).st_uid),
         env.PLAN: os.path.join(folder, layout.PLAN_JSON),
         env.PLAN_DIGEST: remote_node.digest(text),
         env.MODULES: ",".join(sorted({*watched_modules(plan), *ADAPTED})),
@@ -119,7 +120,7 @@ def _check_hook(options: Options, command: Sequence[str]) -> None:
     hook = options.settings.get("redact_hook")
     if hook is None:
         return
-    from autotrace.launch.redact_hook import missing
+    from autotrace.launch.checks import missing
 
     if trouble := missing(hook, command):
         raise RunSetupError(f"{options.origins.get('redact_hook')}: {hook!r}: {trouble}")
@@ -150,7 +151,7 @@ def _folder(options: Options) -> str:
     try:
         files.folder(layout.spool_of(folder))
         files.folder(os.path.join(folder, layout.BLOBS))
-        reason = files.exposed(folder) or (None if files.is_own(folder) else f"{folder} belongs to another user")
+        reason = files.exposed(folder)
     except OSError as error:
         raise RunSetupError(f"cannot make a run folder in {parent} ({error.strerror}); {_ELSEWHERE}") from error
     if reason is not None:

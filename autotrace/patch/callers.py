@@ -1,7 +1,7 @@
 """Whether a function looks at its callers: it would find the wrapper's frame there, so it is not recorded.
 
 ``warnings`` and ``logging`` pass over that frame (``record.frames``). Whatever else looks up the stack counts it.
-``spec.callers`` asks the same of code that it compiles from source text.
+``spec.describe`` asks the same of code that it compiles from source text.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Engine:
         return self.binder.wanted_in_program(module, *(["__main__"] if module in program.modules() else []))
 
     def _defined(self, names: dict[str, Any], function: str, called: Sequence[str]) -> None:
-        made = ModuleType(names["__name__"])  # what another program runs need not be a module
+        made = ModuleType(str(names.get("__name__")))  # what another program runs need not be a module
         setattr(made, function, names[function])
         self.binder.defined(made, function, called)
         names[function] = vars(made)[function]
@@ -115,8 +115,6 @@ class Engine:
 
     def _catch_up(self) -> None:
         """Take those that were half imported, as far as they are ready."""
-        if not self._late:
-            return
         late, self._late = self._late, []
         for module in late:
             if adapting.initialising(module):

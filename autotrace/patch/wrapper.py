@@ -45,8 +45,7 @@ def copied(function: FunctionType) -> FunctionType:
     if inner is not None:
         again = copied(inner)
         closure, below = (CellType(again),), again if below is inner else below
-    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, closure)
-    made.__kwdefaults__ = dict(function.__kwdefaults__) if function.__kwdefaults__ else None
+    made = _like(function, function.__globals__, closure)
     functools.update_wrapper(made, function)
     made.__dict__.pop("__wrapped__", None)
     if below is not None:
@@ -68,6 +67,12 @@ def wrap(function: FunctionType, key: str) -> FunctionType:
     return made
 
 
+def _like(function: FunctionType, names: dict[str, Any], closure: tuple[CellType, ...] | None) -> FunctionType:
+    made = FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
+    made.__kwdefaults__ = dict(function.__kwdefaults__) if function.__kwdefaults__ else None
+    return made
+
+
 def _twin(function: FunctionType) -> FunctionType:
     """A function with the code of ``function``, which its wrapper calls.
 
@@ -77,13 +82,9 @@ def _twin(function: FunctionType) -> FunctionType:
     module = sys.modules.get(function.__module__ or "")
     local = "<locals>" in function.__qualname__
     if local and (function.__closure__ or getattr(module, "__dict__", None) is not function.__globals__):
-        cells = tuple(CellType() for _ in function.__code__.co_freevars)
-        made = FunctionType(function.__code__, {}, function.__name__, function.__defaults__, cells)
+        made = _like(function, {}, tuple(CellType() for _ in function.__code__.co_freevars))
     else:
-        made = FunctionType(
-            function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-        )
-    made.__kwdefaults__ = dict(function.__kwdefaults__) if function.__kwdefaults__ else None
+        made = _like(function, function.__globals__, function.__closure__)
     made.__module__, made.__qualname__ = function.__module__, function.__qualname__
     below = function.__dict__.get("__wrapped__")
     if type(below) is FunctionType:

@@ -19,7 +19,7 @@ from autotrace.record.context import CLOSED, NOWHERE, ROOM, Ended, OpenCall, Ret
 from autotrace.record.drivers import LATER
 from autotrace.record.errors import without_frame
 from autotrace.record.fields import ABSENT, first
-from autotrace.record.follower import follow, held, show
+from autotrace.record.follower import follow, held
 from autotrace.record.groups import is_super_call, recording
 from autotrace.record.iterators import Step
 from autotrace.record.object_fields import layout_of, layouts, stored_name
@@ -126,21 +126,21 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                     above = standing(above)
                 if above is not None and not above.recorded:
                     if probe.id:
-                        _not_recorded(probe, function, args, kwargs)
+                        probe.tried("id", trajectory_ids.not_recorded, probe, function, args, kwargs)
                     return None
             if probe.subclasses and above is not None and above.probe is probe and is_super_call(above, function, args):
                 return None
         if above is None and probe.inside:
             probe.calls += 1
             if probe.asks_model and not probe.met_outside and follower is None:
-                _outside(probe)
+                probe.tried("outside", outside.met, probe)
             return None
         if probe.counted:
             probe.calls += 1
             if probe.calls == 1:
                 backlog.wake()
             if follower is not None:
-                show(probe, follower, args, kwargs)
+                probe.tried("follow", follower.admits, args, kwargs)
             return None
     probe.calls += 1
     try:
@@ -240,7 +240,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             trajectory_ids.name(probe, call, arguments)
         if retains and arguments is not None and type(call) is RetainingCall:
             if probe.row is not None:
-                _begin_rows(call, probe, arguments)
+                probe.row.decide = decide
+                probe.tried("rows", rows.begin, call, arguments)
             if follower is not None:
                 follow(call, probe, follower, arguments)
         current.set(call)
@@ -248,13 +249,6 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     except BaseException as error:
         _given_up(probe, call, error)
         return None
-
-
-def _outside(probe: Probe) -> None:
-    try:
-        outside.met(probe)
-    except Exception as error:
-        probe.trouble("outside", error)
 
 
 def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None:
@@ -266,32 +260,15 @@ def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None
     probe.trouble("begin", error)
 
 
-def _begin_rows(call: RetainingCall, probe: Probe, arguments: dict[str, Any]) -> None:
-    """Open the rows of a batch. A failure of ours costs the rows, not the batch."""
-    try:
-        if probe.row is not None:
-            probe.row.decide = decide
-        rows.begin(call, arguments)
-    except Exception as error:
-        probe.trouble("rows", error)
-
-
 def _begin_unrecorded(
     probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], previous: OpenCall | None
 ) -> OpenCall:
     """Open a trajectory that is not recorded: nothing below it is, either."""
     if probe.id:
-        _not_recorded(probe, function, args, kwargs)
+        probe.tried("id", trajectory_ids.not_recorded, probe, function, args, kwargs)
     call = OpenCall(0, NOWHERE, 0, None, None, 0, above=previous, recorded=False)
     current.set(call)
     return call
-
-
-def _not_recorded(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    try:
-        trajectory_ids.not_recorded(probe, function, args, kwargs)
-    except Exception as error:
-        probe.trouble("id", error)
 
 
 def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall | None:

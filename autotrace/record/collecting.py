@@ -54,7 +54,7 @@ def _chat(first: Any, limits: Limits) -> Yielded | None:
 
 
 class _Call:
-    """A tool call, so far."""
+    """A tool call so far."""
 
     __slots__ = ("arguments", "id", "name")
 

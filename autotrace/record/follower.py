@@ -28,14 +28,6 @@ class Follower:
         return False
 
 
-def show(probe: Any, follower: Follower, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Show the follower a call that is only counted."""
-    try:
-        follower.admits(args, kwargs)
-    except Exception as error:
-        probe.trouble("follow", error)
-
-
 def follow(call: Any, probe: Any, follower: Follower, arguments: dict[str, Any]) -> None:
     """Show the follower the call. One that fails is not asked about its end: the call ends as any other."""
     try:
@@ -48,10 +40,8 @@ def follow(call: Any, probe: Any, follower: Follower, arguments: dict[str, Any])
 def held(call: Any, result: Any) -> bool:
     """Whether the follower closes the call, which returned ``result``."""
     probe = call.probe
-    if probe is None or probe.follower is None:
-        return False
-    try:
-        return bool(probe.follower.holds(call, result))
-    except Exception as error:
-        probe.trouble("hold", error)
-        return False
+    return (
+        probe is not None
+        and probe.follower is not None
+        and bool(probe.tried("hold", probe.follower.holds, call, result))
+    )

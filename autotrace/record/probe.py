@@ -306,18 +306,10 @@ class Probe:
                 copied.pop(name, None)
         return copied
 
-    def captured(self, value: Any) -> Any:
-        """``pickled.captured``; a failure of ours costs this value only."""
+    def captured(self, value: Any, copy: Callable[[Any, Limits], Any] = captured) -> Any:
+        """A copy of ``value``; a failure of ours costs this value only."""
         try:
-            return captured(value, self.limits)
-        except Exception as error:
-            faults.failed(f"copy:{self.key}", error)
-            return NOT_COPIED
-
-    def copied(self, value: Any) -> Any:
-        """``snapshot``; a failure of ours costs this value only."""
-        try:
-            return snapshot(value, self.limits)
+            return copy(value, self.limits)
         except Exception as error:
             faults.failed(f"copy:{self.key}", error)
             return NOT_COPIED
@@ -333,13 +325,21 @@ class Probe:
             elif value is not None:
                 kind = type(value)
                 fixed = len(value) <= SHORT if kind is str else id(kind) in FIXED
-                copies[name] = value if fixed else self.copied(value)
+                copies[name] = value if fixed else self.captured(value, snapshot)
         return copies or None
 
     def final_reader(self, item: Any) -> Callable[[Any], Any]:
         """What decides whether an item like ``item`` is the final one, cheap enough to call for every chunk."""
         self.is_final = fields.reader(self.final, item)
         return self.is_final
+
+    def tried(self, site: str, step: Callable[..., Any], *arguments: Any) -> Any:
+        """``step(*arguments)``; None after a failure of ours, which is counted."""
+        try:
+            return step(*arguments)
+        except Exception as error:
+            self.trouble(site, error)
+            return None
 
     def trouble(self, site: str, error: Exception) -> None:
         """A failure of ours while recording this target: count it, and give up on the target after ``MAX_FAULTS``

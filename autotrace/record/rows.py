@@ -86,7 +86,7 @@ class Rows:
             if type(uid) is int:  # a number counts within the batch
                 attributes["uid"] = f"{count}.{uid}"
             seen.append((values, attributes))
-        limit = probe.sampling.get("max_samples_per_step_per_worker")
+        limit: Any = probe.sampling.get("max_samples_per_step_per_worker")
         chosen = None
         if limit is not None:
             uids = [str(attributes.get("uid", attributes.get("sample_index"))) for _, attributes in seen]

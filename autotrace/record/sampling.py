@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from autotrace.config.fractions import fraction
+from autotrace.config.scalars import fraction
 from autotrace.record.fields import ABSENT, Path, peek
 
 chosen: ContextVar[frozenset[str] | None] = ContextVar("autotrace_chosen", default=None)

@@ -42,7 +42,7 @@ _KEY_CUT_OFF = re.compile(r"[A-Za-z0-9+/=\s\\:,-]{16,}")
 _LONGEST_KEY = 20_000
 _HOOK = re.compile(any_of(HOOKS))
 _SCHEME = re.compile(SCHEME)
-_PLACES = [(place, re.compile(place.pattern)) for place in PLACES]
+_PLACES = [(place, re.compile(place.pattern), place.signs()) for place in PLACES]
 _WORD_BEGINS = re.compile(r"\b(?=\w)")
 _LIKE_S_AND_K = ("\u017f", "\u212a")
 """What a pattern that ignores case takes for an ``s`` and a ``k``."""
@@ -84,10 +84,10 @@ def without_credentials(
         text = without_named_values(text, plain, names, mask, any_value)
     if "bearer" in known or "basic " in known:
         text = _SCHEME.sub(lambda match: match["scheme"] + mask, text)
-    for place, pattern in _PLACES:
-        if place.sign in plain and any(
-            needle in plain for name in (*names, "") for needle in place.needles.get(name, ())
-        ):
+    for place, pattern, needed in _PLACES:
+        if needed.isdisjoint(known) or place.sign not in plain:
+            continue
+        if any(needle in plain for name in (*names, "") for needle in place.needles.get(name, ())):
             if place.reach is None or _has_folded(text):
                 text = pattern.sub(lambda match: match["head"] + mask, text)
             else:

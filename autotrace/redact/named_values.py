@@ -1,14 +1,15 @@
 """Values that stand under the name of a secret: in code, JSON, YAML, XML, headers, command lines and URLs.
 
-A text is looked at only where a fragment of such a name stands. What follows it is its value if it looks like one: what
-source code and prose have in that place stays.
+A text is looked at only where a fragment of such a name stands. ``CONTEXTS`` says what may follow it, and with the rule
+of each whether that is a secret: what source code and prose have in that place stays.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Literal, NamedTuple
 
 from autotrace.redact import secret_names
 
@@ -31,10 +32,10 @@ _UNQUOTED = (
     r"(?P<scheme>(?i:bearer|basic|digest|negotiate|apikey|(?<=zation: )token)\s+)?"
     rf"(?P<bare>(?!:){_BARE})"
 )
-_AFTER_QUOTED_NAME = re.compile(
-    rf"\\{{0,7}}[\"'](?:\s{{0,9}}(?::|=>?)\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})"
-    rf"|(?P<pair>\s{{0,9}},\s{{0,9}})(?:(?P<member>\\{{0,7}}[\"'](?:value|val|v|default|content)\\{{0,7}}[\"']\s{{0,9}}:\s{{0,9}}))?"
-    r"[bru]{0,2}(?P<pair_quote>\\{0,7}[\"'])(?P<pair_value>(?s:.*?))(?:(?<!\\)(?P=pair_quote)|\Z))"
+_AFTER_QUOTED_NAME = re.compile(rf"\\{{0,7}}[\"'](?:\s{{0,9}}(?::|=>?)\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED}))")
+_PAIR = re.compile(
+    r"\\{0,7}[\"']\s{0,9},\s{0,9}(?:(?P<member>\\{0,7}[\"'](?:value|val|v|default|content)\\{0,7}[\"']\s{0,9}:\s{0,9}))?"
+    r"[bru]{0,2}(?P<quote>\\{0,7}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
 )
 _AFTER_NAME = re.compile(rf"\s{{0,9}}(?P<separator>:=|:(?![:=])|=>?(?!=))\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})")
 _TYPE = r"&?[A-Za-z_][\w.]{0,40}(?:[\[<][\w.,| \[\]<>]{0,60}[\]>])?(?: ?\| ?[A-Za-z_][\w.]{0,40}){0,3}"
@@ -48,7 +49,7 @@ _AFTER_SUBSCRIPT = re.compile(
     rf"\\{{0,7}}[\"'](?:[\])]{{1,2}}\s{{0,9}}(?:=(?!=)|or\b|\|\||\?\?)|\s{{0,9}},\s{{0,9}}default\s{{0,9}}=)\s{{0,9}}{_QUOTED}"
 )
 """``environ["PASSWORD"] = "..."``, ``getenv("PASSWORD") or "..."``, ``getenv("PASSWORD", default="...")``."""
-_AFTER_OPTION = re.compile(r"\s{1,9}(?:[\"'](?P<quoted>[^\"']+)[\"']|(?P<bare>[^\s\"'-][^\s\"']*))")
+_AFTER_OPTION = re.compile(r"\s{1,9}(?:[\"'](?P<value>[^\"']+)[\"']|(?P<bare>[^\s\"'-][^\s\"']*))")
 _ELEMENT = re.compile(
     r"(?:\s[^<>]{0,200})?>\s{0,9}"
     r"(?:<!\[CDATA\[(?P<literal>[^<\]]{1,4000})\]\]>|(?P<value>[^<\s](?:[^<]{0,4000}[^<\s])?))\s{0,9}</"
@@ -130,17 +131,12 @@ def _without(text: str, starts: list[int], mask: str, any_value: bool) -> str:
         follows = text[end : end + 1]
         if follows not in _FOLLOWS:
             continue
-        start = at - _WORD.match(text[max(written, at - 64) : at][::-1]).end()  # type: ignore[union-attr]
-        if _opens_element(text, start, follows):
-            span = _element(text, start, end)
-        elif follows.isspace() and text[start] != "-" and _ASSIGNED.match(text, end) is None:
-            continue
-        else:
-            span = _value_of(text, start, end, any_value)
-        if span is not None and span[0] >= written:
+        start = at - _WORD.match(text[max(written, at - 64) : at][::-1]).end()  # type: ignore[union-attr] # matches nothing, too
+        span = _value_of(text, start, end, any_value)
+        if span and span[0] >= written:
             pieces += (text[written : span[0]], mask)
             written = span[1]
-        elif span is None and context and written <= at - _CONTEXT and follows in ":=" and _decides(context):
+        elif not span and context and written <= at - _CONTEXT and follows in ":=" and _decides(context):
             ordinary.add(context)
     if written:
         text = "".join((*pieces, text[written:]))
@@ -171,69 +167,133 @@ def name_starts(lower: str, having: Sequence[str]) -> list[int]:
     return starts
 
 
-def _value_of(text: str, start: int, end: int, any_value: bool) -> tuple[int, int] | None:
-    """Where the secret stands whose name is ``text[start:end]``; None where there is none."""
-    written = text[start:end]
-    name = written.lstrip("-.")
-    kind = secret_kind(name)
-    if not kind:
+class _Name(NamedTuple):
+    """The name ``word`` of a secret, in front of ``end``."""
+
+    text: str
+    start: int
+    end: int
+    word: str
+    kind: int
+    any_value: bool
+
+
+Span = tuple[int, int] | Literal[False] | None
+"""Where a secret stands; None: there is none; False: another context may know."""
+
+
+def _value_of(text: str, start: int, end: int, any_value: bool) -> Span:
+    """Where the secret stands whose name is ``text[start:end]``: the first of ``CONTEXTS`` that fits decides."""
+    follows = text[end]
+    word = text[start:end].lstrip("-.")
+    if follows.isspace() and text[start] != "-" and text[start - 1] not in "<:" and not _ASSIGNED.match(text, end):
         return None
-    character = text[end]
-    if character in "\"'\\":
-        match = _after(_AFTER_QUOTED_NAME, text, end)
-        if match is None:
-            match = _AFTER_SUBSCRIPT.match(text, end, end + _WINDOW)
-            if match is None or not any(map(str.isalnum, match["value"])):
-                return None
-            return _literal(_whole(match), name, kind)
-        if match["pair"] is not None:
-            opening = text[max(0, start - 9) : start].rstrip("\"'\\ub")
-            in_pair = opening.endswith(("[", "(")) and text[match.end() : match.end() + 1] in ("]", ")", "")
-            if match["pair_value"] and (match["member"] or in_pair or written.startswith("--")):
-                return match.span("pair_value")
-            return None
-        if match["quote"] is not None:
-            is_value = match["value"] and not _is_prose(match) and not _is_placeholder(match["value"], name)
-            return match.span("value") if is_value else None
-        if kind == secret_names.SECRET and not _CODE.fullmatch(match["bare"]):
-            return _whole(match).span("bare")
+    if not (kind := secret_kind(word)):
         return None
-    option = written.startswith("-") and (start == 0 or not text[start - 1].isalnum())
-    if character.isspace() and option:
-        match = _AFTER_OPTION.match(text, end)
-        if match is not None:
-            group = "quoted" if match["quoted"] else "bare"
-            return match.span(group) if any_value or not _is_placeholder(match[group], name) else None
-    if character == ":" and (block := _block(text, start, end, kind)) is not None:
-        return block
-    match = _AFTER_TYPED_NAME.match(text, end, end + _WINDOW)
-    match = _after(_AFTER_NAME, text, end) if match is None else _whole(match)
-    if match is None:
-        return None
-    if match["quote"] is not None:
-        if any_value:
-            return match.span("value") if match["value"] else None
-        return None if _closes(text, start, match) else _literal(match, name, kind)
-    if any_value:
-        return _bare(match)
-    in_url = text[start - 1 : start] in ("?", "&") and match["separator"] == "="
-    if in_url or match["scheme"] or _is_bare_value(text, start, match, name, kind):
-        return _bare(match, match["separator"] == ":" and name.lower().endswith(("cookie", "authorization")))
+    name = _Name(text, start, end, word, kind, any_value)
+    for characters, pattern, window, rule in CONTEXTS:
+        if follows in characters and (match := pattern.match(text, end, end + window)) is not None:
+            span = rule(name, match if "bare" in pattern.groupindex and match["bare"] is not None else _whole(match))
+            if span is not False:
+                return span
     return None
 
 
-def _literal(match: re.Match[str], name: str, kind: int) -> tuple[int, int] | None:
+def _whole(match: re.Match[str]) -> re.Match[str]:
+    """``match`` without the limit of its window, if it came up to it."""
+    if match.end() < match.endpos - 1 or match.endpos >= len(match.string):
+        return match
+    return match.re.match(match.string, match.pos) or match
+
+
+def _in_element(name: _Name, match: re.Match[str]) -> Span:
+    before = name.text[max(0, name.start - 66) : name.start]
+    if not before.endswith("<") and _PREFIX.search(before) is None:
+        return False
+    group = "value" if match["literal"] is None else "literal"
+    return match.span(group) if _is_alone(match[group], name) else None
+
+
+def _behind_quoted_name(name: _Name, match: re.Match[str]) -> Span:
+    if match["quote"] is None:
+        return _bare(match) if name.kind == secret_names.SECRET and not _CODE.fullmatch(match["bare"]) else None
+    ordinary = not match["value"] or _is_prose(match) or _is_placeholder(match["value"], name.word)
+    return None if ordinary else match.span("value")
+
+
+def _in_pair(name: _Name, match: re.Match[str]) -> Span:
+    opening = name.text[max(0, name.start - 9) : name.start].rstrip("\"'\\ub")
+    in_pair = opening.endswith(("[", "(")) and name.text[match.end() : match.end() + 1] in ("]", ")", "")
+    known = match["member"] or in_pair or name.text.startswith("--", name.start)
+    return match.span("value") if match["value"] and known else None
+
+
+def _literal(name: _Name, match: re.Match[str]) -> Span:
     """The text between the quotes behind a name, if that is a secret."""
     value = match["value"]
-    weak = kind != secret_names.SECRET and not name.isupper() and not _is_strong(value)
-    return None if not value or weak or _is_prose(match) or _is_placeholder(value, name) else match.span("value")
+    weak = name.kind != secret_names.SECRET and not name.word.isupper() and not _is_strong(value)
+    ordinary = not value or weak or _is_prose(match) or _is_placeholder(value, name.word)
+    return None if ordinary else match.span("value")
 
 
-def _closes(text: str, start: int, match: re.Match[str]) -> bool:
+def _behind_subscript(name: _Name, match: re.Match[str]) -> Span:
+    return _literal(name, match) if any(map(str.isalnum, match["value"])) else None
+
+
+def _behind_option(name: _Name, match: re.Match[str]) -> Span:
+    if name.text[name.start] != "-" or (name.start and name.text[name.start - 1].isalnum()):
+        return False
+    group = "value" if match["value"] else "bare"
+    return match.span(group) if name.any_value or not _is_placeholder(match[group], name.word) else None
+
+
+def _in_block(name: _Name, match: re.Match[str]) -> Span:
+    """The lines of a block scalar, without the indentation of the first."""
+    before = name.text[max(0, name.start - _WINDOW) : name.start].rpartition("\n")[2]
+    if before.strip(" -") or len(match["indent"]) <= len(before) or not _is_alone(match["first"].strip(), name):
+        return False
+    lines = re.compile(rf"(?:.*\n(?={match['indent']}|\r?\n))*.*").match(name.text, match.end("first"))
+    return match.start("first"), lines.end()  # type: ignore[union-attr] # matches nothing, too
+
+
+def _assigned(name: _Name, match: re.Match[str]) -> Span:
+    if match["quote"] is not None:
+        if name.any_value:
+            return match.span("value") if match["value"] else None
+        return None if _closes(name, match) else _literal(name, match)
+    in_url = name.text[name.start - 1 : name.start] in ("?", "&") and match["separator"] == "="
+    if name.any_value or in_url or match["scheme"] or _is_bare_value(name, match):
+        in_line = match["separator"] == ":" and name.word.lower().endswith(("cookie", "authorization"))
+        return _bare(match, in_line and not name.any_value)
+    return None
+
+
+def _bare(match: re.Match[str], in_line: bool = False) -> tuple[int, int]:
+    """The value with its scheme; ``in_line``: to the end of its line."""
+    match = _whole(match)
+    start = match.start("scheme") if match["scheme"] else match.start("bare")
+    return start, _LINE.match(match.string, match.end("bare")).end() if in_line else match.end("bare")  # type: ignore[union-attr] # matches nothing, too
+
+
+CONTEXTS: tuple[tuple[str, re.Pattern[str], int, Callable[[_Name, re.Match[str]], Span]], ...] = (
+    ("> \t\n", _ELEMENT, 5_000, _in_element),
+    ("\"'\\", _AFTER_QUOTED_NAME, _WINDOW, _behind_quoted_name),
+    ("\"'\\", _PAIR, _WINDOW, _in_pair),
+    ("\"'\\", _AFTER_SUBSCRIPT, _WINDOW, _behind_subscript),
+    (" \t\n", _AFTER_OPTION, 5_000, _behind_option),
+    (":", _BLOCK, _WINDOW, _in_block),
+    (":=> \t\n", _AFTER_TYPED_NAME, _WINDOW, _assigned),
+    (":=> \t\n", _AFTER_NAME, _WINDOW, _assigned),
+)
+"""Characters behind the name, the pattern of what stands from there on, how far it looks at first, and the rule."""
+
+
+def _closes(name: _Name, match: re.Match[str]) -> bool:
     """Whether the quote behind a name ends the string that the name stands in: ``getpass("Password: ")``."""
     if not match["value"].startswith((")", ",")):
         return False
-    return text[max(0, start - _WINDOW) : start].rpartition("\n")[2].count(match["quote"]) % 2 == 1
+    line = name.text[max(0, name.start - _WINDOW) : name.start].rpartition("\n")[2]
+    return line.count(match["quote"]) % 2 == 1
 
 
 def _is_prose(match: re.Match[str]) -> bool:
@@ -241,74 +301,13 @@ def _is_prose(match: re.Match[str]) -> bool:
     return match["quote"][-3:] in ('"""', "'''", "`") and len(match["value"].split(None, 2)) > 1
 
 
-def _opens_element(text: str, start: int, follows: str) -> bool:
-    """Whether the name at ``start`` is that of an XML element which begins there."""
-    if follows != ">" and not follows.isspace():
-        return False
-    before = text[start - 1 : start]
-    return before == "<" or (before == ":" and _PREFIX.search(text[max(0, start - 66) : start]) is not None)
-
-
-def _element(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """The content of the XML element that ``text[start:end]`` opens."""
-    name = text[start:end]
-    kind = secret_kind(name)
-    if not kind:
-        return None
-    match = _ELEMENT.match(text, end)
-    if match is None:
-        return None
-    group = "value" if match["literal"] is None else "literal"
-    return match.span(group) if _is_alone(match[group], name, kind) else None
-
-
-def _block(text: str, start: int, end: int, kind: int) -> tuple[int, int] | None:
-    """The lines of a block scalar of YAML under ``text[start:end]``, without the indentation of the first."""
-    match = _BLOCK.match(text, end, end + _WINDOW)
-    if match is None or not _is_alone(match["first"].strip(), text[start:end], kind):
-        return None
-    before = text[max(0, start - _WINDOW) : start].rpartition("\n")[2]
-    if before.strip(" -") or len(match["indent"]) <= len(before):
-        return None
-    ends = match.end("first")
-    while True:
-        line_ends = text.find("\n", ends)
-        if line_ends < 0:
-            return match.start("first"), len(text)
-        if not text.startswith((match["indent"], "\n", "\r\n"), line_ends + 1):
-            return match.start("first"), line_ends
-        ends = line_ends + 1
-
-
-def _is_alone(value: str, name: str, kind: int) -> bool:
+def _is_alone(value: str, name: _Name) -> bool:
     """Whether a text that stands alone under a name is a secret, and no word for it or sentence about it."""
-    if kind != secret_names.SECRET:
+    if name.kind != secret_names.SECRET:
         return _is_strong(value)
     if any(map(str.isspace, value)) and not any(map(str.isdigit, value)):
         return False
-    return value.lower() not in _TYPES and not _is_placeholder(value, name)
-
-
-def _after(pattern: re.Pattern[str], text: str, end: int) -> re.Match[str] | None:
-    """What stands behind a name: the whole of a quoted value, what fits into the window of one without quotes."""
-    match = pattern.match(text, end, end + _WINDOW)
-    return match if match is None or match["bare"] is not None else _whole(match)
-
-
-def _whole(match: re.Match[str]) -> re.Match[str]:
-    """``match`` without the limit of the window, if it came up to it."""
-    if match.end() < match.endpos - 1 or match.endpos >= len(match.string):
-        return match
-    return match.re.match(match.string, match.pos) or match
-
-
-def _bare(match: re.Match[str], header: bool = False) -> tuple[int, int]:
-    """The value with its scheme, of a header's to the end of its line."""
-    match = _whole(match)
-    start = match.start("scheme") if match["scheme"] else match.start("bare")
-    if header:
-        return start, _LINE.match(match.string, match.end("bare")).end()  # type: ignore[union-attr] # matches nothing, too
-    return start, match.end("bare")
+    return value.lower() not in _TYPES and not _is_placeholder(value, name.word)
 
 
 def _is_strong(value: str) -> bool:
@@ -325,8 +324,9 @@ def _is_placeholder(value: str, name: str) -> bool:
     return _NO_LETTERS.sub("", value).lower() == _NO_LETTERS.sub("", name.rpartition(".")[2]).lower()
 
 
-def _is_bare_value(text: str, start: int, match: re.Match[str], name: str, kind: int) -> bool:
+def _is_bare_value(under: _Name, match: re.Match[str]) -> bool:
     """Whether what follows a name without quotes is its value, and no code or prose."""
+    text, start, _, name, kind, _ = under
     value = match["bare"]
     if kind == secret_names.TEXT and not _is_strong(value) and not name.isupper():
         return False

@@ -1,4 +1,4 @@
-"""Credentials that can be recognised by their shape: ``rules.json``, one line each, with what it must find, what it must
+"""Credentials that can be recognised by their shape: ``rules.json``, a line each, with what it must find, what it must
 leave alone, and where the shape is documented. ``tests/redact/test_rules.py`` walks it.
 
 Shapes follow what the issuers document; lengths are lower bounds, because issuers change them. Each shape of ``TOKENS``
@@ -46,6 +46,11 @@ class Place(Rule):
     reach: int | None = None
     """A match begins at a word, at most so many characters before a fragment that ``needles`` names; None: anywhere.
     A pattern takes a hundred times as long as to find such fragments."""
+
+    def signs(self) -> frozenset[str]:
+        """Fragments and ``SIGNS`` of which one is in each text with a match."""
+        near = " ".join(self.needles.get("", ())).lower()
+        return frozenset(self.needles) | {sign for others in SIGNS.values() for sign in others if sign in near}
 
 
 _DATA: dict[str, Any] = json.loads(pkgutil.get_data(__package__, "rules.json") or b"")

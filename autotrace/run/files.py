@@ -12,6 +12,8 @@ import os
 import stat
 from pathlib import Path
 
+from autotrace.config import environment as env
+
 FILE_MODE = 0o600
 DIR_MODE = 0o700
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # NONBLOCK: opening a pipe must not wait
@@ -101,7 +103,8 @@ def is_own(path: AnyPath) -> bool:
         info = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and not info.st_mode & 0o022
+    owners = (str(os.getuid()), os.environ.get(env.RUN_OWNER))
+    return stat.S_ISDIR(info.st_mode) and str(info.st_uid) in owners and not info.st_mode & 0o022
 
 
 def exposed(path: AnyPath) -> str | None:

@@ -7,6 +7,7 @@ import os
 import pwd
 import stat
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -22,13 +23,13 @@ class RunInfo(msgspec.Struct):
     command: list[str]
     """As started, with values that look like secrets replaced."""
     host: str
-    main_pid: int
+    main_pid: Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
     backends: list[str]
     tracking_uri: str | None = None
     """Given by the user (option or ``MLFLOW_TRACKING_URI``); None: veRL's own logger decides, else a local SQLite."""
     project: str | None = None
     experiment: str | None = None
-    drain_timeout: float = 60.0
+    drain_timeout: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 60.0
     plan_digest: str = ""
     version: str = ""
     origins: dict[str, str] = {}
@@ -47,7 +48,7 @@ class RunInfo(msgspec.Struct):
     tokenizers: dict[str, str] = {}
     """Folders that were named, here or in the plan -> their copies below ``blobs``."""
 
-    shippers: int = 0
+    shippers: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
     """Processes that deliver; 0: as many as it takes (``ship.delivery.scaling``)."""
 
     def write(self, run_folder: str | Path) -> None:

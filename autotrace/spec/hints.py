@@ -12,9 +12,6 @@ from autotrace.spec.resolve import Resolver
 from autotrace.spec.symbols import Class, Function, Module, Symbol
 
 _DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:(?:async[ \t]+)?def|(?P<cls>class))[ \t]+(?P<name>\w+)", re.MULTILINE)
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
-_ALIKE = 0.55
-"""Least likeness (0 to 1) of a class's name for its method to be worth proposing."""
 
 
 def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]]) -> str:
@@ -44,9 +41,6 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
         return f"`{_short(path)}` moved to {_either(moved)}"
     if spelt is not None:
         return f"did you mean `{spelt}{tail}`?"
-    alike = list(_alike_elsewhere(path, gone, resolver))
-    if alike:
-        return f"nearest is {_either(alike)}"
     names = [word for word in resolver.own_names(there) if not word.startswith("_")]
     return f"`{_name(there)}` has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else ""
 
@@ -105,23 +99,8 @@ def _same_elsewhere(name: str, gone: list[str], resolver: Resolver) -> Iterator[
     owner = _owner_word(name, gone)
     wanted = f"{owner}.{gone[-1]}" if owner else gone[-1]
     spots = [spot for spot in _spots(top(name), gone[-1], resolver) if spot.qualname == wanted]
-    spots.sort(key=lambda spot: -_likeness(spot.module, name))
+    spots.sort(key=lambda spot: -difflib.SequenceMatcher(None, spot.module, name).ratio())
     yield from (spot.dotted for spot in spots[:2])
-
-
-def _alike_elsewhere(name: str, gone: list[str], resolver: Resolver) -> Iterator[str]:
-    """The same method in a class with a similar name."""
-    owner = _owner_word(name, gone)
-    if not owner:
-        return
-    scored = []
-    for spot in _spots(top(name), gone[-1], resolver):
-        cls = spot.qualname.rpartition(".")[0]
-        likeness = _likeness(cls, owner) if cls else 0.0
-        if likeness >= _ALIKE:
-            scored.append((likeness + 0.2 * _likeness(spot.module, name), spot.dotted))
-    scored.sort(reverse=True)
-    yield from (dotted for _, dotted in scored[:2])
 
 
 def _owner_word(name: str, gone: list[str]) -> str:
@@ -144,13 +123,6 @@ def _spots(package: str, word: str, resolver: Resolver) -> Iterator[_Spot]:
             if match["name"] == word and all(is_class for _, _, is_class in above):
                 yield _Spot(file.name, ".".join([*(name for _, name, _ in above), word]))
             above.append((indent, match["name"], match["cls"] is not None))
-
-
-def _likeness(one: str, other: str) -> float:
-    """0 to 1: words in common (``LLMServerManager``: LLM, Server, Manager), and letters in the same order."""
-    ones, others = set(_WORDS.findall(one)), set(_WORDS.findall(other))
-    shared = len(ones & others) / max(1, len(ones | others))
-    return 0.5 * shared + 0.5 * difflib.SequenceMatcher(None, one, other).ratio()
 
 
 def _short(name: str) -> str:

@@ -23,19 +23,16 @@ _RUNS = frozenset({"solve", "run", "rollout", "run_episode", "arun", "asolve", "
 _SOLVES = re.compile(r"^a?(solve|rollout|run_(agent|episode|rollout|task))(_.*)?$")
 """Methods that are a rollout in a class of any name; in an agent's class each of them is one."""
 _AGENT = re.compile(r"(Agent|AgentLoop|Solver|Rollout|Episode|Player)[A-Za-z]*$")
-_AGENT_FUNCTION = re.compile(r"^(run_(agent|episode|rollout|task)|rollout|solve(_.*)?|rollout_func)$")
 _TOOL = re.compile(r"(Tool|ToolBox|Toolbox|Toolset)s?$")
-_TOOL_FUNCTION = re.compile(r"^(call|execute|run|use|invoke)_tool$")
 _TOOL_METHODS = ("execute", "call_tool", "call", "run", "forward", "__call__", "invoke")
 _REWARD = re.compile(r"(^|_)(reward|rewards|score|grade|compute_score)(_|$)")
-_ASKS = re.compile(r"^(ask|ask_model|chat|complete|query_model|call_(llm|model)|generate_(text|response|answer))$")
-_CLIENTS = (
-    "chat.completions.create",
-    "responses.create",
-    "messages.create",
-    "litellm.completion",
-    "litellm.acompletion",
-)
+_DECORATORS = {"tool": {"tool", "function_tool", "tool_plain"}, "reward": {"reward", "metric", "scorer"}}
+_BY_NAME = {
+    "trajectory": re.compile(r"^(run_(agent|episode|rollout|task)|rollout|solve(_.*)?|rollout_func)$"),
+    "tool": re.compile(r"^(call|execute|run|use|invoke)_tool$"),
+    "llm": re.compile(r"^(ask|ask_model|chat|complete|query_model|call_(llm|model)|generate_(text|response|answer))$"),
+}
+_CLIENTS = ("completions.create", "responses.create", "messages.create", "litellm.completion", "litellm.acompletion")
 _IDENTITY = {
     "step": ("step", "global_step", "global_steps"),
     "sample_index": ("sample_index", "index", "idx", "task_id", "question_id"),
@@ -133,21 +130,20 @@ def _libraries(tree: ast.Module) -> dict[str, str]:
     return imported
 
 
-def _function(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, str] | None:
-    decorators = {syntax.last_word(item) for item in function.decorator_list}
-    if decorators & {"tool", "function_tool", "tool_plain"}:
-        return "tool", "decorated as a tool"
-    if decorators & {"reward", "metric", "scorer"} or _REWARD.search(function.name):
-        return "reward", "its name" if not decorators & {"reward", "metric", "scorer"} else "decorated as a reward"
-    if function.name.startswith("_"):
+def _function(function: syntax.Function) -> tuple[str, str] | None:
+    """Its role, and what says so."""
+    name, decorators = function.name, {syntax.last_word(item) for item in function.decorator_list}
+    for role, words in _DECORATORS.items():
+        if decorators & words:
+            return role, f"decorated as a {role}"
+    if _REWARD.search(name):
+        return "reward", "its name"
+    if name.startswith("_"):
         return None
-    if _AGENT_FUNCTION.match(function.name):
-        return "trajectory", "its name"
-    if _TOOL_FUNCTION.match(function.name):
-        return "tool", "its name"
-    if _ASKS.match(function.name) or _asks_a_model(function):
-        return "llm", "its name" if _ASKS.match(function.name) else "it asks a model"
-    return None
+    role = next((role for role, pattern in _BY_NAME.items() if pattern.match(name)), "")
+    if role:
+        return role, "its name"
+    return ("llm", "it asks a model") if _asks_a_model(function) else None
 
 
 def _class(cls: ast.ClassDef, module: str) -> Iterator[Proposal]:
@@ -175,12 +171,12 @@ def _class(cls: ast.ClassDef, module: str) -> Iterator[Proposal]:
             yield Proposal(f"{module}.{cls.name}.{name}", *found)
 
 
-def _asks_a_model(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _asks_a_model(function: syntax.Function) -> bool:
     called = (syntax.dotted(node.func) for node in ast.walk(function) if isinstance(node, ast.Call))
     return any(name.endswith(_CLIENTS) for name in called)
 
 
-def _identity(function: ast.FunctionDef | ast.AsyncFunctionDef, role: str) -> tuple[tuple[str, str], ...]:
+def _identity(function: syntax.Function, role: str) -> tuple[tuple[str, str], ...]:
     if role != "trajectory":
         return ()
     given = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]

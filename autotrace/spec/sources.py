@@ -9,9 +9,11 @@ import pkgutil
 import re
 import sys
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from email.parser import BytesHeaderParser
 from importlib import metadata
 from pathlib import Path
 from typing import Protocol
@@ -124,69 +126,38 @@ class Installed:
         return None
 
 
-class Archive:
-    """The modules in a wheel or sdist. The standard library is found beside it, as that is always there."""
+class Archive(Installed):
+    """The modules in a wheel or sdist, unpacked into a temporary folder that goes with this object. The standard
+    library is found beside it, as that is always there."""
 
     def __init__(self, path: Path) -> None:
         """Raises ``OSError`` or ``ValueError`` (what the file should be) when it cannot be read."""
-        self.path = path
-        self.distribution, self._version = "", ""
-        self._texts: dict[str, str | None] = {}
-        """File name below the import root -> text; None for extension modules."""
-        self._library = Installed()
         files = dict(_files(path))
+        self._folder = tempfile.TemporaryDirectory(prefix="autotrace-")
+        super().__init__([self._folder.name])
+        self._path, self._library = path, Installed()
+        described = next((data for name, data in files.items() if name.endswith(("METADATA", "PKG-INFO"))), None)
+        self._about = BytesHeaderParser().parsebytes(described or b"")
         root = _import_root(files)
         for name, data in files.items():
-            if name.endswith(("METADATA", "PKG-INFO")) and not self.distribution:
-                self._describe((data or b"").decode("utf-8", "replace"))
             name = re.sub(r"^[^/]+\.data/(purelib|platlib)/", "", name)
-            if name.startswith(root) and (data is None or name.endswith(".py")):
-                self._texts[name[len(root) :]] = None if data is None else data.decode("utf-8", "replace")
-        self._packages = {
-            "/".join(name.split("/")[:depth]) for name in self._texts for depth in range(name.count("/") + 1)
-        }
+            if name.startswith(root) and ".." not in name and (data is None or name.endswith(".py")):
+                folder, _, file = name[len(root) :].lstrip("/").rpartition("/")
+                file = file if data is not None else file.partition(".")[0] + _NATIVE[0]
+                Path(self._folder.name, folder).mkdir(parents=True, exist_ok=True)
+                Path(self._folder.name, folder, file).write_bytes(data or b"")
 
-    def find(self, module: str) -> ModuleFile | None:
-        base = module.replace(".", "/")
-        for name, package in ((f"{base}/__init__.py", True), (f"{base}.py", False)):
-            if name in self._texts:
-                return ModuleFile(module, f"{self.path.name}/{name}", package, self._texts[name])
-        if base in self._packages:
-            return ModuleFile(module, f"{self.path.name}/{base}", True, None)
-        for name in self._texts:
-            if name.startswith(f"{base}.") and name.endswith(_NATIVE):
-                return ModuleFile(module, f"{self.path.name}/{name}", False, None, native=True)
-        if module.split(".")[0] in sys.stdlib_module_names:
-            return self._library.find(module)
-        return None
-
-    def children(self, package: str) -> list[str]:
-        prefix = package.replace(".", "/") + "/" if package else ""
-        inside = (name[len(prefix) :].split("/")[0] for name in self._texts if name.startswith(prefix))
-        return sorted({name.split(".")[0] for name in inside} - {"__init__"})
-
-    def walk(self, package: str) -> Iterator[ModuleFile]:
-        base = package.replace(".", "/")
-        for name in self._texts:
-            if name.endswith(".py") and name.startswith((f"{base}/", f"{base}.py")):
-                module = name[:-3].removesuffix("/__init__").replace("/", ".")
-                file = self.find(module)
-                if file is not None:
-                    yield file
+    def _find(self, module: str) -> ModuleFile | None:
+        file = super()._find(module)
+        if file is None:
+            return self._library.find(module) if module.split(".")[0] in sys.stdlib_module_names else None
+        inside = os.path.relpath(file.path, self._folder.name) if file.path else module.replace(".", "/")
+        return replace(file, path=f"{self._path.name}/{inside}")
 
     def version(self, distribution: str) -> str | None:
-        def normalized(name: str) -> str:
-            return re.sub(r"[-_.]+", "-", name).lower()
-
-        ours = (
-            normalized(distribution) == normalized(self.distribution)
-            or self.find(distribution.replace("-", "_")) is not None
-        )
-        return self._version if ours else None
-
-    def _describe(self, text: str) -> None:
-        fields = dict(line.split(": ", 1) for line in text.split("\n\n")[0].splitlines() if ": " in line)
-        self.distribution, self._version = fields.get("Name", ""), fields.get("Version", "")
+        names = {re.sub(r"[-_.]+", "-", name).lower() for name in (distribution, str(self._about["Name"]))}
+        ours = len(names) == 1 or self.find(distribution.replace("-", "_")) is not None
+        return str(self._about["Version"]) if ours else None
 
 
 def _spec(module: str, folders: Sequence[str]) -> importlib.machinery.ModuleSpec | None:

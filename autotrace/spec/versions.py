@@ -10,17 +10,13 @@ LONGEST = 500
 """Characters of a range: to read one takes time with the square of them."""
 
 
-def _read(text: str) -> Requirement:
-    if len(text) > LONGEST:
-        raise InvalidRequirement(f"longer than {LONGEST} characters")
-    return Requirement(text)
-
-
 def fault(text: str) -> str | None:
     """What is wrong with the range ``text``; None when some release can be in it."""
+    if len(text) > LONGEST:
+        return f"a version range has at most {LONGEST} characters, this one has {len(text):,}"
     shown = f'"{text}"'
     try:
-        wanted = _read(text)
+        wanted = Requirement(text)
     except InvalidRequirement:
         if text[:1] in "<>=!~":
             return f'{shown} names no distribution: write for example "verl{text}"'
@@ -36,13 +32,13 @@ def fault(text: str) -> str | None:
 
 def distribution(text: str) -> str:
     """The distribution a valid range is about."""
-    return _read(text).name
+    return Requirement(text).name
 
 
 def within(text: str, version: str) -> bool:
     """Whether ``version`` is in the range. A version that cannot be parsed counts as in range."""
     try:
-        return _read(text).specifier.contains(Version(version), prereleases=True)
+        return Requirement(text).specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
         return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 import autotrace
 from autotrace.tables.conditions import WhereError, condition
-from autotrace.tables.errors import Gone, QueryError
+from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
@@ -29,7 +28,6 @@ from autotrace.view.assets import STATIC, bundle, text
 from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
 
 T = TypeVar("T")
-UNREADABLE = (OSError, sqlite3.Error, msgspec.MsgspecError, QueryError, ModuleNotFoundError)
 
 
 def application(folder: Path) -> Starlette:
@@ -60,7 +58,7 @@ def application(folder: Path) -> Starlette:
             raise HTTPException(410, f"{error.args[0]} (--spool-limit removes what was delivered)") from None
         except KeyError as error:
             raise HTTPException(404, str(error.args[0])) from None
-        except UNREADABLE as error:
+        except Exception as error:  # a run of somebody else may hold anything
             if not run.place.path.exists():
                 raise HTTPException(410, f"the run is gone: {run.place.path} was moved or deleted") from None
             raise HTTPException(503, f"the run cannot be read now: {error}") from None

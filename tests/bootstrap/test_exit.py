@@ -185,7 +185,7 @@ def _agent(place: Place, trajectories: int, then: str = "ends") -> subprocess.Po
 
 def _seconds_at_the_end(place: Place, process: subprocess.Popen[str]) -> float:
     """From the program's end, where delivery is asked for, until the command has returned."""
-    process.wait(timeout=60)
+    process.wait(timeout=DEADLINE)
     returned = time.time()
     return returned - max(path.stat().st_mtime for path in place.cwd.glob("autotrace-runs/*/drain"))
 
@@ -215,11 +215,11 @@ def test_a_second_interrupt_leaves_at_once_and_loses_nothing(place: Place) -> No
             assert process.stderr is not None
             assert next(line for line in process.stderr if line.startswith("autotrace: delivering"))
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=60) == -signal.SIGINT
+            assert process.wait(timeout=DEADLINE) == -signal.SIGINT
             assert "waiting was interrupted" in process.stderr.read()
         finally:
             os.kill(status["pid"], signal.SIGCONT)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + DEADLINE
     while not (run / "trajectories.jsonl").exists() or (run / "trajectories.jsonl").read_bytes().count(b"\n") < 3:
         assert time.monotonic() < deadline
         time.sleep(0.05)

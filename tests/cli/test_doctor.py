@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.launch.interpreter import activates
+from autotrace.launch.checks import activates
 from tests.cli.conftest import Call
 from tests.places import Place, installation, place  # noqa: F401 - fixtures
 

@@ -25,6 +25,7 @@ import pytest
 
 from autotrace.config.plan import Target
 from autotrace.record import template
+from tests.waiting import DEADLINE
 
 from .conftest import Host
 
@@ -311,7 +312,7 @@ import asyncio, threading
 go, inside = threading.Event(), threading.Event()
 def threaded(x):
     inside.set()
-    go.wait(60)
+    go.wait(240)
     return [x]
 def generator(x):
     yield x
@@ -324,7 +325,7 @@ async def coroutine(x, event):
     out: list[Any] = []
     thread = threading.Thread(target=lambda: out.append(module.threaded(1)))
     thread.start()
-    assert module.inside.wait(60)
+    assert module.inside.wait(DEADLINE)
     started = module.generator(1)
     assert next(started) == 1
     host.watch("busy.**")

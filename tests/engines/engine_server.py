@@ -6,7 +6,6 @@ import http.client
 import http.server
 import json
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -17,12 +16,7 @@ from typing import Any
 
 from engine_run import LIMIT, environ
 
-
-def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests import ports
 
 
 class Server:
@@ -64,7 +58,7 @@ class Server:
 def server(folder: Path, *command: str, **more: str) -> Iterator[Server]:
     """``command`` (``PORT`` in it stands for the port) under the launcher, until it is healthy; ended by SIGINT."""
     folder.mkdir(parents=True, exist_ok=True)
-    port = free_port()
+    port = ports.reserved()
     words = ["autotrace-run", *(word.replace("PORT", str(port)) for word in command)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(words, env=environ(folder / "runs", **more), cwd=folder, stdout=log, stderr=log)

@@ -54,9 +54,10 @@ async def ask(url: str) -> list[str]:
 
 
 def main(command: list[str], result: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    holder = socket.socket()  # kept, so that nobody else gets the port before the server has it
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    port = int(holder.getsockname()[1])
     server = subprocess.Popen([word.replace("PORT", str(port)) for word in command])
     try:
         url = f"http://127.0.0.1:{port}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -115,11 +114,3 @@ def into_otlp(folder: Path, name: str, port: int, receivers: list[Receiver]) -> 
                     yield json.loads(inputs)["number"]
 
     return Trouble(run, environ, arrived)
-
-
-def free_port() -> int:
-    """A port nobody listens at."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port

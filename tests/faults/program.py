@@ -152,7 +152,7 @@ def fork() -> None:
 def bounded() -> None:
     """Trajectories with a limit on the spool, until no more are taken."""
     settings(spool_limit=int(ARGUMENTS[0]), flush_interval=0.01)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 240
     while "drop:spool_limit" not in faults.counts and time.monotonic() < deadline:
         calls(20)
     flusher.flush()

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from autotrace.run.status import Status
-from tests.faults.backends import CALLS, TRAJECTORIES, Trouble, free_port, into_otlp, into_weave
+from tests import ports
+from tests.faults.backends import CALLS, TRAJECTORIES, Trouble, into_otlp, into_weave
 from tests.sinks.receiver import Receiver
 from tests.waiting import DEADLINE, until
 from tests.weave_server.fake_server import FakeServer, Fault
@@ -89,7 +90,7 @@ def _numbers(trouble: Trouble) -> set[int]:
 def test_nobody_answers_for_a_while(tmp_path: Path, note: Note) -> None:
     """Nobody listens; then somebody takes the connection and never answers; then the server is there."""
     receivers: list[Receiver] = []
-    trouble = into_otlp(tmp_path, "down", free_port(), receivers)
+    trouble = into_otlp(tmp_path, "down", ports.reserved(), receivers)
     port = int(trouble.environ["OTEL_EXPORTER_OTLP_ENDPOINT"].rpartition(":")[2])
     trouble.record().ship()
     until(lambda: (trouble.look() or Status("", "")).pending == TRAJECTORIES and "waiting" in trouble.seen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotrace.insight.call_texts import bare, marked
+from autotrace.insight.evidence import bare, marked
 
 CALL = '{"name": "search", "arguments": {"query": "q"}}'
 

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -213,32 +214,23 @@ def test_nothing_of_the_hosts_is_called(value: list[Any]) -> None:
     assert ran == []
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        [{"content": "x" * (1 << 16)}] * 9,
-        [{"content": "ü" * (1 << 16)}] * 9,
-        [{"content": b"x" * (1 << 16)}] * 9,
-        [{"a": "x" * 60_000}, {"b": "y" * 300_000_000}],
-        ["x" * 65_535, "y" * 300_000_000],
-        [{"content": str(n) * 10_000} for n in range(9, 130)],
-        [{"content": str(n) * 500} for n in range(1_000, 2_000)],
-        [[number / 3 for number in range(200_000)]],
-        [list(range(20_000_000))],
-    ],
-    ids=[
-        "long text",
-        "other script",
-        "bytes",
-        "huge text",
-        "huge text behind a frame",
-        "long texts",
-        "many texts",
-        "numbers",
-        "many numbers",
-    ],
-)
-def test_what_is_large_is_given_up_before_it_is_copied(value: Any) -> None:
+DECLINED: dict[str, Callable[[], Any]] = {
+    "long text": lambda: [{"content": "x" * (1 << 16)}] * 9,
+    "other script": lambda: [{"content": "ü" * (1 << 16)}] * 9,
+    "bytes": lambda: [{"content": b"x" * (1 << 16)}] * 9,
+    "huge text": lambda: [{"a": "x" * 60_000}, {"b": "y" * 300_000_000}],
+    "huge text behind a frame": lambda: ["x" * 65_535, "y" * 300_000_000],
+    "long texts": lambda: [{"content": str(n) * 10_000} for n in range(9, 130)],
+    "many texts": lambda: [{"content": str(n) * 500} for n in range(1_000, 2_000)],
+    "numbers": lambda: [[number / 3 for number in range(200_000)]],
+    "many numbers": lambda: [list(range(20_000_000))],
+}
+"""Made by the test: a gigabyte that the whole session would carry through each collection and each fork."""
+
+
+@pytest.mark.parametrize("kind", DECLINED)
+def test_what_is_large_is_given_up_before_it_is_copied(kind: str) -> None:
+    value = DECLINED[kind]()
     began = time.thread_time()
     assert pickled._pickled(value) is None
     assert time.thread_time() - began < 0.05

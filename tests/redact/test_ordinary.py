@@ -42,7 +42,7 @@ def by_all_rules(text: str) -> str:
     starts = named_values.name_starts(lower, named_values.FRAGMENTS)
     text = named_values._without(text, starts, REDACTED, False)
     text = credentials._SCHEME.sub(lambda match: match["scheme"] + REDACTED, text)
-    for place, pattern in credentials._PLACES:
+    for place, pattern, _ in credentials._PLACES:
         if any(needle in text for needles in place.needles.values() for needle in needles):
             text = pattern.sub(lambda match: match["head"] + REDACTED, text)
     return text

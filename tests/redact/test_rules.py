@@ -1,4 +1,4 @@
-"""Every rule of ``rules.json`` finds what it is for, wherever it stands in a text, and nothing that only looks like it."""
+"""Every rule of ``rules.json`` finds what it is for, wherever it stands, and nothing that only looks like it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def parts(example: str) -> tuple[str, str, str]:
     return before, secret, behind
 
 
-EXAMPLES = [written_out(example) for rule in (*rules.TOKENS, *rules.HOOKS) for example in rule.masked if "[[" not in example]
+EXAMPLES = [
+    written_out(example) for rule in (*rules.TOKENS, *rules.HOOKS) for example in rule.masked if "[[" not in example
+]
 
 
 @pytest.mark.parametrize("rule", [*rules.TOKENS, *rules.HOOKS], ids=lambda rule: rule.name)
@@ -70,6 +72,8 @@ def test_each_rule_says_where_it_comes_from() -> None:
 def test_several_in_one_text() -> None:
     first, second = "ghp_" + MIX, "sk-" + MIX
     assert without_credentials(f"{first},{second};{first}") == f"{REDACTED},{REDACTED};{REDACTED}"
+
+
 @pytest.mark.parametrize("newline", ["\n", "\\n"])
 @pytest.mark.parametrize("kind", ["RSA PRIVATE KEY", "PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"])
 def test_private_keys(kind: str, newline: str) -> None:

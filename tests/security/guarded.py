@@ -1,9 +1,10 @@
 """Runs commands that read a place of somebody else's, each in a process of its own that may take so much memory and
 time, and reports what it did beside reading.
 
-``python -P guarded.py``: stdin is JSON, ``{"place", "mine", "commands", "memory", "seconds"}``; so is the answer: a
-list of ``{"words", "code", "out", "err", "seconds", "did"}``. ``did`` names what no reading does: a start of a
-process, a connection, a file written that belongs to somebody, a file of the reader's (``mine``) read.
+``python -P guarded.py``: each line of stdin is JSON, ``{"here", "environ", "mine", "commands", "memory", "seconds"}``;
+so is the line that answers it: a list of ``{"words", "code", "out", "err", "seconds", "did"}``, with seconds of CPU.
+``did`` names what no reading does: a start of a process, a connection, a file written that belongs to somebody, a file
+of the reader's (``mine``) read.
 
 The libraries are imported once, and each command runs in a fork: an interpreter a command would take a second of CPU.
 """
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork", "os.forkpty")
@@ -39,6 +41,8 @@ def watched(mine: str, did: list[str]) -> Callable[[str, tuple[Any, ...]], None]
     def hook(event: str, values: tuple[Any, ...]) -> None:
         if event in STARTS or event in ASKS:
             did.append(f"{event} {str(values[:2])[:200]}")
+        elif event == "open" and values[2] & os.O_NOFOLLOW and os.path.islink(values[0]):
+            return  # it was tried, and fails
         elif event in ("open", "sqlite3.connect") and isinstance(values[0], (str, bytes)):
             path = os.path.realpath(os.fsdecode(values[0]).removeprefix("file://").partition("?")[0])
             if path.startswith(mine):
@@ -77,14 +81,19 @@ def opened(place: str) -> None:
 def served(place: str) -> None:
     from starlette.testclient import TestClient
 
+    from autotrace.tables.errors import QueryError
     from autotrace.view.app import application
 
-    with TestClient(application(Path(place)), raise_server_exceptions=False) as client:
+    try:
+        app = application(Path(place))
+    except QueryError as error:  # the command says so
+        raise SystemExit(str(error)) from None
+    with TestClient(app, raise_server_exceptions=False) as client:
         runs = client.get("/api/runs").json()["runs"]
         for run in runs:
             for route in ROUTES:
-                answer = client.get(f"/api/runs/{run['run']}{route}")
-                print(route, answer.status_code, len(answer.content))
+                answer = client.get(f"/api/runs/{quote(run['run'], safe='')}{route}")
+                print(json.dumps([route, answer.status_code, len(answer.content)]))
                 if answer.status_code == 500:
                     print(f"Traceback: {route}: {answer.text[:300]}", file=sys.stderr)
 
@@ -98,8 +107,8 @@ def done(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
             with contextlib.suppress(BaseException):
                 in_child(words, given, out.fileno(), err.fileno(), notes.fileno())
             os._exit(99)
-        deadline = began + given["seconds"]
-        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        deadline = began + 10 * given["seconds"]
+        while not (ended := os.wait4(child, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
                 os.kill(child, signal.SIGKILL)
             time.sleep(0.005)
@@ -109,12 +118,14 @@ def done(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
             texts.append(file.read(1 << 20).decode("utf-8", "replace"))
     code = os.waitstatus_to_exitcode(ended[1])
     return {
-        "words": words, "code": code, "out": texts[0], "err": texts[1], "seconds": time.monotonic() - began,
-        "did": [line for line in texts[2].split("\n") if line],
+        "words": words, "code": code, "out": texts[0], "err": texts[1],
+        "seconds": ended[2].ru_utime + ended[2].ru_stime, "did": [line for line in texts[2].split("\n") if line],
     }  # fmt: skip
 
 
 def in_child(words: list[str], given: dict[str, Any], out: int, err: int, notes: int) -> None:
+    os.chdir(given["here"])
+    os.environ.update(given["environ"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(out, 1)
     os.dup2(err, 2)
@@ -123,6 +134,7 @@ def in_child(words: list[str], given: dict[str, Any], out: int, err: int, notes:
     sys.addaudithook(watched(given["mine"], did))
     here = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (here + given["memory"],) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(given["seconds"]),) * 2)
     code = 0
     try:
         command(words)
@@ -132,7 +144,7 @@ def in_child(words: list[str], given: dict[str, Any], out: int, err: int, notes:
         import traceback
 
         code = 98
-        expected = words[0] == "open" and not isinstance(error, (MemoryError, RecursionError, AttributeError, TypeError))
+        expected = words[0] == "open" and not isinstance(error, (MemoryError, RecursionError))
         print(f"{type(error).__name__}: {error}"[:300] if expected else traceback.format_exc(), file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -151,6 +163,7 @@ def imported() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    given = json.load(sys.stdin)
     list(imported())
-    json.dump([done(words, given) for words in given["commands"]], sys.stdout)
+    for line in sys.stdin:
+        given = json.loads(line)
+        print(json.dumps([done(words, given) for words in given["commands"]]), flush=True)

@@ -262,7 +262,8 @@ def a_status_that_is_obeyed(folder: Path, mine: Path) -> Path:
     ended(run, process)
     status = msgspec.to_builtins(Status(EVIL, EVIL, host=EVIL, notes=[EVIL], error=EVIL, drops={f"drop:{EVIL}": 1}))
     status["backends"] = {EVIL: {"name": EVIL, "state": EVIL, "error": EVIL, "place": EVIL, "open_with": EVIL,
-                                 "behind": EVIL, "rejected_count": 1, "rejected": {EVIL: EVIL}, "sent_bytes": 1}}  # fmt: skip
+                                 "behind": EVIL, "rejected_count": 1, "rejected": {EVIL: EVIL},
+                                 "sent_bytes": 1}}  # fmt: skip
     status["targets"] = [{"key": EVIL, "states": {EVIL: 1}, "reasons": [EVIL], "places": [EVIL], "outside": [EVIL]}]
     status["absent"] = {EVIL: 1}
     (run / layout.STATUS_JSON).write_text(json.dumps(status))
@@ -274,7 +275,8 @@ def binds_of_any_type(folder: Path, mine: Path) -> Path:
     run, process = honest(folder)
     for value in (7, EVIL, [1], {"a": {"b": None}}, None, True, 1e308, "x" * 100_000):
         for name in ("config", "mlflow", "wandb", "tokenizer", "verl_trace", "dataset", EVIL):
-            keys = ("path", "blob", "revision", "project_name", "logger", "columns", "backend", "run_id", "tracking_uri",
+            keys = ("path", "blob", "revision", "project_name", "logger", "columns", "backend", "run_id",
+                    "tracking_uri",
                     "max_samples_per_step_per_worker", "token2text", "nnodes", "key", "entity", "project")  # fmt: skip
             process.write(Bind(name, dict.fromkeys(keys, value), process.tick()))
     return ended(run, process)
@@ -306,7 +308,8 @@ def records_of_any_type(folder: Path, mine: Path) -> Path:
     for _ in range(400):
         nested = {"messages": [nested]}
     process.write(Open(77, ONE, 1, 2, process.tick(), inputs=nested), Close(77, ONE, process.tick(), "OK", nested))
-    for odd in ({"messages": 7}, {"messages": [7, None, {"role": 7, "content": [{"type": 7}]}]}, [1], "x", {"tool_calls": 7},
+    for odd in ({"messages": 7}, {"messages": [7, None, {"role": 7, "content": [{"type": 7}]}]}, [1], "x",
+                {"tool_calls": 7},
                 {"choices": [{"message": {"tool_calls": [{"function": {"arguments": "[" * 100_000}}]}}]}):  # fmt: skip
         process.write(Open(int.from_bytes(os.urandom(4), "big"), ONE, 1, 2, process.tick(), inputs=odd))
     mask = Close(500, ONE, process.tick(), "OK", logprobs=b"\xff" * 7, mask=b"\x07" * 1000)
@@ -342,8 +345,9 @@ FILES = {
     "spool": ("spool",),
     "blobs": ("blobs", "status.json", "state.db", "spool/node-9-aa-0.seg", "export"),
     "state": ("state.db-wal", "state.db-shm", "state.db-journal", "blobs/theirs", "plan.json"),
-    "rest": ("plan.json", "status.json", "state.db", "shipper.lock", "spool/node-9-aa-0.seg", "blobs/theirs/tokenizer.json",
-             "drain", "listen", "collector.json", "trajectories.jsonl", "trajectories.lock", "parquet.lock", "shipper.log"),
+    "rest": ("plan.json", "status.json", "state.db", "shipper.lock", "spool/node-9-aa-0.seg", "drain",
+             "blobs/theirs/tokenizer.json", "listen", "collector.json", "trajectories.jsonl", "trajectories.lock",
+             "parquet.lock", "shipper.log"),
 }  # fmt: skip
 """Files of a run folder in whose place something else stands, some at a time: others are not read where one is."""
 
@@ -484,7 +488,8 @@ for _table, _columns in (("traces", "*"), ("meta", "*"), ("segments", "*"), ("de
     )  # fmt: skip
 _state(
     "state_trigger",
-    f"CREATE TRIGGER t AFTER INSERT ON meta BEGIN INSERT INTO meta SELECT hex(randomblob(9)), i FROM ({_FOR_EVER} i FROM n); END",
+    "CREATE TRIGGER t AFTER INSERT ON meta BEGIN "
+    f"INSERT INTO meta SELECT hex(randomblob(9)), i FROM ({_FOR_EVER} i FROM n); END",
 )
 _state(
     "state_generated",
@@ -497,11 +502,13 @@ _state("state_anchor_huge", f"UPDATE meta SET value = '{'9' * 5000}' WHERE key L
 _state("state_steps", "INSERT INTO meta VALUES ('step:x:y', '{}')", "INSERT INTO meta VALUES ('step:1:m', '[')")
 _state(
     "state_rows",
-    "UPDATE traces SET facts = '[', attributes = x'ff', times = '7', profile = '{', step = 'x', turns = 'y', start_ns = 'z', reward = 'w'",
+    "UPDATE traces SET facts = '[', attributes = x'ff', times = '7', profile = '{', step = 'x', turns = 'y'",
+    "UPDATE traces SET start_ns = 'z', reward = 'w'",
 )
 _state(
     "state_rows_null",
-    "UPDATE traces SET facts = NULL, attributes = NULL, times = NULL, profile = NULL, spans = NULL, turns = NULL, name = NULL, role = NULL, status = NULL",
+    "UPDATE traces SET facts = NULL, attributes = NULL, times = NULL, spans = NULL",
+    "UPDATE traces SET turns = NULL, name = NULL, role = NULL, status = NULL",
 )
 _state("state_json", f"UPDATE traces SET profile = '{'[' * 100_000}', facts = '{'[' * 100_000}'")
 _state("state_blobs", "UPDATE places SET offsets = x'ffffffffffffff7f'", "UPDATE segments SET header = x'ff'")
@@ -568,7 +575,7 @@ def _tokenizer(name: str, files: dict[str, str] | None = None, **changed: Any) -
         process = Process(run)
         process.bind("tokenizer", path="theirs/model", blob="theirs")
         for trace in (ONE, TWO):
-            calls(process, trace, 20, lambda n: Tokens(-1, 0, LONG[:200_000], 50_000, sequence=n))
+            calls(process, trace, 5, lambda n: Tokens(-1, 0, LONG[:80_000], 20_000, sequence=n))
         return ended(run, process)
 
     make.__name__ = name
@@ -596,7 +603,8 @@ _tokenizer(
     "a_vocabulary_elsewhere",
     {
         "tokenizer.json": "",
-        "tokenizer_config.json": '{"tokenizer_class": "GPT2Tokenizer", "vocab_file": "MINE/vocab.json", "merges_file": "MINE/merges.txt"}',
+        "tokenizer_config.json": '{"tokenizer_class": "GPT2Tokenizer", "vocab_file": "MINE/vocab.json", '
+        '"merges_file": "MINE/merges.txt"}',
     },
 )
 _tokenizer("a_tokenizer_of_lists", {"tokenizer.json": "[" * 1_000_000, "tokenizer_config.json": '{"a":' * 100_000})
@@ -610,7 +618,8 @@ _tokenizer(
 
 
 def _line(trace: str = "ab" * 16, spans: Any = None, **given: Any) -> dict[str, Any]:
-    span = {"span_id": "01", "parent_id": None, "name": "x", "role": "trajectory", "key": "k", "start_ns": 1, "end_ns": 2,
+    span = {"span_id": "01", "parent_id": None, "name": "x", "role": "trajectory", "key": "k", "start_ns": 1,
+            "end_ns": 2,
             "status": "OK", "inputs": {}, "output": None, "attributes": {"step": 1}, "host": "h", "pid": 1}  # fmt: skip
     return {
         "trace_id": trace,
@@ -635,7 +644,7 @@ _lines("lines_of_lists", "[" * 1_000_000)
 _lines(
     "lines_nested",
     *(
-        '{"trace_id": "%s", "run_id": "r", "spans": [], "facts": {"a": %s1%s}}' % (one, "[" * 500, "]" * 500)
+        f'{{"trace_id": "{one}", "run_id": "r", "spans": [], "facts": {{"a": {"[" * 500}1{"]" * 500}}}}}'
         for one in _TWO
     ),
 )
@@ -724,6 +733,7 @@ def _parquet(name: str, write: Callable[[Path, Path], None]) -> None:
 def _written(folder: Path, mine: Path, change: Callable[[Any], Any] = lambda table: table, **options: Any) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
     from autotrace.tables import arrow
     from autotrace.tables.commits import FILE, Added, Commit
     from autotrace.tables.schema import TABLES
@@ -733,8 +743,8 @@ def _written(folder: Path, mine: Path, change: Callable[[Any], Any] = lambda tab
     for name, table in TABLES.items():
         schema = arrow.schema(table)
         row = {field.name: None for field in schema}
-        row |= {"trace_id": "ab" * 16, "run_id": "run", "step": 1, "span_id": "01", "name": EVIL, "role": "trajectory",
-                "status": EVIL, "version": 1, "start_ns": 1, "end_ns": 2, "key": EVIL, "host": EVIL, "pid": 1}  # fmt: skip
+        row |= {"trace_id": "ab" * 16, "run_id": "run", "step": 1, "span_id": "01", "name": EVIL,
+                "role": "trajectory", "status": EVIL, "version": 1, "start_ns": 1, "end_ns": 2, "key": EVIL, "host": EVIL, "pid": 1}  # fmt: skip
         row = {key: value for key, value in row.items() if key in schema.names}
         made = change(
             pa.Table.from_pylist([row, {**row, "trace_id": "cd" * 16}] if "trace_id" in row else [row], schema)

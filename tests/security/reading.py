@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -14,22 +15,22 @@ from autotrace.cli.main import COMMANDS
 
 READS_NO_RUN = {"init", "check", "doctor"}
 MEMORY, SECONDS = 1 << 30, 20.0
-"""What a command may take, above what its libraries do: a place here is of some megabytes."""
+"""What a command may take, above what its libraries do, of CPU: a place here is of some megabytes."""
 ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\u2028")
 
 READS = {
-    "runs": [["runs", "{}"], ["runs", "{}", "--json"]],
-    "ls": [["ls", "{}"], ["ls", "{}", "--all", "--json"], ["ls", "{}", "--tree"], ["ls", "{}", "--sort", "duration"]],
-    "show": [["show", "ab", "{}"], ["show", "ab", "{}", "--full"], ["show", "ab", "{}", "--json"]],
+    "runs": [["runs", "{}", "--json"]],
+    "ls": [["ls", "{}"], ["ls", "{}", "--tree"]],
+    "show": [["show", "ab", "{}"], ["show", "ab", "{}", "--json"]],
     "diagnose": [["diagnose", "{}"]],
     "steps": [["steps", "{}"]],
     "grep": [["grep", "text", "{}"]],
     "compare": [["compare", "ab", "cd", "--run", "{}"]],
-    "view": [["view", "{}", "--export", "page.html"], ["view", "{}", "--perfetto", "times.json"], ["page", "{}"]],
-    "status": [["status", "{}"], ["status", "{}", "--all"], ["status", "{}", "--json"]],
-    "sql": [["sql", "SELECT count(*), max(reward) FROM trajectories", "{}"], ["sql", "FROM tokens", "{}", "--csv"]],
+    "view": [["view", "{}", "--export", "page.html"], ["page", "{}"]],
+    "status": [["status", "{}"], ["status", "{}", "--json"]],
+    "sql": [["sql", "SELECT count(*), max(reward) FROM trajectories", "{}"]],
     "ship": [["ship", "{}", "--backend", "jsonl"]],
-    "export": [["export", "{}", "--format", name, "--out", "exported"] for name in ("jsonl", "sft", "atif", "parquet")],
+    "export": [["export", "{}", "--format", name, "--out", "exported"] for name in ("jsonl", "parquet")],
     "open": [["open", "{}"]],
 }
 """Command -> how it is called; a test says that none is missing."""
@@ -43,19 +44,27 @@ def commands(place: Path, *, ships: bool = True) -> list[list[str]]:
     )
 
 
-def run(
-    place: Path, every: list[list[str]], here: Path, mine: Path, memory: int = MEMORY, **environ: str
-) -> list[dict[str, Any]]:
+def run(every: list[list[str]], here: Path, mine: Path, memory: int = MEMORY, **environ: str) -> list[dict[str, Any]]:
     """What each command said and did; see ``guarded``. ``here``: the current directory, ``mine``: the reader's."""
-    given = {"place": str(place), "mine": str(mine), "commands": every, "memory": memory, "seconds": SECONDS}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON", "MLFLOW"))}
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("guarded.py"))], input=json.dumps(given), text=True, cwd=here,
-        env={**kept, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(here), **environ}, capture_output=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answers: list[dict[str, Any]] = json.loads(done.stdout)
+    given = {
+        "here": str(here), "environ": {"HOME": str(here), **environ}, "mine": str(mine), "commands": every,
+        "memory": memory, "seconds": SECONDS,
+    }  # fmt: skip
+    server = _server()
+    assert server.stdin is not None and server.stdout is not None
+    print(json.dumps(given), file=server.stdin, flush=True)
+    answers: list[dict[str, Any]] = json.loads(server.stdout.readline())
     return answers
+
+
+@functools.cache
+def _server() -> subprocess.Popen[str]:
+    """Ends with this process, which closes its stdin."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON", "MLFLOW"))}
+    return subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("guarded.py"))], text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, env={**kept, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
 
 
 def faults(answers: list[dict[str, Any]]) -> list[str]:
@@ -64,15 +73,13 @@ def faults(answers: list[dict[str, Any]]) -> list[str]:
     for answer in answers:
         words, said = " ".join(answer["words"]), answer["out"] + answer["err"]
         if answer["code"] < 0 or answer["code"] == 99:
-            found.append(f"{words}: ended with {answer['code']} after {answer['seconds']:.0f} s")
+            found.append(f"{words}: ended with {answer['code']} after {answer['seconds']:.0f} s of CPU")
         if "Traceback" in answer["err"] or "MemoryError" in answer["err"]:
             found.append(f"{words}: {answer['err'][-600:]}")
         if any(escape in said for escape in ESCAPES):
             found.append(f"{words}: an escape sequence: {said!r:.200}")
-        if answer["words"][0] != "ship":
-            found += [f"{words}: {what}" for what in answer["did"]]
-        else:
-            found += [f"{words}: {what}" for what in answer["did"] if not what.startswith(("written", "os."))]
+        ships = answer["words"][0] == "ship"  # it writes into the run folder
+        found += [f"{words}: {what}" for what in answer["did"] if not (ships and what.startswith(("written", "os.")))]
     return found
 
 

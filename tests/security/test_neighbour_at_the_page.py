@@ -1,5 +1,5 @@
-"""Another user of this machine beside ``autotrace view``: he reads command lines, connects to every port, and listens on
-ports of his own that the owner's browser visits."""
+"""Another user of this machine beside ``autotrace view``: he reads command lines, connects to every port, and listens
+on ports of his own that the owner's browser visits."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 
 from autotrace.launch import run_setup
 from autotrace.launch.options import Options
-from autotrace.run import layout, remote_node
+from autotrace.run import files, layout, remote_node
 from tests.places import Place
 
 HOOK = "def hook(name, value):\n    open({ran!r}, 'a').write(name)\n    return value\n"
@@ -134,6 +134,17 @@ def test_on_another_node_a_folder_that_everybody_may_write_is_not_used(
     assert remote_node.run_folder({"AUTOTRACE_RUN_FOLDER": str(other)}).startswith(str(tmp))
 
 
+def test_the_owner_that_a_file_system_says_is_the_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS may call root by another name."""
+    (tmp_path / layout.RUN_JSON).write_text("{}")
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    environ = {"AUTOTRACE_RUN_FOLDER": str(tmp_path)}
+    monkeypatch.setenv("AUTOTRACE_RUN_OWNER", str(tmp_path.stat().st_uid + 2))
+    assert not files.is_own(tmp_path)
+    monkeypatch.setenv("AUTOTRACE_RUN_OWNER", str(tmp_path.stat().st_uid))
+    assert remote_node.run_folder(environ) == str(tmp_path)
+
+
 def test_no_shipper_runs_in_a_folder_that_others_may_write(tmp_path: Path) -> None:
     (tmp_path / layout.SPOOL).mkdir()
     tmp_path.chmod(0o777)
@@ -167,7 +178,9 @@ def test_python_that_ignores_its_environment_is_not_activated(place: Place, flag
 
 def test_an_outer_run_of_the_environment_is_not_joined(place: Place) -> None:
     """``autotrace.start`` in such a Python makes a run of its own."""
-    place.write("program.py", "import autotrace, sys\nprint(autotrace.start(backend='jsonl').folder)\nautotrace.stop()\n")
+    place.write(
+        "program.py", "import autotrace, sys\nprint(autotrace.start(backend='jsonl').folder)\nautotrace.stop()\n"
+    )
     his = place.cwd / "his"
     his.mkdir()
     environ = {"AUTOTRACE": "1", "AUTOTRACE_RUN_FOLDER": str(his), "AUTOTRACE_PLAN": str(his / "plan.json")}

@@ -53,7 +53,9 @@ class Between:
     """Takes connections at ``port``, hands them on to ``target``, if there is one, and keeps what passes; ``changed``
     may change what a relay sends."""
 
-    def __init__(self, target: int | None, port: int = 0, changed: Callable[[bytes], bytes] = lambda data: data) -> None:
+    def __init__(
+        self, target: int | None, port: int = 0, changed: Callable[[bytes], bytes] = lambda data: data
+    ) -> None:
         self._target, self._changed = target, changed
         self.seen = bytearray()
         self.came = 0

@@ -25,7 +25,9 @@ SHAPES = {
     "1password": "ops_eyJ{40}{40}", "heroku": "HRKU-AA{40}{20}", "new relic": "NRAK-{u27}",
 }  # fmt: skip
 """What is left of an address may stay: the host, and which hook it is."""
-PEM = base64.b64encode(b"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAx0123456789\n-----END RSA PRIVATE KEY-----\n").decode()
+PEM = base64.b64encode(
+    b"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAx0123456789\n-----END RSA PRIVATE KEY-----\n"
+).decode()
 LONG = written_out("{40}")
 PLACES: dict[str, tuple[Any, str]] = {
     "OAuth's code in a URL": (f"GET https://app/cb?state=1&code={LONG} HTTP/1.1", LONG),

@@ -6,7 +6,6 @@ import json
 import logging
 import math
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from autotrace.insight.profile import Mark, Profile, encode
 from autotrace.sinks.otlp.sink import OtlpSink
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
+from tests import ports
 from tests.waiting import DEADLINE
 
 
@@ -283,9 +283,7 @@ def test_awkward_values_are_carried(receiver: Receiver) -> None:
 def mlflow_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real MLflow server on a store of its own."""
     folder = tmp_path_factory.mktemp("mlflow")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = ports.reserved()
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--default-artifact-root", str(folder)]
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -302,7 +300,7 @@ def mlflow_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + DEADLINE
     while True:
         try:
             with urllib.request.urlopen(url, timeout=1):

@@ -355,7 +355,8 @@ UNRESOLVED = {
     "my.agents.Agent.runn": "no such name; did you mean `my.agents.Agent.run`?",
     "my.agent.Agent.run": "no such name; did you mean `my.agents.Agent.run`?",
     "my.agents.WebSearch.execute": "no such name; `WebSearch.execute` moved to `my.tools.WebSearch.execute`",
-    "my.agents.WebSearcher.execute": "no such name; nearest is `my.tools.WebSearch.execute`",
+    "my.agents.WebSearcher.execute": "no such name; `my.agents` has Agent, SearchAgent, generate, create, looks, fast, "
+    "kernel, warn, ...",
     "my.tools.unheard_of": "no such name; `my.tools` has WebSearch, Model",
     "myy.agents.Agent.run": "no module `myy`; did you mean `my.agents.Agent.run`?",
     "quite_other.agents.Agent.run": "no module `quite_other`; the folder that holds it must be the working folder or "

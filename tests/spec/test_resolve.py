@@ -19,6 +19,7 @@ from autotrace.spec.resolve import Resolver
 from autotrace.spec.sources import Installed
 from autotrace.spec.symbols import Function, Lazy, Module, Native, Other
 from autotrace.spec.verdict import expand
+from tests.waiting import DEADLINE
 
 LIBRARIES = (
     "json.decoder", "json.encoder", "logging", "logging.handlers", "asyncio.base_events", "asyncio.streams",
@@ -234,7 +235,7 @@ def test_nothing_is_imported() -> None:
         "found = Resolver(Installed()).find('xml.etree.ElementTree.XMLParser.feed');"
         "assert found is not None; assert 'xml' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=DEADLINE)
 
 
 def test_reading_agrees_with_binding_about_who_looks_at_its_caller() -> None:

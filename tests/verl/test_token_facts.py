@@ -80,7 +80,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, bytes], dict[s
 
 
 def use(monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
-    monkeypatch.setattr(token_facts.patch, "settings", lambda: Settings(**settings))
+    monkeypatch.setattr(token_facts.engine, "settings", lambda: Settings(**settings))
 
 
 Said = list[tuple[dict[str, bytes], dict[str, str]]]

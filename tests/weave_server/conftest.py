@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import ports
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "sinks"))
@@ -35,9 +36,7 @@ def weave_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if not (SERVER / "bin/python").exists() or not (CLIENT / "bin/python").exists():
         subprocess.run([str(HERE / "setup.sh"), str(SERVER), str(CLIENT)], check=True)
     folder = tmp_path_factory.mktemp("weave")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = ports.reserved()
     with open(folder / "log", "wb") as log:
         command = [str(SERVER / "bin/python"), str(HERE / "real_server.py"), str(port), str(folder / "weave.db")]
         environment = os.environ | {"PYTHONPATH": ""}

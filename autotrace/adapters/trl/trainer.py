@@ -14,9 +14,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from autotrace.adapters.end_tokens import end_tokens
 from autotrace.adapters.engine_requests import follow
-from autotrace.adapters.trainer_runs import publish_runs
+from autotrace.adapters.trainers import end_tokens, publish_runs
 from autotrace.adapters.trl import user_functions
 from autotrace.patch import adapting
 from autotrace.record import statements

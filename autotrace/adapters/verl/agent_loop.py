@@ -21,8 +21,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from autotrace.adapters import concurrent_futures
-from autotrace.adapters.observe import Given, observe
-from autotrace.adapters.trainer_runs import publish_runs
+from autotrace.adapters.trainers import Given, observe, publish_runs
 from autotrace.adapters.verl import facts, requests, token_facts, trace
 from autotrace.adapters.verl.configuration import plain, publish_config, publish_worker
 from autotrace.config import environment as env

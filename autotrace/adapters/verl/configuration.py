@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from autotrace.adapters.end_tokens import end_tokens
+from autotrace.adapters.trainers import end_tokens
 from autotrace.record import statements
 from autotrace.record.fields import ABSENT, Path
 

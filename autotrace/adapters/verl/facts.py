@@ -17,8 +17,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-from autotrace.adapters.observe import Given, observe
-from autotrace.adapters.rows_of_tensors import SKIPPED, digests, is_here, response_values
+from autotrace.adapters.trainers import SKIPPED, Given, digests, is_here, observe, response_values
 from autotrace.adapters.verl import token_facts
 from autotrace.patch import adapting
 from autotrace.record import faults, statements

@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotrace.adapters.observe import Given
-from autotrace.adapters.rows_of_tensors import is_here
+from autotrace.adapters.trainers import Given, is_here
 from autotrace.adapters.verl.token_numbers import Measured, add_advantages, add_later, measure
 from autotrace.patch import engine
 from autotrace.record import faults, statements

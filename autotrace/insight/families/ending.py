@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autotrace.insight.error_texts import classed
 from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall, tokens
 from autotrace.insight.finding import Code
-from autotrace.insight.messages import classed
 from autotrace.insight.profile import Mark
 from autotrace.trajectory.span_text import answered_words
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from autotrace.insight.families.engine import versions
 from autotrace.insight.finding import Code
 from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.trajectory.model import Span
 from autotrace.trajectory.numbers import integer, number
 
 DIFF, K3 = 0.03, 0.05
@@ -153,6 +155,25 @@ def invalid(step: Step, history: History) -> Iterator[Hit]:
         count = integer(facts.get("not_finite")) if isinstance(facts, dict) else None
         if count:
             yield Hit("AT-LOGPROB-INVALID", record, note=f"{count} tokens")
+
+
+def by_token(span: Span) -> list[tuple[int, float]]:
+    """Index in a call's response and abs(trainer - engine) of each token of the model; empty where they are not
+    known."""
+    old, engine = span.old_logprobs, span.trained_logprobs or span.logprobs
+    if not old or not engine:
+        return []
+    mask = span.response_mask if span.role != "llm" else None  # a whole response, tools included
+    return [
+        (at, distance)
+        for at, (one, other) in enumerate(zip(old, engine, strict=False))
+        if (not mask or mask[at : at + 1] == [1]) and math.isfinite(distance := abs(one - other))
+    ]
+
+
+def mean_mismatch(*distances: float) -> float | None:
+    """Their mean, short; None of none."""
+    return float(f"{sum(distances) / len(distances):.4g}") if distances else None
 
 
 OF_STEP = (differs, grows, invalid)

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from autotrace.insight.error_texts import classed, is_timeout
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
-from autotrace.insight.messages import classed, is_timeout
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Scores, Step
 from autotrace.trajectory.model import Span

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from statistics import median
 
 from autotrace.insight import error_texts
+from autotrace.insight.error_texts import classed, is_timeout
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.families.ending import truncated
 from autotrace.insight.finding import Code
-from autotrace.insight.messages import classed, is_timeout
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
 from autotrace.trajectory.tool_calls import ToolCall

@@ -46,7 +46,9 @@ class Channel:
                 nonces = theirs + mine
                 connection.sendall(mine + _signed(secret.encode(), b"relay", nonces))
                 proof = self._exactly(_DIGEST)
-            if not hmac.compare_digest(proof, _signed(secret.encode(), b"relay" if collector else b"collector", nonces)):
+            if not hmac.compare_digest(
+                proof, _signed(secret.encode(), b"relay" if collector else b"collector", nonces)
+            ):
                 raise ConnectionError("the other end does not know this run")
             if collector:
                 connection.sendall(_signed(secret.encode(), b"collector", nonces))

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotrace.config.fractions import fraction
 from autotrace.config.keep_rules import KeepRules
+from autotrace.config.scalars import fraction
 from autotrace.trajectory.model import OK
 
 WINDOW = 1000

@@ -19,7 +19,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[dict[str, Any],
     pairs = []
     for sample in samples:
         same = [
-            one for one in rollouts if one.attributes["uid"] == sample["group"] and tokens_of(one) == sample["tokens"]
+            one
+            for one in rollouts
+            if one.attributes["uid"] == str(sample["group"]) and tokens_of(one) == sample["tokens"]
         ]
         assert same, "no trajectory has these tokens"
         rollouts.remove(same[0])

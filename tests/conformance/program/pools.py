@@ -30,12 +30,12 @@ def main() -> None:
     for target in targets:
         process = context.Process(target=target, args=() if isinstance(target, functools.partial) else (1,))
         process.start()
-        process.join(60)
+        process.join(240)
         assert process.exitcode == 0, (target, process.exitcode)
     process = context.Process(target=work.put, args=(queue, 1))
     process.start()
     assert queue.get() == 2
-    process.join(60)
+    process.join(240)
     with ProcessPoolExecutor(2, mp_context=context) as pool:
         assert list(pool.map(work.leaf, range(4))) == [1, 2, 3, 4]
         assert list(pool.map(square, range(4))) == [0, 1, 4, 9] and square(3) == 9

@@ -44,7 +44,7 @@ def everything(options: dict) -> None:
     concurrent = actors.Async.options(**options).remote()
     waiting = [concurrent.wait.remote(x) for x in range(3)]
     assert ray.get(concurrent.release.remote()), "an async method lost its kind"
-    assert ray.get(waiting, timeout=30) == [0, 1, 2]
+    assert ray.get(waiting, timeout=240) == [0, 1, 2]
     items = concurrent.stream.options(num_returns="streaming").remote(2)
     assert [ray.get(item) for item in items] == [0, 1]
     for actor in (sync, decorated, local, concurrent):  # they end well and write out what they have

@@ -79,7 +79,8 @@ def test_a_writer_that_begins_while_the_relay_ends_is_noticed(receiver: Receiver
 
 
 @pytest.mark.parametrize(
-    "name", ["../../evil.seg", "%2e%2e%2fevil-1-0a1b2c3d-0.seg", "evil", "a-1-0a1b2c3d-0.seg/../x", "\u0663-1-0a1b2c3d-0.seg"]
+    "name",
+    ["../../evil.seg", "%2e%2e%2fevil-1-0a1b2c3d-0.seg", "evil", "a-1-0a1b2c3d-0.seg/..", "\u0663-1-0a1b2c3d-0.seg"],
 )
 def test_a_path_in_a_name_is_turned_away(receiver: Receiver, tmp_path: Path, name: str) -> None:
     collector = Collector(receiver.url, receiver.token)

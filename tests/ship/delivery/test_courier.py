@@ -93,7 +93,7 @@ def wanted(count: int, first: int = 0) -> list[tuple[str, int]]:
 
 def received(courier: Courier) -> Receipt:
     """What came of the oldest parcel."""
-    courier._running[0][1].result(30)
+    courier._running[0][1].result(DEADLINE)
     receipt = courier.receipt()
     assert receipt is not None
     return receipt

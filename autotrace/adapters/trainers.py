@@ -1,0 +1,118 @@
+"""What the adapters of trainers share: the run that their loggers have open, being told of calls, reading batches.
+
+Only tensors that are on the CPU are looked at: nothing here waits for a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from autotrace.patch import adapting
+from autotrace.record import faults, statements
+from autotrace.redact.masking import without_password
+
+
+def publish_runs(loggers: Collection[str], project: Any, experiment: Any) -> None:
+    """``Bind("mlflow")`` and ``Bind("wandb")`` for the runs that are open in this process now. Asks no server."""
+    mlflow = sys.modules.get("mlflow")
+    run = mlflow.active_run() if mlflow is not None and "mlflow" in loggers else None
+    if mlflow is not None and run is not None:
+        statements.bind(
+            "mlflow",
+            {
+                "run_id": run.info.run_id,
+                "experiment_id": run.info.experiment_id,
+                "experiment_name": project,
+                "run_name": run.info.run_name or experiment,
+                "tracking_uri": without_password(mlflow.get_tracking_uri()),
+            },
+        )
+    run = getattr(sys.modules.get("wandb"), "run", None) if "wandb" in loggers else None
+    if run is not None:
+        statements.bind("wandb", {"entity": run.entity, "project": run.project, "run_id": run.id})
+
+
+_TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>")
+"""Tokens of chat templates that end a turn, where a tokenizer has them."""
+
+
+def end_tokens(tokenizer: Any) -> list[int]:
+    """The token that ends an answer, and the one that ends a turn of the chat template where it is another."""
+    ends = {getattr(tokenizer, "eos_token_id", None)}
+    known = getattr(tokenizer, "added_tokens_encoder", None)
+    if isinstance(known, dict):
+        ends |= {known.get(name) for name in _TURN_ENDS}
+    return sorted(end for end in ends if type(end) is int)
+
+
+Given = Mapping[str, Any]
+Observer = Callable[[Any, Given], None]
+"""Receives the result (None before the call) and the arguments by name."""
+
+
+def observe(owner: Any, name: str, *, before: Observer | None = None, after: Observer | None = None) -> None:
+    """Call ``before`` or ``after`` with every call of ``owner.name``; its callers notice nothing. What is no function
+    written in Python is left alone."""
+    original = vars(owner).get(name) if owner is not None else None
+    if not inspect.isfunction(original):
+        return
+    signature = inspect.signature(original)
+    library = original.__module__.partition(".")[0]
+
+    def notify(observer: Observer | None, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if observer is None:
+            return
+        try:
+            observer(result, signature.bind(*args, **kwargs).arguments)
+        except Exception as error:
+            faults.failed(f"{library}:{name}", error)
+
+    @functools.wraps(original)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        notify(before, None, args, kwargs)
+        result = original(*args, **kwargs)
+        notify(after, result, args, kwargs)
+        return result
+
+    adapting.put(owner, name, observed)
+
+
+SKIPPED = "drop:fact on a device"
+"""Counter: rows whose facts were not recorded because they were on an accelerator."""
+_ROWS = 256
+"""Looked at together: what bounds the copies of tensors made here."""
+
+
+def is_here(tensor: Any) -> bool:
+    """Whether its numbers lie in the CPU's memory, row by row."""
+    return str(getattr(tensor, "device", "")) == "cpu" and not getattr(tensor, "is_nested", False)
+
+
+def response_values(values: Any, mask: Any) -> list[float]:
+    """One number per row of ``values``: what stands at the tokens that ``mask`` keeps, or their mean. Empty, and
+    counted, where they are not on the CPU."""
+    if not (is_here(values) and is_here(mask)):
+        faults.count(SKIPPED, len(values))
+        return []
+    numbers: list[float] = []
+    for start in range(0, len(values), _ROWS):
+        part, kept = values[start : start + _ROWS].detach().double(), mask[start : start + _ROWS].bool()
+        first = part.gather(1, kept.int().argmax(dim=1, keepdim=True)).squeeze(1)
+        differs = ((part != first.unsqueeze(1)) & kept).any(dim=1)
+        mean = (part * kept).sum(dim=1) / kept.sum(dim=1).clamp(min=1)
+        numbers += (mean.where(differs, first) * kept.any(dim=1)).tolist()
+    return numbers
+
+
+def digests(tokens: Any, lengths: Sequence[int]) -> list[bytes]:
+    """As ``spool.records.Tokens.digest`` has it, of the first ``lengths[i]`` tokens of each row."""
+    rows = tokens.numpy().astype("<i4")
+    return [
+        hashlib.blake2b(row[:length].tobytes(), digest_size=16).digest()[:8]
+        for row, length in zip(rows, lengths, strict=True)
+    ]

@@ -1,0 +1,139 @@
+"""What is checked before the command starts: targets of the user that cannot be bound, the hook that redacts, whether
+the interpreter would load the agent.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from autotrace.config import environment as env
+from autotrace.config.installation import DISTRIBUTION, PTH
+from autotrace.config.plan import Plan
+from autotrace.launch.command import Command
+from autotrace.run.process import ignores_environment, program
+
+SECONDS = 1.0
+"""Of CPU, after which the rest is left to ``autotrace check``: the command waits meanwhile."""
+MOST = 10
+"""Lines."""
+
+
+def never_bound(plan: Plan, command: Command, environ: Mapping[str, str], folders: Sequence[str] = ()) -> list[str]:
+    """What the user should know of their targets; a run does without it rather than fail. ``folders``: where else the
+    program looks for modules."""
+    try:
+        return list(_complaints(plan, command, environ, folders))
+    except Exception as error:
+        return [f"could not look at the targets ({type(error).__name__}: {error}); autotrace check can"]
+
+
+def _complaints(plan: Plan, command: Command, environ: Mapping[str, str], folders: Sequence[str]) -> Iterator[str]:
+    """A line for each target that the user named and that what is installed cannot have. Nothing where another
+    environment's Python runs the command, whose packages are not those of this one."""
+    interpreter = command.interpreter(environ)
+    if interpreter is None or _folder(interpreter) != _folder(sys.executable):
+        return
+    from autotrace.spec import verdict
+    from autotrace.spec.compiler import SHIPPED
+    from autotrace.spec.resolve import Resolver
+    from autotrace.spec.sources import Installed
+
+    own = [one for one in plan.targets if not one.where.startswith(f"{SHIPPED}/")]
+    own = [one for one in own if not any(name.startswith("__main__") for name in one.names)]
+    if not own:
+        return
+    resolver = Resolver(Installed(beside=[*_folders(command.argv, [one.where for one in own]), *folders]))
+    deadline = time.thread_time() + SECONDS
+    lines = 0
+    for target in own:
+        if lines == MOST or time.thread_time() > deadline:
+            yield "autotrace check says the rest"
+            return
+        judged = verdict.judge(plan, resolver, expected={target.key}, only=[target])[0]
+        if judged.failed:
+            lines += 1
+            yield f"{target.where}: {judged.name} will not be traced: {judged.reason}"
+
+
+def _folder(path: str) -> str:
+    return os.path.dirname(os.path.abspath(path))
+
+
+def _folders(argv: Sequence[str], places: Sequence[str]) -> list[str]:
+    """Where the program and the lists lie."""
+    from autotrace.spec.sources import folders_of
+
+    kind, word = program(argv)
+    script = [_folder(word)] if kind == "script" else []
+    lists = dict.fromkeys(_folder(place.rpartition(":")[0]) for place in places)
+    return [*script, *(folder for project in lists for folder in folders_of(project))]
+
+
+def missing(hook: str, command: Sequence[str]) -> str | None:
+    """Why ``hook`` cannot be used by ``command``, in one sentence; None when it can. Imports nothing of the user's."""
+    from autotrace.spec.resolve import Resolver
+    from autotrace.spec.sources import Installed
+
+    scripts = [os.path.dirname(os.path.abspath(word)) for word in command if word.endswith(".py")]
+    resolver = Resolver(Installed(beside=scripts))
+    name = hook.partition(":")[0]
+    module = resolver.module(name)
+    if module is None:
+        return f"there is no module {name} beside the program or in this environment; put its folder on PYTHONPATH"
+    if resolver.find(hook) is None:
+        return f"{module.file.path} has no {hook.partition(':')[2]}"
+    return None
+
+
+TIMEOUT = 10.0
+"""Seconds for one start of the interpreter."""
+_PACKAGES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages",
+             "local/lib/python3*/dist-packages")  # fmt: skip
+_CODE = (
+    "import sys\n"
+    "if 'autotrace.bootstrap.activate' not in sys.modules: sys.exit(3)\n"
+    "import msgspec, wrapt\n"
+    "print('traced')\n"
+)  # fmt: skip
+
+
+def untraced(command: Command, environ: Mapping[str, str]) -> str | None:
+    """One sentence when ``command`` is Python and would run without the agent; None when it would load it, or when that
+    cannot be determined. Starts the interpreter once, and only where its folders hold no ``autotrace.pth``."""
+    interpreter = command.interpreter(environ)
+    if interpreter == command.path and ignores_environment(command.argv):
+        return "warning: -E and -I tell Python to ignore its environment, so this command is not traced; leave them out"
+    if interpreter is None or _has_pth(interpreter) or activates(interpreter, environ) is not False:
+        return None
+    return (
+        f"warning: {interpreter} has no autotrace, so this command is not traced; install {DISTRIBUTION} for that "
+        "interpreter"
+    )
+
+
+def activates(interpreter: str, environ: Mapping[str, str], timeout: float = TIMEOUT) -> bool | None:
+    """Whether ``interpreter`` loads the agent and finds what it needs; None: it cannot be started."""
+    variables = {**environ, env.AUTOTRACE: "1", env.PLAN: os.devnull, env.MODULES: "", env.MAIN_PID: ""}
+    try:
+        done = subprocess.run(
+            [interpreter, "-c", _CODE],
+            env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode == 0:  # also what is told of any child where SIGCHLD is ignored
+        return b"traced" in done.stdout
+    return False if done.returncode in (1, 3) else None
+
+
+def _has_pth(interpreter: str) -> bool:
+    """Our own environment, or one whose folders of packages hold ``autotrace.pth``."""
+    prefix = os.path.dirname(os.path.dirname(os.path.abspath(interpreter)))
+    if os.path.realpath(prefix) == os.path.realpath(sys.prefix):
+        return True
+    return any(glob.glob(os.path.join(glob.escape(prefix), folder, PTH)) for folder in _PACKAGES)
