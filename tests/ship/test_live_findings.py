@@ -21,6 +21,7 @@ from autotrace.sinks.mlflow.uri import initialise
 from autotrace.sinks.protocol import Refused
 from autotrace.tables.conditions import condition
 from tests.ship.spools import FINAL, PROMPT, Process, attributes, new_run, trajectory
+from tests.tables.reading import rows
 from tests.waiting import until
 
 CONFIG = {"rollout_n": 4, "adv_estimator": "grpo", "trainer_mode": "sync", "response_length": 512}
@@ -94,7 +95,12 @@ def test_what_is_known_later_brings_the_findings_of_the_group_along(tmp_path: Pa
         return {row.trace_id: row.version for row in marked}
 
     before = versions()
-    assert sorted(before.values()) == [1] * 11 + [2] * 4, "four are delivered once more"
+    assert sorted(before.values()) == [2] * 15
+    state = State.read_only(run)
+    again = state.count("SELECT count(*) FROM deliveries WHERE backend = 'jsonl' AND version = 2")
+    state.db.close()
+    assert again == 4, "four are delivered once more; the tables have it of all"
+    assert [row["name"] for row in rows(run, "facts")].count("group_findings") == 15
     later = Process(run, "node-1-bb")
     for trace in others:
         later.fact("trained_in_step", 1, trace)
