@@ -86,7 +86,8 @@ check-js: environment ## types of the page's JavaScript
 	DENO_NO_UPDATE_CHECK=1 NO_COLOR=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'deno>=2.5,<3' \
 	    deno check --quiet --no-lock --config autotrace/view/deno.json autotrace/view/static/main.js
 
-docs: environment ## the pages, into site/; fails on a dead link or an outdated reference
+docs: environment ## the pages, into site/; fails on a dead link, an outdated reference or English that is hard to read
+	$(VENV)/bin/python tools/english.py
 	$(VENV)/bin/python tools/spec_reference.py --markdown | diff docs/spec-reference.md -
 	$(VENV)/bin/python tools/libraries.py | diff docs/libraries.md -
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'mkdocs-material>=9.5,<10' \

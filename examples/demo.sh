@@ -12,6 +12,7 @@ say autotrace ls --train --tree
 say autotrace ls --step 1 --sort reward
 best=$(autotrace ls --step 1 --sort reward --limit 1 --json | python -c 'import json, sys; print(json.load(sys.stdin)["trace_id"][:12])')
 say autotrace show "$best"
+say autotrace diagnose
 
 printf '\nTo see them in MLflow (http://127.0.0.1:5000, experiment autotrace-demo):\n\n    %s\n\n' \
     "$(command -v mlflow) server --backend-store-uri sqlite:///$AUTOTRACE_RUN_DIR/mlflow.db"

@@ -1,4 +1,4 @@
-"""The page of the libraries that are traced without a line of yours, generated from the shipped lists.
+"""The page of the libraries that need no configuration, generated from the shipped lists.
 
     python tools/libraries.py > docs/libraries.md
 
@@ -24,20 +24,20 @@ _WORDS = {
 
 HEAD = """# Libraries
 
-What `autotrace-run` records without a line of yours, from the lists that it is shipped with. A process that does not
-import a library pays nothing for its list. Calls *inside of a trajectory* are recorded where your own target, veRL or
-another framework opened one: many programs use these clients beside their agent. The releases are those that
-`make packs` checks each list with; others in between and later ones are traced as far as they have the same functions,
-and `autotrace status` says which were not found.
+`autotrace-run` records these libraries without configuration, from the lists that it ships with. A process that does
+not import a library pays nothing for its list. Calls *inside of a trajectory* are recorded only if your own target,
+veRL or another framework opened a trajectory, because many programs also use these clients beside their agent.
+`make packs` checks each list with the releases below. Other releases are traced as far as they have the same
+functions, and `autotrace status` says which functions were not found.
 
 | library | releases | what you get | recorded |
 |---|---|---|---|
 """
 FOOT = """
-The lists are in `patch_specs/`, with what each captures; `enabled: false` in a file of yours switches a target off
-([Several files](spec-reference.md#several-files)). What is not in the table needs a list of your own:
-[Your agent](your-agent.md), [Any library](any-library.md). Programs on the real clients and frameworks are run by
-`make agents`.
+The lists are in `patch_specs/`, with what each captures. `enabled: false` in your own list switches a target off
+([Several files](spec-reference.md#several-files)). Anything that is not in the table needs your own list:
+[Your agent](your-agent.md), [Any library](any-library.md). `make agents` runs programs on the real clients and
+frameworks.
 """
 
 

@@ -154,7 +154,7 @@ def library(key: str) -> str:
 
 
 def clients(plan: Plan | None) -> list[str]:
-    """Libraries of which calls are recorded inside of others alone."""
+    """Libraries whose calls are recorded only inside of others."""
     targets = plan.targets if plan is not None else ()
     alone = {library(target.key) for target in targets if not target.inside}
     return sorted({library(target.key) for target in targets if target.inside} - alone)
@@ -218,7 +218,7 @@ def _hosts(folder: Path, config: Mapping[str, Any]) -> list[str]:
         return [
             f"trainer.nnodes={nodes}, and only {next(iter(hosts))} wrote into this run folder: if rollouts run on "
             "the other nodes, install autotrace for their interpreter and let them reach this one (the driver's log "
-            "says which cannot; docs/clusters.md)"
+            "says which cannot; autotrace help clusters)"
         ]
     return []
 

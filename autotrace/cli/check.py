@@ -36,10 +36,10 @@ _MARKS = {
 @click.argument("files", nargs=-1, metavar="[FILES]...", type=click.Path())
 @click.option("--wheel", "archive", metavar="FILE", type=click.Path(path_type=Path),
               help="Check against this wheel or source distribution instead of what is installed.")  # fmt: skip
-@click.option("--import", "imports", is_flag=True, help="Import the libraries, too, and compare.")
+@click.option("--import", "imports", is_flag=True, help="Also import the libraries, and compare.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
 def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: bool) -> None:
-    """Show where every target of FILES resolves; without FILES, of the shipped lists and $AUTOTRACE_SPECS.
+    """Show where every target of FILES resolves. Without FILES, check the shipped lists and $AUTOTRACE_SPECS.
 
     Source text is read, and nothing is imported unless you say --import. Exit code 1: a target that is not
     optional does not resolve or cannot be wrapped; 2: a mistake in a spec file.
@@ -123,7 +123,15 @@ def _print_one(out: Console, judged: Verdict) -> None:
     if judged.reason and judged.state != verdict.SKIPPED:
         out.print(Text(f"        line {line}: {terminal.safe(judged.reason)}", style=style), soft_wrap=True)
     for note in judged.notes:
-        out.print(Text(f"        note, line {line}: {terminal.safe(note)}", style="yellow"), soft_wrap=True)
+        where = f"note, line {_line_of(judged, note)}"
+        out.print(Text(f"        {where}: {terminal.safe(note)}", style="yellow"), soft_wrap=True)
+
+
+def _line_of(judged: Verdict, note: str) -> str:
+    """The line that ``note`` is about: that of a path (``attributes.step: ...``), else of the entry."""
+    key = note.partition(":")[0]
+    places = (place for name, place in judged.target.places.items() if name == key or name.startswith(f"{key}."))
+    return next(places, judged.target.where).rpartition(":")[2]
 
 
 def _described(judged: Verdict) -> str:

@@ -34,18 +34,20 @@ FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 
 
 @click.command(short_help="Compare rollouts: turns, first difference, reward, advantage.")
-@click.argument("traces", nargs=-1, metavar="[A B ...]")
+@click.argument("traces", nargs=-1, metavar="[A B ... | RUN]")
 @click.option("--run", metavar="RUN", help="Run to read; default: the newest.")
 @filters.options
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def compare(traces: Sequence[str], run: str | None, selection: filters.Selection, full: bool, as_json: bool) -> None:
-    """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: --step 3 --sample 17.
+    """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: [RUN] --step 3 --sample 17.
 
-    Where a sample is in one step only, or the run has no steps, --sample alone is enough. Instead of them, or besides
-    them, --where chooses. Validation is left out without --validate.
+    If a sample is in one step only, or the run has no steps, --sample alone is enough. --where chooses, too. Validation
+    is left out without --validate.
     """
     group = selection.sample is not None or bool(selection.where)
+    if group and len(traces) == 1 and run is None:
+        run, traces = traces[0], ()
     if not (len(traces) >= 2 or (not traces and group)):
         raise click.UsageError("name at least two trajectories, or a group: --step 3 --sample 17")
     if traces and selection:
@@ -65,7 +67,7 @@ def compare(traces: Sequence[str], run: str | None, selection: filters.Selection
     if as_json:
         out.file.write(terminal.json_line(as_dict(trajectories)))
         return
-    out.print(beside(trajectories, full))
+    terminal.table(out, beside(trajectories, full))
     for text in parting(trajectories):
         out.print(text, soft_wrap=not out.is_terminal)
 
@@ -77,7 +79,7 @@ def _of_run(reader: Reader, traces: Sequence[str], selection: filters.Selection)
     rows = reader.select(wanted, ("trace_id", "step", "uid", "rollout_n"), limit=MOST + 1)
     _check_one_step(selection, (row.step for row in rows))
     if len(rows) > MOST:
-        raise KeyError(f"more than {MOST} trajectories match, too many to stand beside each other; narrow --where")
+        raise KeyError(f"more than {MOST} trajectories match, too many to compare; narrow --where")
     rows.sort(key=lambda row: (row.uid or "", row.rollout_n or 0))
     return [reader.load(row.trace_id) for row in rows]
 

@@ -28,12 +28,17 @@ ID_LENGTH = 12
 @runs.run_argument
 @click.option("--step", type=int, metavar="N", help="Only this training step.")
 @click.option("--code", "codes", multiple=True, metavar="AT-...", callback=lambda _, __, given: _known(given),
-              help="Only this finding; repeatable. All its places are listed.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a finding.")
+              help="Only this finding, with all its places; repeatable.")  # fmt: skip
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help='Print one JSON object a finding; one with "code": null if nothing is found.',
+)
 def diagnose(run: str | None, step: int | None, codes: Sequence[str], as_json: bool) -> None:
-    """Say what is wrong with a run: how much of it, since when, where, why it can be and what to try.
+    """Say what is wrong with a run: how many trajectories, since when, where, what may cause it, and what to try.
 
-    Each finding has a code, and a page of that name in the documentation.
+    Each finding has a code. `autotrace help CODE` prints its page.
     """
     out = terminal.console()
     with contextlib.closing(runs.reader(run)) as reader:
@@ -44,11 +49,18 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], as_json: b
         if detector.problem:
             words = f"! the detector {detector.name} of another package cannot be used: {detector.problem}"
             terminal.console(stderr=True).print(terminal.line(words, "yellow"), soft_wrap=True)
+    if step is not None and not diagnosis.trajectories:
+        raise terminal.fail(f"there is no trajectory of step {step}; autotrace steps lists the steps")
     found = [finding for finding in diagnosis.findings() if not codes or finding.code in codes]
-    if as_json:
+    if as_json and not found:
+        out.file.write(terminal.json_line(
+            {"code": None, "title": "nothing found", "trajectories": 0, "of": diagnosis.trajectories}
+        ))  # fmt: skip
+    elif as_json:
         for finding in found:
             every = [place for code, place in places if code == finding.code] or finding.places
             out.file.write(terminal.json_line(replace(finding, places=every).as_dict()))
+    if as_json:
         return
     _print(out, diagnosis, found)
     for _, place in places:

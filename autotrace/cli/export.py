@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ TWICE = "the same conversation was exported already (--dedup)"
 @click.option("--out", metavar="PATH", help="Where to write to; default: the folder export/FORMAT in the run folder.")
 @filters.options
 @click.option("--min-reward", type=float, metavar="REWARD", help="Only those with at least this reward.")
-@click.option("--dedup", is_flag=True, help="Of trajectories that say the same, only the first.")
+@click.option("--dedup", is_flag=True, help="Keep the first of identical conversations.")
 def export(
     run: str | None, layout: str, out: str | None, selection: filters.Selection, min_reward: float | None, dedup: bool
 ) -> None:
@@ -65,9 +66,10 @@ def export(
         raise terminal.fail(_nothing(reader, wanted, min_reward is not None or bool(selection)))
     exported = terminal.counted(written.trajectories, "trajectory", "trajectories")
     if out == STDOUT:
-        click.echo(f"{exported} to standard output", err=True)
+        click.echo(f"wrote {exported} to standard output", err=True)
     else:
-        click.echo(f"{exported} in {terminal.counted(written.files, 'file')} of {out}")
+        where = out if os.path.isfile(out) else f"{terminal.counted(written.files, 'file')} in {out}"
+        click.echo(f"wrote {exported} to {where}")
 
 
 def _own_folder(run_folder: Path, layout: str) -> Path:

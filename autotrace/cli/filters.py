@@ -1,4 +1,4 @@
-"""Which trajectories a command means: the same options everywhere. ``docs/filters.md`` is their page."""
+"""Which trajectories a command means: the same options everywhere. ``docs/commands.md`` is their page."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _OPTIONS = (
     click.option("--validate/--train", "validate", default=None, help="Only validation, or only training."),
     click.option(
         "--where", multiple=True, metavar="CONDITION", callback=_where,
-        help="Only those for which this is true, such as \"reward < 0.1 and step >= 3\"; repeatable.",
+        help="Only trajectories for which this is true, such as \"reward < 0.1 and step >= 3\"; repeatable.",
     ),
 )  # fmt: skip
 

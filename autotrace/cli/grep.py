@@ -30,23 +30,22 @@ MAX_MATCH = 200
 @runs.run_argument
 @filters.options
 @click.option("--role", "roles", multiple=True, type=click.Choice(search.ROLES),
-              help="Only in what models said, in their prompts, or in calls of tools; repeatable.")  # fmt: skip
-@click.option("--fixed", "-F", is_flag=True, help="PATTERN is a text, not a regular expression.")
-@click.option("--ignore-case", "-i", is_flag=True, help="Upper and lower case are the same.")
+              help="Only in answers, in prompts, or in tool calls; repeatable.")  # fmt: skip
+@click.option("--fixed", "-F", is_flag=True, help="PATTERN is plain text.")
+@click.option("--ignore-case", "-i", is_flag=True, help="Ignore case.")
 @click.option("--count", "-c", "only_count", is_flag=True, help="Print how many places each trajectory has.")
 @click.option("--limit", type=click.IntRange(min=1), default=MOST, metavar="N", show_default=True,
-              help="Stop after so many places.")  # fmt: skip
+              help="Stop after this many places.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a place.")
 def grep(
     pattern: str, run: str | None, selection: filters.Selection, roles: Sequence[str], fixed: bool, ignore_case: bool,
     only_count: bool, limit: int, as_json: bool,
 ) -> None:  # fmt: skip
-    """Find PATTERN (a regular expression) in what models were asked and said, and in what tools were given and
-    returned. Exit code 1: it occurs nowhere."""
+    """Find PATTERN (a regular expression) in prompts, answers, tool calls and their results. Exit code 1: no match."""
     try:
         compiled = re.compile(re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0)
     except re.error as error:
-        raise terminal.fail(f"{pattern!r} is no regular expression: {error}; -F takes it as a text") from None
+        raise terminal.fail(f"{pattern!r} is not a regular expression: {error}; -F searches for it as text") from None
     out = terminal.console()
     places = trajectories = unread = 0
     with contextlib.closing(runs.reader(run)) as reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ _MEANING = {
 }
 
 
-@click.command(short_help="Write a spec file to begin with, for a program of yours.")
+@click.command(short_help="Write a spec file to begin with, for your program.")
 @click.argument("program", metavar="[PROGRAM]", type=click.Path(path_type=Path), default=Path())
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path),
               help=f"Where to write; `-` prints.  [default: {FILE} beside PROGRAM's modules]")  # fmt: skip
@@ -35,7 +36,7 @@ def init(program: Path, out: Path | None, force: bool) -> None:
     """Write a commented list of what looks worth tracing in PROGRAM, a file or folder (default: this folder).
 
     Agents, tools, rewards and calls of models are found by reading source text; nothing is imported. What the shipped
-    lists trace already stands at the top. Read it, delete what you do not want, then: autotrace check FILE.
+    lists already trace is named at the top. Read the list, delete what you do not want, then: autotrace check FILE.
     """
     if not program.exists():
         raise terminal.fail(f"{program}: no such file or folder", exit_codes.USAGE)
@@ -59,8 +60,8 @@ def init(program: Path, out: Path | None, force: bool) -> None:
     except OSError as error:
         raise terminal.fail(f"{out}: {error.strerror}") from error
     count = sum(one.role != COVERED for one in proposals)
-    shown = terminal.safe(out)
-    click.echo(f"{shown}: {terminal.counted(count, 'target')}; look at it, then: autotrace check {shown}")
+    hint = f"autotrace check {shlex.quote(terminal.safe(out))}"
+    click.echo(f"{terminal.safe(out)}: {terminal.counted(count, 'target')}; read the list, then run: {hint}")
 
 
 def _followed(targets: Sequence[Target]) -> frozenset[tuple[str, str]]:
@@ -84,9 +85,9 @@ def written(proposals: Sequence[Proposal], libraries: Sequence[str], program: Pa
     """The text of the file: every line of it is either a comment or checked by ``autotrace check``."""
     lines = [
         f"# Targets of {terminal.safe(program.resolve().name)}: delete what you do not want.",
-        "# What the keys mean: docs/spec-reference.md. Use it: autotrace-run --spec FILE python ...",
+        "# What the keys mean: autotrace help spec-reference. Use it: autotrace-run --spec FILE python ...",
         "#",
-        f"# Traced without a line, by the shipped lists: {', '.join(libraries) or 'nothing that is installed'}.",
+        f"# Traced without configuration, by the shipped lists: {', '.join(libraries) or 'nothing that is installed'}.",
     ]
     lines += [f"# By its base class {one.why}: {one.target}." for one in proposals if one.role == COVERED]
     proposals = [one for one in proposals if one.role != COVERED]

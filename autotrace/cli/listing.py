@@ -1,6 +1,6 @@
 """Tables of many rows, printed quickly: rich takes 5 ms of CPU a row, and a run has 100,000.
 
-Looks like the tables of rich beside it. Cells stand on one line, and are made safe here.
+Looks like the tables of rich beside it. Each cell is one line, and is made safe here.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import COLOR_SYSTEMS, Console
 from rich.style import Style
 
-from autotrace.cli.terminal import one_line
+from autotrace.cli.terminal import one_line, width
 
 MAX_WIDTH = 60
-"""Of a column that is not the last one."""
-MIN_LAST = 20
-"""Of the last one, however narrow the terminal is."""
+"""Widest column, except for the last one."""
+MIN_WIDTH = 12
+"""Narrowest column of text, however narrow the terminal is."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,36 @@ class Column:
 
 
 def show(out: Console, columns: Sequence[Column], caption: str = "") -> None:
-    """Print the table. On a terminal the last column gets what is left of a line."""
+    """Print the table, in several parts with the same first column where a line does not hold it."""
+    room = width(out)
+    for part in _parts(columns, room and room - out.is_terminal):
+        shown = [_fitted(column, wide, out) for column, wide in part]
+        head = "  ".join(_padded(column.name, wide, column.right) for column, wide in part)
+        lines = map(str.rstrip, map("  ".join, zip(*shown, strict=True)))
+        rule = "─" * (sum(wide for _, wide in part) + 2 * (len(part) - 1))
+        out.file.write("\n".join(itertools.chain(("", _styled(head.rstrip(), "bold", out), rule), lines)) + "\n")
+    out.file.write((_styled(caption, "dim italic", out) + "\n" if caption else "") + "\n")
+
+
+def _parts(columns: Sequence[Column], room: int | None) -> list[list[tuple[Column, int]]]:
+    """Columns and their widths. Texts are cut, the widest first, if a line then holds all columns."""
     columns = [replace(column, cells=_safe(column.cells)) for column in columns]
     widths = [_width(column, column is columns[-1]) for column in columns]
-    last = len(columns) - 1
-    if out.is_terminal:
-        widths[last] = min(widths[last], max(MIN_LAST, out.width - sum(widths[:last]) - 2 * last - 1))
-    shown = [_fitted(column, width, out) for column, width in zip(columns, widths, strict=True)]
-    head = "  ".join(_padded(column.name, width, column.right) for column, width in zip(columns, widths, strict=True))
-    bold = _styled(head.rstrip(), "bold", out)
-    lines = map(str.rstrip, map("  ".join, zip(*shown, strict=True)))
-    rule = "─" * (sum(widths) + 2 * last)
-    end = [*([_styled(caption, "dim italic", out)] if caption else []), ""]
-    out.file.write("\n".join(itertools.chain(("", bold, rule), lines, end)) + "\n")
+    whole = [[*zip(columns, widths, strict=True)]]
+    if room is None or (over := sum(widths) + 2 * len(widths) - 2 - room) <= 0:
+        return whole
+    texts = [number for number, column in enumerate(columns) if number and not column.right]
+    if sum(max(0, widths[number] - MIN_WIDTH) for number in texts) >= over:
+        for _ in range(over):
+            widths[max(texts, key=widths.__getitem__)] -= 1
+        return [[*zip(columns, widths, strict=True)]]
+    parts = [whole[0][:1]]
+    for column, wide in whole[0][1:]:
+        wide = min(wide, max(MIN_WIDTH, room - widths[0] - 2))
+        if len(parts[-1]) > 1 and sum(other + 2 for _, other in parts[-1]) + wide > room:
+            parts.append(whole[0][:1])
+        parts[-1].append((column, wide))
+    return parts
 
 
 def _safe(cells: Sequence[str]) -> Sequence[str]:

@@ -31,27 +31,28 @@ COLUMNS = (*LINE, "is_trajectory")
 """Columns of a row that is shown, besides those of its form."""
 
 
-@click.command(short_help="List the trajectories of a run; name the best, worst and longest.")
+@click.command(short_help="List the trajectories of a run: the best, the worst, the longest.")
 @runs.run_argument
 @filters.options
 @click.option(
     "--sort",
     type=click.Choice(list(SORTS)),
     default="start",
-    help="Largest first, except for start; duration also shows what the time was spent on.",
+    metavar="COLUMN",
+    help="Sort by a column of --where, largest first (start: earliest first). duration also splits the time up.",
 )
-@click.option("--reverse", is_flag=True, help="Reverse the order (the worst reward first).")
+@click.option("--reverse", is_flag=True, help="Reverse the order: the lowest reward first.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most this many rows.")
 @click.option("--all", "everything", is_flag=True,
-              help="Show other traces than trajectories, too (always, if there are no trajectories).")  # fmt: skip
+              help="Also show traces that are not trajectories (always, if the run has no trajectory).")  # fmt: skip
 @click.option("--tree", "as_tree", is_flag=True,
-              help=f"Show each trajectory with its turns and tool calls; without --limit {TREE_LIMIT}.")  # fmt: skip
+              help=f"Show turns and tool calls, too; at most {TREE_LIMIT} rows without --limit.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def ls(
     run: str | None, selection: filters.Selection, sort: str, reverse: bool, limit: int | None, everything: bool,
     as_tree: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """List the trajectories of a run, and name the best, worst and longest of them."""
+    """List the trajectories of a run, and name the best, the worst and the longest."""
     reader = runs.reader(run)
     wanted = selection.condition
     roots = everything or not reader.count(wanted)  # an engine alone, a program without RL
@@ -59,7 +60,7 @@ def ls(
         limit = TREE_LIMIT
     form = (*PARTS, "facts", "attributes") if as_json else PARTS if sort == "duration" else ("profile",)
     rows = reader.select(
-        wanted, (*COLUMNS, *form), sort=SORTS[sort], descending=descending(sort, reverse), limit=limit, roots=roots
+        wanted, (*COLUMNS, *form), sort=sort, descending=descending(sort, reverse), limit=limit, roots=roots
     )
     out = terminal.console()
     status = reader.run.status()
@@ -67,14 +68,16 @@ def ls(
         terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
     for behind in pace.warnings(status):
         terminal.console(stderr=as_json).print(line(f"! {behind}", "yellow"), soft_wrap=True)
+    for text in unexamined(reader, selection):
+        terminal.console(stderr=as_json).print(text, soft_wrap=True)
+    if not rows and selection and reader.count(roots=True):
+        raise terminal.fail(nothing(reader, selection))
     if as_json:
         pages = reader.run.pages()
         out.file.writelines(terminal.json_line(as_dict(row, pages)) for row in rows)
         return
-    for text in unexamined(reader, selection):
-        out.print(text, soft_wrap=True)
     if not rows:
-        out.print(nothing(reader, selection), soft_wrap=True)
+        out.print(Text(nothing(reader, selection)), soft_wrap=True)
         return
     if as_tree:
         from autotrace.cli.overview import overview
@@ -162,7 +165,7 @@ def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
     best, worst, longest = first("reward", True), first("reward", False), first("duration_s", True)
     named = [("longest", longest, seconds(nanoseconds(longest)))] if longest.duration_s is not None else []
     if best.reward != worst.reward:
-        named = [(name, row, f"reward {row.reward:.4g}") for name, row in (("best", best), ("worst", worst))] + named
+        named = [(name, row, shared(reader, wanted, row)) for name, row in (("best", best), ("worst", worst))] + named
     lines = []
     for name, row, shown in named:
         text = Text(f"{name:8}", style="bold") + Text(f"{row.trace_id[:ID_LENGTH]}  {shown}")
@@ -170,6 +173,12 @@ def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
             text += Text("  ") + Text(safe(page), style="dim")
         lines.append(text)
     return lines
+
+
+def shared(reader: Reader, wanted: Condition, row: Any) -> str:
+    """``reward 0.1``, and how many others have the same."""
+    others = reader.count(wanted & equals(reward=row.reward)) - 1
+    return f"reward {row.reward:.4g}{f', like {others:,} others' if others > 1 else ', like 1 other' if others else ''}"
 
 
 def destinations(reader: Reader) -> list[Text]:
@@ -198,15 +207,15 @@ def unexamined(reader: Reader, selection: filters.Selection) -> list[Text]:
     return [line(f"! {many} not examined by this release and its detectors; autotrace diagnose examines all", "yellow")]
 
 
-def nothing(reader: Reader, selection: filters.Selection) -> Text:
+def nothing(reader: Reader, selection: filters.Selection) -> str:
     """Why the list is empty."""
     if not reader.count(roots=True):
-        return Text("this run has no trajectory; what was bound, called and dropped: autotrace status")
+        return "this run has no trajectory; what was bound, called and dropped: autotrace status"
     steps = [step for step in reader.steps() if step is not None]
     if selection.step is not None and steps and not reader.count(equals(step=selection.step), roots=True):
         available = f"step {steps[0]}" if steps[0] == steps[-1] else f"steps {steps[0]} to {steps[-1]}"
-        return Text(f"no trajectory of step {selection.step}; this run has {available}")
-    return Text("no trajectory matches; without these options autotrace ls lists all of the run's")
+        return f"no trajectory of step {selection.step}; this run has {available}"
+    return "no trajectory matches; without these options autotrace ls lists all trajectories of the run"
 
 
 def as_dict(row: Any, pages: Mapping[str, str]) -> dict[str, object]:
@@ -219,7 +228,7 @@ def as_dict(row: Any, pages: Mapping[str, str]) -> dict[str, object]:
 
 
 def _link(page: str | None) -> str:
-    """The style of a link to ``page``, if it is a URL that may stand inside a terminal's link sequence."""
+    """The style of a link to ``page``, if it is a URL that is allowed in a terminal's link sequence."""
     if page is None or not page.startswith(("http://", "https://")) or safe(page) != page or " " in page:
         return ""
     return f"link {page}"

@@ -30,6 +30,7 @@ COMMANDS = {
     "init": ("autotrace.cli.init", "init"),
     "check": ("autotrace.cli.check", "check"),
     "doctor": ("autotrace.cli.doctor", "doctor"),
+    "help": ("autotrace.cli.help", "help_page"),
 }
 """Command -> module and object; imported when used, so that each costs and needs only its own."""
 
@@ -42,7 +43,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command; None when there is none of this name."""
+        """Import the command; None: no command has this name."""
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name]
@@ -91,7 +92,7 @@ class Commands(click.Group):
 
 
 def extra_of(library: str) -> str | None:
-    """The extra that installs ``library``; None where there is none."""
+    """The extra that installs ``library``; None: no extra does."""
     from importlib.metadata import PackageNotFoundError, requires
 
     from autotrace.config.installation import DISTRIBUTION
@@ -107,10 +108,10 @@ def extra_of(library: str) -> str | None:
 @click.group(cls=Commands, context_settings={"max_content_width": 110})
 @click.version_option(autotrace.__version__, prog_name="autotrace")
 def main() -> None:
-    """Look at the trajectories of a run that autotrace-run recorded.
+    """Read the trajectories of a run that autotrace-run recorded, and see what is wrong with it.
 
-    RUN is a run folder, a folder of runs, or the name of a run (or the beginning of it). The default is the newest
-    run in ./autotrace-runs (or in $AUTOTRACE_RUN_DIR).
+    RUN is a run folder, a folder of runs, or the beginning of a run's name. The default is the newest run in
+    ./autotrace-runs (or in $AUTOTRACE_RUN_DIR).
     """
     # What the shipper logs to its file, these commands say themselves.
     logging.getLogger("autotrace").addHandler(logging.NullHandler())

@@ -12,7 +12,7 @@ from autotrace.cli.terminal import fail, safe
 from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, is_there, not_readable
-from autotrace.ship.readers import of_run
+from autotrace.ship.readers import of_run, opened, stored_places
 from autotrace.tables.errors import QueryError
 from autotrace.tables.reader import Reader
 
@@ -26,9 +26,8 @@ def reader(run: str | None) -> Reader:
     Raises ``click.exceptions.Exit`` after one line on stderr.
     """
     try:
-        if run is not None and os.path.exists(run):
-            return of_run(run)
-        return of_run(locate(run))
+        stored = [] if run is None else stored_places(Path(run))
+        return opened(stored[-1]) if stored else of_run(locate(run))
     except (OSError, QueryError, ModuleNotFoundError) as error:
         raise fail(error) from None
 

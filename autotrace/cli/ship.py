@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from pathlib import Path
 
@@ -26,10 +27,10 @@ from autotrace.sinks.registry import BackendError
               cls=option_types.BackendOption, help="Add this backend to those of the run; repeatable.")  # fmt: skip
 @click.option("--tracking-uri", metavar="URI", help="Deliver to this MLflow store or server from now on.")
 @click.option("--tokenizer", type=option_types.tokenizer, metavar="NAME",
-              help="Decode the run's token ids with this from now on: a folder, or a name on the hub.")  # fmt: skip
+              help="Decode token ids with this tokenizer from now on: a folder, or a name on the hub.")  # fmt: skip
 @click.option("--shippers", type=option_types.processes, metavar="N",
               help="Processes that deliver; default: as the run was started with.")  # fmt: skip
-@click.option("--all", "everything", is_flag=True, help="Deliver what the keep-rules of the run left out, too.")
+@click.option("--all", "everything", is_flag=True, help="Also deliver what the keep-rules of the run left out.")
 def ship(
     run: str, backends: tuple[str, ...], tracking_uri: str | None, tokenizer: str | None, everything: bool,
     shippers: int | None,
@@ -89,6 +90,7 @@ def _report(folder: Path, status: Status) -> None:
         if backend.error:
             click.echo(terminal.safe(f"  {backend.error}"), err=True)
     if status.state in ("running", "draining"):
+        shown = shlex.quote(str(folder))
         click.echo(
-            f"the run's own shipper (pid {status.pid} on {status.host}) is still delivering: autotrace status {folder}"
+            f"the run's own shipper (pid {status.pid} on {status.host}) is still delivering: autotrace status {shown}"
         )

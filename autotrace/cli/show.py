@@ -14,6 +14,7 @@ from autotrace.cli import filters, marks, runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.cli.time_breakdown import sentence
 from autotrace.insight.families.mismatch import by_token, mean_mismatch
+from autotrace.tables.conditions import equals
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
@@ -45,20 +46,23 @@ IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source
 @click.argument("trace", required=False, metavar="[TRACE]")
 @runs.run_argument
 @filters.options
+@click.option("--worst", is_flag=True, help="Show the trajectory with the lowest reward.")
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole trajectory as one JSON object.")
-def show(trace: str | None, run: str | None, selection: filters.Selection, full: bool, as_json: bool) -> None:
+def show(
+    trace: str | None, run: str | None, selection: filters.Selection, worst: bool, full: bool, as_json: bool
+) -> None:  # fmt: skip
     """Show one trajectory as a tree. TRACE is a trace id or the beginning of one (see autotrace ls).
 
-    With --step, --where and so on instead of TRACE: the first that matches.
+    Instead of TRACE, choose with --step, --where and so on (the first that matches), or with --worst.
     """
-    if selection:
+    if selection or worst:
         if run is not None:
-            raise click.UsageError("name a trajectory, or choose one with --step, --where, ...; not both")
+            raise click.UsageError("name a trajectory, or choose one with --worst, --step, --where, ...; not both")
         trace, run = None, trace
     reader = runs.reader(run)
     try:
-        trajectory = reader.load(_first(reader, selection) if trace is None else trace)
+        trajectory = reader.load(_first(reader, selection, worst) if trace is None else trace)
     except KeyError as error:
         raise terminal.fail(error.args[0]) from None
     out = terminal.console()
@@ -75,15 +79,20 @@ def show(trace: str | None, run: str | None, selection: filters.Selection, full:
         out.print(line(f"{backend}  ", "dim") + line(state), soft_wrap=True)
 
 
-def _first(reader: Reader, selection: filters.Selection) -> str:
-    """The first trajectory that matches; the number of the others is said."""
+def _first(reader: Reader, selection: filters.Selection, worst: bool) -> str:
+    """The first trajectory that matches, or the worst; the number of the others is said."""
     wanted = selection.condition
-    rows = reader.select(wanted, ("trace_id",), limit=1)
+    rows = reader.select(wanted, ("trace_id", "reward"), sort="reward" if worst else "start", limit=1)
+    if worst and rows:
+        if rows[0].reward is None:
+            raise KeyError("no trajectory that matches has a reward")
+        wanted &= equals(reward=rows[0].reward)
     if not rows:
         raise KeyError("no trajectory matches; autotrace ls shows what there is")
     others = reader.count(wanted) - 1
     if others:
-        click.echo(f"the first of {others + 1:,} trajectories that match; autotrace ls lists them all", err=True)
+        which = f"have the lowest reward, {rows[0].reward:.4g}" if worst else "match"
+        click.echo(f"the first of {others + 1:,} trajectories that {which}; autotrace ls lists them all", err=True)
     return str(rows[0].trace_id)
 
 

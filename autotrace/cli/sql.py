@@ -38,8 +38,8 @@ WIDTH = 80
 def sql(query: str, run: str | None, form: str | None) -> None:
     """Ask a question in SQL (DuckDB's), also while the run goes on.
 
-    The tables are trajectories, turns, spans, facts, tokens and metrics; docs/data.md has their columns. If RUN is a
-    folder of runs, they have the rows of all of them; run_id tells them apart.
+    The tables are trajectories, turns, spans, facts, tokens and metrics; `autotrace help data` lists their columns. If
+    RUN is a folder of runs, the tables hold the rows of all runs; run_id tells them apart.
     """
     arrow_without_pandas()
     try:
@@ -88,7 +88,7 @@ def _show(answer: Answer, rows: list[tuple[Any, ...]]) -> None:
         listing.add_column(terminal.line(name), justify="right" if is_number else "left", no_wrap=True)
     for row in rows[:shown]:
         listing.add_row(*(terminal.line(_cell(value)) for value in row))
-    out.print(listing)
+    terminal.table(out, listing)
     if shown < len(rows):
         out.print(terminal.line(f"{shown} of {len(rows):,} rows; --csv or --json print all", "dim"))
 

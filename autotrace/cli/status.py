@@ -46,11 +46,11 @@ COMMAND = 200
     "--all",
     "everything",
     is_flag=True,
-    help="Show targets whose module was never imported and those for other releases, too.",
+    help="Also show targets whose module was never imported, and those for other releases.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: str | None, everything: bool, as_json: bool) -> None:
-    """Show what happened to every target of a run, how far delivery is, what hangs, and what to change."""
+    """Show what happened to every target of a run, how far delivery is, which calls hang, and what to change."""
     reader = of_run(runs.locate(run))
     source = reader.run
     current, plan = source.status(), plan_of(source)
@@ -113,7 +113,7 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
             line(f"no process imported its module ({own[key]})" if unseen and key in own else _where(target)),
         )
     if table.row_count:
-        out.print(table)
+        terminal.table(out, table)
     for keys, what in (
         (waiting, "in modules that no process imported"),
         (inside, "of calls that are recorded only inside of others, and none was"),

@@ -25,20 +25,32 @@ EVERY = 2.0
 """Seconds between two looks at a run that goes on."""
 
 
-@click.command(short_help="One line a step: rewards, groups without variance, truncation, errors, time, findings.")
+@click.command(short_help="Print one line a step: rewards, truncation, errors, time, findings.")
 @runs.run_argument
 @click.option("--step", type=int, metavar="N", help="Only this training step.")
 @click.option("--validate/--train", "validate", default=None, help="Only validation, or only training; default: both.")
 @click.option("--by", type=click.Choice(["data_source"]), help="One line for each data source of a step.")
-@click.option("--follow", is_flag=True, help="Go on while it trains: a line when a step is over.")
+@click.option("--follow", is_flag=True, help="Keep running: print a line when a step is over.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def steps(
     run: str | None, step: int | None, validate: bool | None, by: str | None, follow: bool, as_json: bool
 ) -> None:
-    """One line a step: what its trajectories got, how they ended, and where their time went.
+    """Print one line a step: rewards, how trajectories ended, and where their time went.
 
-    The column tokens is the mean of what a trajectory generated over all its turns; those of which that is not known
-    (a stream without usage) are left out of it.
+    \b
+    n, open        trajectories; those that are still running
+    reward, ±      mean and standard deviation; parts: means of its parts
+    flat           groups with the same reward for all rollouts, out of all groups
+    right, wrong   flat groups with the best, or the worst, reward of the step
+    cut            share of trajectories that were cut at a limit of tokens
+    failed         trajectories that did not end well, by error
+    tool errors    failed calls, by tool
+    turns, tokens  means of a trajectory; tokens generated over all turns
+    p50 s, p99 s   percentiles of the duration; time: its two largest parts
+    cached         prompt tokens of later turns that the engine had in its cache
+    stale          steps between the weights that answered and the training step
+    mismatch       difference of engine's and trainer's log-probabilities a token
+    findings       codes, and how many trajectories have each
     """
 
     def read() -> tuple[list[StepLine], bool]:
@@ -49,6 +61,8 @@ def steps(
     if as_json:
         awaited = follow and living
         out.file.writelines(terminal.json_line(each.as_dict()) for each in lines if not (awaited and each.open))
+    elif not lines and (step is not None or validate is not None):
+        raise terminal.fail(_nothing(step, validate))
     elif not lines:
         out.print(_nothing(step, validate))
     else:

@@ -6,6 +6,7 @@ All is printed as ``rich.text.Text``, never as markup, and made safe on its way 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from datetime import datetime
@@ -14,6 +15,7 @@ from typing import Any
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from autotrace.cli.escaping import UNSAFE, raw
@@ -51,7 +53,7 @@ def block(text: object, style: str = "", *, lines: int | None = None, width: int
 
 
 def json_line(value: Any) -> str:
-    """``value`` as one line of JSON for other programs; what a terminal would act on stands in JSON's own escapes."""
+    """``value`` as one line of JSON for other programs; what a terminal would act on is in JSON's own escapes."""
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False)) + "\n"
 
 
@@ -69,12 +71,28 @@ class SafeConsole(Console):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where commands print. Not on a terminal nothing is wrapped or cut, so that ``grep`` sees whole lines."""
+    """Where commands print. Where there is no terminal and no ``COLUMNS``, nothing is wrapped or cut, so that ``grep``
+    sees whole lines."""
     file = raw(sys.stderr if stderr else sys.stdout)
     output = SafeConsole(file=file, stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not output.is_terminal:
+    if width(output) is None:
         output.width = max(output.width, 200)
     return output
+
+
+def width(output: Console) -> int | None:
+    """Columns of the terminal, or what ``COLUMNS`` says; None: lines may be as long as they are."""
+    return output.width if output.is_terminal or os.environ.get("COLUMNS", "").isdecimal() else None
+
+
+def table(output: Console, shown: Table) -> None:
+    """Print ``shown``; in a pipe without blanks at the ends of lines."""
+    if output.is_terminal:
+        output.print(shown)
+        return
+    with output.capture() as capture:
+        output.print(shown)
+    output.file.writelines(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
 def status_text(status: str) -> Text:

@@ -32,7 +32,7 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 
 def row_of(trajectory: Trajectory) -> Row | str:
-    """File name and value, or why there is none."""
+    """File name and value, or why it cannot be exported."""
     steps, tools = _steps(trajectory)
     if not steps:
         return "no LLM call was recorded"

@@ -49,7 +49,7 @@ class Conversation:
 
 
 def conversation(trajectory: Trajectory) -> Conversation | str:
-    """The conversation of ``trajectory``, or why there is none."""
+    """The conversation of ``trajectory``, or why it has no conversation."""
     calls = trajectory.llm_spans
     if not calls:
         return "no LLM call was recorded"
@@ -97,7 +97,7 @@ def conversation_digest(trajectory: Trajectory) -> bytes:
 
 
 def _decoded(span: Span) -> Conversation | None:
-    """Of a call with tokens."""
+    """The messages of a call with tokens."""
     if span.prompt_text is None or span.response_text is None:
         return None
     prompt, reply = prompt_messages(span.prompt_text), response_message(span.response_text)
@@ -114,7 +114,7 @@ def _decoded(span: Span) -> Conversation | None:
 
 
 def _earlier_answers(prompt: str) -> Iterator[str]:
-    """What the model wrote before, as it stands in the prompt: one text for each message of role ``assistant``."""
+    """What the model wrote before, as the prompt has it: one text for each message of role ``assistant``."""
     for markup in MARKUPS:
         parts = list(markup.begin.finditer(prompt))
         for part, following in zip(parts, [*parts[1:], None], strict=False):
@@ -126,7 +126,7 @@ def _earlier_answers(prompt: str) -> Iterator[str]:
 
 
 def _sent(span: Span, tools: Tools | None) -> Conversation | None:
-    """Of a call whose messages were recorded as the agent sent them; the assembler has added the answer."""
+    """The messages of a call as the agent sent them; the assembler has added the answer."""
     if answer(span) is None:
         return None
     messages = [_plain(message) for message in span.messages or ()]

@@ -8,7 +8,7 @@ from autotrace.export.format import Format
 
 FORMATS = {
     "jsonl": "everything, as the backend of that name writes it: one JSON object a line",
-    "parquet": "the tables of docs/data.md, for polars, DuckDB, Ray Data; --out may be s3://bucket/folder",
+    "parquet": "the tables of `autotrace help data`, for polars, DuckDB, Ray Data; --out may be s3://bucket/folder",
     "verl": "veRL's rollout dump: one {step}.jsonl a step, for its rollout viewer",
     "sft": "rows of messages and tools, one a trajectory, for supervised fine-tuning",
     "atif": "Harbor's Agent Trajectory Interchange Format: one JSON file a trajectory, with token ids",

@@ -32,7 +32,7 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 
 def row_of(trajectory: Trajectory) -> Row | str:
-    """File name and row, or why there is none."""
+    """File name and row, or why it cannot be exported."""
     said = conversation(trajectory)
     if isinstance(said, str):
         return said

@@ -27,7 +27,7 @@ Row = tuple[str, Any]
 
 class Staging:
     """A context manager. On leaving it without an exception, every file is in its place; with one, none is. What is
-    there and is no file (``/dev/null``, a pipe) is written to and stays what it is."""
+    there and is not a file (``/dev/null``, a pipe) is written to and stays what it is."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -88,7 +88,7 @@ class Staging:
 def write_lines(
     trajectories: Iterable[Trajectory], out: str, row_of: Callable[[Trajectory], Row | str], *, one_file: bool
 ) -> Written:
-    """Write one line of JSON a trajectory. ``row_of`` names the file and gives the line, or says why there is none.
+    """Write one line of JSON a trajectory. ``row_of`` gives a file's name and the line, or says why it cannot.
 
     ``out``: a folder; with ``one_file`` also a file (its name ends with ``.jsonl`` or ``.json``) or ``STDOUT``.
     Raises ``ExportError`` and ``OSError``.

@@ -1,4 +1,4 @@
-"""``verl``: the layout of veRL's ``trainer.rollout_data_dir``, so that its ``scripts/rollout_viewer.py`` opens it.
+"""``verl``: veRL's layout for ``trainer.rollout_data_dir``, so that its ``scripts/rollout_viewer.py`` opens it.
 
 One ``{step}.jsonl`` a step (validation in a folder ``validation`` beside): ``input``, ``output``, ``gts``, ``score``,
 ``step`` and ``uid`` (V1's key ``{uid}_{rollout}_{output}``), then the parts of the reward, and what veRL's own dump

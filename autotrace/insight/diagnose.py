@@ -9,7 +9,7 @@ import msgspec
 
 from autotrace.insight import registry
 from autotrace.insight.families.tools import STEP_DECIDES
-from autotrace.insight.finding import Code, Finding, Place
+from autotrace.insight.finding import GROUPS, TRAJECTORIES, Code, Finding, Place
 from autotrace.insight.records import History, Hit, Step
 
 PLACES = 3
@@ -22,6 +22,7 @@ class Tally(msgspec.Struct):
     """How much of one code there is in a step, or in several."""
 
     trajectories: int = 0
+    """Or groups, if the code counts those."""
     seconds: float | None = None
     kinds: dict[str, int] = {}
     """Causes and classes of messages -> how many."""
@@ -29,12 +30,12 @@ class Tally(msgspec.Struct):
     """At most ``PLACES``."""
 
     @classmethod
-    def of(cls, step: Step, hits: list[Hit]) -> Tally:
+    def of(cls, step: Step, hits: list[Hit], unit: str) -> Tally:
         """The hits of one step, that reach the code's threshold."""
         kinds = Counter(hit.kind for hit in hits if hit.kind)
         seconds = [hit.seconds for hit in hits if hit.seconds is not None]
         return cls(
-            len({hit.record.trace_id for hit in hits}),
+            len({hit.record.group if unit == GROUPS else hit.record.trace_id for hit in hits}),
             sum(seconds) if seconds else None,
             dict(kinds.most_common(MAX_KINDS)),
             _places(step, hits),
@@ -66,6 +67,7 @@ class StepFound(msgspec.Struct):
     step: int | None
     trajectories: int
     wall_s: float
+    groups: int = 0
     tallies: dict[str, Tally] = {}
     """By code."""
 
@@ -107,14 +109,14 @@ class Diagnosis:
         by_code: dict[str, list[Hit]] = {}
         for hit in hits(step, self._history):
             by_code.setdefault(hit.code, []).append(hit)
-        found = StepFound(step.number, len(step.records), step.wall_s)
+        found = StepFound(step.number, len(step.records), step.wall_s, len(step.groups))
         kept: list[Hit] = []
         for name, those in by_code.items():
             code = self._code(name)
             concerned = len({hit.record.trace_id for hit in those})
             if concerned < max(code.count, code.share * len(step.records)):
                 continue
-            found.tallies[name] = Tally.of(step, those)
+            found.tallies[name] = Tally.of(step, those, code.unit)
             kept += those
         self.put(found)
         return kept
@@ -127,8 +129,12 @@ class Diagnosis:
         for found in steps:
             for name, tally in found.tallies.items():
                 by_code.setdefault(name, []).append((found.step, tally))
-        of, wall_s = sum(found.trajectories for found in steps), sum(found.wall_s for found in steps)
-        made = [self._finding(name, tallies, of, wall_s) for name, tallies in by_code.items()]
+        of = {
+            TRAJECTORIES: sum(found.trajectories for found in steps),
+            GROUPS: sum(found.groups for found in steps),
+        }
+        wall_s = sum(found.wall_s for found in steps)
+        made = [self._finding(name, tallies, of[self._code(name).unit], wall_s) for name, tallies in by_code.items()]
         return sorted(made, key=lambda finding: (-finding.cost, finding.code))
 
     def _finding(self, name: str, tallies: list[tuple[int | None, Tally]], of: int, wall_s: float) -> Finding:
@@ -155,6 +161,7 @@ class Diagnosis:
             places=tuple(place for _, tally in tallies for place in tally.places)[:PLACES],
             seconds=round(sum(waited), 3) if waited else None,
             notes=dict(kinds.most_common(5)),
+            unit=code.unit,
         )
 
     def _code(self, name: str) -> Code:

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_PAGES = (_PACKAGE / "findings", _PACKAGE.parent / "docs" / "findings")
+_PAGES = (_PACKAGE / "docs" / "findings", _PACKAGE.parent / "docs" / "findings")
 """Where the pages are: in the package when installed, else in the source checkout."""
 _SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
+
+
+TRAJECTORIES, GROUPS = "trajectories", "groups"
 
 
 @dataclass(frozen=True)
@@ -29,24 +32,26 @@ class Code:
     remedy: str
     """What to try."""
     normal: str
-    """What looks like it and is no fault."""
+    """What looks similar but is fine."""
     weight: float
     """What one trajectory of it costs: 1 is the whole trajectory."""
     share: float = 0.0
     """A step has the finding if at least this share of its trajectories does ..."""
     count: int = 1
     """... and at least so many."""
+    unit: str = TRAJECTORIES
+    """What is counted: ``TRAJECTORIES`` or ``GROUPS``."""
 
     @classmethod
-    def of(cls, code: str, weight: float, *, share: float = 0.0, count: int = 1) -> Code:
+    def of(cls, code: str, weight: float, *, share: float = 0.0, count: int = 1, unit: str = TRAJECTORIES) -> Code:
         """One of ours: its words are those of its page."""
         head, *sections = _SECTION.split(_page(code))
         _, title, what = (part.strip() for part in head.strip().split("\n\n", 2))
         words = dict(zip(sections[::2], map(str.strip, sections[1::2]), strict=True))
         title = title.strip("*").removesuffix(".")
         title = title if title[1:2].isupper() else title[:1].lower() + title[1:]
-        why, remedy, normal = (words[name] for name in ("Why", "What to try", "What looks like it and is no fault"))
-        return cls(code, title, what, why, remedy, normal, weight, share, count)
+        why, remedy, normal = (words[name] for name in ("Why", "What to try", "What looks similar but is fine"))
+        return cls(code, title, what, why, remedy, normal, weight, share, count, unit)
 
     @property
     def family(self) -> str:
@@ -82,9 +87,9 @@ class Finding:
     title: str
     what: str
     trajectories: int
-    """That have it."""
+    """How many have it; groups if ``unit`` says so."""
     of: int
-    """Trajectories of the steps that were looked at."""
+    """How many the steps have."""
     cost: float
     """By which findings are sorted: the part of the run that it spoils, from 0 to 1."""
     since_step: int | None
@@ -98,10 +103,12 @@ class Finding:
     """Lost by it, where it is about time."""
     notes: dict[str, int] = field(default_factory=dict)
     """Cause or class -> how many."""
+    unit: str = TRAJECTORIES
+    """What ``trajectories`` and ``of`` count."""
 
     @property
     def share(self) -> float:
-        """Of the trajectories."""
+        """Of the trajectories, or groups."""
         return self.trajectories / self.of if self.of else 0.0
 
     def as_dict(self) -> dict[str, Any]:

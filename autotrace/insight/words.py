@@ -22,7 +22,7 @@ def lines(finding: Finding) -> list[tuple[str, str]]:
 
 def amount(finding: Finding) -> str:
     """``3.1% of the trajectories (31 of 1,000), since step 2, in 5 steps``."""
-    share = f"{finding.share:.1%} of the trajectories ({finding.trajectories:,} of {finding.of:,})"
+    share = f"{finding.share:.1%} of the {finding.unit} ({finding.trajectories:,} of {finding.of:,})"
     if finding.seconds:
         share += f", {finding.seconds:,.1f} s lost"
     if finding.since_step is not None:
@@ -55,9 +55,14 @@ def plain(text: str) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
-def worst(findings: Sequence[Finding], most: int = 3) -> list[str]:
-    """The most costly ones: ``AT-RETOKENIZED 3.1%``."""
-    return [f"{plain(finding.code)} {percent(finding.share)}" for finding in findings[:most]]
+def worst(findings: Sequence[Finding]) -> tuple[str, str]:
+    """The most costly one, ``AT-RETOKENIZED (3.1% of the trajectories)``, and a trajectory that has it; empty without
+    one."""
+    if not findings:
+        return "", ""
+    first = findings[0]
+    places = [place.trace_id for place in first.places]
+    return f"{plain(first.code)} ({percent(first.share)} of the {first.unit})", (places or [""])[0]
 
 
 def percent(share: float) -> str:

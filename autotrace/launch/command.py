@@ -93,7 +93,7 @@ def refuse_dead_keys(argv: Sequence[str]) -> str | None:
         if match and not match["plus"]:
             return (
                 f"{word}: veRL has no such key and would stop; write actor_rollout_ref.rollout.trace.{match['key']}="
-                f"{match['value']} (veRL 0.5 and newer), or leave it out: autotrace needs no key of veRL's"
+                f"{match['value']} (veRL 0.5 and newer), or leave it out: autotrace needs no veRL key"
             )
     return None
 

@@ -20,7 +20,7 @@ from autotrace.config import exit_codes
 from autotrace.config.installation import with_activation
 from autotrace.config.stderr import complain
 from autotrace.launch.command import Command, CommandError, find, refuse_dead_keys
-from autotrace.launch.options import Options, SettingsCommand
+from autotrace.launch.options import Options, SettingsCommand, unknown_variables
 from autotrace.run import files, layout
 from autotrace.run.inherited import after, is_over, without_run
 
@@ -32,11 +32,12 @@ Examples:
   autotrace-run --spec my_agent.yaml python train.py
 \b
 Afterwards:
-  autotrace ls        the trajectories of the newest run
-  autotrace status    what was bound, called, delivered, dropped
+  autotrace diagnose  what is wrong with the newest run
+  autotrace view      its trajectories in the browser
+  autotrace status    what was recorded, dropped and delivered
 \b
-Every option is also a variable, so that AUTOTRACE=1 in the environment of an installed package suffices;
-AUTOTRACE=0 switches everything off.
+Every option is also a variable. With autotrace installed, AUTOTRACE=1 traces without the prefix; AUTOTRACE=0
+switches everything off.
 """
 
 
@@ -60,7 +61,7 @@ def _inside_a_run(environ: Mapping[str, str]) -> bool:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND ...")
 @click.pass_context
 def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
-    """Run COMMAND as it is and show every trajectory of its agents in MLflow or another backend."""
+    """Run COMMAND as it is, and record every trajectory of its agents."""
     environ = dict(os.environ)
     try:
         program = find(command, environ)
@@ -85,7 +86,7 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
     environ = {**with_activation(environ), **run.variables}
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
-    for line in never_bound(run.plan, program, environ):
+    for line in [*unknown_variables(environ), *never_bound(run.plan, program, environ)]:
         complain(line)
     if program.is_python and (warning := untraced(program, environ)):
         complain(warning)

@@ -82,6 +82,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def positive(text: str) -> int:
+    """1, 2, ..."""
+    if not text.isdecimal() or not int(text):
+        raise OptionError(f"{text!r} is not a whole number above 0; write for example 10")
+    return int(text)
+
+
 def processes(text: str) -> int:
     """1, 2, ... up to ``MOST_PROCESSES``."""
     number = int(text) if text.isdecimal() and len(text) < 10 else 0

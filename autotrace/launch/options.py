@@ -1,7 +1,7 @@
 """What can be set for a run: each an option of ``autotrace-run`` and an ``AUTOTRACE_*`` variable.
 
-Declared once, as click's options: ``autotrace-run`` parses its command line with them, ``autotrace.start`` one that is
-made of its arguments, and a process that is activated by the environment alone parses an empty one.
+Declared once, as click's options: ``autotrace-run`` parses its command line with them, ``autotrace.start`` one that it
+builds from its arguments, and a process that is activated by the environment alone parses an empty one.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ class _BackendSetting(BackendOption, Setting):
 SETTINGS = (
     _BackendSetting("--backend", "Where trajectories go; repeatable.",
             name="backends", multiple=True, metavar="NAME", callback=types.backends),
-    Setting("--tracking-uri", "MLflow store or server; default: veRL's own logger's, else mlflow.db in --run-dir.",
+    Setting("--tracking-uri", "MLflow store or server; default: veRL's MLflow logger's, else mlflow.db in --run-dir.",
             variable=env.TRACKING_URI, fallback=["MLFLOW_TRACKING_URI"], metavar="URI"),
     Setting("--project", "MLflow experiment or Weave project; default: veRL's trainer.project_name.", metavar="NAME"),
     Setting("--experiment", "Tag experiment_name; default: veRL's trainer.experiment_name.", metavar="NAME"),
     Setting("--spec", "YAML list of your own methods to trace; repeatable.",
             name="specs", variable=env.SPECS, multiple=True, separator=os.pathsep, metavar="FILE"),
-    Setting("--run-dir", "Each run makes a folder of its own in it; default ./autotrace-runs.", metavar="DIR"),
+    Setting("--run-dir", "Each run makes its own folder in it; default ./autotrace-runs.", metavar="DIR"),
     Setting("--drain-timeout", "Longest wait for delivery at exit; default 60. The rest stays on disk.",
             type=types.seconds, metavar="SECONDS"),
     Setting("--content", "full (default), text (no token ids) or none (no prompts, responses, arguments).",
@@ -104,40 +104,52 @@ SETTINGS = (
     Setting("--validate-rate", "The same for validation; default: as --sample-rate.",
             goes=SAMPLING, type=types.share, metavar="SHARE"),
     Setting("--every-n-steps", "Record training steps divisible by N only.",
-            goes=SAMPLING, type=types.count, metavar="N"),
+            goes=SAMPLING, type=types.positive, metavar="N"),
     Setting("--samples", "Record these samples only (sample_index or uid).",
             goes=SAMPLING, type=types.words, metavar="INDEX,..."),
     Setting("--max-samples-per-step-per-worker", "Record this many prompts of each worker's batch.",
             goes=SAMPLING, type=types.count, metavar="N"),
-    Setting("--seed", "Another choice of prompts for the options above.", goes=SAMPLING, metavar="TEXT"),
+    Setting("--seed", "Choose other prompts for the options above.", goes=SAMPLING, metavar="TEXT"),
     Setting("--logprobs", "Record log-probabilities of response tokens.",
             goes=RECORDING, type=types.flag, metavar="1"),
-    Setting("--token-facts", "The trainer's values of each token: some trajectories (default), all or off.",
+    Setting("--token-facts", "Record the trainer's value of each token: for some trajectories (default), all or off.",
             goes=RECORDING, type=types.one_of("a choice of token facts", "some", "all", "off"), metavar="WHICH"),
-    Setting("--redact-keys", "Never write values under these names (credentials never are).",
+    Setting("--redact-keys", "Never write values under these names (credentials are never written).",
             goes=RECORDING, type=types.words, metavar="GLOB,..."),
-    Setting("--redact-patterns", "Replace what matches in every text.",
+    Setting("--redact-patterns", "Replace every match in every text.",
             goes=RECORDING, type=types.pattern, metavar="REGEX"),
-    Setting("--redact-hook", "Called with (name, value) of everything before it is written.",
+    Setting("--redact-hook", "Function that gets (name, value) of everything before it is written.",
             goes=RECORDING, type=types.hook, metavar="MODULE:FUNCTION"),
-    Setting("--max-string", "Longest captured text; default 65536.",
+    Setting("--max-string", "Cut longer texts; default 65536.",
             goes=RECORDING, type=types.count, metavar="CHARACTERS"),
-    Setting("--spool-limit", "Most bytes of the spool: delivered data is removed, then no new trajectory is recorded.",
+    Setting("--spool-limit", "Largest spool: delivered data is removed, then no new trajectory is recorded.",
             goes=RECORDING, type=types.size, metavar="SIZE"),
-    Setting("--tokenizer", "What decodes token ids: a folder or a name on the hub; default: what the trainer loaded.",
+    Setting("--tokenizer", "Tokenizer for token ids: a folder or a name on the hub; default: the trainer's.",
             goes=DELIVERY, type=types.tokenizer, metavar="NAME"),
-    Setting("--keep", "Deliver only: errors, spread, slowest=5, extremes=5, random=0.1.",
+    Setting("--keep", "Deliver only these groups: errors, spread, slowest=5, extremes=5, random=0.1.",
             goes=DELIVERY, type=types.keep, metavar="RULE,..."),
-    Setting("--step-budget", "Most bytes delivered per training step and backend.",
+    Setting("--step-budget", "Deliver at most this much per training step and backend.",
             goes=DELIVERY, type=types.size, metavar="SIZE"),
-    Setting("--month-budget", "Most bytes delivered per month and backend.",
+    Setting("--month-budget", "Deliver at most this much per month and backend.",
             goes=DELIVERY, type=types.size, metavar="SIZE"),
-    Setting("--shippers", "Processes that deliver; default: 1, or 2 while a backend falls behind and cores are idle.",
+    Setting("--shippers", "Delivery processes; default: 1, or 2 while a backend falls behind and cores are idle.",
             goes=DELIVERY, type=types.processes, metavar="N"),
-    Setting("--supervise", "Stay as signal-forwarding parent instead of becoming the command.", is_flag=True),
+    Setting("--supervise", "Stay as the parent that forwards signals, instead of becoming the command.", is_flag=True),
     Setting("--quiet", "Print nothing on success.", is_flag=True),
 )  # fmt: skip
 """In the order of ``--help``."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """``AUTOTRACE_*`` variables that nothing reads but that look like one: a sentence for each."""
+    known = {value for name, value in vars(env).items() if name.isupper() and isinstance(value, str)}
+    known |= {name for setting in SETTINGS for name in setting.variables} | {"AUTOTRACE_PARQUET"}
+    near = {
+        name: difflib.get_close_matches(name, known, 1, 0.85)
+        for name in sorted(environ)
+        if name.startswith("AUTOTRACE_") and name not in known
+    }
+    return [f"there is no variable {name}; did you mean {close[0]}?" for name, close in near.items() if close]
 
 
 class SettingsCommand(click.Command):
@@ -187,7 +199,7 @@ class Options:
 
     @classmethod
     def from_context(cls, ctx: click.Context) -> Options:
-        """Of a ``SettingsCommand`` that was parsed."""
+        """The options of a ``SettingsCommand`` that was parsed."""
         values: dict[str, dict[str, Any]] = {RUN: {}, RECORDING: {}, SAMPLING: {}, DELIVERY: {}}
         origins: dict[str, str] = {}
         for setting in SETTINGS:
@@ -203,12 +215,12 @@ class Options:
 
     @classmethod
     def from_environment(cls) -> Options:
-        """Of the variables alone. Raises ``OptionError``."""
+        """The options that the variables give. Raises ``OptionError``."""
         return cls.from_settings({})
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> Options:
-        """Of Python values by the names of the options (``run_dir``), and the variables. Raises ``OptionError``."""
+        """The options from Python values by name (``run_dir``), and from the variables. Raises ``OptionError``."""
         words = [word for name, value in values.items() for word in _words(name, value)]
         with SettingsCommand("autotrace-run").make_context("autotrace-run", words) as ctx:
             return cls.from_context(ctx)

@@ -15,12 +15,12 @@ from autotrace.launch import run_setup
 from autotrace.launch.checks import never_bound
 from autotrace.launch.command import Command
 from autotrace.launch.option_types import OptionError
-from autotrace.launch.options import Options
+from autotrace.launch.options import Options, unknown_variables
 from autotrace.run.inherited import after, without_run
 
 
 def main() -> None:
-    """Read a request from stdin; write the variables of the run that was made, or why there is none (JSON both)."""
+    """Read a request from stdin; write the variables of the run that was made, or why it was not made (JSON both)."""
     request = json.load(sys.stdin)
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     if request["path"] is None:
@@ -37,7 +37,7 @@ def main() -> None:
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
     program = Command(tuple(request["command"]), sys.executable)
-    for line in never_bound(run.plan, program, environ, request["folders"]):
+    for line in [*unknown_variables(environ), *never_bound(run.plan, program, environ, request["folders"])]:
         complain(line)
     activation = {name: value for name, value in with_activation(environ).items() if environ.get(name) != value}
     json.dump({"variables": {**activation, **run.variables}}, sys.stdout)

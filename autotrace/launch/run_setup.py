@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ def checked_backends(options: Options) -> list[Backend]:
         try:
             backend.check(destination)
         except ValueError as error:
-            raise RunSetupError(f"{destination.uri_origin}: {error}") from error
+            raise RunSetupError(str(error)) from error
     return backends
 
 
@@ -146,7 +147,7 @@ def _folder(options: Options) -> str:
     if not options.quiet and (mode := files.readable_by_others(parent)):
         complain(
             f"{parent} can be read by other users (mode {mode:o}); the runs in it cannot, but their names can be seen: "
-            f"chmod 700 {parent}"
+            f"chmod 700 {shlex.quote(parent)}"
         )
     try:
         files.folder(layout.spool_of(folder))

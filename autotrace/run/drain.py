@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -144,27 +145,35 @@ def lost(outcome: Outcome, own: Mapping[str, int]) -> list[str]:
 
 def summary(run_folder: str, outcome: Outcome, own: Mapping[str, int] = MappingProxyType({})) -> str:
     """For stderr: what was not recorded, then what was delivered where and how to look, or what is left and what
-    finishes it; the worst findings in a line before it, or behind it where something was lost, which stands first.
-    ``own``: see ``lost``."""
+    finishes it. A line before it names the worst finding; after it, if something was lost. ``own``: see ``lost``."""
     losses, found = lost(outcome, own), _findings(run_folder, outcome.status)
     ending = f"autotrace: {''.join(f'{phrase}; ' for phrase in losses)}{_ending(run_folder, outcome)}"
     return "\n".join([*([] if losses else found), ending, *(found if losses else [])])
 
 
 def _findings(run_folder: str, status: dict[str, Any]) -> list[str]:
-    count, worst = int(status.get("findings", 0)), status.get("worst") or []
-    if not count or not worst:
+    found = status.get("found") or {}
+    count, examined = int(found.get("findings", 0)), int(found.get("examined", 0))
+    if not examined:
         return []
-    folder = min(run_folder, os.path.relpath(run_folder), key=len)
-    kinds = "1 finding" if count == 1 else f"{count} findings"
-    named = ("the most costly: " if count > len(worst) else "") + ", ".join(map(str, worst))
-    return [f"autotrace: {kinds} ({named}); what, where and why: autotrace diagnose {folder}"]
+    if not count:
+        return [f"autotrace: {examined} trajector{'y' if examined == 1 else 'ies'}, nothing found"]
+    folder, trace = _shown(run_folder), str(found.get("trace_id", ""))[:12]
+    kinds = "1 finding" if count == 1 else f"{count} findings, the worst"
+    example = f", for example {trace}" if trace else ""
+    look = f"autotrace view {folder}{f' --trace {trace}' if trace else ''}"
+    return [f"autotrace: {kinds}: {found.get('worst', '')}{example}; to look at it: {look}"]
+
+
+def _shown(run_folder: str) -> str:
+    """The shorter of its paths, to be pasted into a shell."""
+    return shlex.quote(min(run_folder, os.path.relpath(run_folder), key=len))
 
 
 def _ending(run_folder: str, outcome: Outcome) -> str:
     status, missing = outcome.status, left(outcome.status)
     count = int(status.get("trajectories", 0)) or int(status.get("traces", 0))
-    folder = min(run_folder, os.path.relpath(run_folder), key=len)
+    folder = _shown(run_folder)
     if outcome.reason == "done" and not missing:
         if not count:
             return f"nothing was recorded{_asked_outside(status)}; why: autotrace status {folder}"
@@ -189,7 +198,7 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
     if outcome.goes_on:
         return (
             f"{why}{error}; {rest} still on disk in {folder}, and the shipper goes on delivering {them} "
-            f"(autotrace status {folder}); should it be stopped: autotrace ship {folder}"
+            f"(autotrace status {folder}); if it is killed before it finishes, run: autotrace ship {folder}"
         )
     return f"{why}{error}; {rest} still on disk in {folder}; to deliver {them}: autotrace ship {folder}"
 

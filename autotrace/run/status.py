@@ -66,6 +66,19 @@ class BackendStatus(msgspec.Struct):
     """The command that opens the backend's page, if it needs one."""
 
 
+class Summary(msgspec.Struct, frozen=True):
+    """What was found in the steps that were looked at so far."""
+
+    findings: int = 0
+    """Kinds of findings."""
+    worst: str = ""
+    """The most costly of them, in words."""
+    trace_id: str = ""
+    """A trajectory that has it."""
+    examined: int = 0
+    """Trajectories of these steps."""
+
+
 class Status(msgspec.Struct):
     """See the fields. Times are nanoseconds since the epoch."""
 
@@ -111,10 +124,7 @@ class Status(msgspec.Struct):
     """Processes that deliver."""
     backends: dict[str, BackendStatus] = {}
     targets: list[TargetStatus] = []
-    findings: int = 0
-    """Kinds of findings in the steps that were looked at so far."""
-    worst: list[str] = []
-    """The most costly of them, in words."""
+    found: Summary = Summary()
     notes: list[str] = []
     error: str | None = None
     """The most important problem in one sentence."""

@@ -124,8 +124,8 @@ class Live(Source):
     # -- its tables ----------------------------------------------------------------------------------------------------
 
     def files(self, table: str) -> Sequence[str]:
-        """See ``Source``. What the trainer logged is in the state."""
-        return () if table == METRICS.name else self._committed.files(table)
+        """See ``Source``. What the trainer logged is in the state, but in a copy of the tables."""
+        return () if table == METRICS.name and step_facts.numbers(self._state) else self._committed.files(table)
 
     def superseded(self) -> Mapping[str, int]:
         """See ``Source``."""
@@ -143,7 +143,7 @@ class Live(Source):
     def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines | None:
         """See ``Source``: what the state has of each trajectory needs no segment."""
         if table == METRICS.name:
-            numbers = metrics.rows(self.info.run_id, self.step_facts(steps[0] if steps else None))
+            numbers = metrics.rows(self.info.run_id, step_facts.read(self._state, steps[0] if steps else None))
             return [tuple(getattr(one, name) for name in columns) for one in numbers]
         if table == FACTS.name:
             return self._facts(columns, steps)
@@ -210,7 +210,8 @@ class Live(Source):
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""
-        return step_facts.read(self._state, step)
+        known = step_facts.read(self._state, step)
+        return known or ({} if step_facts.numbers(self._state) else self._committed.step_facts(step))
 
     # -- its run -------------------------------------------------------------------------------------------------------
 

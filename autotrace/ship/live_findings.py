@@ -22,6 +22,7 @@ from autotrace.insight.records import Hit, Step
 from autotrace.insight.settings import Settings
 from autotrace.insight.step_lines import line
 from autotrace.insight.words import metrics, page, worst
+from autotrace.run.status import Summary
 from autotrace.ship.delivery.carrier import Binds
 from autotrace.ship.delivery.outbox import LOCAL, Outbox
 from autotrace.ship.delivery.reporting import Report
@@ -59,7 +60,7 @@ class LiveFindings:
         self._latest = -1
         """Step of which something is complete."""
         self._not_before = 0.0
-        self._summary: tuple[int, list[str]] | None = None
+        self._summary: Summary | None = None
         self.notes: list[str] = []
         """What was not looked at."""
         self._resume()
@@ -96,11 +97,11 @@ class LiveFindings:
         """Some step has not been looked at since something of it was complete."""
         return bool(self._due)
 
-    def summary(self) -> tuple[int, list[str]]:
-        """Of the run so far: how many kinds of findings, and the three most costly in words."""
+    def summary(self) -> Summary:
+        """Of the run so far."""
         if self._summary is None:
             findings = self._diagnosis.findings()
-            self._summary = len(findings), worst(findings)
+            self._summary = Summary(len(findings), *worst(findings), self._diagnosis.trajectories)
         return self._summary
 
     def settle(self, open_traces: Callable[[], Mapping[str, int | None]], binds: Binds, over: bool) -> bool:

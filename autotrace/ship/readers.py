@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -53,7 +54,7 @@ def places(path: Path) -> list[Place]:
     if stored := stored_places(path):
         return stored
     found, errors = [], []
-    for folder in run_folders(path):
+    for folder in find_runs(path)[0]:
         try:
             found.append(_run(folder))
         except (OSError, msgspec.MsgspecError) as error:
@@ -63,25 +64,13 @@ def places(path: Path) -> list[Place]:
     return found
 
 
-def run_folders(path: Path) -> list[Path]:
-    """The run folders in ``path``; where it has none, those by project in it. Raises as ``open``."""
-    try:
-        return find_runs(path)[0]
-    except FileNotFoundError:
-        by_project = sorted(file.parent for file in path.glob(f"*/*/{layout.RUN_JSON}"))
-        if not by_project:
-            raise
-        return by_project
-
-
 def stored_places(path: Path) -> list[Place]:
     """The runs whose trajectories stand at ``path`` outside of a run folder. Raises ``QueryError``."""
-    if is_run(path):
-        return []
     found: list[Place] = []
-    for kind in (line_files, table_folders):
-        find: Callable[[Path], list[Source]] = kind  # type: ignore[assignment]  # lists of one kind each
-        found += [Place(source.path, source.info, partial(_again, find, path, source)) for source in find(path)]
+    with contextlib.suppress(PermissionError):  # it is said where runs are looked for
+        for kind in (line_files, table_folders) if not is_run(path) else ():
+            find: Callable[[Path], list[Source]] = kind  # type: ignore[assignment]  # lists of one kind each
+            found += [Place(source.path, source.info, partial(_again, find, path, source)) for source in find(path)]
     return found
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
-from autotrace.run.status import BackendStatus, Status, TargetStatus
+from autotrace.run.status import BackendStatus, Status, Summary, TargetStatus
 from autotrace.ship import retention
 from autotrace.ship.delivery.budgets import OVER_BUDGET, MonthBook, forecast, sent_key
 from autotrace.ship.delivery.courier import Courier
@@ -86,7 +86,7 @@ class StatusFile:
         couriers: Iterable[Courier],
         progress: Callable[[Status], None] | None,
         shippers: int = 1,
-        found: Callable[[], tuple[int, list[str]]] = lambda: (0, []),
+        found: Callable[[], Summary] = Summary,
     ) -> Status:
         """Write the status with what the ``couriers`` say and what was ``found``; ``progress`` gets it, and gets it
         more often."""
@@ -98,7 +98,7 @@ class StatusFile:
         self._written = now
         status = self.latest = status_of(self._state, info, self._run_folder, verdict)
         status.shippers = shippers
-        status.findings, status.worst = found()
+        status.found = found()
         for courier in couriers:
             if courier.state != "ok":
                 if (backend := status.backends.get(courier.name)) is not None:

@@ -1,4 +1,4 @@
-"""The descriptor of a backend: everything the launcher, the shipper and ``autotrace doctor`` know of it.
+"""The descriptor of a backend: everything the launcher, the shipper and ``autotrace doctor`` know about it.
 
 A backend is a ``Backend`` named by an entry point of the group ``autotrace.sinks``::
 

@@ -24,14 +24,14 @@ TOKEN_ROLES = ("llm", "engine")
 LONG_LIST = 32
 """A longer list of numbers becomes text."""
 WHOLE_TEXT = 16_384
-"""Characters of a conversation that are shown once more in one piece, beside its turns. Of a longer one, which is where
-the bytes of a run are (20 turns at 700 tokens: 55,000), the turns alone have all of it."""
+"""Characters of a conversation that are shown once more in one piece, beside its turns. Longer
+conversations make most of a run's bytes (20 turns at 700 tokens: 55,000); the turns alone have all of their text."""
 HEAD, TAIL = 400, 1_000
 """Characters shown of the two ends of a longer text."""
 MARKER = "…"
 """Key under which ``record.snapshot`` says what a value is that it did not copy, or how much it left out."""
 NOT_MEASURED = {field.name: field.default for field in fields(Span) if field.name in MEASURED}
-"""Value of each measured field of a call of which it was not measured."""
+"""Value of each measured field of a call without measurements."""
 _DETAILS = frozenset({"dtype", "shape", "device", "first", "mode"})
 
 
@@ -111,7 +111,7 @@ jsonable = _Shown()
 
 def marked(value: Mapping[str, Any]) -> Any:
     """``record.snapshot``'s placeholder for a value that was not copied, in words: ``tensor float32 [2, 3] on
-    cuda:0``, ``image 640x480``. A mapping of which only the rest was cut keeps its members and says so."""
+    cuda:0``, ``image 640x480``. A mapping that was only shortened keeps its members and says so."""
     rest = {name: item for name, item in value.items() if name != MARKER}
     if set(rest) - _DETAILS:
         return {**{text(str(name)): jsonable(item) for name, item in rest.items()}, MARKER: text(str(value[MARKER]))}
@@ -202,7 +202,7 @@ def texts(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     """``prompt_text`` and ``response_text`` of a call that has the whole conversation, under veRL's names, and
     ``response_parts``, the response split into the model's and the tools' parts.
 
-    More than ``WHOLE_TEXT`` characters that stand in the turns already: both ends of each text, and what is between is
+    More than ``WHOLE_TEXT`` characters that the turns have already: both ends of each text, and what is between is
     counted.
     """
     texts_of_span = {"prompt_text": span.prompt_text, "response_text": span.response_text}

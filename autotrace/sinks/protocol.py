@@ -74,7 +74,7 @@ class Sink(Protocol):
         """Bytes that delivering ``trajectory`` would send, before compression: what budgets count."""
 
     def page(self, trajectory: Trajectory) -> str | None:
-        """URL of a delivered trajectory in the backend's own pages, if there is one."""
+        """URL of a delivered trajectory in the backend's own pages, if it has pages."""
 
     def close(self) -> None:
         """Release connections; never raises."""

@@ -122,7 +122,7 @@ def help_text() -> str:
 def _built_in() -> dict[str, EntryPoint]:
     """Folders beside this file: a source tree on ``PYTHONPATH`` has no metadata, an old editable install stale ones.
 
-    The same entry points stand in ``pyproject.toml`` (a test compares the two).
+    ``pyproject.toml`` has the same entry points (a test compares the two).
     """
     folders = sorted(path.parent.name for path in Path(__file__).parent.glob("*/backend.py"))
     return {name: EntryPoint(name, f"{__package__}.{name}.backend:BACKEND", GROUP) for name in folders}

@@ -67,8 +67,10 @@ def _fields(struct: type[msgspec.Struct], node: Node, where: str, complain: Comp
                 values[key] = msgspec.convert(value.plain(), keys[key])
             except msgspec.ValidationError as error:
                 part = _part(value, str(error))
-                wrong = f"{_kind(part.value)}{_quoting(part)}"
-                complain(part.position, f"`{where}{key}:` takes {form(struct, key)}, not {wrong}")
+                takes = form(struct, key)
+                is_other_number = "number" in takes and isinstance(part.value, (int, float))
+                wrong = part.text if is_other_number else f"{_kind(part.value)}{_quoting(part)}"
+                complain(part.position, f"`{where}{key}:` takes {takes}, not {wrong}")
     return values
 
 

@@ -26,9 +26,12 @@ _AGENT = re.compile(r"(Agent|AgentLoop|Solver|Rollout|Episode|Player)[A-Za-z]*$"
 _TOOL = re.compile(r"(Tool|ToolBox|Toolbox|Toolset)s?$")
 _TOOL_METHODS = ("execute", "call_tool", "call", "run", "forward", "__call__", "invoke")
 _REWARD = re.compile(r"(^|_)(reward|rewards|score|grade|compute_score)(_|$)")
+_MODEL = re.compile(r"^(LLM|.*(LLM|Llm|ChatModel|ModelClient|LanguageModel))$")
+_MODEL_METHODS = ("generate", "__call__", "chat", "complete", "invoke", "ask", "agenerate", "achat", "acomplete")
+_TABLE_OF_TOOLS = re.compile(r"(^|_)tools?($|_)", re.IGNORECASE)
 _DECORATORS = {"tool": {"tool", "function_tool", "tool_plain"}, "reward": {"reward", "metric", "scorer"}}
 _BY_NAME = {
-    "trajectory": re.compile(r"^(run_(agent|episode|rollout|task)|rollout|solve(_.*)?|rollout_func)$"),
+    "trajectory": re.compile(r"^(a?run_(agent|episode|rollout|task)|a?rollout|a?episode|solve(_.*)?|rollout_func)$"),
     "tool": re.compile(r"^(call|execute|run|use|invoke)_tool$"),
     "llm": re.compile(r"^(ask|ask_model|chat|complete|query_model|call_(llm|model)|generate_(text|response|answer))$"),
 }
@@ -100,9 +103,10 @@ def _is_skipped(name: str) -> bool:
 
 def _of_module(tree: ast.Module, module: str, covered: AbstractSet[tuple[str, str]]) -> Iterator[Proposal]:
     libraries = _libraries(tree)
+    held = _in_tables(tree)
     for statement in tree.body:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found = _function(statement)
+            found = ("tool", f"in {held[statement.name]}") if statement.name in held else _function(statement)
             if found is not None:
                 role, why = found
                 yield Proposal(f"{module}.{statement.name}", role, why, _identity(statement, role))
@@ -128,6 +132,19 @@ def _libraries(tree: ast.Module) -> dict[str, str]:
             tops = [(one.asname or one.name.partition(".")[0], one.name.partition(".")[0]) for one in statement.names]
             imported |= dict(tops)
     return imported
+
+
+def _in_tables(tree: ast.Module) -> dict[str, str]:
+    """Functions of the module that are values of a dict or items of a list called ``TOOLS`` or the like."""
+    held: dict[str, str] = {}
+    for statement in tree.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        value = getattr(statement, "value", None)
+        called = next((one.id for one in targets if isinstance(one, ast.Name) and _TABLE_OF_TOOLS.search(one.id)), None)
+        if called is not None and isinstance(value, (ast.Dict, ast.List, ast.Tuple)):
+            items = value.values if isinstance(value, ast.Dict) else value.elts
+            held |= {item.id: called for item in items if isinstance(item, ast.Name)}
+    return held
 
 
 def _function(function: syntax.Function) -> tuple[str, str] | None:
@@ -163,6 +180,11 @@ def _class(cls: ast.ClassDef, module: str) -> Iterator[Proposal]:
             yield Proposal(f"{module}.{cls.name}.{name}", "tool", "a tool by its name or base class")
     else:
         runs, why = [name for name in methods if _SOLVES.match(name)], "its name"
+        if any(_MODEL.match(name) for name in names):
+            name = next((name for name in _MODEL_METHODS if name in methods), None)
+            if name is not None:
+                yield Proposal(f"{module}.{cls.name}.{name}", "llm", "a model by its name or base class")
+                runs = [run for run in runs if run != name]
     for name in runs:
         yield Proposal(f"{module}.{cls.name}.{name}", "trajectory", why, _identity(methods[name], "trajectory"))
     for name, method in methods.items():

@@ -105,6 +105,17 @@ class Committed:
         sql = f"SELECT {columns} FROM {read(paths)} WHERE {where}{last}"
         return self._database.sql(sql, params={"ids": list(trace_ids)}).to_arrow_table()
 
+    def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
+        """Step -> what the trainer logged about it."""
+        paths = self.files(METRICS.name)
+        if not paths:
+            return {}
+        names = ("step", "source", "name", "value")
+        rows = self._database.execute(
+            f"SELECT {', '.join(names)} FROM {read(paths)} QUALIFY version = max(version) OVER (PARTITION BY step)"
+        ).fetchall()
+        return metrics.steps(dict(zip(names, row, strict=True)) for row in rows if step is None or row[0] == step)
+
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:
         return connect([file for name in TABLES for file in self.files(name)])
@@ -150,14 +161,7 @@ class TableFolder(Source):
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""
-        paths = self.files(METRICS.name)
-        if not paths:
-            return {}
-        names = ("step", "source", "name", "value")
-        rows = self._committed._database.execute(
-            f"SELECT {', '.join(names)} FROM {read(paths)} QUALIFY version = max(version) OVER (PARTITION BY step)"
-        ).fetchall()
-        return metrics.steps(dict(zip(names, row, strict=True)) for row in rows if step is None or row[0] == step)
+        return self._committed.step_facts(step)
 
     def status(self) -> Status:
         """See ``Source``."""

@@ -25,7 +25,7 @@ from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, rows
 from autotrace.tables.sources import Source, Steps, assembled
 from autotrace.tables.sql import Answer, answer, asked, first_line
 from autotrace.tables.trajectories import TRAJECTORIES
-from autotrace.tables.words import Word
+from autotrace.tables.words import LIST, WORDS, Word
 from autotrace.trajectory.model import Trajectory
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ LINE = (
     "error", "findings", "complete",
 )  # fmt: skip
 """Columns of a trajectory's line."""
-SORTS = {"start": "start_ns", "reward": "reward", "duration": "duration_s", "turns": "llm_calls"}
-"""Order -> column."""
+SORTS = {name: word for name, word in WORDS.items() if word.kind != LIST}
+"""What lists are ordered by."""
 SEARCHED = {"turns": ("prompt_text", "response_text"), "spans": ("inputs", "output", "error_type", "error_message")}
 """Table -> columns with texts."""
 OF_FACTS = (
@@ -114,22 +114,23 @@ class Reader:
         condition: Condition = EVERY,
         columns: Sequence[str] = LINE,
         *,
-        sort: str = "start_ns",
+        sort: str = "start",
         descending: bool = False,
         limit: int | None = None,
         steps: Steps | None = None,
         roots: bool = False,
     ) -> list[Any]:
-        """These columns of the trajectories that satisfy ``condition``, at most ``limit``, in the order of a column;
-        what has no value comes last. ``steps``: only those of these steps are looked at. ``roots``: everything that is
-        no part of another call, also what is no trajectory."""
-        needs = {*columns, sort} | condition.columns
+        """These columns of the trajectories that satisfy ``condition``, at most ``limit``, in the order of one of
+        ``SORTS``; what has no value comes last. ``steps``: only those of these steps are looked at. ``roots``:
+        everything that is no part of another call, also what is no trajectory."""
+        order = SORTS[sort]
+        needs = {*columns} | order.columns | condition.columns
         view = self._provide(TRAJECTORIES, needs, steps)
         direction = "DESC" if descending else "ASC"
         listed = ", ".join(f'"{column}"' for column in columns)
         sql = (
             f"SELECT {listed} FROM {view} WHERE {_wanted(condition, roots)}"
-            f' ORDER BY "{sort}" {direction} NULLS LAST, trace_id {direction}'
+            f" ORDER BY {order.sql} {direction} NULLS LAST, trace_id {direction}"
         )
         limits = "" if limit is None else f" LIMIT {int(limit)}"
         line = namedtuple("Line", columns)  # type: ignore[misc]  # its fields are those that were asked for

@@ -164,7 +164,7 @@ def _explained(error: Exception) -> QueryError:
     if table is not None:
         return unknown("table", table[1], TABLES)
     if "disabled by configuration" in text or "Permission Error" in text:
-        return QueryError("files are not read here, only the tables of the run; ask DuckDB itself (docs/data.md)")
+        return QueryError("only the tables of the run are read here; ask DuckDB itself for files (autotrace help data)")
     return QueryError(first_line(error))
 
 

@@ -29,7 +29,7 @@ _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\
 _PHASES = ("dispatch_s", "queue_s", "prefill_s", "ttft_s", "decode_s", "preempted_s")
 
 FEW_IDS = 200
-"""Token ids shown in the place of a text."""
+"""Token ids shown instead of a text."""
 
 Item = dict[str, Any]
 

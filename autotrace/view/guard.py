@@ -58,7 +58,7 @@ class Guard:
         """Address of each -> since when it is connected; the oldest first."""
 
     def code(self) -> str:
-        """Of a new link. It opens the page once; an earlier one does so no more."""
+        """The code of a new link. It opens the page once; earlier links stop working."""
         self._code = secrets.token_urlsafe(24)
         return self._code
 

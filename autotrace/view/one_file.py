@@ -1,6 +1,6 @@
 """The page as one file, for a colleague without the run: the modules joined to one script, and the data within it.
 
-The data is compressed and in base64, so nothing that a model wrote stands in the file as text. The file's own policy
+The data is compressed and in base64, so the file has nothing that a model wrote as text. The file's own policy
 names the script and the style by their digests; it can ask nobody for anything.
 """
 

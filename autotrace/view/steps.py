@@ -17,7 +17,7 @@ from autotrace.trajectory.model import Span, Trajectory
 MOST = 512
 """Rollouts of a step that are read for its lanes."""
 KINDS = ("queue", "prefill", "decode", "llm", "tool", "reward", "open", "other")
-"""What a rollout can be at: waiting for an engine, ..., a call of a model of which no engine said anything, ...,
+"""What a rollout can be at: waiting for an engine, ..., a call of a model without anything from an engine, ...,
 none of them."""
 _TIMED = {"llm": "llm", "tool": "tool", "env": "tool", "reward": "reward"}
 _PHASES = (("queue", ("dispatch_s", "queue_s")), ("prefill", ("prefill_s",)), ("decode", ("decode_s",)))

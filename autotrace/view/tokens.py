@@ -16,7 +16,7 @@ from autotrace.view.pack import MISSING, pack
 
 Decode = Callable[[list[int]], "str | None"]
 DecodeOf = Callable[[list[int], str], "str | None"]
-"""Of token ids of a target."""
+"""Takes token ids and the key of their target."""
 
 PROMPT, MODEL, CONTEXT = 0, 1, 2
 """Whose tokens: the first prompt's, the model's, those that tools, users and templates added later."""
@@ -26,7 +26,7 @@ _NO_NUMBER = 0x7F800000
 """Bits that are all set in NaN and infinities."""
 REPLACED = "\ufffd"
 LONGEST = 12
-"""Tokens of which one character may be made, at most."""
+"""Tokens that one character may take, at most."""
 
 
 def packed(trajectory: Trajectory, decode: DecodeOf, *, short: bool = False) -> bytes:

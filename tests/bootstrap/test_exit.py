@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -348,19 +349,33 @@ def test_the_last_line(
     assert summary(str(tmp_path / "R"), Outcome(reason, status)) == said
 
 
-def test_the_three_most_costly_findings_stand_before_the_last_line() -> None:
-    worst = ["AT-RETOKENIZED 34%", "AT-TRUNCATED 3.1%", "AT-NO-EOS 2%"]
-    first, last = summary("R", Outcome("done", {"trajectories": 9, "findings": 5, "worst": worst})).splitlines()
+def test_the_worst_finding_is_named_before_the_last_line_with_what_opens_it() -> None:
+    found = {"findings": 5, "worst": "AT-RETOKENIZED (34% of the trajectories)", "trace_id": "ab" * 16, "examined": 9}
+    first, last = summary("R", Outcome("done", {"trajectories": 9, "found": found})).splitlines()
     assert first == (
-        "autotrace: 5 findings (the most costly: AT-RETOKENIZED 34%, AT-TRUNCATED 3.1%, AT-NO-EOS 2%); what, where and "
-        "why: autotrace diagnose R"
+        "autotrace: 5 findings, the worst: AT-RETOKENIZED (34% of the trajectories), for example abababababab; "
+        "to look at it: autotrace view R --trace abababababab"
     )
     assert last.startswith("autotrace: 9 trajectories -> ")
-    one = summary("R", Outcome("done", {"trajectories": 9, "findings": 1, "worst": worst[:1]}))
-    assert one.startswith("autotrace: 1 finding (AT-RETOKENIZED 34%); ")
-    status = {"trajectories": 9, "findings": 1, "worst": worst[:1], "drops": {"drop:tokens": 3}}
+    one = summary("R", Outcome("done", {"trajectories": 9, "found": {**found, "findings": 1}}))
+    assert one.startswith("autotrace: 1 finding: AT-RETOKENIZED (34% of the trajectories), for example ")
+    status = {"trajectories": 9, "found": found, "drops": {"drop:tokens": 3}}
     first, last = summary("R", Outcome("done", status)).splitlines()
-    assert first.startswith("autotrace: 3 calls without token lists") and "1 finding" in last
+    assert first.startswith("autotrace: 3 calls without token lists") and "5 findings" in last
+
+
+def test_that_nothing_was_found_is_said_too() -> None:
+    status = {"trajectories": 960, "found": {"findings": 0, "examined": 960}}
+    first, last = summary("R", Outcome("done", status)).splitlines()
+    assert first == "autotrace: 960 trajectories, nothing found" and "960 trajectories -> " in last
+    assert len(summary("R", Outcome("done", {"traces": 3, "found": {"examined": 0}})).splitlines()) == 1
+
+
+def test_hints_can_be_pasted_where_a_path_has_a_blank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = {"findings": 1, "worst": "AT-X", "trace_id": "ab" * 16, "examined": 9}
+    said = summary(str(tmp_path / "my runs" / "R"), Outcome("done", {"trajectories": 9, "found": found})).splitlines()
+    assert [shlex.split(line.rpartition(": ")[2])[2] for line in said] == ["my runs/R", "my runs/R"]
 
 
 def test_what_a_full_disk_refused_is_said(place: Place) -> None:
@@ -380,7 +395,7 @@ def test_a_shipper_that_goes_on_is_said() -> None:
     line = summary("R", Outcome("timeout", {"traces": 40, "pending": 30}, waited=60.0, goes_on=True))
     assert line == (
         "autotrace: gave up waiting after 60 s; 30 traces are still on disk in R, and the shipper goes on delivering "
-        "them (autotrace status R); should it be stopped: autotrace ship R"
+        "them (autotrace status R); if it is killed before it finishes, run: autotrace ship R"
     )
 
 

@@ -67,6 +67,14 @@ def test_a_method_of_a_class_that_was_renamed_is_found_under_its_new_name() -> N
     assert f"  ok    {new}.LLMServerClient.generate" in result.output
 
 
+def test_a_note_about_a_path_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "lines.yaml").write_text(
+        "- target: shlex.quote\n  role: tool\n  attributes:\n    a: s\n    b: nothere.x\n  capture: {exclude: [ss]}\n"
+    )
+    printed = CliRunner().invoke(main, ["check", str(tmp_path / "lines.yaml")]).output
+    assert "note, line 5: attributes.b: no argument `nothere`" in printed
+
+
 def test_a_function_that_is_used_in_a_with_is_called_so() -> None:
     Path("checked_managers.py").write_text(
         "import contextlib\nfrom contextlib import asynccontextmanager as later\n\n"

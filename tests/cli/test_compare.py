@@ -48,6 +48,13 @@ def rollout(
     return trace.hex()
 
 
+def test_a_run_is_named_where_other_commands_take_it(call: Call, group: tuple[Path, list[str]]) -> None:
+    folder, _ = group
+    expected = call("compare", "--run", folder, "--step", "3", "--sample", "17").stdout
+    assert call("compare", folder, "--step", "3", "--sample", "17").stdout == expected != ""
+    assert "name at least two trajectories" in call("compare", folder).output
+
+
 @pytest.fixture
 def group(runs: Path) -> tuple[Path, list[str]]:
     """Five rollouts: the first, its twin, another last token, another argument, one without a last turn."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -78,7 +79,7 @@ def test_what_is_said_of_a_timeout_holds_with_and_without_a_text(call: Call, run
     process.exit()
     shown = " ".join(call("diagnose", "--code", "AT-TOOL-TIMEOUT").output.split())
     assert "TimeoutError: no answer within" in shown
-    assert "A TimeoutError has no text" not in shown and "Where the error has no text" in shown
+    assert "A TimeoutError has no text" not in shown and "If the error has no text" in shown
 
 
 def test_a_finding_names_trajectory_turn_and_token(call: Call, run: Path) -> None:
@@ -105,7 +106,8 @@ def test_of_a_finding_that_is_asked_for_every_place_is_listed(call: Call, runs: 
 
 def test_one_step_alone(call: Call, run: Path) -> None:
     assert "AT-RETOKENIZED" not in call("diagnose", run, "--step", "1").output
-    assert "this run has no trajectory" in call("diagnose", run, "--step", "77").output
+    done = call("diagnose", run, "--step", "77")
+    assert (done.exit_code, done.stdout) == (2, "") and "there is no trajectory of step 77" in done.stderr
 
 
 def test_a_code_that_there_is_not(call: Call, run: Path) -> None:
@@ -229,12 +231,24 @@ def test_follow_goes_on_where_no_backend_takes_anything_and_ends_quietly_when_it
 
 
 def test_what_there_is_none_of_is_named(call: Call, run: Path) -> None:
-    assert call("steps", run, "--validate").output == "this run has no trajectory of validation\n"
-    assert call("steps", run, "--step", "9").output == "there is no trajectory of step 9\n"
+    for words, said in ((["--validate"], "this run has no trajectory of validation"),
+                        (["--step", "9"], "there is no trajectory of step 9")):  # fmt: skip
+        done = call("steps", run, *words)
+        assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"autotrace: {said}\n")
+
+
+def test_nothing_found_is_an_object_too(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    trajectory(process, reward=1.0)
+    process.exit()
+    assert call("diagnose").stdout == "1 trajectory in 1 step: nothing found\n"
+    (line,) = call("diagnose", "--json").stdout.splitlines()
+    assert json.loads(line) == {"code": None, "title": "nothing found", "trajectories": 0, "of": 1}
 
 
 def test_what_only_its_group_shows_is_a_finding_too(call: Call, run: Path) -> None:
     assert ship(run, once=True).state == "done"
+    shutil.rmtree(run / "tables")  # as an earlier release left it
     made = encode(Profile(registry.stamp(), found=[Mark("AT-GROUP-INCOMPLETE")]))
     state = State.of_run(run)
     with state:
@@ -247,13 +261,14 @@ def test_what_only_its_group_shows_is_a_finding_too(call: Call, run: Path) -> No
         ("is null", 0),
         ("is not null", 2),
     ):
-        lines = call("ls", run, "--where", f"step = 1 and finding {expression}", "--json").output.splitlines()
+        lines = call("ls", run, "--where", f"step = 1 and finding {expression}", "--json").stdout.splitlines()
         assert len(lines) == count, expression
 
 
 def test_a_condition_about_findings_says_what_it_cannot_judge(call: Call, run: Path) -> None:
     assert ship(run, once=True).state == "done"
     assert "not examined" not in call("ls", run, "--where", "finding = 'AT-HUNG'").output
+    shutil.rmtree(run / "tables")  # as an earlier release left it
     state = State.of_run(run)
     with state:
         state.db.execute("UPDATE traces SET profile = '[\"0\"]' WHERE step = 2")
@@ -274,7 +289,7 @@ def test_phrases_are_found_with_their_place(call: Call, run: Path) -> None:
     assert call("grep", "cats", run, "--role", "assistant").exit_code == 1
     assert call("grep", "cats", run, "--step", "1").exit_code == 1
     done = call("grep", "(", run)
-    assert (done.exit_code, "is no regular expression" in done.output) == (2, True)
+    assert (done.exit_code, "is not a regular expression" in done.output) == (2, True)
     assert call("grep", "(", run, "-F").exit_code == 1
 
 

@@ -32,6 +32,17 @@ def test_a_healthy_place(call: Call, run: Path, monkeypatch: pytest.MonkeyPatch)
     assert "The newest run:" in output and run.name in output
 
 
+def test_an_environment_that_is_not_activated_is_no_failure(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTRACE_BACKEND", "jsonl")
+    monkeypatch.setenv("AUTOTRACE_SAMPLE_RAET", "0.5")
+    monkeypatch.setattr("shutil.which", lambda name: f"{sys.base_prefix}/bin/python3")
+    done = call("doctor")
+    said = [line for line in done.output.splitlines() if line[6:].startswith("activation")]
+    assert done.exit_code == 0 and said[0].startswith(f"ok    activation  {sys.executable} loads the agent")
+    assert "has no autotrace: activate this environment, or start" in said[1] and said[1].startswith("note")
+    assert "warn  environment there is no variable AUTOTRACE_SAMPLE_RAET; did you mean" in done.output
+
+
 def test_an_installed_interpreter_activates_and_a_bare_one_does_not(place: Place) -> None:  # noqa: F811
     assert activates(place.python, os.environ) is True
     assert activates(f"{sys.base_prefix}/bin/python3", os.environ) is False

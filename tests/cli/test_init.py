@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def call(*arguments: str) -> Result:
 
 def test_what_is_written_is_what_the_program_defines_and_check_accepts_it() -> None:
     result = call("init")
-    assert result.exit_code == 0 and ": 5 targets; look at it, then: autotrace check " in result.output
+    assert result.exit_code == 0 and ": 5 targets; read the list, then run: autotrace check " in result.output
     text = Path("patch_specs.yaml").read_text()
     entries = [line.partition("  #")[0] for line in text.splitlines() if not line.startswith("#") and line]
     assert entries == [
@@ -65,6 +66,26 @@ def test_what_is_written_is_what_the_program_defines_and_check_accepts_it() -> N
     assert "# By its base class BaseTool: my_program.Priced." in text and "openai 3." in text
     checked = call("check", "patch_specs.yaml")
     assert checked.exit_code == 0 and checked.output.count("  ok  ") == 5, checked.output
+
+
+def test_tools_in_a_table_episodes_and_models_are_found(folder: Path) -> None:
+    (folder / "my_program.py").write_text(
+        "def search(q): ...\ndef look_up(q): ...\ndef helper(q): ...\n"
+        "TOOLS = {'search': search, 'n': 1}\nMY_TOOLS: list = [look_up]\nOTHER = {'h': helper}\n"
+        "def episode(task): ...\nasync def rollout(task, step): ...\n"
+        "class LLM:\n    def __call__(self, prompt): ...\nclass VllmLLM:\n    async def generate(self, prompt): ...\n"
+    )
+    assert call("init").exit_code == 0
+    entries = {one["target"]: one["role"] for one in yaml.safe_load((folder / "patch_specs.yaml").read_text())}
+    assert entries == {
+        "my_program.episode": "trajectory", "my_program.rollout": "trajectory", "my_program.search": "tool",
+        "my_program.look_up": "tool", "my_program.LLM.__call__": "llm", "my_program.VllmLLM.generate": "llm",
+    }  # fmt: skip
+
+
+def test_hints_can_be_pasted(folder: Path) -> None:
+    said = call("init", "--out", str(folder / "my list.yaml")).output.split("run: ")[1].strip()
+    assert shlex.split(said) == ["autotrace", "check", str(folder / "my list.yaml")]
 
 
 def test_methods_that_solve_are_rollouts_whatever_their_class_is_called() -> None:

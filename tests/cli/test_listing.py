@@ -6,6 +6,7 @@ import io
 import time
 from pathlib import Path
 
+import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -42,6 +43,29 @@ def test_only_the_last_column_is_longer_than_it_should_be_and_not_on_a_terminal(
     (line,) = printed(columns)[3:4]
     assert len(line) == listing.MAX_WIDTH + 2 + 500 and line[listing.MAX_WIDTH - 1] == "…"
     assert max(map(cell_len, printed(columns, 100))) < 100
+
+
+def test_a_table_is_cut_to_the_terminal_and_else_printed_in_parts() -> None:
+    columns = [Column("trace", ["t" * 12]), Column("error", ["e" * 50]), Column("tokens", ["1"], right=True)]
+    narrow = printed(columns, 50)
+    assert max(map(cell_len, narrow[2:])) < 50 and len(narrow) == 5 and "…" in narrow[3]
+    many = [Column("trace", ["t" * 12]), *(Column(f"number {n}", ["12345678"], right=True) for n in range(8))]
+    parts = printed(many, 50)
+    assert max(cell_len(line) for line in parts if "number" not in line) < 50
+    assert sum("trace" in line for line in parts) == 3
+    assert sum(line.count("12345678") for line in parts) == 8
+
+
+def test_in_a_pipe_columns_decides_and_nothing_is_padded(
+    call: Call, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for command in (["ls"], ["steps"], ["status"], ["compare", "--step", "1", "--sample", "7"]):
+        monkeypatch.delenv("COLUMNS", raising=False)
+        lines = [line for line in call(*command).stdout.splitlines() if not line.startswith("started ")]
+        assert not [line for line in lines if line != line.rstrip()], command
+        monkeypatch.setenv("COLUMNS", "70")
+        table = [line for line in call(*command).stdout.splitlines() if "  " in line.strip() and "/" not in line]
+        assert command == ["status"] or max(map(cell_len, table)) <= 70, command
 
 
 def test_styles_and_links_are_for_terminals() -> None:

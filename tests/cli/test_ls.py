@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import autotrace
+from autotrace.ship.store import columns
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, attributes, new_run, trajectory
 
@@ -40,7 +41,31 @@ def test_all_trajectories_of_the_newest_run(call: Call, run: Path) -> None:
     ],
 )
 def test_filters_and_orders(call: Call, run: Path, options: list[str], rewards: list[float | None]) -> None:
-    assert [row["reward"] for row in rows(call("ls", "--json", *options).output)] == rewards
+    done = call("ls", "--json", *options)
+    assert [row["reward"] for row in rows(done.stdout)] == rewards
+    assert done.exit_code == (0 if rewards else 2)
+
+
+def test_every_column_of_a_condition_can_be_sorted_by(call: Call, run: Path) -> None:
+    for name in columns.COLUMNS:
+        assert len(rows(call("ls", "--json", "--sort", name).stdout)) == 5, name
+    ordered = [row["rollout_n"] for row in rows(call("ls", "--json", "--sort", "rollout_n", "--train").stdout)]
+    assert ordered == [1, 1, 0, 0]
+    assert [row["step"] for row in rows(call("ls", "--json", "--sort", "advantage").stdout)][-1] is not None
+    assert "'rewrad' is not one of" in call("ls", "--sort", "rewrad").output
+
+
+def test_ties_for_the_best_and_the_worst_are_said(call: Call, runs: Path) -> None:
+    process = Process(new_run(runs))
+    for rollout, reward in enumerate((0.5, 0.5, 0.5, 0.0, 0.0)):
+        trajectory(process, rollout=rollout, reward=reward)
+    process.exit()
+    shown = call("ls").output
+    assert "reward 0.5, like 2 others" in shown and "reward 0, like 1 other\n" in shown
+    worst = call("show", "--worst")
+    assert "reward 0.0" in worst.stdout
+    assert worst.stderr == "the first of 2 trajectories that have the lowest reward, 0; autotrace ls lists them all\n"
+    assert "not both" in call("show", "ab", "cd", "--worst").output
 
 
 def test_the_remarkable_ones_of_a_step_are_named(call: Call, run: Path) -> None:
@@ -86,7 +111,10 @@ def test_a_run_without_trajectories_lists_what_there_is(call: Call, runs: Path) 
 
 
 def test_a_step_that_is_not_there_names_those_that_are(call: Call, run: Path) -> None:
-    assert "no trajectory of step 9; this run has steps 1 to 2" in call("ls", "--step", "9").output
+    for command in (["ls"], ["steps"], ["diagnose"], ["compare", "--sample", "7"]):
+        done = call(*command, "--step", "9")
+        assert (done.exit_code, done.stdout) == (2, ""), command
+    assert "no trajectory of step 9; this run has steps 1 to 2" in call("ls", "--step", "9").stderr
 
 
 def test_the_tree_shows_steps_prompts_rollouts_and_calls(call: Call, run: Path) -> None:
@@ -249,7 +277,7 @@ def test_one_is_said_in_the_singular(call: Call, runs: Path) -> None:
     process.close(b"t" * 16, root)
     process.exit()
     assert "  1 turn  " in call("ls", "--tree").output
-    assert "1 trajectory in 1 file of" in call("export").output
+    assert "wrote 1 trajectory to 1 file in" in call("export").output
     call("ship")
     assert "1 trajectory (1 trace), 0 open" in call("status").output
     assert "1 process (0 living)" in call("status").output
@@ -267,7 +295,7 @@ def test_one_is_said_in_the_singular(call: Call, runs: Path) -> None:
     ],
 )
 def test_conditions(call: Call, run: Path, options: list[str], rewards: list[float | None]) -> None:
-    assert [row["reward"] for row in rows(call("ls", "--json", *options).output)] == rewards
+    assert [row["reward"] for row in rows(call("ls", "--json", *options).stdout)] == rewards
 
 
 @pytest.mark.parametrize("command", [["ls"], ["show"], ["compare"], ["export"]], ids=lambda words: words[0])

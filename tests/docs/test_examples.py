@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,36 @@ def test_a_pytest_fixture(tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=300, check=False)
     assert "2 passed" in done.stdout, done.stdout[-3000:]
     assert len({path.resolve() for path in tmp_path.glob("base/*/*/trajectories.jsonl")}) == 2
+
+
+def test_the_demo_and_what_the_pages_show_of_it(tmp_path: Path) -> None:
+    """README's `diagnose` and the `show` of commands.md are what these commands print of `make demo`'s run."""
+    command = "autotrace-run --project autotrace-demo --logprobs 1 python examples/verl_loop/main.py"
+    assert command in (ROOT / "examples" / "demo.sh").read_text()
+    words = ["--backend", "jsonl", "--run-dir", str(tmp_path), *command.split()[1:5]]
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(("AUTOTRACE", "MLFLOW"))}
+    done = subprocess.run([sys.executable, "-m", "autotrace.launch.main", *words, sys.executable, command.split()[-1]],
+                          cwd=ROOT, env=environ, capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
+    assert done.returncode == 0 and "1 finding: AT-TOOL-RAISES" in done.stderr, done.stderr[-3000:]
+    (run,) = tmp_path.glob("*/run.json")
+
+    def printed(*words: str) -> str:
+        return CliRunner().invoke(main, [words[0], str(run.parent), *words[1:]], catch_exceptions=False).stdout
+
+    chosen = "step = 1 and sample = 11 and rollout_n = 1"
+    shown = without_numbers(printed("show", "--where", chosen))
+    page = without_numbers(
+        (ROOT / "docs" / "commands.md").read_text().split("## What `show` prints")[1].split("```")[1]
+    )
+    assert page.strip() in shown
+    diagnosis = without_numbers(printed("diagnose"))
+    readme = without_numbers((ROOT / "README.md").read_text().split("`make demo`:")[1].split("```")[1])
+    assert [line for line in readme.strip().splitlines() if line not in diagnosis] == []
+
+
+def without_numbers(text: str) -> str:
+    """What differs from run to run, times and ids, left out."""
+    return re.sub(r"\b[0-9a-f]{12,32}\b|\+?\d[\d.]* m?s\b|(?<=(?:time|cost) ).*", "#", text)
 
 
 def test_an_agent_loop_of_ones_own(tmp_path: Path) -> None:

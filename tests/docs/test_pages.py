@@ -9,22 +9,28 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from autotrace.cli.main import main
+from autotrace.cli.steps import columns as columns_of
 from autotrace.config import environment
 from autotrace.export.registry import FORMATS
+from autotrace.insight import registry as registry_of
+from autotrace.insight.step_lines import StepLine
 from autotrace.launch.main import main as launch
 from autotrace.launch.options import SETTINGS
 from autotrace.patch.plan_index import PlanIndex, excluded
-from autotrace.ship.store import columns
 from autotrace.sinks import registry
 from autotrace.spec.compiler import compile_plan
 from autotrace.tables.conditions import condition
+from autotrace.tables.words import NAMES
 from tests.hostile.table import CASES
+from tools import english
 
 reference = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "spec_reference.py"))
 
@@ -93,8 +99,8 @@ def test_there_are_lists_and_commands_to_check() -> None:
     assert len(LISTS) >= 8 and len(COMMANDS) >= 10
 
 
-def test_every_option_has_a_row_in_the_readme() -> None:
-    rows = [line for line in TEXTS["README.md"].splitlines() if line.startswith("| `--")]
+def test_every_option_has_a_row() -> None:
+    rows = [line for line in TEXTS["options.md"].splitlines() if line.startswith("| `--")]
     named = {name for row in rows for name in re.findall(r"--[a-z-]+", row.split(" | ")[0])}
     assert named == {option for setting in SETTINGS for option in setting.opts}
 
@@ -104,10 +110,85 @@ def test_every_command_stands_in_the_readme() -> None:
     assert set(main.list_commands(click.Context(main))) <= named
 
 
+def test_the_readme_fits_a_screen_and_a_half_and_begins_with_a_picture() -> None:
+    lines = TEXTS["README.md"].splitlines()
+    assert len(lines) <= 120
+    assert any(line.startswith("![") for line in lines[:30])
+
+
+def test_figures_of_the_readme_are_those_of_the_lists_and_the_findings() -> None:
+    rows = re.findall(r"^\| `[\w.-]+` \| .*?\((\d+)\) \|", TEXTS["libraries.md"], re.M)
+    assert f"{len(rows)} libraries in {sum(map(int, rows))} checked releases" in " ".join(TEXTS["README.md"].split())
+    assert set(re.findall(r"(\d+) (?:\[findings\]|findings)", TEXTS["README.md"])) == {str(len(registry_of.codes()))}
+
+
+def test_the_diagnosis_in_the_readme_has_the_words_of_the_finding() -> None:
+    (block,) = [block for block in blocks(TEXTS["README.md"]) if block.startswith("1. AT-")]
+    code = registry_of.codes()[block.split()[1]]
+    assert block.splitlines()[0] == f"1. {code.code}  {code.title}"
+    shown = dict(re.findall(r"^   (what|why|try) +(.*)$", block, re.M))
+    assert shown and shown.items() <= {"what": code.what, "why": code.why, "try": code.remedy}.items()
+
+
+def test_every_promise_names_a_command() -> None:
+    rows = re.findall(r"^\| .* \| (.*) \|$", TEXTS["promises.md"], re.M)[1:]
+    assert len(rows) > 10 and all(re.search(r"`(make|pytest) ", row) for row in rows)
+
+
+def test_every_page_is_in_the_index() -> None:
+    named = {link.partition("#")[0] for link in re.findall(r"\]\(([^)]+\.md[^)]*)\)", TEXTS["index.md"])}
+    assert named == {page.name for page in PAGES} - {"index.md"}
+
+
+def test_every_page_is_in_the_wheel() -> None:
+    included = re.findall(r'^"docs/([\w./-]+)" = "autotrace/docs/', (ROOT / "pyproject.toml").read_text(), re.M)
+    assert sorted(included) == sorted(["findings", *(page.name for page in PAGES)])
+
+
+def test_messages_name_no_page_that_the_wheel_lacks() -> None:
+    named = set()
+    for path in (ROOT / "autotrace").rglob("*.py"):
+        text = re.sub(r'"""|#.*', "", path.read_text())
+        named |= set(re.findall(r"autotrace help ([a-z-]+)", text))
+        assert not re.search(r'"[^"`]*docs/\w[\w-]*\.md', text), path
+    assert named - {"lists"} <= {page.stem for page in PAGES} and "clusters" in named
+
+
+def test_every_column_of_steps_is_explained() -> None:
+    one: dict[str, Any] = {name: 1 for name in StepLine.__dataclass_fields__}
+    for name in ("reward_parts", "errors", "tool_errors", "time", "findings"):
+        one[name] = {"tool_s": 1}
+    names = {column.name for column in columns_of([StepLine(**one)])} - {"", "step", "source"}
+    rows = [row.split(" | ")[0] for row in TEXTS["commands.md"].splitlines() if row.startswith("| `")]
+    assert len(names) > 18 and names <= {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    printed = CliRunner().invoke(main, ["steps", "--help"]).output
+    assert not [name for name in names if not re.search(rf"(^|[\s,:]){re.escape(name.split()[0])}[\s,:]", printed)]
+
+
+def test_no_page_installs_the_stranger_s_package_and_the_check_would_see_one() -> None:
+    assert not [page for page, text in TEXTS.items() if english.STRANGER.search(text)]
+    for text in (
+        '{"pip": ["autotrace"]}',
+        "uv run --with autotrace train.py",
+        "pip install autotrace\n",
+        "uvx autotrace",
+    ):
+        assert english.STRANGER.search(text), text
+    for text in ("pip install 'autotrace-rl[view]'", "uvx --from autotrace_rl-0.1.0.whl autotrace demo"):
+        assert not english.STRANGER.search(text), text
+
+
+def test_hard_english_is_found_with_its_line() -> None:
+    text = "# Page\n\nIt has parts, none\nof which is\nnone.\n\n- Should it be\n  stopped, `of which` is code.\n"
+    found = {(phrase.line, phrase.words) for phrase in english.phrases("r", "p", 1, english.prose(text))}
+    assert found == {(4, "of which"), (4, "is none"), (7, "Should it be")}
+    assert english.main([]) == 0
+
+
 def test_every_column_and_every_format_has_a_row() -> None:
     rows = [line.split(" | ")[0] for line in TEXTS["commands.md"].splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-    assert {*columns.NAMES, *FORMATS} <= named
+    assert {*NAMES, *FORMATS} <= named
     for expression in re.findall(r"--where \"([^\"]+)\"", TEXTS["commands.md"]):
         condition(expression)
 

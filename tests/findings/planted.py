@@ -301,7 +301,7 @@ def planted() -> list[Scenario]:
             shares=(FAINT,),
             also=frozenset({"AT-NO-SIGNAL"}),
         )
-    add("the same call again", "AT-CALL-REPEATED", reply=either(again), turn=3)
+    add("the same call again", "AT-CALL-REPEATED", reply=either(again), turn=2)
     # time: verl#3114, verifiers#1680
     add(
         "slow tool",

@@ -132,6 +132,20 @@ def test_the_same_call_again_and_one_whose_answer_changes() -> None:
     assert made(["wait", "wait", "done"]) == []
 
 
+def test_the_same_call_in_the_next_turn() -> None:
+    def made(*asked: tuple[str, str], **given: Any) -> list[str]:
+        agent = span("agent", None)
+        spans = []
+        for n, (query, answer) in enumerate(asked):
+            spans.append(llm(agent.span_id, 2 * n, [1], [3, END]))
+            tool = {"inputs": {"tool_call": {"name": "s", "arguments": {"q": query}}}, "output": answer, **given}
+            spans.append(span("tool", agent.span_id, 2 * n + 1, **tool))
+        return [code for code, _, _ in marks(trajectory(agent, *spans)) if code == "AT-CALL-REPEATED"]
+
+    assert made(("a", "no"), ("a", "no")) == ["AT-CALL-REPEATED"]
+    assert made(("a", "no"), ("b", "no"), ("a", "no")) == made(("a", "no"), ("a", "yes")) == []
+
+
 def test_the_same_call_in_another_order() -> None:
     agent = span("agent", None)
     written = ['{"from": 1, "to": 2}', '{"to": 2, "from": 1}', '{"to":2,"from":1}']
@@ -218,6 +232,8 @@ def test_a_reward_judges_what_the_rollout_said(judged_text: str, other: bool) ->
     [
         ([*range(20), *[3, 4, 5] * 100], "AT-REPETITION"),
         ([*[3, 4, 5] * 60, END], None),  # ends by itself
+        ([*range(20), *[3, 4, 5, 6] * 90, END], "AT-REPETITION"),  # too, but says nothing else for 90 times
+        ([*[n for row in range(12) for n in (*range(24), 7)], END], None),  # a list of equal lines
         ([*range(400)], None),
         ([*range(20), *[*range(100, 200)] * 9], "AT-REPETITION"),  # a paragraph
         (

@@ -11,6 +11,7 @@ import pytest
 from autotrace.insight.diagnose import Diagnosis, diagnose
 from autotrace.insight.records import Record
 from autotrace.insight.step_lines import line
+from autotrace.insight.words import amount, worst
 from tests.insight.made import SECOND, Mark, ToolUse, Turn, record, step
 
 TWO = [Turn(100, 10, "stop", 2, 0, 0, 1), Turn(200, 10, "stop", 2, 110, 104, 1)]
@@ -32,6 +33,19 @@ def groups(rewards: Iterable[Sequence[float | None]], **given: Any) -> list[Reco
 def test_half_of_the_groups_flat_is_usual_and_nearly_all_are_not() -> None:
     assert codes(groups([[1, 1], [0, 0], [0, 1], [1, 0]])) == set()
     assert codes(groups([[1, 1], [0, 0]] * 8 + [[0, 1]])) == {"AT-NO-SIGNAL"}
+
+
+def test_groups_without_signal_are_counted_as_groups() -> None:
+    flat, spread = [[1.0] * 8, [0.0] * 8], [[0.0, 1.0] * 4]
+    (found,) = [
+        finding
+        for finding in diagnose([step(groups([*flat * 53, [1.0] * 8, *spread * 13]))])
+        if finding.code == "AT-NO-SIGNAL"
+    ]
+    assert (found.trajectories, found.of, found.unit, found.as_dict()["unit"]) == (107, 120, "groups", "groups")
+    assert amount(found) == "89.2% of the groups (107 of 120), since step 1"
+    assert found.cost == pytest.approx(0.6 * 107 / 120)
+    assert worst([found]) == ("AT-NO-SIGNAL (89% of the groups)", found.places[0].trace_id) and worst([]) == ("", "")
 
 
 @pytest.mark.parametrize(

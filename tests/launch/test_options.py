@@ -8,7 +8,7 @@ import os
 import pytest
 
 from autotrace.launch.option_types import OptionError
-from autotrace.launch.options import SETTINGS, Options, SettingsCommand
+from autotrace.launch.options import SETTINGS, Options, SettingsCommand, unknown_variables
 from tests.places import SHOW, Place
 
 
@@ -111,7 +111,9 @@ def test_a_traced_process_imports_no_click(place: Place) -> None:
         (["--step-budget", "50XB"], {}, "option --step-budget: '50XB' is not a size; write for example 500MB"),
         ([], {"AUTOTRACE_REDACT_PATTERNS": "("}, "REDACT_PATTERNS: '(' is not a regular expression: missing )"),
         (["--sample-rate", "abc"], {}, "option --sample-rate: 'abc' is not a number between 0 and 1"),
-        (["--every-n-steps", "-2"], {}, "option --every-n-steps: '-2' is not a whole number"),
+        (["--every-n-steps", "-2"], {}, "option --every-n-steps: '-2' is not a whole number above 0"),
+        (["--every-n-steps", "0"], {}, "option --every-n-steps: '0' is not a whole number above 0"),
+        (["--backend", "weave"], {"HOME": "/nowhere"}, "no API key for https://api.wandb.ai: set WANDB_API_KEY or run"),
         (["--redact-hook", "clean"], {}, "option --redact-hook: 'clean' does not name a function"),
         (["--keep", "slow=5"], {}, "option --keep: there is no keep-rule 'slow=5'; write one of errors, spread"),
         (["--run-dir", "/proc/nowhere"], {}, "choose another folder with --run-dir or AUTOTRACE_RUN_DIR"),
@@ -125,6 +127,14 @@ def test_a_bad_setting_is_2_and_says_where_it_came_from(
     assert said in found.stderr
     assert len(found.stderr.splitlines()) == 1
     assert not place.runs() and not (place.cwd / "started").exists()
+
+
+def test_a_misspelt_variable_is_said_with_the_nearest_name(place: Place) -> None:
+    found = place.launch(["python", "-c", ""], env={"AUTOTRACE_SAMPLE_RAET": "0.5", "AUTOTRACE_MY_OWN": "x"})
+    assert found.returncode == 0
+    said = [line for line in found.stderr.splitlines() if "no variable" in line]
+    assert said == ["autotrace: there is no variable AUTOTRACE_SAMPLE_RAET; did you mean AUTOTRACE_SAMPLE_RATE?"]
+    assert unknown_variables({name: "1" for setting in SETTINGS for name in setting.variables}) == []
 
 
 @pytest.mark.parametrize("outer", [True, False], ids=["inside a run", "switched off"])

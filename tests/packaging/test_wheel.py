@@ -98,6 +98,20 @@ def test_the_wheel_holds_the_page(wheel: Path) -> None:
     assert {"autotrace/view/static/index.html", "autotrace/view/static/vendor/uPlot.LICENSE"} <= page <= names
 
 
+def test_the_pages_are_there_without_the_repository(environment: Path, tmp_path: Path) -> None:
+    def page(*words: str) -> subprocess.CompletedProcess[str]:
+        done = [environment / "autotrace", "help", *words]
+        return subprocess.run(done, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    listed = page().stdout
+    assert all(f"  {path.stem} " in listed for path in ROOT.glob("docs/*.md") if path.stem != "index")
+    for topic in ("clusters", "data", "AT-RETOKENIZED"):
+        (path,) = ROOT.glob(f"docs/**/{topic}.md")
+        assert page(topic).stdout == path.read_text()
+    wrong = page("cluster")
+    assert (wrong.returncode, wrong.stderr) == (2, "autotrace: there is no page 'cluster'; did you mean clusters?\n")
+
+
 def test_commands_without_the_libraries_of_extras(environment: Path, tmp_path: Path) -> None:
     """What a command lacks is one sentence with what installs it, and the others do without."""
     (tmp_path / "work.py").write_text("def step(x):\n    return x + 1\n\nstep(1)\n")

@@ -90,7 +90,7 @@ def served(place: str) -> None:
         raise SystemExit(str(error)) from None
     with TestClient(app, raise_server_exceptions=False) as client:
         runs = client.get("/api/runs").json()["runs"]
-        for run in runs:
+        for run in runs[:2]:
             for route in ROUTES:
                 answer = client.get(f"/api/runs/{quote(run['run'], safe='')}{route}")
                 print(json.dumps([route, answer.status_code, len(answer.content)]))

@@ -61,8 +61,8 @@ def test_what_a_group_shows_comes_to_its_trajectories_and_to_the_backend(tmp_pat
     whole = [trace for uid in ("u1", "u2") for trace in group(process, 1, uid)]
     process.exit()
     status = ship(run, once=True)
-    assert status.state == "done" and status.findings == 2
-    assert [words.split()[0] for words in status.worst] == ["AT-GROUP-INCOMPLETE", "AT-ROLLOUT-FAILED"]
+    assert status.state == "done" and status.found.findings == 2
+    assert status.found.worst.startswith("AT-GROUP-INCOMPLETE (") and len(status.found.trace_id) == 32
     assert found(run)[failed.hex()] == ["AT-ROLLOUT-FAILED"]
     assert {tuple(found(run)[trace.hex()]) for trace in others} == {("AT-GROUP-INCOMPLETE",)}
     assert {tuple(found(run)[trace.hex()]) for trace in whole} == {()}
@@ -76,7 +76,7 @@ def test_what_a_group_shows_comes_to_its_trajectories_and_to_the_backend(tmp_pat
     with state:
         state.db.execute("UPDATE meta SET value = '{}' WHERE key = 'found:1'")  # as if another release had written it
     state.close()
-    assert ship(run, once=True).worst == status.worst, "remembered"
+    assert ship(run, once=True).found == status.found, "remembered"
     assert (run / "trajectories.jsonl").read_bytes() == before
 
 

@@ -91,6 +91,10 @@ MISTAKES = {
         "- target: my.agents.Agent.run\n  subclasses: 1\n",
         'specs.yaml:2:15: `subclasses:` takes true or false, not a number; in quotes it is a text: "1"',
     ),
+    "a number that is too small": (
+        "- target: my.agents.Agent.run\n  role: llm\n  items: 0\n",
+        "specs.yaml:3:10: `items:` takes a whole number from 1 to 256, not 0",
+    ),
     "an argument instead of a list": (
         "- target: my.agents.Agent.run\n  capture: {include: messages}\n",
         "specs.yaml:2:22: `capture.include:` takes a list of argument names, not the text `messages`",

@@ -280,6 +280,7 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
 def test_segments_that_were_removed_are_said(client: TestClient, run: Path) -> None:
     first = ids(client)[0]
     shutil.rmtree(run / "spool")
+    shutil.rmtree(run / "tables")
     answer = client.get(f"/api/runs/{NAME}/traces/{first}")
     assert answer.status_code == 410 and "are gone from the run folder" in answer.text
 
@@ -289,6 +290,7 @@ def test_a_run_of_an_earlier_release_is_read_as_it_is(run: Path, monkeypatch: py
     later = [*migrations.STATE, lambda db: db.execute("ALTER TABLE traces ADD COLUMN later TEXT")]
     monkeypatch.setattr(migrations, "STATE", later)
     shutil.rmtree(run / "spool")
+    shutil.rmtree(run / "tables")
     before = listing(run)
     with served(run) as client:
         assert len(ids(client)) == 8
@@ -302,4 +304,4 @@ def test_search_finds_the_first_place_in_each_trajectory(client: TestClient) -> 
     assert [hit["hit"] for hit in hits] == ["no answer", "no answer"]
     assert {hit["trace_id"] for hit in hits} < set(ids(client))
     assert hits[0]["before"].endswith("TimeoutError: ") and hits[0]["role"] == "tool"
-    assert json.loads(lines[-1]) == {"done": 8, "of": 8}
+    assert json.loads(lines[-1]) == {"done": 2, "of": 2}, "that can have it"

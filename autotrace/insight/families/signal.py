@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from autotrace.insight.finding import Code
+from autotrace.insight.finding import GROUPS, Code
 from autotrace.insight.records import Group, History, Hit, Record, Step
 from autotrace.trajectory.numbers import integer
 
@@ -26,9 +26,9 @@ APART = 0.25
 """Standard deviations from its group's mean from which a reward's side is beyond doubt."""
 
 CODES = (
-    Code.of("AT-NO-SIGNAL", 0.6),
-    Code.of("AT-NO-SIGNAL-TRUNCATED", 0.8),
-    Code.of("AT-NO-SIGNAL-ERRORS", 0.8),
+    Code.of("AT-NO-SIGNAL", 0.6, unit=GROUPS),
+    Code.of("AT-NO-SIGNAL-TRUNCATED", 0.8, unit=GROUPS),
+    Code.of("AT-NO-SIGNAL-ERRORS", 0.8, unit=GROUPS),
     Code.of("AT-DUPLICATE-ROLLOUTS", 0.7),
     Code.of("AT-GROUP-INCOMPLETE", 0.6),
     Code.of("AT-ADVANTAGE-NAN", 1.0),

@@ -26,6 +26,8 @@ SHORTEST = 128
 """Tokens of the shortest answer that is looked at."""
 LONG = 512
 """Tokens from which an answer that loops is one, though it ended."""
+STUCK = 16
+"""Tokens of a loop that fills the whole window of a shorter answer that ended by itself: no list is so short-winded."""
 NO_TEXT = re.compile(r"[\ufffd\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x80-\x9f\ue000-\uf8ff]")
 """Characters that stand for what is no text: none, control characters, those that nobody has given a meaning."""
 GARBLED, FEW = 0.02, 5
@@ -50,10 +52,10 @@ def loops(evidence: Evidence) -> Iterator[Mark]:
     for call in evidence.turns:
         data, ended = call.ids or b"", _ended(evidence, call)
         length = tokens(data)
-        if length < SHORTEST or (ended and length < LONG):
-            continue
         end = length - 1 if ended else length
-        window, longest = (2 * WINDOW, LONG_PERIOD) if length >= LONG else (WINDOW, PERIOD)
+        if length < SHORTEST or (ended and end < WINDOW):
+            continue
+        window, longest = (2 * WINDOW, LONG_PERIOD) if length >= LONG else (WINDOW, STUCK if ended else PERIOD)
         start = max(0, end - window)
         period = _period(piece(data, start, end), EXACT if ended else COVERED, longest)
         if not period and not ended:

@@ -21,8 +21,8 @@ RATE = 0.02
 """Of a tool's calls: what fails less often is noise."""
 ALIKE = 0.5
 """Of the error texts of a tool: one class of message from which they are one fault and not the tool's daily work."""
-REPEATED = 3
-"""Times the same call with the same answer."""
+REPEATED, IN_A_ROW = 3, 2
+"""Times the same call with the same answer; in turns that follow each other, if it did not fail."""
 SLOW_TIMES, SLOW_SECONDS = 10, 1.0
 CODES = (
     Code.of("AT-TOOL-RAISES", 0.5),
@@ -76,14 +76,18 @@ def repeated(evidence: Evidence) -> Iterator[Mark]:
     """The same call with the same answer, where both were recorded."""
     known = [call for call in evidence.tools if call.span.inputs and (call.failed or call.span.output is not None)]
     told = Counter((call.name, call.answer) for call in known)
-    if not told or max(told.values()) < REPEATED:
+    if not told or max(told.values()) < IN_A_ROW:
         return  # which is quicker to see than what was asked
     made: Counter[tuple[str, bytes, bytes]] = Counter()
+    last: tuple[object, int] = (None, 0)
     for call in known:
         key = (call.name, call.arguments, call.result)
         made[key] += 1
-        if made[key] == REPEATED:
-            yield Mark("AT-CALL-REPEATED", call.turn or None, None, f"{call.name}, {REPEATED} times or more", call.name)
+        follows = key == last[0] and call.turn == last[1] + 1 and call.failed is None
+        last = key, call.turn
+        if made[key] == REPEATED or follows:
+            times = f"{REPEATED} times or more" if made[key] == REPEATED else "twice in a row"
+            yield Mark("AT-CALL-REPEATED", call.turn or None, None, f"{call.name}, {times}", call.name)
             return
 
 

@@ -48,9 +48,9 @@ class Decoder:
     def __init__(self, run_folder: str | Path, *, much: bool = False) -> None:
         folder = Path(run_folder)
         own, plan = env.is_own(folder), _plan(folder)
-        named = os.environ.get(env.REDACT_PATTERNS, "").strip()
-        patterns = plan.settings.redact_patterns if own or not named else (named,)
-        foreign = not own and not set(plan.settings.redact_patterns) <= {named}
+        pattern = os.environ.get(env.REDACT_PATTERNS, "").strip()
+        patterns = plan.settings.redact_patterns if own or not pattern else (pattern,)
+        foreign = not own and not set(plan.settings.redact_patterns) <= {pattern}
         redactor = Redactor(
             dataclasses.replace(
                 plan.settings, redact_patterns=() if foreign else patterns, max_string=1 << 40, redact_hook=None

@@ -1,8 +1,8 @@
-"""A trajectory as one line of JSON: ``docs/backends.md`` says what stands in it.
+"""A trajectory as one line of JSON: ``docs/backends.md`` says what it holds.
 
-A line: ``trace_id``, ``run_id``, ``status``, ``attributes``, ``facts``, ``notes``, ``findings`` where there are some,
+A line: ``trace_id``, ``run_id``, ``status``, ``attributes``, ``facts``, ``notes``, ``findings`` (if it has any),
 and ``spans``. A span: ``span_id``, ``parent_id``, ``name``, ``role``, ``key``, ``host``, ``pid``, ``start_ns``,
-``end_ns``, ``status``, ``inputs``, ``output``, ``attributes``, and where there is one ``error`` (type, message, stack).
+``end_ns``, ``status``, ``inputs``, ``output``, ``attributes``, and ``error`` if it failed (type, message, stack).
 A call that yielded items also ``items`` (how many) and ``first_item_ns``; LLM calls also ``messages``,
 ``new_prompt_text``, ``response_text``, ``new_prompt_ids``, ``response_ids``, ``logprobs`` (lists), ``prompt_tokens``,
 ``response_tokens`` (how many), for some trajectories what the trainer computed (``trajectory.model.TRAINERS``),
@@ -35,7 +35,7 @@ def encoded(trajectory: Trajectory) -> bytes:
 
 
 def line_of(trajectory: Trajectory) -> dict[str, Any]:
-    """The object that stands on a trajectory's line."""
+    """The object on a trajectory's line."""
     return {
         "trace_id": trajectory.trace_id,
         "run_id": trajectory.run_id,
@@ -58,7 +58,7 @@ _NUMBERS = frozenset({"logprobs", *TRAINERS})
 
 
 def _span(span: Span) -> dict[str, Any]:
-    """What is in a span is plain already, but for log probabilities of tokens that could not be drawn."""
+    """What is in a span is plain already, except for log probabilities of tokens that could not be drawn."""
     line = {
         "span_id": span.span_id,
         "parent_id": span.parent_id,
@@ -96,7 +96,7 @@ _BEGIN = b'{"trace_id":"'
 
 
 def trace_id_of(line: bytes) -> str:
-    """Of one line of the file."""
+    """The trace id on one line of the file."""
     end = line.find(b'"', len(_BEGIN), len(_BEGIN) + 64)
     if line.startswith(_BEGIN) and end > 0 and b"\\" not in line[:end]:
         return line[len(_BEGIN) : end].decode()

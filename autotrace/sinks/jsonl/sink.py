@@ -1,6 +1,6 @@
 """Trajectories as lines of JSON (``line``) in ``trajectories.jsonl`` of the run folder, nothing to install.
 
-The line of a trajectory that was sent again (a late reward) stands at the end, and the earlier one is taken out: at
+The line of a trajectory that was sent again (a late reward) is at the end, and the earlier one is taken out: at
 once in a small file; in a large one when such lines are half of it, and at last when the sink is closed. So what is
 written for late rewards grows with them, not with the file times their number. Until then the last line of a
 trajectory is the one that counts.
@@ -47,7 +47,7 @@ class JsonlSink:
         self._version: tuple[bytes, int] | None = None
         """How often the file had been rewritten, and its inode, when it was read."""
         self._end = 0
-        """Of what was read."""
+        """Bytes that were read."""
         memory["place"] = str(self._path)
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:

@@ -50,8 +50,11 @@ class MlflowBackend(Backend):
 
     def check(self, destination: Destination) -> None:
         """See ``Backend``."""
-        if destination.tracking_uri is not None:
-            uris.check_uri(destination.tracking_uri)
+        try:
+            if destination.tracking_uri is not None:
+                uris.check_uri(destination.tracking_uri)
+        except ValueError as error:
+            raise ValueError(f"{destination.uri_origin}: {error}") from None
 
     def prepare(self, destination: Destination) -> None:
         """Create a fresh SQLite store now: processes that create one together damage it for good (8 of 8 tries)."""

@@ -2,7 +2,7 @@
 
 MLflow looks at each span before it stores it: it adds what other tracers' attributes mean, a price where it knows the
 model's, and each release writes its own form. So nothing is assumed here. The form is read off the installed release,
-and the first span of every kind is compared with what MLflow would store; a kind of which MLflow makes something else
+and the first span of every kind is compared with what MLflow would store; a kind that MLflow would store differently
 is left to MLflow.
 """
 
@@ -81,7 +81,7 @@ class Contents:
         return self._from_dict(json.loads(self._text(span)))
 
     def text(self, span: MlflowSpan) -> str | None:
-        """What the column ``content`` holds; None: MLflow would store something else than was recorded."""
+        """What the column ``content`` holds; None: MLflow would store something other than was recorded."""
         content = self._text(span)
         return content if self._kept(span, content) else None
 

@@ -54,7 +54,7 @@ class TraceDescription:
     start_ms: int
     duration_ms: int
     end_ms: int
-    """Of the root: when the feedback counts as given."""
+    """End of the root: when the feedback counts as given."""
     state: str
     metadata: dict[str, str]
     tags: dict[str, str]

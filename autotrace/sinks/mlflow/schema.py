@@ -1,6 +1,6 @@
 """The schemas of MLflow's database that trajectories are written into directly, by the revision that the store has.
 
-A revision stands here after what was written both ways into a store of that release had been read back the same
+A revision is listed here after what was written both ways into a store of that release had been read back the same
 (``tests/backends/test_mlflow_releases.py``). Into any other, MLflow's own store class writes.
 """
 

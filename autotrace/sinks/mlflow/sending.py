@@ -16,7 +16,7 @@ from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.protocol import Refused, Unavailable
 
 MAX_BYTES = 4 << 20
-"""Of spans in one request, about."""
+"""Bytes of spans in one request, about."""
 PATIENCE = 5
 """Answers 500 to one trajectory, beside others that were taken, until it counts as rejected."""
 

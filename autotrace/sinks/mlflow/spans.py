@@ -134,7 +134,7 @@ def _finish_reason(span: Span) -> Any:
 
 
 def _named(output: Any) -> dict[str, Any]:
-    """An output as a mapping, so that more can stand beside it."""
+    """An output as a mapping, so that more can be added."""
     if isinstance(output, dict):
         return output
     return {} if output is None else {"result": output}

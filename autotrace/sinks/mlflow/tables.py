@@ -1,7 +1,7 @@
 """Many trajectories into MLflow's tables in one transaction: a row is an item of a list, and a table one statement.
 
 MLflow's store class merges row by row through its object mapper (3.7 ms of CPU a span), and takes seconds to import.
-This writes the same rows into the tables as they stand in the database; those of traces that PostgreSQL does not have
+This writes the same rows into the tables as the database has them; those of traces that PostgreSQL does not have
 yet by COPY.
 """
 
@@ -45,7 +45,7 @@ _EXPERIMENTS, _INFOS, _TAGS, _METADATA, _METRICS = (
 _SPANS, _ASSESSMENTS, _LINKS = "spans", "assessments", "entity_associations"
 _ACTIVE = "active"
 _WORKSPACE = "default"
-"""Of MLflow's workspaces the one that everything is in where they are not used."""
+"""MLflow's workspace for everything, if workspaces are not used."""
 
 
 class TableWriter:

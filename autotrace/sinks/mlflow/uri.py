@@ -83,7 +83,7 @@ def absolute(uri: str) -> str:
 
 
 def sqlite_path(uri: str) -> str | None:
-    """File of an SQLite URI; None: it is none, or in memory."""
+    """File of an SQLite URI; None: another kind of URI, or in memory."""
     scheme, separator, rest = uri.partition(":///")
     if not separator or scheme.split("+")[0] != "sqlite":
         return None

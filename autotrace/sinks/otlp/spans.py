@@ -1,6 +1,6 @@
 """A trajectory as OpenTelemetry spans: GenAI semantic conventions where they have a word, ``autotrace.*`` for the rest.
 
-Source: open-telemetry/semantic-conventions-genai (status Development), spans and events of late 2026. Usage stands on
+Source: open-telemetry/semantic-conventions-genai (status Development), spans and events of late 2026. Usage is on
 ``chat`` spans only, so that a receiver that adds up a trace counts it once. Rewards are ``gen_ai.evaluation.result``;
 as events of the root span, because receivers of traces take those, and few take the log records that the newest
 edition prefers.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ class ParquetSink:
         self._place = place(root_for(run_folder, memory))
         self._copy: Copy | None = None
         memory["place"] = self._place.root
-        memory["open_with"] = f'autotrace sql "FROM trajectories" {run_folder}'
+        memory["open_with"] = f'autotrace sql "FROM trajectories" {shlex.quote(str(run_folder))}'
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Copy what was committed since."""

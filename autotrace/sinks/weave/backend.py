@@ -27,15 +27,26 @@ class WeaveBackend(Backend):
 
         return WeaveSink(info, memory)
 
+    def check(self, destination: Destination) -> None:
+        """See ``Backend``. Raises ``ValueError`` without a key: nothing could be delivered."""
+        if problem := _without_key():
+            raise ValueError(problem)
+
     def health(self, destination: Destination) -> Health:
         """See ``Backend``."""
         from autotrace.sinks.http import probe
         from autotrace.sinks.weave.http import Login
 
-        login = Login.from_environment()
-        if not login.api_key:
-            return Health(False, f"no API key for {login.base_url}: set WANDB_API_KEY or log in with `wandb login`")
-        return probe(login.trace_url, "WF_TRACE_SERVER_URL")
+        if problem := _without_key():
+            return Health(False, problem)
+        return probe(Login.from_environment().trace_url, "WF_TRACE_SERVER_URL")
+
+
+def _without_key() -> str | None:
+    from autotrace.sinks.weave.http import Login
+
+    login = Login.from_environment()
+    return None if login.api_key else f"no API key for {login.base_url}: set WANDB_API_KEY or run `wandb login`"
 
 
 BACKEND = WeaveBackend()

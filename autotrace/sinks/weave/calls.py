@@ -1,8 +1,8 @@
 """A trajectory as Weave calls.
 
 Ids follow from ours, so that whatever is sent twice replaces itself: the trace id written as a UUID is the id of the
-trace and of the root call (Weave's pages rely on the two being equal); the call of any other span is the UUID made of
-the first half of the trace id and the span id. The server's table is keyed by (project, ``started_at``, id): a
+trace and of the root call (Weave's pages rely on the two being equal); the call of any other span is the UUID built
+from the first half of the trace id and the span id. The server's table is keyed by (project, ``started_at``, id): a
 span's start must never change between two deliveries.
 """
 

@@ -88,7 +88,7 @@ def _netrc_key(host: str) -> str | None:
 
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 WAIT = frozenset({408, 425, 429})
-"""Client errors that mean "later"; so do all server errors."""
+"""Client errors that mean "later", as all server errors do."""
 
 
 class ClientError(Exception):

@@ -41,9 +41,9 @@ class _Outgoing:
     trajectory: Trajectory
     id: str
     digest: bytes
-    """Of what is sent but for the facts."""
+    """Digest of what is sent, without the facts."""
     facts: dict[str, Any] | None
-    """Of the root's call, those in it."""
+    """Facts in the root's call."""
 
 
 class WeaveSink:

@@ -8,7 +8,7 @@ import { rowsOf } from "./rows.js";
 
 /** Title, column, how the values of a step become one number, whether it is seconds. @type {[string, string, string, boolean][]} */
 const CURVES = [
-  ["reward", "reward", "spread", false], ["without OK", "status", "failed", false], ["tokens written", "response_tokens", "spread", false], ["turns", "turns", "spread", false],
+  ["reward", "reward", "spread", false], ["not OK", "status", "failed", false], ["tokens written", "response_tokens", "spread", false], ["turns", "turns", "spread", false],
   ["duration", "duration", "spread", true], ["tools", "tool_s", "spread", true], ["waiting for the engine", "queue_s", "spread", true], ["decode", "decode_s", "spread", true],
   ["advantage", "advantage", "spread", false], ["mismatch, mean of a token", "mismatch_mean", "spread", false], ["entropy", "facts.entropy", "spread", false], ["trained later, in steps", "staleness", "spread", false], ["trajectories", "step", "count", false],
 ];
