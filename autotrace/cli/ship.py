@@ -38,6 +38,7 @@ def ship(
     """Deliver what the run DIR left on disk, and wait for it. Exit code 1 if something is still left."""
     folder = runs.locate(run)
     os.environ[env.AUTOTRACE] = "0"  # processes that delivery starts are not part of any run
+    os.environ[env.OWN_RUN] = ""
     try:
         _redirect(folder, backends, tracking_uri, tokenizer)
         from autotrace.ship.shipper import ship as deliver
@@ -49,6 +50,8 @@ def ship(
         raise terminal.fail(error) from None
     except (OSError, msgspec.MsgspecError, sqlite3.Error, BackendError) as error:
         raise terminal.fail(f"{folder} cannot be used: {error}") from None
+    finally:
+        del os.environ[env.OWN_RUN]
     _report(folder, status)
     if status.state != "done" or status.pending:
         raise click.exceptions.Exit(exit_codes.FAILED)

@@ -72,7 +72,7 @@ RUN_OWNER = "AUTOTRACE_RUN_OWNER"
 
 OWN_RUN = "AUTOTRACE_OWN_RUN"
 """Absolute path of the run folder whose shipper this process is, or one of its delivery processes: it may load what the
-run loaded. Whoever else reads a run reads what a stranger may have written."""
+run loaded. Whoever else reads a run reads what a stranger may have written. Empty: a person delivers it by hand."""
 
 REDACT_PATTERNS = "AUTOTRACE_REDACT_PATTERNS"
 """``--redact-patterns``. Who reads a run that was recorded with it names it too: a folder's own patterns do not run."""
@@ -113,3 +113,8 @@ OF_A_RUN = (
 def is_own(run_folder: str | os.PathLike[str]) -> bool:
     """This process is the run's own shipper, or one of its delivery processes (``OWN_RUN``)."""
     return os.environ.get(OWN_RUN) == os.path.abspath(run_folder)
+
+
+def is_by_hand(run_folder: str | os.PathLike[str]) -> bool:
+    """A person delivers this run (``autotrace ship``): it may be a stranger's."""
+    return OWN_RUN in os.environ and not is_own(run_folder)

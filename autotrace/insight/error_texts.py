@@ -163,7 +163,7 @@ _kind_of_short = functools.lru_cache(maxsize=1024)(_kind)
 def _is_error(value: dict[Any, Any]) -> bool:
     fields = {str(name).lower(): part for name, part in value.items()}
     named = [fields[name] for name in _ERRORS if fields.get(name) not in _EMPTY]
-    if any(not isinstance(part, (int, float)) for part in named):  # a number: how many there were, or a figure
+    if any(part is True or not isinstance(part, (int, float)) for part in named):  # a number: how many, or a figure
         return True
     if any(fields.get(name) is True for name in _FLAGS) or any(fields.get(name) is False for name in _GOOD):
         return True

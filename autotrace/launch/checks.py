@@ -18,14 +18,14 @@ from autotrace.launch.command import Command
 from autotrace.run.process import ignores_environment, program
 
 SECONDS = 1.0
-"""Of CPU, after which the rest is left to ``autotrace check``: the command waits meanwhile."""
+"""CPU time after which the rest is left to ``autotrace check``: the command waits meanwhile."""
 MOST = 10
 """Lines."""
 
 
 def never_bound(plan: Plan, command: Command, environ: Mapping[str, str], folders: Sequence[str] = ()) -> list[str]:
-    """What the user should know of their targets; a run does without it rather than fail. ``folders``: where else the
-    program looks for modules."""
+    """What the user should know about their targets; a run does without it rather than fail. ``folders``: where else
+    the program looks for modules."""
     try:
         return list(_complaints(plan, command, environ, folders))
     except Exception as error:

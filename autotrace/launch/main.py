@@ -62,6 +62,8 @@ def _inside_a_run(environ: Mapping[str, str]) -> bool:
 @click.pass_context
 def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
     """Run COMMAND as it is, and record every trajectory of its agents."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it now as it would end the command
     environ = dict(os.environ)
     try:
         program = find(command, environ)

@@ -146,18 +146,18 @@ def lost(outcome: Outcome, own: Mapping[str, int]) -> list[str]:
 def summary(run_folder: str, outcome: Outcome, own: Mapping[str, int] = MappingProxyType({})) -> str:
     """For stderr: what was not recorded, then what was delivered where and how to look, or what is left and what
     finishes it. A line before it names the worst finding; after it, if something was lost. ``own``: see ``lost``."""
-    losses, found = lost(outcome, own), _findings(run_folder, outcome.status)
+    losses, found = lost(outcome, own), _findings(run_folder, outcome, own)
     ending = f"autotrace: {''.join(f'{phrase}; ' for phrase in losses)}{_ending(run_folder, outcome)}"
     return "\n".join([*([] if losses else found), ending, *(found if losses else [])])
 
 
-def _findings(run_folder: str, status: dict[str, Any]) -> list[str]:
+def _findings(run_folder: str, outcome: Outcome, own: Mapping[str, int]) -> list[str]:
+    status = outcome.status
     found = status.get("found") or {}
     count, examined = int(found.get("findings", 0)), int(found.get("examined", 0))
-    if not examined:
-        return []
     if not count:
-        return [f"autotrace: {examined} trajector{'y' if examined == 1 else 'ies'}, nothing found"]
+        told = examined and status.get("trajectories") and outcome.reason == "done" and not lost(outcome, own)
+        return [f"autotrace: {_count(examined, status)}, nothing found"] if told else []
     folder, trace = _shown(run_folder), str(found.get("trace_id", ""))[:12]
     kinds = "1 finding" if count == 1 else f"{count} findings, the worst"
     example = f", for example {trace}" if trace else ""

@@ -13,7 +13,6 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from autotrace.config import environment as env
 from autotrace.config.installation import DISTRIBUTION
 from autotrace.config.stderr import complain
 from autotrace.redact.masking import masked_uri
@@ -71,11 +70,11 @@ def usable(name: str) -> Backend:
     return backend
 
 
-def trusted(address: str, run_folder: Path, *given: str | None) -> str:
-    """``address``, to which a run folder says that its trajectories go, if a person says so too: the run's own shipper
-    was started with it, or it is one of ``given``. Credentials are not sent to what data names. Raises
+def trusted(address: str, own: bool, *given: str | None) -> str:
+    """``address``, to which a run folder says that its trajectories go, if a person says so too: the run is the
+    reader's ``own``, or it is one of ``given``. Credentials are not sent to what data names. Raises
     ``BackendError``."""
-    if env.is_own(run_folder) or masked_uri(address) in {masked_uri(uri) for uri in given if uri}:
+    if own or masked_uri(address) in {masked_uri(uri) for uri in given if uri}:
         return address
     raise BackendError(f"the run folder names {masked_uri(address)}, which nobody has chosen here")
 

@@ -152,7 +152,7 @@ class TestPth:
         code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}]\nexec({self.LINE!r})\nprint('fine')"
         found = subprocess.run(
             [sys.executable, "-S", "-c", code],
-            env={"AUTOTRACE": "1"}, capture_output=True, text=True, check=True, timeout=DEADLINE,
+            cwd=tmp_path, env={"AUTOTRACE": "1"}, capture_output=True, text=True, check=True, timeout=DEADLINE,
         )  # fmt: skip
         assert (found.stdout, found.stderr) == ("fine\n", "")
 

@@ -82,8 +82,31 @@ UNSEEN = [
     "Internal error, please contact support",
     "maximum context of the tool reached, output discarded",
 ]
-"""Written for the measurement, without the forms beside them: not to be looked at when a form is added."""
+"""Written for the measurement, before the forms were: not to be looked at when a form is added."""
+PUBLIC = [
+    "The following error occurred: no such column: shipping_address",
+    "Tool error: Please check your input and try again. (bad date)",
+    "The following errors occurred during tool execution: city unknown",
+    "Failed to get weather for Paris: 404",
+    "Failed to fetch stock price: API rate limit exceeded for symbol 'X'",
+    "Redirect to tracking service detected",
+    "Page loaded but contains error content",
+    "Browser automation failed",
+    "Input queries must be all capitals",
+    "table 'foo' not found in schema registry. Run refresh_schema() after creating tables.",
+    "entity 'User' does not exist",
+    "Tool not found: search",
+    "tool.handler is not a function",
+    "Request failed with status code 500",
+    "Tool execution failed",
+    "Error generating response",
+    "Invalid input.",
+    "Web server is returning an unknown error",
+    "invalid aliases parameter",
+]
+"""What tools of public agents say, as a search for such tools found them once the forms were written."""
 STRUCTURED: list[Any] = [
+    {"error": True, "code": "TABLE_NOT_FOUND", "message": "table 'foo' is not there"},
     {"isError": True, "content": [{"type": "text", "text": "city must be a string"}]},
     [{"isError": True, "content": "city must be a string"}, 0.0, {}],
     '{"status": 503, "detail": "upstream gone"}',
@@ -140,9 +163,10 @@ def test_what_has_the_structure_of_an_error_needs_no_words(output: Any) -> None:
 
 
 def test_the_recall_of_unseen_wordings_is_what_the_page_says() -> None:
-    known = sum(kind(text) == "error" for text in UNSEEN)
-    page = Path("docs/findings/AT-TOOL-ERROR-TEXT.md").read_text()
-    assert f"{known} of {len(UNSEEN)}" in " ".join(page.split())
+    page = " ".join(Path(__file__).parents[2].joinpath("docs/findings/AT-TOOL-ERROR-TEXT.md").read_text().split())
+    for texts in (UNSEEN, PUBLIC):
+        known = sum(kind(text) == "error" for text in texts)
+        assert f"{known} of {len(texts)}" in page
 
 
 def test_a_file_adds_forms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

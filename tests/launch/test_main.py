@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 
 from autotrace.ship.readers import of_run
 from tests.places import SHOW, Place
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 HOST = "import os, sys; print('autotrace.bootstrap.activate' in sys.modules, sys.argv[1:]); sys.exit(7)"
 
@@ -92,6 +93,23 @@ def test_a_signal_reaches_the_command(place: Place, number: signal.Signals, opti
         process.communicate(timeout=DEADLINE)
 
     assert process.returncode == 42
+
+
+def test_an_interrupt_before_the_command_runs_ends_it_like_the_command(place: Place) -> None:
+    spec = place.cwd / "mine.yaml"
+    os.mkfifo(spec)
+    with subprocess.Popen(
+        place.command(["python", "-c", SHOW], ["--spec", str(spec)]),
+        cwd=place.cwd,
+        env=place.environ(),
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in background jobs
+    ) as process:
+        writer = until(lambda: os.open(spec, os.O_WRONLY | os.O_NONBLOCK), meanwhile=(OSError,))  # it reads the list
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=DEADLINE)[1]
+        os.close(writer)
+    assert (process.returncode, said) == (-signal.SIGINT, b"")
 
 
 @pytest.mark.parametrize("options", [(), ("--supervise",)], ids=["exec", "supervise"])

@@ -103,18 +103,18 @@ def test_credentials_go_to_no_address_that_the_folder_names(
     where: str, theirs: Path, mine: Path, here: Path, server: Server
 ) -> None:
     given = {"tracking_uri": server.address} if where == "run.json" else {}
-    run, process = hostile.honest(theirs, backends=["mlflow"], **given)
+    run, process = hostile.honest(theirs, **given)
     if where == "record":
         process.bind("mlflow", run_id="r", experiment_id="1", tracking_uri=server.address)
     process.exit()
     if where == "state":
-        reading.run([["ship", str(run), "--backend", "jsonl"]], here, mine, MLFLOW_TRACKING_URI="")
+        reading.run([["ship", str(run)]], here, mine)
         import sqlite3
 
         with sqlite3.connect(run / layout.STATE_DB) as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('backend:mlflow:place', ?)", (server.address,))
         db.close()
-    every = [*reading.commands(run, ships=False), ["ship", str(run)]]
+    every = [*reading.commands(run, ships=False), ["ship", str(run), "--backend", "mlflow"]]
     answers = reading.run(every, here, mine, MLFLOW_TRACKING_TOKEN=TOKEN)
     assert not reading.faults(answers) and not server.came
     assert f"--tracking-uri {server.address}" in answers[-1]["out"] + answers[-1]["err"]

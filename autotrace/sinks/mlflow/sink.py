@@ -88,7 +88,7 @@ class MlflowSink:
             self._info.tracking_uri or self._memory.get("place") or str(self._run.get("tracking_uri") or "") or default
         )
         try:
-            return _with_password(registry.trusted(told, self._run_folder, default, *_named()))
+            return _with_password(registry.trusted(told, not env.is_by_hand(self._run_folder), default, *_named()))
         except registry.BackendError as error:
             raise Refused(f"{error}; to deliver there: autotrace ship RUN --tracking-uri {masked_uri(told)}") from None
 

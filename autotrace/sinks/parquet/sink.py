@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.sinks import registry
@@ -84,7 +85,7 @@ def root_for(run_folder: Path, memory: Mapping[str, str]) -> str:
     if told is None or os.environ.get(VARIABLE):
         return root
     try:
-        return registry.trusted(told, run_folder, root)
+        return registry.trusted(told, not env.is_by_hand(run_folder), root)
     except registry.BackendError as error:
         raise registry.BackendError(f"{error}; if its Parquet files are there: {VARIABLE}={told}") from None
 
