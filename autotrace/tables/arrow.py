@@ -23,7 +23,7 @@ _SCALARS: dict[str, pa.DataType] = {
     "int8": pa.int8(), "float64": pa.float64(), "float32": pa.float32(),
 }  # fmt: skip
 _CODES = {"int32": "i", "int8": "b", "float32": "f"}
-"""Of lists that are long: ``struct`` packs them by that code in a sixth of the time of pyarrow's own way."""
+"""Lists of these types are long: ``struct`` packs them by that code in a sixth of the time of pyarrow's own way."""
 _AT_ONCE = 64
 """Calls whose fields are read before they are put into columns."""
 _MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError, struct.error)
@@ -49,17 +49,15 @@ def chosen(table: Table, columns: Sequence[str] | None) -> list[Column]:
     return [by_name[name] for name in columns]
 
 
-def tables(trajectories: Iterable[Trajectory], whole: bool = False) -> dict[str, pa.Table]:
-    """The tables of ``trajectories``, by name. ``whole`` as in ``schema.rows``."""
+def tables(trajectories: Iterable[Trajectory]) -> dict[str, pa.Table]:
+    """The tables of ``trajectories``, by name."""
     rollouts = [Rollout(trajectory) for trajectory in trajectories]
-    return {name: table_of(table, rollouts, whole=whole) for name, table in OF_TRAJECTORIES.items()}
+    return {name: table_of(table, rollouts) for name, table in OF_TRAJECTORIES.items()}
 
 
-def table_of(
-    table: Table, rollouts: list[Rollout], columns: Sequence[str] | None = None, *, whole: bool = False
-) -> pa.Table:
-    """``table`` (or ``columns`` of it) with the rows of ``rollouts``. ``whole`` as in ``schema.rows``."""
-    asked = rows(table, rollouts, whole)
+def table_of(table: Table, rollouts: list[Rollout], columns: Sequence[str] | None = None) -> pa.Table:
+    """``table`` (or ``columns`` of it) with the rows of ``rollouts``."""
+    asked = rows(table, rollouts)
     return from_rows(chosen(table, columns), asked)
 
 
@@ -82,7 +80,7 @@ def from_rows(columns: Sequence[Column], asked: Sequence[Any]) -> pa.Table:
 
 
 def _fields(columns: Sequence[Column], asked: Sequence[Any]) -> dict[str, list[Any]]:
-    """What the calls ``asked`` have in each field that ``columns`` are made of; empty where it is None in all. Each
+    """What the calls ``asked`` have in each field that ``columns`` read; empty where it is None in all. Each
     call is looked at once, while it is in the processor's cache."""
     found: dict[str, list[Any]] = {column.field: [] for column in columns if column.field is not None}
     of_each = attrgetter("span_id", *found)  # of two and more it makes a tuple
@@ -102,7 +100,7 @@ class _Repeated:
         self._places: pa.Array | None = None
 
     def array(self, column: Column) -> pa.Array:
-        """Of ``column``."""
+        """The array of ``column``."""
         if self._places is None:
             owners = [row.rollout for row in self._asked]
             self._rollouts = list(dict.fromkeys(owners))
@@ -115,7 +113,7 @@ class _Repeated:
 
 
 def _array(column: Column, asked: Sequence[Any], field: Sequence[Any] | None = None) -> pa.Array:
-    """``field``: what it is made of; empty: nothing is known."""
+    """``field``: the values that it reads; empty: nothing is known."""
     kind = arrow_type(column.type)
     code = _CODES.get(column.type.removeprefix("list<").removesuffix(">")) if column.type.startswith("list<") else None
     if field is not None and not field:
@@ -161,7 +159,7 @@ def _bitmap(present: list[bool]) -> bytes:
 
 
 def _each(kind: str, value: Any) -> Any:
-    """``value`` if it can stand in a column of ``kind``, else as it can, else None."""
+    """``value`` if it fits into a column of ``kind``, else as it can, else None."""
     convert: Callable[[Any], Any] = jsonable
     try:
         plain = convert(value)

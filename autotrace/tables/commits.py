@@ -1,8 +1,8 @@
 """What is in the tables of a run: the lines of ``commits.jsonl``, each written at once.
 
-A line names the files that one commit adds and those that it takes away, and the trajectories of which earlier rows no
-longer count. A file that no line names is garbage; so is a last line that is torn. Who reads the lines once has a
-snapshot: files never change, and one that is taken away stays on the disk for ``LINGERS`` seconds.
+A line names the files that one commit adds and those that it takes away, and the trajectories whose earlier rows no
+longer count. A file that no line names is garbage. A last line that is torn does not count. Who reads the lines once
+has a snapshot: files never change, and one that is taken away stays on the disk for ``LINGERS`` seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Commit(msgspec.Struct, omit_defaults=True):
     """How many are new or written again."""
 
     def line(self) -> bytes:
-        """As it stands in the file, with its end."""
+        """The bytes of the line, with its end."""
         text = msgspec.json.encode(self)
         return b'%s,"crc":%d}\n' % (text[:-1], zlib.crc32(text))
 
@@ -59,7 +59,7 @@ class Snapshot:
 
     @property
     def batch(self) -> int:
-        """Of the last commit; 0: there is none."""
+        """The number of the last commit; 0 without one."""
         return self.commits[-1].batch if self.commits else 0
 
     def paths(self, table: str) -> list[str]:

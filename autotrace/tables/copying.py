@@ -1,4 +1,4 @@
-"""The tables of a run copied to another place as they grow: files first, then ``commits.jsonl``, so whoever reads its
+"""The tables of a run copied to another place as they grow: files first, then ``commits.jsonl``, so a reader of its
 lines there sees whole commits. What a killed process copied and no line names is written again, or taken away."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TRIES = 5
 
 
 class Copy:
-    """Of the tables in ``run_folder``, to ``folder`` of a place."""
+    """Copies the tables of ``run_folder`` to ``folder`` of a place."""
 
     def __init__(self, run_folder: Path, at: Place, folder: str) -> None:
         self._tables = run_folder / FOLDER

@@ -33,7 +33,7 @@ METRICS = Table("metrics", "a number about a step of training", (
            " [token facts](#token-facts)", attrgetter("source")),
     Column("name", "string", "its name: `actor/entropy`, `critic/score/mean`, ...", attrgetter("name")),
     Column("value", "float64", "the number; one that is not finite has no row", attrgetter("value")),
-    Column("version", "int64", "counts up when more became known of the step: the rows with the largest count",
+    Column("version", "int64", "counts up when more became known about the step: the rows with the largest count",
            attrgetter("version")),
 ))  # fmt: skip
 

@@ -34,7 +34,7 @@ class Place(Protocol):
     root: str
 
     def read(self, path: str) -> bytes | None:
-        """A small file; None: there is none."""
+        """A small file; None if it is missing."""
 
     def put(self, path: str, source: Path) -> None:
         """Copy the file ``source`` there, over what is there."""
@@ -62,7 +62,7 @@ class LocalPlace:
             raise failed(self.root, error) from error
 
     def put(self, path: str, source: Path) -> None:
-        """See ``Place``. A part stands beside its place: a rename does not leave a file system."""
+        """See ``Place``. The part is in the same folder: a rename does not leave a file system."""
         final = Path(self.root, path)
         part = final.with_name(f".{final.name}{PART}")
         try:

@@ -411,7 +411,7 @@ class Reader:
             trajectories = (one for source in sources for one in assembled(source, steps, texts))
             count = 0
             while chunk := [Rollout(one) for one in islice(trajectories, AT_ONCE)]:
-                parts.append(arrow.from_rows(columns, rows(table, chunk, whole=True)))
+                parts.append(arrow.from_rows(columns, rows(table, chunk)))
                 count += len(chunk)
                 if self.progress is not None:
                     self.progress(count, total)

@@ -119,7 +119,7 @@ def _span(row: Row) -> Span:
 
 
 def _fill(span: Span, row: Row) -> None:
-    """What stands in the row itself."""
+    """Take what the row itself has."""
     span.new_prompt_ids, span.response_ids = row["new_prompt_ids"], row["response_ids"]
     span.logprobs = row["rollout_log_probs"]
     span.prompt_base, span.prompt_keep = row["prompt_base"], row["prompt_keep"]

@@ -1,4 +1,4 @@
-"""What the rows of the tables are made of: a trajectory, one of its calls, one of its facts, with what is asked of each
+"""What the rows of the tables describe: a trajectory, one of its calls, one of its facts, with what is asked of each
 computed once."""
 
 from __future__ import annotations

@@ -27,17 +27,16 @@ FACTS = Table("facts", "something that became known about a trajectory later", (
 ))  # fmt: skip
 
 OF_TRAJECTORIES: dict[str, Table] = {table.name: table for table in (TRAJECTORIES, TURNS, SPANS, FACTS, TOKENS)}
-"""Those whose rows are of one trajectory each."""
+"""Those whose rows belong to one trajectory each."""
 TABLES: dict[str, Table] = {**OF_TRAJECTORIES, METRICS.name: METRICS}
 
 
-def rows(table: Table, rollouts: list[Rollout], whole: bool = False) -> list[Rollout] | list[Call] | list[Known]:
-    """What ``Column.of`` is asked for each row of ``table``, one of ``OF_TRAJECTORIES``. ``whole``: also what is no
-    trajectory and no turn of one, so that ``rebuild`` makes all of it again."""
+def rows(table: Table, rollouts: list[Rollout]) -> list[Rollout] | list[Call] | list[Known]:
+    """What ``Column.of`` is asked for each row of ``table``, one of ``OF_TRAJECTORIES``."""
     if table is TRAJECTORIES:
-        return [rollout for rollout in rollouts if whole or rollout.is_trajectory]
+        return rollouts
     if table is TURNS:
-        return [call for rollout in rollouts for call in (rollout.worded if whole else rollout.turns)]
+        return [call for rollout in rollouts for call in rollout.worded]
     if table is SPANS:
         return [call for rollout in rollouts for call in rollout.spans]
     if table is TOKENS:

@@ -29,7 +29,7 @@ from autotrace.tables.writing import TableFile
 from autotrace.trajectory.model import Trajectory
 
 REMEMBERED = 20_000
-"""Trajectories of which it is known what was written, so that a late fact writes facts alone."""
+"""The latest trajectories. What was written about them is remembered, so that a late fact writes facts alone."""
 
 
 class Tables:
@@ -42,7 +42,7 @@ class Tables:
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._versions: dict[str, int] = {}
-        """Of what was committed and may be given once more."""
+        """Trajectories that were committed and may be given once more."""
         self._given: dict[int, dict[str, int]] = {}
         """The same by batch."""
         self._written: OrderedDict[str, int] = OrderedDict()
@@ -51,7 +51,7 @@ class Tables:
 
     @property
     def batch(self) -> int:
-        """Of the last commit."""
+        """The number of the last commit."""
         with self._lock, self._errors():
             return self._opened().batch
 
@@ -112,7 +112,7 @@ class Tables:
         ]  # fmt: skip
         made = {}
         for name, table in OF_TRAJECTORIES.items():
-            asked = rows(table, rollouts if table is FACTS else whole, True)
+            asked = rows(table, rollouts if table is FACTS else whole)
             if asked:
                 made[name] = arrow.from_rows(table.columns, asked)
         size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole))
@@ -234,7 +234,7 @@ class Tables:
 
 
 def _digest(rollout: Rollout) -> int:
-    """Of what its rows in the tables other than ``facts`` depend on, for this process."""
+    """A digest of everything that decides its rows in the tables other than ``facts``, for this process."""
     trajectory = rollout.trajectory
     spans = tuple(
         (span.span_id, span.parent_id, span.status, span.end_ns, span.prompt_tokens, span.response_tokens,

@@ -26,11 +26,11 @@ TEXTS = (
     "prompt_text", "response_text", "whole_prompt_text", "response_parts", "messages", "inputs", "output", "attributes",
     "error_stack", "value", "profile", "notes",
 )  # fmt: skip
-"""Columns whose values hardly ever repeat: a dictionary of them costs time and saves nothing. Of long texts smallest
-and largest say nothing, either."""
+"""Columns whose values hardly ever repeat: a dictionary of them costs time and saves nothing. Smallest
+and largest say nothing about long texts, either."""
 _COMPRESSED = (pa.types.is_string, pa.types.is_list)
-"""What is compressed, beside ``UNIQUE``. Of other numbers a file has few bytes, as many columns as there are, and each
-that is compressed takes memory that has to be cleared first, which costs more than all the rest of it."""
+"""What is compressed, beside ``UNIQUE``. Other numbers take few bytes, however many columns there are, and each
+column that is compressed takes memory that has to be cleared first, which costs more than all the rest of it."""
 
 
 class TableFile:
@@ -94,7 +94,7 @@ class TableFile:
 
 @functools.cache
 def _layout(name: str) -> tuple[pa.Schema, dict[str, Any]]:
-    """Of a table: the schema, and how its columns are written."""
+    """The schema of a table, and how its columns are written."""
     schema = arrow.schema(TABLES[name])
     return schema, _settings(schema)
 

@@ -89,10 +89,10 @@ def test_what_is_known_later_brings_the_findings_of_the_group_along(tmp_path: Pa
     assert ship(run, once=True).state == "done"
 
     def versions() -> dict[str, int]:
-        reader = of_run(run)
-        marked = [row for row in reader.select() if found(run)[row.trace_id] == ["AT-GROUP-INCOMPLETE"]]
-        reader.close()
-        return {row.trace_id: row.version for row in marked}
+        state = State.read_only(run)
+        made = {row.trace_id: row.version for row in state.rows()}
+        state.db.close()
+        return {id: made[id] for id, codes in found(run).items() if codes == ["AT-GROUP-INCOMPLETE"]}
 
     before = versions()
     assert sorted(before.values()) == [2] * 15

@@ -62,12 +62,12 @@ def plain(value: Any) -> Any:
 
 def check(*trajectories: Trajectory) -> None:
     """They come out of the tables as they went in."""
-    made = rebuilt(arrow.tables(trajectories, whole=True))
+    made = rebuilt(arrow.tables(trajectories))
     assert len(made) == len(trajectories)
     for before, after in zip(trajectories, made, strict=True):
         for name, value in fields(before).items():
             assert fields(after)[name] == value, name
-    again = rebuilt(arrow.tables(made, whole=True))
+    again = rebuilt(arrow.tables(made))
     assert [fields(one) for one in again] == [fields(one) for one in made]
 
 
@@ -125,7 +125,7 @@ def test_a_thousand_turns() -> None:
         calls.append((before, ids(f"{number} ")))
         before = before + ids(f"{number} go on. ")
     made = filled(calls)
-    (after,) = rebuilt(arrow.tables([made], whole=True))
+    (after,) = rebuilt(arrow.tables([made]))
     first, last = made.llm_spans[-1], after.llm_spans[-1]
     assert (last.prompt_ids, last.prompt_text) == (first.prompt_ids, first.prompt_text)
 

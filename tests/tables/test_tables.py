@@ -15,8 +15,13 @@ from tests.sinks.rollouts import group, trajectory
 
 
 def row(name: str, one: Trajectory, number: int = 0) -> dict[str, Any]:
-    made: dict[str, Any] = arrow.tables([one])[name].to_pylist()[number]
-    return made
+    found: list[dict[str, Any]] = turns(one) if name == "turns" else arrow.tables([one])[name].to_pylist()
+    return found[number]
+
+
+def turns(one: Trajectory) -> list[dict[str, Any]]:
+    """The rows of the agent's own calls."""
+    return [made for made in arrow.tables([one])["turns"].to_pylist() if made["own"]]
 
 
 def test_a_trajectory_is_a_row_with_its_identity_reward_and_counts() -> None:
@@ -37,7 +42,7 @@ def test_a_turn_has_its_tokens_and_its_part_of_the_mask() -> None:
     one = trajectory(reward=1.0)
     for turn, span in enumerate(one.llm_spans):
         span.prompt_tokens, span.response_tokens = (40, 60) if turn == 0 else (112, 20)
-    first, second = arrow.tables([one])["turns"].to_pylist()
+    first, second = turns(one)
     assert (first["turn"], second["turn"]) == (1, 2)
     assert first["new_prompt_ids"] == list(range(1000, 1040)) and second["new_prompt_ids"] == list(range(2000, 2012))
     assert (second["prompt_base"], second["prompt_keep"]) == (first["span_id"], 100)
@@ -65,7 +70,7 @@ def test_a_mask_that_the_turns_are_no_pieces_of_stays_whole() -> None:
     one = trajectory(reward=1.0)
     for span in one.llm_spans:
         span.prompt_tokens = 40  # the agent began anew
-    assert {made["response_mask"] for made in arrow.tables([one])["turns"].to_pylist()} == {None}
+    assert {made["response_mask"] for made in turns(one)} == {None}
     assert row("trajectories", one)["response_mask"] == one.spans[1].response_mask
 
 
@@ -100,8 +105,9 @@ def test_a_trace_of_the_trainer_or_of_an_engine_is_no_trajectory() -> None:
     traces = [Trajectory("a" * 32, "run", [Span("1" * 16, None, "step", role, "k", 0)]) for role in ("trainer", "llm")]
     tables = arrow.tables(traces)
     assert {name: table.num_rows for name, table in tables.items()} == {
-        "trajectories": 0, "turns": 1, "spans": 2, "facts": 0, "tokens": 0,
+        "trajectories": 2, "turns": 0, "spans": 2, "facts": 0, "tokens": 0,
     }  # fmt: skip
+    assert tables["trajectories"]["is_trajectory"].to_pylist() == [False, False]
 
 
 def test_odd_values_leave_their_trajectory_in() -> None:
@@ -121,7 +127,7 @@ def test_odd_values_leave_their_trajectory_in() -> None:
     first, second = tables["trajectories"].to_pylist()
     assert (first["step"], first["rollout_n"], first["validate"], first["advantage"]) == (None, None, None, None)
     assert second["step"] == 3 and second["reward"] == 1.0
-    turn = tables["turns"].to_pylist()[0]
+    turn = next(made for made in tables["turns"].to_pylist() if made["own"])
     assert turn["response_ids"] is None and turn["weight_version"] is None
     assert math.isnan(turn["rollout_log_probs"][0])
     assert "\udfff" not in turn["response_text"]

@@ -23,7 +23,7 @@ GATHER = 2.0
 """Seconds for which a few trajectories wait for others: each commit is some files."""
 _BATCH = "batch"
 UNDER_WAY = 4
-"""Commits of which it may not be known that they were made, at most: two parcels may be on their way."""
+"""The last commits that may not be acknowledged yet, at most: two parcels may be on their way."""
 
 
 class TablesSink:

@@ -20,9 +20,9 @@ LeftOut = list[tuple[str, int, str]]
 
 
 MAX_BYTES = 32 << 20
-"""Of memory that the trajectories of one call of a sink take, about. Two such parcels may be on their way."""
+"""The memory that the trajectories of one call of a sink take, about. Two such parcels may be on their way."""
 SHARED_BYTES = 32 << 20
-"""Of trajectories that one destination has got and the others will."""
+"""The memory for trajectories that one destination has got and the others will."""
 
 
 @dataclass
