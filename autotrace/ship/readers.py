@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ def opened(place: Place, before: Reader | None = None) -> Reader:
 
 def is_run(path: Path) -> bool:
     """It is a run folder."""
-    return (path / layout.RUN_JSON).exists()
+    return os.path.exists(path / layout.RUN_JSON)  # False where that may not be seen: it is said when it is opened
 
 
 def places(path: Path) -> list[Place]:

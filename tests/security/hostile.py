@@ -744,17 +744,9 @@ def _written(folder: Path, mine: Path, change: Callable[[Any], Any] = lambda tab
         schema = arrow.schema(table)
         row = {field.name: None for field in schema}
         row |= {
-            "trace_id": "ab" * 16,
-            "run_id": "run",
-            "step": 1,
-            "span_id": "01",
-            "name": EVIL,
-            "role": "trajectory",
-            "status": EVIL,
-            "version": 1,
-            "start_ns": 1,
-        }
-        row |= {"end_ns": 2, "key": EVIL, "host": EVIL, "pid": 1}
+            "trace_id": "ab" * 16, "run_id": "run", "step": 1, "span_id": "01", "name": EVIL, "role": "trajectory",
+            "status": EVIL, "version": 1, "start_ns": 1, "end_ns": 2, "key": EVIL, "host": EVIL, "pid": 1,
+        }  # fmt: skip
         row = {key: value for key, value in row.items() if key in schema.names}
         made = change(
             pa.Table.from_pylist([row, {**row, "trace_id": "cd" * 16}] if "trace_id" in row else [row], schema)
