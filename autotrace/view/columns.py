@@ -48,7 +48,7 @@ def _within(prefix: str, structure: Mapping[str, Any], depth: int) -> Iterator[t
 
 def packed(reader: Reader, chosen: Sequence[str], condition: Condition = EVERY) -> bytes:
     """The columns ``chosen`` of the trajectories that satisfy ``condition``, by start, with their ids of 16 bytes each
-    as ``trace_id``. Raises ``KeyError`` for a name that is none."""
+    as ``trace_id``. Raises ``KeyError`` for an unknown name."""
     known = names(reader) if any("." in name for name in chosen) else {"numbers": []}
     words = {name: _word(name, name in known["numbers"]) for name in dict.fromkeys(chosen) if name != "trace_id"}
     table = reader.computed({"trace_id": _ID, **words}, condition)

@@ -116,7 +116,7 @@ def address(place: Place) -> str:
 
 
 def newest_address(path: Path) -> str:
-    """Of the newest run at ``path``."""
+    """The address of the newest run at ``path``."""
     return address(places(path)[-1])
 
 

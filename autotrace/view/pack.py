@@ -1,7 +1,7 @@
 """Many numbers for the page in one body: a header in JSON, then arrays that JavaScript reads in place.
 
 Four bytes: length of the header (little-endian). The header, filled up with spaces so that what follows begins at a
-multiple of 8: an object whose ``arrays`` says of each array its type, its offset from the end of the header, and how
+multiple of 8: an object whose ``arrays`` has, for each array, its type, its offset from the end of the header, and how
 many items it has. Then the arrays. ``static/data.js`` reads it.
 """
 

@@ -27,7 +27,7 @@ Part = tuple[int, float, float]
 
 
 def findings(reader: Reader, numbers: Collection[int] | None = None) -> dict[str, Any]:
-    """Of each step (or of those in ``numbers``) what ``autotrace diagnose`` finds in it: step -> code -> how many
+    """What ``autotrace diagnose`` finds in each step (or in ``numbers``): step -> code -> how many
     trajectories; and what the codes mean."""
     diagnosis, steps = Diagnosis(), {}
     for step in query.steps(reader):
@@ -41,7 +41,7 @@ def findings(reader: Reader, numbers: Collection[int] | None = None) -> dict[str
 
 
 def lanes(reader: Reader, step: int) -> dict[str, Any]:
-    """The rollouts of a training step: see ``of_rollouts``. Of more than ``MOST`` those that took longest."""
+    """The rollouts of a training step: see ``of_rollouts``. If there are more than ``MOST``, those that took longest."""
     training = condition(f"step = {step} and not validate")
     rows = reader.select(training, ("trace_id", "duration_s"))
     rows.sort(key=lambda row: -(row.duration_s or float("inf")))
