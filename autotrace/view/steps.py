@@ -41,7 +41,7 @@ def findings(reader: Reader, numbers: Collection[int] | None = None) -> dict[str
 
 
 def lanes(reader: Reader, step: int) -> dict[str, Any]:
-    """The rollouts of a training step: see ``of_rollouts``. If there are more than ``MOST``, those that took longest."""
+    """The rollouts of a training step: see ``of_rollouts``. If more than ``MOST``, the longest of them."""
     training = condition(f"step = {step} and not validate")
     rows = reader.select(training, ("trace_id", "duration_s"))
     rows.sort(key=lambda row: -(row.duration_s or float("inf")))

@@ -30,7 +30,8 @@ STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork
 ASKS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 ROUTES = (
     "", "/columns?names=start,reward,uid", "/names", "/where?q=reward+%3E+0", "/findings", "/search?q=text",
-    "/group?ids=ab,cd", "/steps/1", "/traces/ab", "/traces/ab/tokens", "/traces/ab/perfetto", "/traces/cd", "/traces/cd/tokens",
+    "/group?ids=ab,cd", "/steps/1", "/traces/ab", "/traces/ab/tokens", "/traces/ab/perfetto",
+    "/traces/cd", "/traces/cd/tokens",
 )  # fmt: skip
 LIBRARIES = ("pyarrow.dataset", "duckdb", "tokenizers", "starlette.testclient", "autotrace.view.app")
 
