@@ -48,7 +48,7 @@ def _rollout(row: Any) -> Text:
     number = "" if row.rollout_n is None else f"rollout {row.rollout_n}  "
     text = Text(f"{number}{row.trace_id[:12]}")
     text += Text("" if row.reward is None else f"  reward {row.reward:.4g}", style="green")
-    text += Text(f"  {counted(row.llm_calls, 'turn')}  {_took(row)}", style="dim")
+    text += Text(f"  {counted(row.llm_calls or 0, 'turn')}  {_took(row)}", style="dim")
     return text if row.status == "OK" else text + Text("  ") + status_text(row.status)
 
 

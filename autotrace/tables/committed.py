@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotrace.run import files, layout
 from autotrace.run.status import Status
@@ -111,14 +111,23 @@ class Committed:
         if not paths:
             return {}
         names = ("step", "source", "name", "value")
-        rows = self._database.execute(
+        rows = self.asked(
             f"SELECT {', '.join(names)} FROM {read(paths)} QUALIFY version = max(version) OVER (PARTITION BY step)"
-        ).fetchall()
+        )
         return metrics.steps(dict(zip(names, row, strict=True)) for row in rows if step is None or row[0] == step)
+
+    def asked(self, sql: str) -> list[tuple[Any, ...]]:
+        """The answer to ``sql``. Raises ``QueryError``."""
+        import duckdb
+
+        try:
+            return self._database.execute(sql).fetchall()
+        except duckdb.Error as error:
+            raise QueryError(f"{self.folder} cannot be read: {str(error).splitlines()[0]}") from error
 
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:
-        return connect([file for name in TABLES for file in self.files(name)])
+        return connect([file for name in TABLES for file in self.files(name)], threads="1")
 
     def close(self) -> None:
         """Close what was opened."""
@@ -133,7 +142,7 @@ class TableFolder(Source):
         self._committed = Committed(path)
         paths = self._committed.files(TRAJECTORIES.name)
         sql = f"SELECT any_value(run_id), min(start_ns), count(*) FROM {read(paths)}" if paths else "SELECT '', 0, 0"
-        ((run_id, start, self._count),) = self._committed._database.execute(sql).fetchall()
+        ((run_id, start, self._count),) = self._committed.asked(sql)
         super().__init__(path, stored_info(run_id or path.name, start))
 
     def files(self, table: str) -> Sequence[str]:
