@@ -28,14 +28,15 @@ def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[int, Of
     written of those that have one of ``trajectories``."""
     written = Written()
     at = place(location.root_of(out, Path()))
-    made = Path(files.temporary_folder("autotrace-export-"))
+    made = _beside(at)
     try:
         copies = []
-        for run_id, of_run in groupby(trajectories, key=lambda one: one.run_id):
-            project, count = _write_run(made / run_id, run_id, of_run, metrics)
+        for number, (run_id, of_run) in enumerate(groupby(trajectories, key=lambda one: one.run_id)):
+            own = made / str(number)  # a run's name is data: it names no folder
+            project, count = _write_run(own, run_id, of_run, metrics)
             folder = f"{location.segment(project, 'no-project')}/{location.segment(run_id, 'run')}"
             _check_free(at, folder)
-            copies.append(Copy(made / run_id, at, folder))
+            copies.append(Copy(own, at, folder))
             written.trajectories += count
         for copy in copies:
             copy.update()
@@ -45,6 +46,12 @@ def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[int, Of
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return written
+
+
+def _beside(at: Place) -> Path:
+    """A new folder for what is being written: beside a local place, whose disk has the room, else the system's."""
+    parent = None if location.is_url(at.root) else Path(at.root).parent
+    return Path(files.temporary_folder(".autotrace-export-", parent if parent and parent.is_dir() else None))
 
 
 def _write_run(
