@@ -67,8 +67,8 @@ def find_run(folder: str | Path) -> Path:
 
 
 def find_runs(folder: str | Path) -> tuple[list[Path], dict[Path, PermissionError]]:
-    """The run ``folder`` is, or the runs inside it, oldest first; and the folders inside it that cannot be looked into,
-    with what to say of them. Raises ``FileNotFoundError`` or ``PermissionError`` with one sentence where there is no
+    """The run ``folder`` is, or the runs inside it, oldest first, but for links; and the folders inside it that cannot
+    be looked into, with what to say of them. Raises ``FileNotFoundError`` or ``PermissionError`` with one sentence where there is no
     run, ``OSError``."""
     folder = Path(folder)
     if _is_run(folder):
@@ -83,7 +83,7 @@ def find_runs(folder: str | Path) -> tuple[list[Path], dict[Path, PermissionErro
         raise not_readable(folder) from None
     for name in names:
         try:
-            if _is_run(folder / name):
+            if not (folder / name).is_symlink() and _is_run(folder / name):
                 runs.append(folder / name)
         except PermissionError as error:
             closed[folder / name] = error

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sqlite3
+import struct
 import zipfile
 from array import array
 from collections.abc import Callable
@@ -398,6 +399,12 @@ def a_device_as_a_segment(folder: Path, mine: Path) -> Path:
     return ended(run, process)
 
 
+@place
+def a_run_that_is_a_link(folder: Path, mine: Path) -> Path:
+    (folder / "run").symlink_to(ended(*honest(mine)))
+    return folder
+
+
 # -- what is written beside the records --------------------------------------------------------------------------------
 
 
@@ -544,6 +551,29 @@ for _number, _place in enumerate(
         f"INSERT OR REPLACE INTO meta VALUES ('backend:parquet:place', '{_place}')",
         "INSERT OR REPLACE INTO meta VALUES ('backend:parquet:project', 'p')",
     )
+
+
+@place
+def state_of_shared_pages(folder: Path, mine: Path) -> Path:
+    """A tree of 100**6 rows: each of its pages names one other a hundred times."""
+    run = PLACES["state_padding"](folder, mine)
+    path = run / layout.STATE_DB
+    with sqlite3.connect(path) as db:
+        size = db.execute("PRAGMA page_size").fetchone()[0]
+        root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'segments'").fetchone()[0]
+    db.close()
+    whole = bytearray(path.read_bytes())
+    at = (root - 1) * size
+    page = bytes(whole[at : at + size])
+    for _ in range(6):
+        whole += page
+        child, begin = len(whole) // size, size - 500
+        head = struct.pack(">BHHHBI100H", 5, 0, 100, begin, 0, child, *range(begin, size, 5))
+        page = head.ljust(begin, b"\0") + struct.pack(">IB", child, 1) * 100
+    whole[at : at + size] = page
+    whole[28:32] = struct.pack(">I", len(whole) // size)
+    path.write_bytes(whole)
+    return run
 
 
 # -- tokenizers --------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from autotrace.run import files, layout
+from autotrace.run.drain import shipper_alive
 from autotrace.ship.store import migrations
 from autotrace.ship.store.row import COLUMNS, Row
 from autotrace.spool.records import Define, Header
@@ -50,16 +51,31 @@ def _refuse_strange(path: Path) -> None:
             raise sqlite3.OperationalError(f"{journal} is not autotrace's: it names another file; remove it")
 
 
+def _refuse_shared_pages(db: sqlite3.Connection, path: str | Path) -> None:
+    """Raise ``sqlite3.DatabaseError`` for a state whose trees share pages or go in circles: some KB of it would hold
+    any number of rows, or a row of any size."""
+    size = sum(os.path.getsize(file) for file in (str(path), f"{path}-wal") if os.path.exists(file))
+    budget = iter(range(100 + size // 10_000))
+    db.set_progress_handler(lambda: next(budget, None) is None, 10_000)  # the list of its tables may be such a tree, too
+    try:
+        found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+    finally:
+        db.set_progress_handler(None, 0)
+    if found != "ok":
+        raise sqlite3.DatabaseError(f"it is damaged: {found}")
+
+
 class State:
     """One connection to the state of a run. Not thread-safe. Writes belong to the holder of ``shipper.lock``."""
 
     def __init__(self, path: str) -> None:
         self.db = sqlite3.connect(path, timeout=20.0, isolation_level=None, check_same_thread=False)
         self.db.row_factory = sqlite3.Row
-        self.db.execute("PRAGMA journal_mode=WAL")
-        # Killed processes lose nothing with NORMAL; a power cut may lose the last rounds, which are then read again.
-        self.db.execute("PRAGMA synchronous=NORMAL")
         try:
+            _refuse_shared_pages(self.db, path)
+            self.db.execute("PRAGMA journal_mode=WAL")
+            # Killed processes lose nothing with NORMAL; a power cut may lose the last rounds, which are then read again
+            self.db.execute("PRAGMA synchronous=NORMAL")
             migrations.migrate(self.db, migrations.STATE)
         except BaseException:
             self.db.close()
@@ -89,6 +105,8 @@ class State:
         state.db = sqlite3.connect(address, uri=True, timeout=20.0, isolation_level=None, check_same_thread=False)
         state.db.row_factory = sqlite3.Row
         try:
+            if not shipper_alive(str(run_folder)):  # else it is this machine's own
+                _refuse_shared_pages(state.db, path)
             if migrations.is_older(state.db, migrations.STATE):
                 state = state.copy()
         except BaseException:
