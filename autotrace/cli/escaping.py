@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 # C0 without tab and newline, DEL, C1; marks that reorder what is read; separators some terminals take for newlines.
-UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 
 def safe(text: object) -> str:

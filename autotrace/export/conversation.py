@@ -30,9 +30,6 @@ UNDECODED = (
     "--tokenizer NAME"
 )
 
-_TOOLS = re.compile(r"\s*# Tools\n.*?<tools>\s*(?P<tools>.*?)\s*</tools>.*?</tool_call>\s*\Z", re.DOTALL)
-"""How the templates of Qwen, Hermes and their kin end a system prompt that offers tools."""
-
 
 @dataclass(frozen=True)
 class Conversation:
@@ -180,26 +177,27 @@ def _as_text(message: Message) -> Message:
     return {"role": message["role"], "content": "\n".join([*([content] if content else []), *written])}
 
 
-_END = re.compile(r"(?:<[|｜][^<>]{1,40}[|｜]>|<end_of_turn>|</s>|<eos>)?\s*\Z")  # noqa: RUF001 - DeepSeek's marks
+_END = re.compile(r"(?:<[|｜][^<>]{1,40}[|｜]>|<end_of_turn>|</s>|<eos>)\Z")  # noqa: RUF001 - DeepSeek's marks
 
 
 def _written(response: str) -> str:
     """What the model wrote, without the mark that ends it."""
-    return response[: match.start()] if (match := _END.search(response)) else response
+    written = response.rstrip()
+    return written[: match.start()] if (match := _END.search(written, max(0, len(written) - 44))) else written
 
 
 def _offered(messages: list[Message]) -> tuple[Tools | None, list[Message]]:
     """The tools that the system prompt lists, and the messages without that list; only if all of it is understood."""
     first = messages[0] if messages else {}
     content = first.get("content") if first.get("role") == "system" else None
-    match = _TOOLS.search(content) if isinstance(content, str) else None
-    if match is None:
+    rest, _, offered = (content if isinstance(content, str) else "").partition("# Tools\n")
+    written, closed, after = offered.partition("<tools>")[2].partition("</tools>")
+    if not closed or not after.rstrip().endswith("</tool_call>"):  # so end the templates of Qwen, Hermes and their kin
         return None, messages
     try:
-        tools = [json.loads(line) for line in match["tools"].splitlines() if line.strip()]
+        tools = [json.loads(line) for line in written.splitlines() if line.strip()]
     except (ValueError, RecursionError):
         return None, messages
     if not tools or not all(isinstance(tool, dict) for tool in tools):
         return None, messages
-    rest = match.string[: match.start()]
-    return tools, [*([{**first, "content": rest}] if rest.strip() else []), *messages[1:]]
+    return tools, [*([{**first, "content": rest.rstrip()}] if rest.strip() else []), *messages[1:]]

@@ -67,9 +67,9 @@ def find_run(folder: str | Path) -> Path:
 
 
 def find_runs(folder: str | Path) -> tuple[list[Path], dict[Path, PermissionError]]:
-    """The run ``folder`` is, or the runs inside it, oldest first, but for links; and the folders inside it that cannot
-    be looked into, with what to say of them. Raises ``FileNotFoundError`` or ``PermissionError`` with one sentence where there is no
-    run, ``OSError``."""
+    """The run ``folder`` is, or the runs inside it that are no links, oldest first; and the folders inside it that
+    cannot be looked into, with what to say of them. Raises ``FileNotFoundError`` or ``PermissionError`` with one
+    sentence where there is no run, ``OSError``."""
     folder = Path(folder)
     if _is_run(folder):
         return [folder], {}

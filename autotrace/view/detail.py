@@ -24,7 +24,7 @@ from autotrace.trajectory.span_text import (
 )
 from autotrace.trajectory.tool_calls import tool_calls
 
-_THOUGHT = re.compile(r"\A\s*(?:<think(?:ing)?>)?(?P<thought>.*?)</think(?:ing)?>\s*", re.DOTALL)
+_THOUGHT = re.compile(r"\A(?:\s*<think(?:ing)?>)?(?P<thought>.*?)</think(?:ing)?>\s*", re.DOTALL)
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
 _PHASES = ("dispatch_s", "queue_s", "prefill_s", "ttft_s", "decode_s", "preempted_s")
 

@@ -9,12 +9,16 @@ import http.server
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from autotrace.export import conversation
 from autotrace.run import layout
+from autotrace.ship.assembly.markup import prompt_messages, response_message
+from autotrace.view.detail import message_item
 from tests.security import hostile, reading
 
 TOKEN = "the-readers-own-token"
@@ -160,3 +164,37 @@ def test_a_path_that_a_person_typed_may_be_a_link(theirs: Path, mine: Path, here
     ls, view = reading.run([["ls", "link"], ["view", "stored.jsonl", "--export", "page.html"]], here, mine)
     assert ls["code"] == view["code"] == 0 and "abababababab" in ls["out"], (ls, view)
     assert os.path.getsize(here / "page.html")
+
+
+@pytest.mark.parametrize("kind", ["journal", "folder", "root"])
+def test_ship_touches_nothing_beside_the_parquet_files_of_the_run(
+    kind: str, theirs: Path, mine: Path, here: Path
+) -> None:
+    run, process = hostile.honest(theirs, backends=["parquet"])
+    process.exit()
+    place = theirs / "parquet"
+    if kind == "root":
+        place.symlink_to(mine)
+    elif kind == "folder":
+        place.mkdir()
+        (place / "trajectories").symlink_to(mine)
+    else:
+        (place / "_runs").mkdir(parents=True)
+        change = {"new": [], "old": ["../../mine/secret", str(mine / "secret")]}
+        (place / "_runs" / f"{run.name}~change.json").write_text(json.dumps(change))
+    was = reading.files_of(mine)
+    (shipped,) = reading.run([["ship", str(run)]], here, mine)
+    assert reading.files_of(mine) == was and shipped["code"] and "Traceback" not in shipped["err"], shipped
+
+
+@pytest.mark.parametrize("begin", ["", "<tool_call>", "<tool_response>", "# Tools\n<tools>", "<think>"])
+def test_texts_are_read_in_time(begin: str) -> None:
+    """Expressions over a model's text go through it once."""
+    for text in (begin + " " * 100_000 + "x", (begin + "\n") * 10_000 + "x"):
+        began = time.process_time()
+        prompt_messages(text)
+        response_message(text)
+        message_item({"role": "assistant", "content": text})
+        conversation._written(text)
+        conversation._offered([{"role": "system", "content": text}])
+        assert time.process_time() - began < 2

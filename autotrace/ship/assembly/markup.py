@@ -54,9 +54,8 @@ _ROLES = {"model": "assistant", "observation": "tool", "ipython": "tool"}
 """What families call a role -> what everybody else does."""
 _FIRST = re.compile(r"\A\s*(?:<[|｜]begin[^>]*>|<bos>|<s>|\[gMASK\]|<sop>)+")  # noqa: RUF001
 _REPEATED = re.compile(r"(<[^<>\s]{1,40}>)\1{7,}")
-_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
-_ANSWER = re.compile(r"\A\s*<tool_response>\s*(.*?)\s*</tool_response>\s*\Z", re.DOTALL)
-_ANSWERS = re.compile(r"<tool_response>\s*(.*?)\s*</tool_response>", re.DOTALL)
+_CALL, _ANSWER = (re.compile(f"<{name}>(.*?)</{name}>", re.DOTALL) for name in ("tool_call", "tool_response"))
+"""Only for texts that end with the mark: a beginning without an end would be looked for in all that follows."""
 
 Message = dict[str, Any]
 
@@ -126,17 +125,22 @@ def response_message(text: str) -> Message:
 
 def _spoken(role: str, content: str) -> list[Message]:
     marked = "<tool_" in content
-    if marked and _ANSWER.match(content):
-        return [{"role": "tool", "content": answer} for answer in _ANSWERS.findall(content)]
+    whole = content.strip() if marked else ""
+    if whole.startswith("<tool_response>") and whole.endswith("</tool_response>"):
+        return [{"role": "tool", "content": answer.strip()} for answer in _ANSWER.findall(whole)]
     if role != "assistant" or not marked:
         return [{"role": role, "content": content.strip("\n")}]
     calls = []
-    for number, written in enumerate(_CALL.findall(content)):
+    begun, end, rest = content.rpartition("</tool_call>")
+    for number, written in enumerate(_CALL.findall(begun + end)):
         call = _call(written, number)
         if call is None:
             return [{"role": role, "content": content.strip("\n")}]
         calls.append(call)
-    message: Message = {"role": role, "content": _CALL.sub("", content).strip("\n") if calls else content.strip("\n")}
+    message: Message = {
+        "role": role,
+        "content": (_CALL.sub("", begun + end) + rest).strip("\n") if calls else content.strip("\n"),
+    }
     if calls:
         message["tool_calls"] = calls
     return [message]
