@@ -50,6 +50,12 @@ _AFTER_SUBSCRIPT = re.compile(
 )
 """``environ["PASSWORD"] = "..."``, ``getenv("PASSWORD") or "..."``, ``getenv("PASSWORD", default="...")``."""
 _AFTER_OPTION = re.compile(r"\s{1,9}(?:[\"'](?P<value>[^\"']+)[\"']|(?P<bare>[^\s\"'-][^\s\"']*))")
+_ACCOUNT = re.compile(
+    r"\s{0,9}[=:]\s{0,9}\(\s{0,9}[bru]{0,2}[\"'][^\"'\n]{0,100}[\"']\s{0,9},\s{0,9}[bru]{0,2}[\"'](?P<value>[^\"'\n]{1,4000})[\"']\s{0,9}\)"
+)
+"""``auth=("bob", "...")``."""
+_MARKED = re.compile(r"(?:\*\*:|:\*\*|:(?=\s{1,9}`))\s{0,9}[`\"']?(?P<value>[^\s`\"'<>]{8,400})")
+"""``**Password:** `...` `` of Markdown."""
 _ATTRIBUTE = re.compile(
     r"\\{0,7}[\"'](?:\s{1,9}[\w:-]{1,40}=\\{0,7}[\"'][^\"'<>]{0,100}[\"']){0,4}\s{1,9}value=\\{0,7}[\"'](?P<value>[^\"'<>\\]{1,4000})"
 )
@@ -162,7 +168,7 @@ def _decides(context: str) -> bool:
     return '"' not in context and "'" not in context
 
 
-_FOLLOWS = frozenset((":", "=", '"', "'", "\\", " ", "\t", "\n", ">", "%"))
+_FOLLOWS = frozenset((":", "=", '"', "'", "\\", " ", "\t", "\n", ">", "%", "*"))
 
 
 def name_starts(lower: str, having: Sequence[str]) -> list[int]:
@@ -232,7 +238,7 @@ def _behind_quoted_name(name: _Name, match: re.Match[str]) -> Span:
 
 
 def _in_pair(name: _Name, match: re.Match[str]) -> Span:
-    opening = name.text[max(0, name.start - 9) : name.start].rstrip("\"'\\ub")
+    opening = name.text[max(0, name.start - 9) : name.start].rstrip("\"'\\ub#.")
     in_pair = opening.endswith(("[", "(")) and name.text[match.end() : match.end() + 1] in ("]", ")", "")
     known = match["member"] or in_pair or name.text.startswith("--", name.start)
     return match.span("value") if match["value"] and known else None
@@ -252,6 +258,10 @@ def _behind_subscript(name: _Name, match: re.Match[str]) -> Span:
 
 def _alone(name: _Name, match: re.Match[str]) -> Span:
     return match.span("value") if _is_alone(match["value"], name) else None
+
+
+def _marked(name: _Name, match: re.Match[str]) -> Span:
+    return match.span("value") if _is_strong(match["value"]) and _is_alone(match["value"], name) else False
 
 
 def _behind_option(name: _Name, match: re.Match[str]) -> Span:
@@ -299,6 +309,8 @@ CONTEXTS: tuple[tuple[str, re.Pattern[str], int, Callable[[_Name, re.Match[str]]
     ("\"'\\", _AFTER_SUBSCRIPT, _WINDOW, _behind_subscript),
     (" \t\n", _AFTER_OPTION, 5_000, _behind_option),
     (":", _BLOCK, _WINDOW, _in_block),
+    (":= ", _ACCOUNT, 5_000, _alone),
+    (":*", _MARKED, 5_000, _marked),
     (":=> \t\n", _AFTER_TYPED_NAME, _WINDOW, _assigned),
     (":=> \t\n", _AFTER_NAME, _WINDOW, _assigned),
 )

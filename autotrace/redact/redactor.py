@@ -24,9 +24,9 @@ LONGEST_NAME = 200
 """Characters of a text that may be a name."""
 WORD = 24
 """Characters of a text that is cleaned once and remembered."""
-MEMBER_NAMES = ("name", "key", "header", "field", "variable", "Name", "Key")
+MEMBER_NAMES = ("name", "key", "header", "field", "variable", "Name", "Key", "selector", "element")
 _MEMBER_NAMES = frozenset(MEMBER_NAMES)
-MEMBER_VALUES = ("value", "val", "content", "default", "Value")
+MEMBER_VALUES = ("value", "val", "content", "default", "Value", "text")
 """``{"name": "api_key", "value": "..."}``: how environments and headers are listed."""
 
 _KEY_BEGINS = re.compile(r"\s*-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----\s*\Z")
@@ -169,7 +169,8 @@ class Redactor:
                 named = value.get(member)
                 if type(named) is str and len(named) <= LONGEST_NAME and (secret := self._key(named)[1]):
                     for other in MEMBER_VALUES:
-                        if other in value and _hidden(secret, value[other], value):
+                        typed = other != "text" or member in ("selector", "element")  # by a browser's tool
+                        if other in value and typed and _hidden(secret, value[other], value):
                             cleaned[other] = REDACTED
         return cleaned
 

@@ -13,7 +13,9 @@ _KEY = re.compile(
     r"(?:account|auth|signing|encryption|decryption|master|storage|shared|subscription|consumer|webhook|license|deploy|"
     r"service|ssh|hmac|aes|application|functions)_?key$"
 )
-_AT_THE_END = re.compile(r"(?:^|_)(?:cred(?:ential)?s?|authorization|cookies?|pwd|pw|client_key_data|(?:auth|access|refresh)_?tokens)$")
+_AT_THE_END = re.compile(
+    r"(?:^|_)(?:cred(?:ential)?s?|authorization|cookies?|pwd|pw|client_key_data|(?:auth|access|refresh)_?tokens)$"
+)
 _WHOLE = frozenset({"auth", "bearer", "jwt"})
 _PASS = re.compile(r"(?:^|db_|user_|login_|root_|admin_|smtp_|ftp_|ssh_|mysql_|redis_|proxy_)pass$")
 _TEXT_AT_THE_END = re.compile(

@@ -117,7 +117,8 @@ def exposed(path: AnyPath) -> str | None:
     named = Path(os.path.abspath(path))
     for each in (named, *named.parents):
         info = os.lstat(each)
-        if stat.S_ISLNK(info.st_mode) and info.st_uid not in (0, os.getuid()) and os.stat(each.parent).st_mode & stat.S_IWOTH:
+        his = stat.S_ISLNK(info.st_mode) and info.st_uid not in (0, os.getuid())
+        if his and os.stat(each.parent).st_mode & stat.S_IWOTH:
             return f"{each} is a link of another user, who could have it lead to another folder than the run's"
     above = False
     for each in reversed([(whole := Path(os.path.realpath(path))), *whole.parents]):
