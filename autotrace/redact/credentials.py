@@ -100,6 +100,10 @@ def without_credentials(
 
 def in_command(words: Sequence[object], mask: str) -> Iterator[tuple[int, str]]:
     """Which of ``words`` are credentials because of those before, as in ``docker login -p X``, and what to show."""
+    if not any(type(word) is str and _is_option(word) for word in words):
+        return
+    if not signs(" ".join([word for word in words if type(word) is str])):
+        return
     for at, word in enumerate(words[1:], 1):
         before = words[at - 1]
         if type(word) is str and type(before) is str and (_is_option(word) or _is_option(before)):
