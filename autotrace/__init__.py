@@ -4,7 +4,7 @@ The layout is the way of the data: ``bootstrap`` puts the agent into a process, 
 into a plan, ``patch`` wraps what the plan names, ``record`` turns calls into spans, ``spool`` keeps them in files,
 ``ship`` (a process of its own) assembles trajectories, ``sinks`` deliver them. Importing this package imports nothing.
 
-``autotrace.open("autotrace-runs")`` reads what was recorded (``autotrace.query.runs``);
+``autotrace.open("autotrace-runs")`` reads what was recorded (``autotrace.tables.runs``);
 ``autotrace.start("mine.yaml")`` and ``autotrace.stop()`` record a program that is up already
 (``autotrace.bootstrap.door``).
 """
@@ -12,7 +12,7 @@ into a plan, ``patch`` wraps what the plan names, ``record`` turns calls into sp
 __version__ = "0.1.0"
 
 _ELSEWHERE = {
-    "open": "autotrace.query.runs",
+    "open": "autotrace.ship.readers",
     "start": "autotrace.bootstrap.door",
     "stop": "autotrace.bootstrap.door",
     "StartError": "autotrace.bootstrap.prepare",

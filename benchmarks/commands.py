@@ -21,9 +21,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from autotrace.ship.run_reader import RunReader  # noqa: E402
+from autotrace.ship.readers import of_run  # noqa: E402
 from autotrace.ship.shipper import ship  # noqa: E402
 from autotrace.spool.records import Bind  # noqa: E402
+from autotrace.tables.conditions import equals  # noqa: E402
 from benchmarks.findings import written  # noqa: E402
 from benchmarks.rollouts import Writer  # noqa: E402
 from benchmarks.spool_program import WORDS, _tokenizer  # noqa: E402
@@ -64,7 +65,7 @@ def played(parent: Path, trajectories: int, turns: int) -> Path:
 
 def commands(run: Path, out: Path) -> Iterator[tuple[str, float | None, list[str]]]:
     """What is called, the seconds it may take, and its words."""
-    trace = RunReader.open(run).rows(step=1)[0].trace_id
+    trace = of_run(run).select(equals(step=1), roots=True)[0].trace_id
     chosen = ["--step", "1", "--sample", f"uid-{STEP // GROUP}"]
     yield "ls", 0.5, ["ls", str(run)]
     yield "ls --step 1", 0.5, ["ls", str(run), "--step", "1"]

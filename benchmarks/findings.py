@@ -64,22 +64,6 @@ def _row(number: int, count: int, chance: random.Random) -> Row:
     )  # fmt: skip
 
 
-def to_parquet(run: Path, folder: Path) -> None:
-    """The trajectories' table of a run."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    import autotrace
-    from autotrace.query.parquet_findings import COLUMNS
-
-    folder.mkdir()
-    apart = ("min_global_steps", "max_global_steps")  # these are read from segments, which there are none of
-    table = autotrace.open(run).table("trajectories", columns=[name for name in COLUMNS if name not in apart])
-    for name in apart:
-        table = table.append_column(name, pa.array([None] * table.num_rows, pa.int64()))
-    pq.write_table(table, folder / "part.parquet")
-
-
 def measured(*words: str) -> str:
     """A command in a process of its own: its CPU seconds and its largest memory."""
     began = time.monotonic()
@@ -98,11 +82,9 @@ def main() -> None:
     """See the module."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with tempfile.TemporaryDirectory() as parent:
-        run, parquet = written(Path(parent), count), Path(parent, "parquet")
-        to_parquet(run, parquet)
+        run = written(Path(parent), count)
         print(f"{count:,} trajectories of {TURNS} turns, {os.path.getsize(run / 'state.db') / 1e6:.0f} MB of state")
         print(f"diagnose, run folder  {measured('diagnose', str(run))}")
-        print(f"diagnose, Parquet     {measured('diagnose', '--parquet', str(parquet))}")
         print(f"steps                 {measured('steps', str(run))}")
 
 

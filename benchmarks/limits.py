@@ -28,8 +28,9 @@ import httpx
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+
 from autotrace.run.info import RunInfo  # noqa: E402
-from autotrace.ship.run_reader import RunReader  # noqa: E402
+from autotrace.ship.readers import of_run  # noqa: E402
 from autotrace.sinks.mlflow import sink as sinks  # noqa: E402
 from autotrace.sinks.mlflow.server import ServerStore  # noqa: E402
 from benchmarks.spools import SERVERS, TURNS, Spools, spans, uri  # noqa: E402
@@ -66,8 +67,8 @@ def ready(run: Path, release: str) -> list[httpx.Request]:
     recorder = Recorder(release)
     sink = sinks.MlflowSink(RunInfo.read(run), run)
     sink._store = ServerStore("http://127.0.0.1", httpx.Client(transport=recorder))
-    reader = RunReader.open(run)
-    sink.deliver([reader.load(row.trace_id) for row in reader.rows()])
+    reader = of_run(run)
+    sink.deliver([reader.load(row.trace_id) for row in reader.select(roots=True)])
     return recorder.requests
 
 

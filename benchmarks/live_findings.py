@@ -24,8 +24,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+
 from autotrace.run.info import RunInfo  # noqa: E402
-from autotrace.ship.run_reader import RunReader  # noqa: E402
+from autotrace.ship.readers import of_run  # noqa: E402
 from autotrace.spool.records import StepFacts  # noqa: E402
 from benchmarks.ship_program import without_findings  # noqa: E402
 from benchmarks.spool_program import GROUP  # noqa: E402
@@ -74,8 +75,8 @@ def time_of_all() -> float:
 def say_later(folder: Path) -> None:
     """What the trainer says of the trajectories."""
     process = Process(folder, "node-1-later", run_id="bench")
-    with contextlib.closing(RunReader.open(folder)) as reader:
-        rows = reader.rows(role="trajectory")
+    with contextlib.closing(of_run(folder)) as reader:
+        rows = reader.select()
     for number, row in enumerate(rows):
         trace, reward = bytes.fromhex(row.trace_id), row.reward or 0.0
         process.fact("advantage", (0.5 - reward) if number % WRONG == 0 else reward - 0.5, trace)

@@ -17,7 +17,7 @@ from typing import Any
 
 from autotrace.record import flusher, statements
 from autotrace.run.info import RunInfo
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.sinks import payload, registry
 from autotrace.sinks.mlflow.server import request
 from autotrace.sinks.mlflow.spans import encode
@@ -37,8 +37,8 @@ def main(folder: Path, turns: int, prompt: int, response: int) -> dict[str, dict
     )  # fmt: skip
     info.write(folder)
     agent = _recorded(folder, turns, prompt, response)
-    index = RunReader.open(folder)
-    (row,) = index.rows()
+    index = of_run(folder)
+    (row,) = index.select(roots=True)
     trajectory = index.load(row.trace_id)
     ids = agent.longest[: len(agent.prompts[-1]) + response]
     spool = sum(path.stat().st_size for path in (folder / "spool").iterdir())

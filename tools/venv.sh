@@ -28,5 +28,5 @@ echo "installing into $venv (once; about 1.5 GB)" >&2
 # another name or another worktree's editable install would share its files with this one
 "$venv/bin/python" -m uv pip uninstall --quiet --python "$venv/bin/python" autotrace autotrace-rl
 "$venv/bin/python" -m uv pip install --quiet --python "$venv/bin/python" ${links[@]+"${links[@]}"} \
-    --requirements "$pins" --override "$root/tests/e2e/overrides.txt" --editable "$root[mlflow,weave,otlp,parquet,sql,view,dev]"
+    --requirements "$pins" --override "$root/tests/e2e/overrides.txt" --editable "$root[mlflow,weave,otlp,parquet,view,dev]"
 printf '%s' "$wanted" >"$stamp"

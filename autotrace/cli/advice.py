@@ -13,7 +13,6 @@ from autotrace.run.losses import absences
 from autotrace.run.process import program
 from autotrace.run.status import Status
 from autotrace.ship import pace
-from autotrace.ship.store.row import Row
 from autotrace.sinks import registry
 from autotrace.spec.compiler import SHIPPED
 from autotrace.spool.reader import segments
@@ -25,7 +24,7 @@ SINGLE_TURN = "single_turn_agent"
 
 
 def advice(
-    folder: Path, info: RunInfo, status: Status, plan: Plan | None, rows: Sequence[Row], learned: Mapping[str, Any]
+    folder: Path, info: RunInfo, status: Status, plan: Plan | None, rows: Sequence[Any], learned: Mapping[str, Any]
 ) -> list[str]:
     """Sentences, the most useful first. ``learned``: what the run reported, by name (``config``, ...)."""
     config = learned.get("config", {})
@@ -62,7 +61,7 @@ def _tracers(info: RunInfo, trace: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _verl(config: Mapping[str, Any], dataset: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+def _verl(config: Mapping[str, Any], dataset: Mapping[str, Any], rows: Sequence[Any]) -> list[str]:
     sentences = []
     if config.get("rollout_mode") == "sync":
         sentences.append(
@@ -76,8 +75,7 @@ def _verl(config: Mapping[str, Any], dataset: Mapping[str, Any], rows: Sequence[
             "the dataset has no column agent_name, so veRL runs its single-turn loop and never calls a tool; add "
             "agent_name: tool_agent to each row, or set actor_rollout_ref.rollout.agent.default_agent_loop=tool_agent"
         )
-    trajectories = [row for row in rows if row.role == "trajectory"]
-    if len({row.uid for row in trajectories}) > 1 and {row.sample_index for row in trajectories} == {"0"}:
+    if len({row.uid for row in rows}) > 1 and {row.sample_index for row in rows} == {"0"}:
         sentences.append(
             "sample_index is 0 on every trajectory: the dataset has no extra_info.index; add one to tell prompts apart "
             "(until then uid does)"
@@ -85,11 +83,11 @@ def _verl(config: Mapping[str, Any], dataset: Mapping[str, Any], rows: Sequence[
     return sentences
 
 
-def _streaming(plan: Plan | None, trace: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+def _streaming(plan: Plan | None, trace: Mapping[str, Any], rows: Sequence[Any]) -> list[str]:
     limit = trace.get("max_samples_per_step_per_worker")
     if plan is not None:
         limit = plan.settings.sampling.get("max_samples_per_step_per_worker", limit)
-    steps = {row.step for row in rows if row.role == "trajectory" and not row.validate}
+    steps = {row.step for row in rows if not row.validate}
     if limit is None or steps != {-1}:
         return []
     return [

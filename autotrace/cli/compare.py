@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,8 +15,7 @@ from rich.text import Text
 
 from autotrace.cli import filters, runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
-from autotrace.ship.run_reader import RunReader
-from autotrace.ship.store.where import condition
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.divergence import UNKNOWN, Call, Divergence, calls, group
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import shown_answer
@@ -55,7 +53,7 @@ def compare(traces: Sequence[str], run: str | None, selection: filters.Selection
     if traces and selection:
         raise click.UsageError("name trajectories, or choose them with --step, --where, ...; not both")
     try:
-        trajectories = _of_run(runs.locate(run), traces, selection)
+        trajectories = _of_run(runs.reader(run), traces, selection)
     except KeyError as error:
         raise terminal.fail(error.args[0]) from None
     if len(trajectories) < 2:
@@ -74,12 +72,11 @@ def compare(traces: Sequence[str], run: str | None, selection: filters.Selection
         out.print(text, soft_wrap=not out.is_terminal)
 
 
-def _of_run(folder: Path, traces: Sequence[str], selection: filters.Selection) -> list[Trajectory]:
-    reader = RunReader.open(folder)
+def _of_run(reader: Reader, traces: Sequence[str], selection: filters.Selection) -> list[Trajectory]:
     if traces:
         return [reader.load(trace) for trace in traces]
     wanted = dataclasses.replace(selection, validate=bool(selection.validate)).condition
-    rows = reader.select(wanted & condition("role = 'trajectory'"), limit=MOST + 1)
+    rows = reader.select(wanted, ("trace_id", "step", "uid", "rollout_n"), limit=MOST + 1)
     _check_one_step(selection, (row.step for row in rows))
     if len(rows) > MOST:
         raise KeyError(f"more than {MOST} trajectories match, too many to compare; narrow --where")

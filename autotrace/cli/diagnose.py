@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -18,11 +18,8 @@ from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.finding import Finding, Place
 from autotrace.insight.records import Step
 from autotrace.insight.words import lines, where
-from autotrace.query import findings, parquet_findings
-from autotrace.query.errors import QueryError
 from autotrace.run.losses import losses
-from autotrace.ship.run_reader import RunReader
-from autotrace.ship.store.row import Row
+from autotrace.tables.steps import steps
 
 ID_LENGTH = 12
 
@@ -32,30 +29,22 @@ ID_LENGTH = 12
 @click.option("--step", type=int, metavar="N", help="Only this training step.")
 @click.option("--code", "codes", multiple=True, metavar="AT-...", callback=lambda _, __, given: _known(given),
               help="Only this finding, with all its places; repeatable.")  # fmt: skip
-@click.option("--parquet", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
-              help="Read the Parquet files of a run below FOLDER instead of a run folder.")  # fmt: skip
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
     help='Print one JSON object a finding; one with "code": null if nothing is found.',
 )
-def diagnose(run: str | None, step: int | None, codes: Sequence[str], parquet: Path | None, as_json: bool) -> None:
+def diagnose(run: str | None, step: int | None, codes: Sequence[str], as_json: bool) -> None:
     """Say what is wrong with a run: how many trajectories, since when, where, what may cause it, and what to try.
 
     Each finding has a code. `autotrace help CODE` prints its page.
     """
     out = terminal.console()
-    if parquet is not None:
-        try:
-            diagnosis, places = _diagnosed(parquet_findings.steps(parquet, step), codes)
-        except (QueryError, ModuleNotFoundError) as error:
-            raise terminal.fail(error) from None
-    else:
-        with contextlib.closing(RunReader.open(runs.locate(run))) as reader:
-            for loss in losses(reader.status().drops):
-                terminal.console(stderr=as_json).print(terminal.line(f"! {loss}", "bold red"), soft_wrap=True)
-            diagnosis, places = _diagnosed(findings.steps(reader, step, _watched, texts=True), codes)
+    with contextlib.closing(runs.reader(run)) as reader:
+        for loss in losses(reader.run.status().drops):
+            terminal.console(stderr=as_json).print(terminal.line(f"! {loss}", "bold red"), soft_wrap=True)
+        diagnosis, places = _diagnosed(steps(reader, step, _watched, texts=True), codes)
     for detector in registry.own():
         if detector.problem:
             words = f"! the detector {detector.name} of another package cannot be used: {detector.problem}"
@@ -78,7 +67,7 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], parquet: P
         out.print(_place(place), soft_wrap=True)
 
 
-def _watched(rows: Sequence[Row]) -> Iterator[Row]:
+def _watched(rows: Sequence[Any]) -> Iterator[Any]:
     return progress.shown(rows, "trajectories examined")
 
 
@@ -93,10 +82,10 @@ def _known(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(code.upper() for code in given)
 
 
-def _diagnosed(steps: Iterable[Step], codes: Sequence[str]) -> tuple[Diagnosis, list[tuple[str, Place]]]:
+def _diagnosed(found: Iterable[Step], codes: Sequence[str]) -> tuple[Diagnosis, list[tuple[str, Place]]]:
     """With all places of ``codes``."""
     diagnosis, places = Diagnosis(), list[tuple[str, Place]]()
-    for step in steps:
+    for step in found:
         for hit in diagnosis.add(step):
             if hit.code in codes:
                 places.append((hit.code, Place(hit.record.trace_id, step.number, hit.turn, hit.token, hit.note)))

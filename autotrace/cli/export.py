@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 
 from autotrace.cli import filters, progress, runs, terminal
-from autotrace.data.lean import arrow_without_pandas
 from autotrace.export import registry
 from autotrace.export.conversation import conversation_digest
 from autotrace.export.format import STDOUT, ExportError
-from autotrace.ship.run_reader import Gone, RunReader
-from autotrace.ship.store.where import Condition, condition
+from autotrace.tables.conditions import Condition
+from autotrace.tables.lean import arrow_without_pandas
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Trajectory
 
 GONE = "their segments were removed from the run folder (--spool-limit)"
@@ -44,14 +44,14 @@ def export(
     chosen = registry.get(layout)
     if out is not None and "://" in out and not chosen.remote:
         raise terminal.fail(f"--out {out}: the format {layout} writes to local folders only")
-    reader = RunReader.open(runs.locate(run))
-    out = out or str(_own_folder(reader.run_folder, layout))
-    wanted = selection.condition & condition("role = 'trajectory'")
+    reader = runs.reader(run)
+    out = out or str(_own_folder(reader.run.path, layout))
+    wanted = selection.condition
     if min_reward is not None:
-        wanted &= Condition("reward >= ?", (min_reward,))
+        wanted &= Condition("reward >= ?", (min_reward,), frozenset({"reward"}))
     left_out: Counter[str] = Counter()
     trajectories = _trajectories(reader, wanted, left_out)
-    metrics = {"metrics": reader.step_facts()} if chosen.takes_metrics else {}
+    metrics = {"metrics": reader.run.step_facts()} if chosen.takes_metrics else {}
     try:
         written = chosen.write(_distinct(trajectories, left_out) if dedup else trajectories, out, **metrics)
     except ExportError as error:
@@ -81,15 +81,15 @@ def _own_folder(run_folder: Path, layout: str) -> Path:
     return export / layout
 
 
-def _trajectories(reader: RunReader, wanted: Condition, left_out: Counter[str]) -> Iterator[Trajectory]:
+def _trajectories(reader: Reader, wanted: Condition, left_out: Counter[str]) -> Iterator[Trajectory]:
     """In veRL's order."""
-    rows = reader.select(wanted, without=("facts", "attributes", "times"))
+    rows = reader.select(wanted, ("trace_id", "step", "uid", "rollout_n", "start_ns"))
     rows.sort(key=lambda row: (row.step or 0, row.uid or "", row.rollout_n or 0, row.start_ns or 0))
-    for row in progress.shown(rows, "trajectories"):
-        try:
-            yield reader.load(row.trace_id)
-        except Gone:
+    for _, one in reader.each(progress.shown(rows, "trajectories")):
+        if one is None:
             left_out[GONE] += 1
+        else:
+            yield one
 
 
 def _distinct(trajectories: Iterable[Trajectory], left_out: Counter[str]) -> Iterator[Trajectory]:
@@ -104,10 +104,10 @@ def _distinct(trajectories: Iterable[Trajectory], left_out: Counter[str]) -> Ite
         yield trajectory
 
 
-def _nothing(reader: RunReader, wanted: Condition, filtered: bool) -> str:
+def _nothing(reader: Reader, wanted: Condition, filtered: bool) -> str:
     """Why nothing was exported."""
     if reader.count(wanted):
         return "none of these trajectories could be exported"
-    if filtered and reader.count(condition("role = 'trajectory'")):
+    if filtered and reader.count():
         return "no trajectory matches; autotrace ls, with the same options, shows which do"
     return "this run has no trajectory to export; autotrace ls --all lists its traces"

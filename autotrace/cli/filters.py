@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from autotrace.ship.store.columns import STATUSES
-from autotrace.ship.store.where import Condition, WhereError, condition, equals, has_status
+from autotrace.tables.conditions import Condition, WhereError, condition, equals, has_status
+from autotrace.tables.words import STATUSES
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import click
 from rich.text import Text
@@ -14,12 +15,8 @@ from autotrace.cli import filters, progress, runs, terminal
 from autotrace.cli.ls import ID_LENGTH
 from autotrace.cli.terminal import counted, one_line
 from autotrace.config import exit_codes
-from autotrace.data.rollout import ROLES as ROOTS
-from autotrace.query import search
-from autotrace.query.search import Match
-from autotrace.ship.run_reader import Gone, RunReader
-from autotrace.ship.store.row import Row
-from autotrace.trajectory.model import Trajectory
+from autotrace.tables import search
+from autotrace.tables.search import Match
 from autotrace.trajectory.span_text import answered_ids, asked_ids
 
 MOST = 1000
@@ -51,9 +48,12 @@ def grep(
         raise terminal.fail(f"{pattern!r} is not a regular expression: {error}; -F searches for it as text") from None
     out = terminal.console()
     places = trajectories = unread = 0
-    with contextlib.closing(RunReader.open(runs.locate(run))) as reader:
-        rows = [row for row in reader.select(selection.condition, without=("facts", "times")) if row.role in ROOTS]
-        for row, one in _loaded(reader, rows):
+    with contextlib.closing(runs.reader(run)) as reader:
+        rows = reader.select(selection.condition, ("trace_id", "step"))
+        possible = search.candidates(reader, rows, compiled)
+        for row, one in reader.each(progress.shown(possible, "trajectories searched")):
+            if one is None:
+                continue
             matches = list(search.search(one, compiled, frozenset(roles or search.ROLES)))[: limit - places]
             places += len(matches)
             trajectories += bool(matches)
@@ -93,13 +93,7 @@ def _unread(count: int) -> str:
     )
 
 
-def _loaded(reader: RunReader, rows: Sequence[Row]) -> Iterator[tuple[Row, Trajectory]]:
-    for row in progress.shown(rows, "trajectories searched"):
-        with contextlib.suppress(Gone):
-            yield row, reader.load(row.trace_id)
-
-
-def _line(row: Row, match: Match) -> Text:
+def _line(row: Any, match: Match) -> Text:
     where = [f"step {row.step}"] if row.step is not None else []
     where += [f"turn {match.turn}"] if match.turn is not None else []
     text = Text(row.trace_id[:ID_LENGTH], style="cyan") + Text(

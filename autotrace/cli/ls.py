@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
+from typing import Any
 
 import click
 from rich.text import Text
@@ -16,20 +17,18 @@ from autotrace.cli.terminal import line, one_line, safe, seconds
 from autotrace.insight.profile import Profile, codes, decode
 from autotrace.run.losses import losses
 from autotrace.ship import pace
-from autotrace.ship.run_reader import SORTS, RunReader
-from autotrace.ship.store.columns import OF_FINDINGS
-from autotrace.ship.store.row import Row
-from autotrace.ship.store.where import Condition, condition, equals
+from autotrace.tables.conditions import Condition, equals
+from autotrace.tables.reader import LINE, SORTS, Reader
+from autotrace.tables.words import OF_FINDINGS
+from autotrace.trajectory.durations import PARTS
 
 ID_LENGTH = 12
 """Characters of a trace id that are shown; any unique beginning can be given to ``autotrace show``."""
 TREE_LIMIT = 100
 """Rows of ``--tree`` unless ``--limit`` says otherwise: each is read from its segments."""
 
-TRAJECTORIES = ("", "trajectory")
-"""Roles of the root that are listed, where any root is a trajectory; empty: not read yet."""
-_TRAJECTORY = condition("role in ('', 'trajectory')")
-_JSON = ("facts", "attributes", "times", "profile")
+COLUMNS = (*LINE, "is_trajectory")
+"""Columns of a row that is shown, besides those of its form."""
 
 
 @click.command(short_help="List the trajectories of a run: the best, the worst, the longest.")
@@ -54,27 +53,27 @@ def ls(
     as_tree: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List the trajectories of a run, and name the best, the worst and the longest."""
-    reader = RunReader.open(runs.locate(run))
+    reader = runs.reader(run)
     wanted = selection.condition
-    # an engine alone, a program without RL
-    if not everything and reader.count(condition("role = 'trajectory'") & wanted):
-        wanted &= _TRAJECTORY
+    roots = everything or not reader.count(wanted)  # an engine alone, a program without RL
     if as_tree and limit is None:
         limit = TREE_LIMIT
-    unread = () if as_json else ("facts", "attributes", "profile") if sort == "duration" else _JSON[:-1]
-    rows = reader.select(wanted, sort=sort, descending=descending(sort, reverse), limit=limit, without=unread)
+    form = (*PARTS, "facts", "attributes") if as_json else PARTS if sort == "duration" else ("profile",)
+    rows = reader.select(
+        wanted, (*COLUMNS, *form), sort=sort, descending=descending(sort, reverse), limit=limit, roots=roots
+    )
     out = terminal.console()
-    status = reader.status()
+    status = reader.run.status()
     for loss in losses(status.drops):
         terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
     for behind in pace.warnings(status):
         terminal.console(stderr=as_json).print(line(f"! {behind}", "yellow"), soft_wrap=True)
     for text in unexamined(reader, selection):
         terminal.console(stderr=as_json).print(text, soft_wrap=True)
-    if not rows and selection and reader.count():
+    if not rows and selection and reader.count(roots=True):
         raise terminal.fail(nothing(reader, selection))
     if as_json:
-        pages = reader.pages()
+        pages = reader.run.pages()
         out.file.writelines(terminal.json_line(as_dict(row, pages)) for row in rows)
         return
     if not rows:
@@ -89,10 +88,10 @@ def ls(
 
         listing.show(out, time_breakdown.columns(rows, ID_LENGTH), time_breakdown.LEGEND)
     else:
-        listing.show(out, columns(rows, reader.pages() if out.is_terminal else {}))
-    if limit is not None and len(rows) == limit and (count := reader.count(wanted)) > limit:
+        listing.show(out, columns(rows, reader.run.pages() if out.is_terminal else {}))
+    if limit is not None and len(rows) == limit and (count := reader.count(wanted, roots=roots)) > limit:
         out.print(Text(f"{limit} of {terminal.counted(count, 'trajectory', 'trajectories')}", style="dim"))
-    for text in [*remarkable(reader, wanted), *destinations(reader)]:
+    for text in [*remarkable(reader, wanted, roots), *destinations(reader)]:
         out.print(text, soft_wrap=True)
 
 
@@ -101,11 +100,11 @@ def descending(sort: str, reverse: bool) -> bool:
     return (sort != "start") != reverse
 
 
-def columns(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Column]:
+def columns(rows: Sequence[Any], pages: Mapping[str, str]) -> list[Column]:
     """One line a trace; the id links to the backend's page where the terminal can. The root is named where it is not
     the same trajectory function for all."""
 
-    def cells(shown: Callable[[Row], str]) -> list[str]:
+    def cells(shown: Callable[[Any], str]) -> list[str]:
         return list(map(shown, rows))
 
     def words(name: str) -> list[str]:
@@ -115,7 +114,7 @@ def columns(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Column]:
     def numbers(name: str) -> list[str]:
         return ["" if value is None else str(value) for value in map(attrgetter(name), rows)]
 
-    named = any(row.role not in TRAJECTORIES for row in rows)
+    named = any(not row.is_trajectory for row in rows)
     statuses = words("status")
     profiles = [decode(row.profile) for row in rows]
     found = [one_line(" ".join(codes(profile) or ())) for profile in profiles]
@@ -128,18 +127,18 @@ def columns(rows: Sequence[Row], pages: Mapping[str, str]) -> list[Column]:
         Column("sample", words("sample_index"), True),
         Column("n", numbers("rollout_n"), True),
         Column("", cells(lambda row: "val" if row.validate else "")),
-        Column("turns", numbers("turns"), True),
+        Column("turns", numbers("llm_calls"), True),
         Column("tools", numbers("tool_calls"), True),
         Column("tokens", list(map(_tokens, rows, profiles)), True),
         Column("reward", cells(lambda row: "" if row.reward is None else f"{row.reward:.4g}"), True),
-        Column("duration", cells(lambda row: seconds(row.duration_ns)), True),
+        Column("duration", cells(lambda row: seconds(nanoseconds(row))), True),
         Column("status", statuses, styles=lambda n: terminal.STATUS_STYLE.get(statuses[n], "")),
         Column("error", words("error"), styles=lambda n: "red"),
         *([Column("findings", found, styles=lambda n: "red")] if any(found) else []),
     ]
 
 
-def _tokens(row: Row, profile: Profile | None) -> str:
+def _tokens(row: Any, profile: Profile | None) -> str:
     """Read and generated over all turns, as backends add them up; of a trajectory that is not complete, what is
     known."""
     turns = [(turn.prompt, turn.response) for turn in profile.turns] if profile is not None else []
@@ -149,42 +148,50 @@ def _tokens(row: Row, profile: Profile | None) -> str:
     return f"{sum(tokens):,}" if tokens else ""
 
 
-def remarkable(reader: RunReader, wanted: Condition) -> list[Text]:
+def nanoseconds(row: Any) -> int | None:
+    """How long it took; None while open."""
+    return None if row.duration_s is None else round(row.duration_s * 1e9)
+
+
+def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
     """The best, worst and longest of those that satisfy ``wanted``, each with what opens it."""
 
-    def first(sort: str, largest: bool) -> Row:
-        return reader.select(wanted, sort=sort, descending=largest, limit=1, without=_JSON)[0]
+    def first(sort: str, largest: bool) -> Any:
+        return reader.select(
+            wanted, ("trace_id", "reward", "duration_s"), sort=sort, descending=largest, limit=1, roots=roots
+        )[0]
 
-    best, worst, longest = first("reward", True), first("reward", False), first("duration", True)
-    named = [("longest", longest, seconds(longest.duration_ns))] if longest.duration_ns is not None else []
+    pages = reader.run.pages()
+    best, worst, longest = first("reward", True), first("reward", False), first("duration_s", True)
+    named = [("longest", longest, seconds(nanoseconds(longest)))] if longest.duration_s is not None else []
     if best.reward != worst.reward:
         named = [(name, row, shared(reader, wanted, row)) for name, row in (("best", best), ("worst", worst))] + named
     lines = []
     for name, row, shown in named:
         text = Text(f"{name:8}", style="bold") + Text(f"{row.trace_id[:ID_LENGTH]}  {shown}")
-        if page := reader.page(row.trace_id):
+        if page := pages.get(row.trace_id):
             text += Text("  ") + Text(safe(page), style="dim")
         lines.append(text)
     return lines
 
 
-def shared(reader: RunReader, wanted: Condition, row: Row) -> str:
+def shared(reader: Reader, wanted: Condition, row: Any) -> str:
     """``reward 0.1``, and how many others have the same."""
     others = reader.count(wanted & equals(reward=row.reward)) - 1
     return f"reward {row.reward:.4g}{f', like {others:,} others' if others > 1 else ', like 1 other' if others else ''}"
 
 
-def destinations(reader: RunReader) -> list[Text]:
+def destinations(reader: Reader) -> list[Text]:
     """Where the backends keep the trajectories, and the command that opens their page."""
     lines = []
-    for name, backend in reader.backends().items():
+    for name, backend in reader.run.backends().items():
         shown = backend.get("open_with") or backend.get("place")
         if shown:
             lines.append(Text(f"{name:8}", style="bold") + Text(safe(shown)))
     return lines
 
 
-def unexamined(reader: RunReader, selection: filters.Selection) -> list[Text]:
+def unexamined(reader: Reader, selection: filters.Selection) -> list[Text]:
     """How many trajectories a condition about findings cannot judge."""
     words = set(re.findall(r"\w+", " ".join(selection.where).lower()))
     if not words & OF_FINDINGS:
@@ -192,34 +199,32 @@ def unexamined(reader: RunReader, selection: filters.Selection) -> list[Text]:
     from autotrace.insight import registry
 
     stamp = json.dumps([registry.stamp()])[:-1]
-    count = reader.count(Condition("complete = 1 AND substr(profile, 1, ?) != ?", (len(stamp), stamp)) & _TRAJECTORY)
+    of_another = "complete AND NOT coalesce(starts_with(profile, ?), false)"
+    count = reader.count(Condition(of_another, (stamp,), frozenset({"complete", "profile"})))
     if not count:
         return []
     many = terminal.counted(count, "trajectory was", "trajectories were")
     return [line(f"! {many} not examined by this release and its detectors; autotrace diagnose examines all", "yellow")]
 
 
-def nothing(reader: RunReader, selection: filters.Selection) -> str:
+def nothing(reader: Reader, selection: filters.Selection) -> str:
     """Why the list is empty."""
-    if not reader.count():
+    if not reader.count(roots=True):
         return "this run has no trajectory; what was bound, called and dropped: autotrace status"
-    steps = reader.steps()
-    if selection.step is not None and steps is not None and not reader.count(equals(step=selection.step)):
-        available = f"step {steps[0]}" if steps[0] == steps[1] else f"steps {steps[0]} to {steps[1]}"
+    steps = [step for step in reader.steps() if step is not None]
+    if selection.step is not None and steps and not reader.count(equals(step=selection.step), roots=True):
+        available = f"step {steps[0]}" if steps[0] == steps[-1] else f"steps {steps[0]} to {steps[-1]}"
         return f"no trajectory of step {selection.step}; this run has {available}"
     return "no trajectory matches; without these options autotrace ls lists all trajectories of the run"
 
 
-def as_dict(row: Row, pages: Mapping[str, str]) -> dict[str, object]:
+def as_dict(row: Any, pages: Mapping[str, str]) -> dict[str, object]:
     """The row as one plain value."""
-    import msgspec
-
-    value: dict[str, object] = msgspec.to_builtins(row)
-    for name in ("facts", "attributes", "times"):
-        value[name] = json.loads(getattr(row, name))
-    value["findings"] = codes(decode(str(value.pop("profile"))))
-    value["duration_ns"], value["page"] = row.duration_ns, pages.get(row.trace_id)
-    return value
+    value: dict[str, object] = row._asdict()
+    value["times"] = {name: seconds for name in PARTS if (seconds := value.pop(name)) is not None}
+    for name in ("facts", "attributes"):
+        value[name] = json.loads(str(value[name] or "{}"))
+    return {**value, "turns": row.llm_calls, "duration_ns": nanoseconds(row), "page": pages.get(row.trace_id)}
 
 
 def _link(page: str | None) -> str:

@@ -70,7 +70,7 @@ class Commands(click.Group):
             if library == "autotrace":
                 raise
             from autotrace.cli.terminal import fail
-            from autotrace.query.errors import missing
+            from autotrace.tables.errors import missing
 
             raise fail(missing(library, extra_of(library))) from None
         except PermissionError as error:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.text import Text
 from rich.tree import Tree
 
 from autotrace.cli.terminal import counted, line, seconds, status_text
-from autotrace.ship.run_reader import RunReader
-from autotrace.ship.store.row import Row
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Span
 
 SHOWN_ROLES = ("llm", "tool", "env")
 
 
-def overview(rows: Sequence[Row], reader: RunReader) -> Tree:
+def overview(rows: Sequence[Any], reader: Reader) -> Tree:
     """``rows`` in their order, below the step and prompt that they belong to."""
-    top = Tree(Text(reader.info.run_id, style="bold"), guide_style="dim")
+    top = Tree(Text(reader.run.info.run_id, style="bold"), guide_style="dim")
     branches: dict[object, Tree] = {}
     for row in rows:
         step, prompt = (row.validate, row.step), (row.validate, row.step, *_prompt_id(row))
@@ -30,29 +30,33 @@ def overview(rows: Sequence[Row], reader: RunReader) -> Tree:
     return top
 
 
-def _step(row: Row) -> Text:
+def _step(row: Any) -> Text:
     name = "no step" if row.step is None else f"step {row.step}"
     return line(f"{name}  validation" if row.validate else name, "bold")
 
 
-def _prompt_id(row: Row) -> tuple[str, str | None]:
-    """What the rollouts of one prompt share, as ``sinks.payload.group_of`` has it."""
+def _prompt_id(row: Any) -> tuple[str, str | None]:
+    """What the rollouts of one prompt share, also over steps."""
     return ("uid", row.uid) if row.uid is not None else ("sample", row.sample_index)
 
 
-def _prompt(row: Row) -> Text:
+def _prompt(row: Any) -> Text:
     return line("prompt " + (row.sample_index or "?"), "bold") + line(f"  {row.uid or ''}", "dim")
 
 
-def _rollout(row: Row) -> Text:
+def _rollout(row: Any) -> Text:
     number = "" if row.rollout_n is None else f"rollout {row.rollout_n}  "
     text = Text(f"{number}{row.trace_id[:12]}")
     text += Text("" if row.reward is None else f"  reward {row.reward:.4g}", style="green")
-    text += Text(f"  {counted(row.turns, 'turn')}  {seconds(row.duration_ns)}", style="dim")
+    text += Text(f"  {counted(row.llm_calls or 0, 'turn')}  {_took(row)}", style="dim")
     return text if row.status == "OK" else text + Text("  ") + status_text(row.status)
 
 
-def _add_calls(tree: Tree, reader: RunReader, row: Row) -> None:
+def _took(row: Any) -> str:
+    return seconds(None if row.duration_s is None else round(row.duration_s * 1e9))
+
+
+def _add_calls(tree: Tree, reader: Reader, row: Any) -> None:
     """The LLM and tool calls of a trajectory, below what a list gives a name (a node of a graph); of tools inside tools
     the outer one."""
     try:

@@ -12,9 +12,24 @@ from autotrace.cli.terminal import fail, safe
 from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, is_there, not_readable
+from autotrace.ship.readers import of_run, opened, stored_places
+from autotrace.tables.errors import QueryError
+from autotrace.tables.reader import Reader
 
 run_argument = click.argument("run", required=False, metavar="[RUN]")
-"""A run folder, a folder of runs, or a run's name; without it the newest run."""
+"""A run folder, a folder of runs, a run's name, a folder of tables or a file of lines; without it the newest run."""
+
+
+def reader(run: str | None) -> Reader:
+    """What ``run`` means, to read: the newest run where it is a folder of several.
+
+    Raises ``click.exceptions.Exit`` after one line on stderr.
+    """
+    try:
+        stored = [] if run is None else stored_places(Path(run))
+        return opened(stored[-1]) if stored else of_run(locate(run))
+    except (OSError, QueryError, ModuleNotFoundError) as error:
+        raise fail(error) from None
 
 
 def locate(run: str | None) -> Path:

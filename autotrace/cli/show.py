@@ -14,8 +14,8 @@ from autotrace.cli import filters, marks, runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.cli.time_breakdown import sentence
 from autotrace.insight.families.mismatch import by_token, mean_mismatch
-from autotrace.ship.run_reader import RunReader
-from autotrace.ship.store.where import condition, equals
+from autotrace.tables.conditions import equals
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import (
@@ -60,7 +60,7 @@ def show(
         if run is not None:
             raise click.UsageError("name a trajectory, or choose one with --worst, --step, --where, ...; not both")
         trace, run = None, trace
-    reader = RunReader.open(runs.locate(run))
+    reader = runs.reader(run)
     try:
         trajectory = reader.load(_first(reader, selection, worst) if trace is None else trace)
     except KeyError as error:
@@ -72,17 +72,17 @@ def show(
         out.file.write(terminal.json_line(jsonable(as_dict(trajectory))))
         return
     out.print(tree(trajectory, full), soft_wrap=not out.is_terminal)
-    for backend, (delivered_ns, page, rejected) in reader.deliveries(trajectory.trace_id).items():
+    for backend, (delivered_ns, page, rejected) in reader.run.deliveries(trajectory.trace_id).items():
         state = page or ("" if delivered_ns is None else f"delivered {terminal.clock(delivered_ns)}")
         if rejected:
             state = f"rejected: {rejected}" + (f"; it has an earlier version: {state}" if state else "")
         out.print(line(f"{backend}  ", "dim") + line(state), soft_wrap=True)
 
 
-def _first(reader: RunReader, selection: filters.Selection, worst: bool) -> str:
+def _first(reader: Reader, selection: filters.Selection, worst: bool) -> str:
     """The first trajectory that matches, or the worst; the number of the others is said."""
-    wanted = selection.condition & condition("role = 'trajectory'")
-    rows = reader.select(wanted, sort="reward" if worst else "start", limit=1)
+    wanted = selection.condition
+    rows = reader.select(wanted, ("trace_id", "reward"), sort="reward" if worst else "start", limit=1)
     if worst and rows:
         if rows[0].reward is None:
             raise KeyError("no trajectory that matches has a reward")
@@ -93,7 +93,7 @@ def _first(reader: RunReader, selection: filters.Selection, worst: bool) -> str:
     if others:
         which = f"have the lowest reward, {rows[0].reward:.4g}" if worst else "match"
         click.echo(f"the first of {others + 1:,} trajectories that {which}; autotrace ls lists them all", err=True)
-    return rows[0].trace_id
+    return str(rows[0].trace_id)
 
 
 def tree(trajectory: Trajectory, full: bool = False) -> Tree:

@@ -8,8 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich import box
@@ -17,13 +16,13 @@ from rich.table import Table
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.escaping import raw
-from autotrace.data.lean import arrow_without_pandas
-from autotrace.query.errors import QueryError
-from autotrace.query.source import Progress, Source
+from autotrace.ship.readers import open as opened
+from autotrace.tables.errors import QueryError
+from autotrace.tables.lean import arrow_without_pandas
+from autotrace.tables.reader import Progress
+from autotrace.tables.runs import Runs
+from autotrace.tables.sql import Answer
 from autotrace.trajectory.jsonable import jsonable
-
-if TYPE_CHECKING:
-    import pyarrow
 
 SHOWN = 200
 """Rows in a terminal."""
@@ -42,24 +41,22 @@ def sql(query: str, run: str | None, form: str | None) -> None:
     The tables are trajectories, turns, spans, facts, tokens and metrics; `autotrace help data` lists their columns. If
     RUN is a folder of runs, the tables hold the rows of all runs; run_id tells them apart.
     """
-    from autotrace.query.sql import answer
-
     arrow_without_pandas()
-    sources = _sources(run)
     try:
-        with _progress() as progress:
-            table = answer(sources, query, progress)
+        with contextlib.closing(_runs(run).reader()) as reader, _progress() as reader.progress:
+            answer = reader.sql(query)
+            rows = answer.rows()
     except (QueryError, ModuleNotFoundError) as error:
         raise terminal.fail(error) from None
     if form == "json":
-        for row in table.to_pylist():
-            sys.stdout.write(terminal.json_line(jsonable(row)))
+        for row in rows:
+            sys.stdout.write(terminal.json_line(jsonable(dict(zip(answer.names, row, strict=True)))))
     elif form == "csv":
         writer = csv.writer(sys.stdout if sys.stdout.isatty() else raw(sys.stdout))
-        writer.writerow(table.column_names)
-        writer.writerows(list(map(_plain, row.values())) for row in table.to_pylist())
+        writer.writerow(answer.names)
+        writer.writerows(list(map(_plain, row)) for row in rows)
     else:
-        _show(table)
+        _show(answer, rows)
 
 
 @contextlib.contextmanager
@@ -73,30 +70,27 @@ def _progress() -> Iterator[Progress | None]:
         yield lambda count, total: status.update(f"{count:,} of {total:,} trajectories read")
 
 
-def _sources(run: str | None) -> list[Source]:
+def _runs(run: str | None) -> Runs:
     """All runs of a folder of runs, else the one that is meant."""
-    from autotrace.query.runs import sources
-
-    if run is not None and os.path.isdir(run):
+    if run is not None and os.path.exists(run):
         try:
-            return sources(Path(run))
+            return opened(run)
         except OSError as error:
             raise terminal.fail(error) from None
-    return sources(runs.locate(run))
+    return opened(runs.locate(run))
 
 
-def _show(table: pyarrow.Table) -> None:
+def _show(answer: Answer, rows: list[tuple[Any, ...]]) -> None:
     out = terminal.console()
-    shown = table.num_rows if not out.is_terminal else min(SHOWN, table.num_rows)
+    shown = len(rows) if not out.is_terminal else min(SHOWN, len(rows))
     listing = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in table.schema:
-        is_number = str(column.type).startswith(("int", "uint", "float", "double", "decimal"))
-        listing.add_column(terminal.line(column.name), justify="right" if is_number else "left", no_wrap=True)
-    for row in table.slice(0, shown).to_pylist():
-        listing.add_row(*(terminal.line(_cell(value)) for value in row.values()))
+    for name, is_number in zip(answer.names, answer.numeric, strict=True):
+        listing.add_column(terminal.line(name), justify="right" if is_number else "left", no_wrap=True)
+    for row in rows[:shown]:
+        listing.add_row(*(terminal.line(_cell(value)) for value in row))
     terminal.table(out, listing)
-    if shown < table.num_rows:
-        out.print(terminal.line(f"{shown} of {table.num_rows:,} rows; --csv or --json print all", "dim"))
+    if shown < len(rows):
+        out.print(terminal.line(f"{shown} of {len(rows):,} rows; --csv or --json print all", "dim"))
 
 
 def _cell(value: Any) -> str:

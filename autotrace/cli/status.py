@@ -18,14 +18,15 @@ from autotrace.cli import runs, terminal
 from autotrace.cli.advice import advice, clients, gated, latest_of, library, own_targets
 from autotrace.cli.terminal import counted, line
 from autotrace.config.plan import Plan, Settings
-from autotrace.query import hung
 from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
 from autotrace.run.status import BackendStatus, Status, TargetStatus
 from autotrace.ship.backend_choice import origin as origin_of
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.sinks import DEFAULT_PROJECT
+from autotrace.tables import hung
+from autotrace.tables.sources import Source
 
 STATE_STYLE = {
     "bound": "green", "never called": "yellow", "shadowed": "yellow", "pending": "dim", "failed": "red",
@@ -50,28 +51,30 @@ COMMAND = 200
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: str | None, everything: bool, as_json: bool) -> None:
     """Show what happened to every target of a run, how far delivery is, which calls hang, and what to change."""
-    reader = RunReader.open(runs.locate(run))
-    current, plan = reader.status(), plan_of(reader)
+    reader = of_run(runs.locate(run))
+    source = reader.run
+    current, plan = source.status(), plan_of(source)
     sentences = hung.sentences(hung.hanging(reader))
-    sentences += advice(reader.run_folder, reader.info, current, plan, reader.rows(), latest_of(reader.binds()))
+    rows = reader.select(columns=("step", "uid", "sample_index", "validate"))
+    sentences += advice(source.path, source.info, current, plan, rows, latest_of(source.binds()))
     if as_json:
-        whole = {"run": msgspec.to_builtins(reader.info), "status": msgspec.to_builtins(current), "advice": sentences}
+        whole = {"run": msgspec.to_builtins(source.info), "status": msgspec.to_builtins(current), "advice": sentences}
         sys.stdout.write(terminal.json_line(whole))
         return
     out = terminal.console()
     for loss in losses(current.drops):
         out.print(line(f"! {loss}", "bold red"), soft_wrap=True)
-    _about(out, reader, current, plan)
+    _about(out, source, current, plan)
     _delivery(out, current)
     print_targets(out, current, plan, everything)
     for sentence in sentences:
         out.print(Text("! ", style="yellow") + line(sentence), soft_wrap=not out.is_terminal)
 
 
-def plan_of(reader: RunReader) -> Plan | None:
+def plan_of(source: Source) -> Plan | None:
     """The run's plan, None when it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
-        return Plan.loads(files.read(reader.run_folder, layout.PLAN_JSON))
+        return Plan.loads(files.read(source.path, layout.PLAN_JSON))
     return None
 
 
@@ -134,13 +137,13 @@ def _joined(states: Sequence[str]) -> Text:
     return Text(", ").join(Text(state, style=STATE_STYLE.get(state, "")) for state in states)
 
 
-def _about(out: Console, reader: RunReader, current: Status, plan: Plan | None) -> None:
-    info = reader.info
+def _about(out: Console, source: Source, current: Status, plan: Plan | None) -> None:
+    info = source.info
     command = " ".join(info.command)
     command = command if len(command) <= COMMAND else command[:COMMAND] + " ..."
     out.print(Text(info.run_id, style="bold") + line(f"  {current.state}  {command}"), soft_wrap=True)
     out.print(line(f"started {info.created} on {info.host} (pid {info.main_pid}), autotrace {info.version}", "dim"))
-    binds = dict(reader.binds())
+    binds = dict(source.binds())
     config, trace = binds.get("config", {}), binds.get("verl_trace", {})
     for name, value in (
         ("backends", ", ".join(info.backends)), ("tracking_uri", info.tracking_uri), ("project", info.project),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import IO
 
 import click
@@ -17,8 +16,8 @@ from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.families.time import PARTS
 from autotrace.insight.records import Record, Step
 from autotrace.insight.step_lines import StepLine, line
-from autotrace.query import findings
-from autotrace.ship.run_reader import RunReader
+from autotrace.tables import steps as of_run
+from autotrace.tables.reader import Reader
 
 Key = tuple[int | None, bool, str | None]
 """Step, whether of validation, data source."""
@@ -53,9 +52,12 @@ def steps(
     mismatch       difference of engine's and trainer's log-probabilities a token
     findings       codes, and how many trajectories have each
     """
-    folder = runs.locate(run)
+
+    def read() -> tuple[list[StepLine], bool]:
+        return _read(runs.reader(run), step, validate, by)
+
     out = terminal.console()
-    lines, living = _read(folder, step, validate, by)
+    lines, living = read()
     if as_json:
         awaited = follow and living
         out.file.writelines(terminal.json_line(each.as_dict()) for each in lines if not (awaited and each.open))
@@ -69,7 +71,7 @@ def steps(
         seen = {_key(each) for each in lines if not each.open}
         out.file.flush()
         with contextlib.suppress(KeyboardInterrupt):  # how one stops looking
-            _follow(lambda: _read(folder, step, validate, by), seen, out.file, as_json)
+            _follow(read, seen, out.file, as_json)
 
 
 def _follow(
@@ -100,12 +102,12 @@ def _key(each: StepLine) -> Key:
     return each.step, each.validate, each.data_source
 
 
-def _read(folder: Path, number: int | None, validate: bool | None, by: str | None) -> tuple[list[StepLine], bool]:
+def _read(opened: Reader, number: int | None, validate: bool | None, by: str | None) -> tuple[list[StepLine], bool]:
     """The lines as they are now, and whether the run goes on."""
     diagnosis, lines = Diagnosis(), []
-    with contextlib.closing(RunReader.open(folder)) as reader:
+    with contextlib.closing(opened) as reader:
         watch = lambda rows: progress.shown(rows, "trajectories examined")  # noqa: E731
-        for step in findings.steps(reader, number, watch):
+        for step in of_run.steps(reader, number, watch):
             hits = diagnosis.add(step)
             for records, is_validation, source in _parts(step, validate, by):
                 ids = {record.trace_id for record in records}
@@ -115,7 +117,7 @@ def _read(folder: Path, number: int | None, validate: bool | None, by: str | Non
                         found.setdefault(hit.code, set()).add(hit.record.trace_id)
                 counted = sorted(((code, len(those)) for code, those in found.items()), key=lambda each: -each[1])
                 lines.append(line(step, records, validate=is_validation, data_source=source, findings=counted))
-        return lines, reader.living
+        return lines, reader.run.living
 
 
 def _parts(step: Step, validate: bool | None, by: str | None) -> Iterator[tuple[list[Record], bool, str | None]]:

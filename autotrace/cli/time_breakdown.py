@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from autotrace.cli.listing import Column
 from autotrace.cli.terminal import STATUS_STYLE, one_line, safe, seconds
-from autotrace.ship.store.row import Row
 from autotrace.trajectory.durations import Times
 
 PARTS = {
@@ -28,19 +27,19 @@ LEGEND = (
 )
 
 
-def columns(rows: Sequence[Row], id_length: int) -> list[Column]:
+def columns(rows: Sequence[Any], id_length: int) -> list[Column]:
     """One line a trajectory, its duration split up; parts that none of them has are left out."""
-    durations = [json.loads(row.times) for row in rows]
-    parts = {field: name for field, name in PARTS.items() if any(field in times for times in durations)}
+    times = {field: [getattr(row, field) for row in rows] for field in PARTS}
+    parts = {field: name for field, name in PARTS.items() if any(value is not None for value in times[field])}
     statuses = [safe(row.status) for row in rows]
     return [
         Column("trace", [row.trace_id[:id_length] for row in rows]),
         Column("step", ["" if row.step is None else str(row.step) for row in rows], True),
         Column("sample", [one_line(row.sample_index or "") for row in rows], True),
         Column("n", ["" if row.rollout_n is None else str(row.rollout_n) for row in rows], True),
-        Column("turns", [str(row.turns) for row in rows], True),
-        Column("duration", [seconds(row.duration_ns) for row in rows], True),
-        *(Column(name, [_shown(times.get(field)) for times in durations], True) for field, name in parts.items()),
+        Column("turns", [str(row.llm_calls) for row in rows], True),
+        Column("duration", [_shown(row.duration_s) for row in rows], True),
+        *(Column(name, list(map(_shown, times[field])), True) for field, name in parts.items()),
         Column("status", statuses, styles=lambda number: STATUS_STYLE.get(statuses[number], "")),
     ]
 

@@ -13,6 +13,7 @@ import webbrowser
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -21,12 +22,11 @@ from autotrace.cli import filters, progress, runs, terminal
 from autotrace.config.installation import DISTRIBUTION
 from autotrace.export.format import ExportError
 from autotrace.export.staging import Staging
-from autotrace.query.errors import QueryError
-from autotrace.query.stored.reader import StoredReader, one, places
 from autotrace.run import files
-from autotrace.ship.run_reader import Gone, RunReader
-from autotrace.ship.store.row import Row
-from autotrace.ship.store.where import condition, equals
+from autotrace.ship.readers import of_run, stored_places
+from autotrace.tables.conditions import Condition, equals
+from autotrace.tables.errors import QueryError
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Trajectory
 
 INSTALL = f"pip install '{DISTRIBUTION}[view]'"
@@ -60,44 +60,34 @@ def view(
     --step, --where and so on choose what --export and --perfetto write; without them it is the whole run.
     """
     if page is not None or timeline is not None:
-        with contextlib.closing(_reader(run)) as reader:
+        with contextlib.closing(runs.reader(run)) as reader:
             _write(reader, selection, trace, page, timeline)
         return
     if selection:
         raise click.UsageError("--step, --where, ... are for --export and --perfetto; on the page there is a filter")
-    address = ""
-    if trace is not None:
-        from autotrace.view.open_runs import address_of
-
-        with contextlib.closing(_reader(run)) as reader:
-            try:
-                name = reader.info.run_id if isinstance(reader, StoredReader) else reader.run_folder.name
-                address = f"#/run/{quote(address_of(name), safe='')}/trace/{reader.resolve(trace)}"
-            except KeyError as error:
-                raise terminal.fail(error.args[0]) from None
     if run is not None and _stored(run):
         folder = Path(run)
     else:
         folder = Path(run) if run is not None and os.path.isdir(run) else runs.locate(run)
         runs.locate(str(folder))  # says what is wrong with it
+    address = ""
+    if trace is not None:
+        from autotrace.view.open_runs import newest_address
+
+        with contextlib.closing(of_run(folder)) as reader:
+            try:
+                address = f"#/run/{quote(newest_address(folder), safe='')}/trace/{reader.resolve(trace)}"
+            except KeyError as error:
+                raise terminal.fail(error.args[0]) from None
     _serve(folder, host, port, address, no_browser)
 
 
 def _stored(run: str) -> bool:
     """It names lines of JSON or Parquet files."""
     try:
-        return bool(places(Path(run)))
+        return bool(stored_places(Path(run)))
     except QueryError as error:
         raise terminal.fail(error) from None
-
-
-def _reader(run: str | None) -> RunReader:
-    """What the words on the command line name, to read."""
-    try:
-        reader = None if run is None else one(Path(run))
-    except (QueryError, ModuleNotFoundError) as error:
-        raise terminal.fail(error) from None
-    return reader or RunReader.open(runs.locate(run))
 
 
 def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: bool) -> None:
@@ -166,14 +156,17 @@ def _socket(host: str, port: int | None) -> socket.socket:
 
 
 def _write(
-    reader: RunReader, selection: filters.Selection, trace: str | None, page: Path | None, timeline: Path | None
+    reader: Reader, selection: filters.Selection, trace: str | None, page: Path | None, timeline: Path | None
 ) -> None:
     """Write the files that were asked for."""
     from autotrace.view import one_file, perfetto
 
-    rows = _chosen(reader, selection, trace)
+    wanted = selection.condition if trace is None else _one(reader, trace)
+    rows = reader.select(wanted)
+    if not rows:
+        raise terminal.fail("no trajectory matches; autotrace ls shows what there is")
     if page is not None:
-        _whole(page, (part.encode() for part in one_file.written(reader, rows)))
+        _whole(page, (part.encode() for part in one_file.written(reader, wanted, rows)))
     if timeline is not None:
         _whole(timeline, [perfetto.encoded(_loaded(reader, rows))])
     for path in (page, timeline):
@@ -182,23 +175,18 @@ def _write(
             click.echo(f"{what} -> {terminal.safe(path)} ({terminal.size(path.stat().st_size)})")
 
 
-def _chosen(reader: RunReader, selection: filters.Selection, trace: str | None) -> list[Row]:
-    """The trajectories to write. Raises ``click.exceptions.Exit`` after one line if nothing matches."""
-    if trace is not None:
-        try:
-            return reader.select(equals(trace_id=reader.resolve(trace)))
-        except KeyError as error:
-            raise terminal.fail(error.args[0]) from None
-    rows = reader.select(selection.condition & condition("role in ('', 'trajectory')"))
-    if not rows:
-        raise terminal.fail("no trajectory matches; autotrace ls shows what there is")
-    return rows
+def _one(reader: Reader, trace: str) -> Condition:
+    """The trajectory whose id begins with ``trace``. Raises ``click.exceptions.Exit`` after one line."""
+    try:
+        return equals(trace_id=reader.resolve(trace))
+    except KeyError as error:
+        raise terminal.fail(error.args[0]) from None
 
 
-def _loaded(reader: RunReader, rows: Sequence[Row]) -> Iterator[Trajectory]:
-    for row in progress.shown(rows, "trajectories"):
-        with contextlib.suppress(Gone):
-            yield reader.load(row.trace_id, texts=False)
+def _loaded(reader: Reader, rows: Sequence[Any]) -> Iterator[Trajectory]:
+    for _, one in reader.each(progress.shown(rows, "trajectories"), texts=False):
+        if one is not None:
+            yield one
 
 
 def _whole(path: Path, parts: Iterable[bytes]) -> None:

@@ -1,85 +1,72 @@
-"""``parquet``: the tables of ``docs/data.md``, laid out as the backend of that name does, one file a table and step."""
+"""``parquet``: the tables of ``docs/data.md``, as the backend of that name copies them: ``PROJECT/RUN/tables/``."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from itertools import groupby, islice
 from pathlib import Path
 
-from autotrace.data import arrow
-from autotrace.data.metrics import OfStep
-from autotrace.data.rollout import Rollout, word
-from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.export.format import ExportError, Format, Written
-from autotrace.sinks.parquet import location
-from autotrace.sinks.parquet import metrics as of_metrics
-from autotrace.sinks.parquet.owner import check_free
-from autotrace.sinks.parquet.partition import Partition, new_name
-from autotrace.sinks.parquet.store import Store, store
-from autotrace.sinks.parquet.writing import TableFile
-from autotrace.sinks.protocol import SinkError
+from autotrace.run import files, layout
+from autotrace.tables import location
+from autotrace.tables.copying import Copy
+from autotrace.tables.metrics import OfStep
+from autotrace.tables.place import Place, PlaceError, place
+from autotrace.tables.rollout import word
+from autotrace.tables.writer import Tables
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import integer
 
 _NONE: Mapping[int, OfStep] = {}
-AT_ONCE = 50
+AT_ONCE = 200
 """Trajectories in memory."""
 
 
 def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[int, OfStep] = _NONE) -> Written:
-    """See ``Format.write``. What an earlier export wrote of the same steps of the same run is replaced. ``metrics``:
-    of the run's steps; written of those that have one of ``trajectories``."""
+    """See ``Format.write``. What an earlier export wrote of the same run is replaced. ``metrics``: of the run's steps;
+    written of those that have one of ``trajectories``."""
     written = Written()
-    at = store(location.root_of(out, Path()))
-    parts: dict[str, Path] = {}
-    before: list[str] = []
+    at = place(location.root_of(out, Path()))
+    made = Path(files.temporary_folder("autotrace-export-"))
     try:
-        checked: set[str] = set()
-        for (run_id, step), of_step in groupby(trajectories, key=_partition):
-            if run_id not in checked:
-                check_free(at, run_id)
-                checked.add(run_id)
-            rollouts = (Rollout(trajectory) for trajectory in of_step)
-            written.trajectories += _write_step(at, run_id, step, rollouts, metrics, parts, before)
-        at.commit(parts, [path for path in dict.fromkeys(before) if path not in parts])
-    except SinkError as error:
+        copies = []
+        for run_id, of_run in groupby(trajectories, key=lambda one: one.run_id):
+            project, count = _write_run(made / run_id, run_id, of_run, metrics)
+            folder = f"{location.segment(project, 'no-project')}/{location.segment(run_id, 'run')}"
+            _check_free(at, folder)
+            copies.append(Copy(made / run_id, at, folder))
+            written.trajectories += count
+        for copy in copies:
+            copy.update()
+        written.files = sum(1 for _ in made.rglob("*.parquet"))
+    except PlaceError as error:
         raise ExportError(str(error)) from error
     finally:
-        at.discard(parts)
-        at.close()
-    written.files = len(parts)
+        shutil.rmtree(made, ignore_errors=True)
     return written
 
 
-def _partition(trajectory: Trajectory) -> tuple[str, int | None]:
-    return trajectory.run_id, integer(trajectory.attributes.get("step"))
+def _write_run(
+    folder: Path, run_id: str, trajectories: Iterator[Trajectory], metrics: Mapping[int, OfStep]
+) -> tuple[str | None, int]:
+    """Its project, and how many there are."""
+    tables, project, count = Tables(folder, run_id), None, 0
+    steps: set[int] = set()
+    while chunk := list(islice(trajectories, AT_ONCE)):
+        project = project or word(chunk[0].attributes.get("project_name"))
+        steps |= {step for one in chunk if (step := integer(one.attributes.get("step"))) is not None}
+        tables.write(chunk)
+        count += len(chunk)
+    for step in sorted(steps & metrics.keys()):
+        tables.write_metrics(step, metrics[step])
+    tables.finish()
+    return project, count
 
 
-def _write_step(
-    at: Store, run_id: str, step: int | None, rollouts: Iterator[Rollout], metrics: Mapping[int, OfStep],
-    parts: dict[str, Path], before: list[str],
-) -> int:  # fmt: skip
-    """Write the parts of one step; how many trajectories it has."""
-    count = 0
-    with ExitStack() as stack:
-        tables: dict[str, TableFile] = {}
-        while chunk := list(islice(rollouts, AT_ONCE)):
-            if not count:
-                project = word(chunk[0].attributes.get("project_name"))
-                if step is not None and (of_step := metrics.get(step)):
-                    path = f"{of_metrics.folder(project, run_id, step)}/{of_metrics.NAME}"
-                    of_metrics.write(at, path, run_id, {step: of_step}, parts)
-                partition = Partition.of(project, run_id, step)
-                for name, folder in partition.folders.items():
-                    before += at.sizes(folder)
-                    path = f"{folder}/{new_name('export')}"
-                    parts[path] = at.part(path)
-                    tables[name] = stack.enter_context(TableFile(parts[path], name, run_id))
-            for name, file in tables.items():
-                file.add(arrow.table_of(OF_TRAJECTORIES[name], chunk))
-            count += len(chunk)
-    return count
+def _check_free(at: Place, folder: str) -> None:
+    if at.read(f"{folder}/{layout.RUN_JSON}") is not None:
+        raise ExportError(f"{at.root} has this run already: the backend parquet writes it there; name another folder")
 
 
 FORMAT = Format("parquet", write, remote=True, takes_metrics=True)

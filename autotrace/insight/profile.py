@@ -96,6 +96,18 @@ def codes(profile: Profile | None) -> list[str] | None:
     return None if profile is None else list(dict.fromkeys(mark.code for mark in (*profile.marks, *profile.found)))
 
 
+def is_truncated(profile: Profile | None) -> bool | None:
+    """An answer of it was cut at a limit of tokens; None: it was not examined."""
+    return None if profile is None else any(mark.code.startswith("AT-TRUNCATED") for mark in profile.marks)
+
+
+def has_tool_error(profile: Profile | None) -> bool | None:
+    """A tool of it failed; None: it was not examined."""
+    if profile is None:
+        return None
+    return any(tool.failed for tool in profile.tools) or any(mark.code.startswith("AT-TOOL-") for mark in profile.marks)
+
+
 _decoder = msgspec.json.Decoder(Profile)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from autotrace.insight.profile import Profile
+from autotrace.insight.profile import Profile, is_truncated
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.numbers import integer, number
 
@@ -61,7 +61,7 @@ class Record:
     @property
     def truncated(self) -> bool:
         """Its answer was cut at a limit."""
-        return any(mark.code.startswith("AT-TRUNCATED") for mark in self.profile.marks)
+        return bool(is_truncated(self.profile))
 
     @property
     def tools_failed(self) -> bool:

@@ -39,7 +39,7 @@ class Settings:
 
     @classmethod
     def of(cls, binds: Iterable[tuple[str, Mapping[str, Any]]]) -> Settings:
-        """From what was reported about a run (``RunReader.binds``)."""
+        """From what was reported about a run (``Reader.binds``)."""
         known: dict[str, Any] = {}
         limits: set[int] = set()
         for name, value in binds:

@@ -87,6 +87,8 @@ def find_runs(folder: str | Path) -> tuple[list[Path], dict[Path, PermissionErro
                 runs.append(folder / name)
         except PermissionError as error:
             closed[folder / name] = error
+    if not runs and not closed:  # a lake: by project
+        runs = sorted(file.parent for file in folder.glob(f"*/*/{layout.RUN_JSON}"))
     if runs:
         return runs, closed
     if closed:

@@ -16,7 +16,8 @@
             status.json             the shipper's last word: delivered, lag, errors, done
             listen                  exists once processes on other nodes will record
             collector.json          where their relays send to, and the token they show (0600)
-            parquet.lock            held while Parquet files of the run are replaced
+            tables/commits.jsonl    what is in the tables: a line a commit
+            tables/TABLE/N.parquet  their files
             drain                   exists once the run's first process asks for delivery of everything
 """
 
@@ -39,7 +40,6 @@ SEGMENT_SUFFIX = ".seg"
 DEFAULT_RUN_DIR = "autotrace-runs"
 DEFAULT_MLFLOW_DB = "mlflow.db"
 SENT_DB = "sent.db"
-PARQUET_LOCK = "parquet.lock"
 
 
 def spool_of(run_folder: str) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from autotrace.data.rollout import ROLES
 from autotrace.insight import profile
 from autotrace.insight.diagnose import Diagnosis, StepFound
 from autotrace.insight.profile import Mark, Profile
@@ -31,6 +30,7 @@ from autotrace.ship.index import step_facts
 from autotrace.ship.index.lines import record
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
+from autotrace.tables.rollout import ROLES
 
 _log = logging.getLogger("autotrace.ship")
 QUIET = 5.0
@@ -177,10 +177,11 @@ class LiveFindings:
                 continue
             new = {mark.code for mark in known.found} != set(marks)
             row.profile = profile.encode(msgspec.structs.replace(known, found=list(marks.values())))
-            if new and again > 0 and row.kept not in (None, LOCAL) and not self._state.removed(trace_id):
-                again -= 1
+            if not self._state.removed(trace_id):
+                delivered = new and again > 0 and row.kept not in (None, LOCAL)
+                again -= delivered
                 row.version += 1
-                self._outbox.again(row)
+                self._outbox.again(row, delivered)
             self._state.db.execute(
                 "UPDATE traces SET profile = ?, version = ? WHERE trace_id = ?", (row.profile, row.version, trace_id)
             )

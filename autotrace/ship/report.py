@@ -101,8 +101,8 @@ class StatusFile:
         status.found = found()
         for courier in couriers:
             if courier.state != "ok":
-                backend = status.backends[courier.name]
-                backend.state, backend.error = courier.state, courier.error
+                if (backend := status.backends.get(courier.name)) is not None:
+                    backend.state, backend.error = courier.state, courier.error
                 status.error = status.error or courier.error
         self._pace.look(status)
         status.notes.extend(notes)

@@ -20,6 +20,7 @@ from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.backend_choice import chosen, remember
 from autotrace.ship.cluster.listening import Listening
 from autotrace.ship.delivery.crew import Crew
+from autotrace.ship.delivery.into_tables import open_tables
 from autotrace.ship.delivery.outbox import QUIET, Outbox
 from autotrace.ship.delivery.reporting import Reporting
 from autotrace.ship.index.indexer import Indexer
@@ -28,7 +29,8 @@ from autotrace.ship.main_process import MainProcess
 from autotrace.ship.pace import Pace
 from autotrace.ship.report import StatusFile
 from autotrace.ship.retention import Retention
-from autotrace.ship.store.state import State
+from autotrace.ship.store.delivery_queue import TABLES
+from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
 
 _log = logging.getLogger("autotrace.ship")
@@ -55,7 +57,8 @@ class Shipper:
         """Set by a signal: commit and end."""
         self._state = State.of_run(self.run_folder)
         self._outbox = Outbox(self._state, self.info)
-        self._reporting = Reporting(self._state, self.run_folder, self.info, self.info.backends)
+        tables = open_tables(self.run_folder, self.info.run_id, Memory(self._state, f"backend:{TABLES}:"))
+        self._reporting = Reporting(self._state, self.run_folder, self.info, self.info.backends, tables)
         self._live = LiveFindings(self._state, self._outbox, self._reporting.add)
         self._indexer = Indexer(
             self._state, self.run_folder, self.info, (self._outbox, self._live, self._reporting), AHEAD
@@ -63,7 +66,7 @@ class Shipper:
         self._decoder = Decoder(self.run_folder, much=True)
         self._retention = Retention(self._state, self.run_folder)
         self._crew = Crew(
-            self._state, self.run_folder, self.info, self._outbox, self._indexer, self._decoder,
+            self._state, self.run_folder, self.info, self._outbox, self._indexer, self._decoder, tables,
             given=shippers or self.info.shippers, unlimited=everything,
         )  # fmt: skip
         self._couriers = self._crew.couriers
@@ -78,6 +81,7 @@ class Shipper:
         with self._state:
             if everything:
                 self._state.keep_all()
+            self._outbox.queue.add_missing(TABLES, everything=True)
             for name in self.info.backends:
                 self._outbox.queue.add_missing(name)
                 if once:  # started by the user: a backend may now accept what it rejected before

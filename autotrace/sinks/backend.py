@@ -66,6 +66,10 @@ class Backend(ABC):
     """Whether several processes may deliver trajectories of one run to it at the same time, each its own (no
     trajectory goes to two): with ``--shippers N`` there are N sinks. False: one of the processes delivers all."""
 
+    from_tables: ClassVar[bool] = False
+    """Its sink takes what it needs from the tables of the run folder: it is given no trajectories, and called once they
+    are there."""
+
     gather: ClassVar[float] = 0.0
     """Seconds for which trajectories wait for others to go with them, while more are to come: for a backend to which a
     delivery costs much, however small it is."""

@@ -44,6 +44,17 @@ class Deferred(Generic[T]):
         self.make = make
 
 
+class Continued(Deferred[str]):
+    """The prompt of a call as text: that of the call ``base``, its answer, and then what is new in this one; all that
+    is new where ``base`` is None."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, make: Callable[[], str], base: str | None) -> None:
+        super().__init__(make)
+        self.base = base
+
+
 class Packed(Deferred[list[T]]):
     """Numbers as an array of ``code`` has them, four bytes each, as a list: that takes ten times the memory."""
 

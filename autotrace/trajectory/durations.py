@@ -38,8 +38,12 @@ class Times:
 
     def measured(self) -> dict[str, float]:
         """The times that are not None, by name."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {name: getattr(self, name) for name in PARTS}
         return {name: value for name, value in values.items() if value is not None}
+
+
+PARTS = tuple(field.name for field in fields(Times))
+"""Their names: ``queue_s``, ``prefill_s``, ..."""
 
 
 def times(trajectory: Trajectory) -> Times:

@@ -246,11 +246,15 @@ class Trajectory:
     notes: list[str] = field(default_factory=list)
     """What was dropped, cut or torn in this trajectory, in words for the user."""
     profile: str = "{}"
-    """What findings know of it, encoded (``insight.profile``); ``{}``: it was not examined."""
+    """What findings know about it, encoded (``insight.profile``); ``{}``: it was not examined."""
     settings: str = "{}"
-    """What is known of the run's configuration, as far as findings need it, encoded (``insight.settings``)."""
+    """What is known about the run's configuration, as far as findings need it, encoded (``insight.settings``)."""
     tokenizer: str | None = None
-    """Where the tokenizer was loaded from that made the texts; None: there are none."""
+    """Where the tokenizer was loaded from that made the texts; None without texts."""
+    late_spans: int = 0
+    """Calls that began after the root had ended."""
+    version: int = 1
+    """Counts up whenever more becomes known about a complete trajectory."""
 
     @property
     def root(self) -> Span:

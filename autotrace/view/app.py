@@ -18,10 +18,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import autotrace
-from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.tables.conditions import WhereError, condition
+from autotrace.tables.errors import Gone
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.view import detail, group, perfetto, search, steps, tokens
+from autotrace.view import columns, detail, group, perfetto, search, steps, tokens
 from autotrace.view.assets import STATIC, bundle, text
 from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
 
@@ -44,7 +46,7 @@ def application(folder: Path) -> Starlette:
         except NoSuchRun as error:
             raise HTTPException(404, error.args[0]) from None
 
-    def asked(request: Request, question: Callable[[RunReader], T]) -> T:
+    def asked(request: Request, question: Callable[[Reader], T]) -> T:
         return of_run(request, lambda run: run.read(question))
 
     def of_run(request: Request, question: Callable[[OpenRun], T]) -> T:
@@ -57,11 +59,11 @@ def application(folder: Path) -> Starlette:
         except KeyError as error:
             raise HTTPException(404, str(error.args[0])) from None
         except Exception as error:  # a run of somebody else may hold anything
-            if not run.folder.exists():
-                raise HTTPException(410, f"the run is gone: {run.folder} was moved or deleted") from None
+            if not run.place.path.exists():
+                raise HTTPException(410, f"the run is gone: {run.place.path} was moved or deleted") from None
             raise HTTPException(503, f"the run cannot be read now: {error}") from None
 
-    def of_trajectory(request: Request, question: Callable[[RunReader, Trajectory], T]) -> T:
+    def of_trajectory(request: Request, question: Callable[[Reader, Trajectory], T]) -> T:
         trace = request.path_params["trace"]
         return asked(request, lambda reader: question(reader, reader.load(trace)))
 
@@ -71,23 +73,30 @@ def application(folder: Path) -> Starlette:
     def state(request: Request) -> Response:
         return as_json(of_run(request, OpenRun.state))
 
-    def all_columns(request: Request) -> Response:
-        part = "more" if request.query_params.get("part") == "more" else "main"
-        of = request.query_params.get("of", "")
-        version, body = of_run(
-            request, lambda run: run.columns(part, int(of) if of.isdecimal() and len(of) < 10 else None)
-        )
-        return Response(body, media_type="application/octet-stream", headers={"x-version": str(version)})
+    def some_columns(request: Request) -> Response:
+        names = request.query_params.get("names", "").split(",")
+        return octets(of_run(request, lambda run: run.columns(names)))
+
+    def names(request: Request) -> Response:
+        return as_json(asked(request, columns.names))
+
+    def where(request: Request) -> Response:
+        """The trajectories for which the condition ``q`` is true."""
+        try:
+            wanted = condition(request.query_params.get("q", ""))
+        except WhereError as error:
+            raise HTTPException(400, str(error)) from None
+        return octets(asked(request, lambda reader: columns.packed(reader, [], wanted)))
 
     def trajectory(request: Request) -> Response:
         return as_json(of_trajectory(request, lambda _, one: detail.detail(one)))
 
     def token_arrays(request: Request) -> Response:
-        body = of_trajectory(request, lambda reader, one: tokens.packed(one, reader.decode))
-        return Response(body, media_type="application/octet-stream")
+        body = of_trajectory(request, lambda reader, one: tokens.packed(one, reader.run.decode))
+        return octets(body)
 
     def one_call(request: Request) -> Response:
-        def question(_: RunReader, one: Trajectory) -> dict[str, Any]:
+        def question(_: Reader, one: Trajectory) -> dict[str, Any]:
             span = next((span for span in one.spans if span.span_id == request.path_params["span"]), None)
             if span is None:
                 raise KeyError(f"this trajectory has no call {request.path_params['span']}")
@@ -122,7 +131,7 @@ def application(folder: Path) -> Starlette:
         words = request.query_params.get("q", "")
         if not words:
             raise HTTPException(400, "what is searched for? q=WORDS")
-        found = search.hits(run_of(request), words, request.query_params.get("step"))
+        found = search.hits(run_of(request), words)
         return StreamingResponse(iterate_in_threadpool(found), media_type="application/x-ndjson")
 
     def index(_: Request) -> Response:
@@ -144,7 +153,9 @@ def application(folder: Path) -> Starlette:
             Route("/page.js", script),
             Route("/api/runs", list_runs),
             Route("/api/runs/{run}", state),
-            Route("/api/runs/{run}/columns", all_columns),
+            Route("/api/runs/{run}/columns", some_columns),
+            Route("/api/runs/{run}/names", names),
+            Route("/api/runs/{run}/where", where),
             Route("/api/runs/{run}/search", full_text),
             Route("/api/runs/{run}/group", rollouts),
             Route("/api/runs/{run}/findings", findings),
@@ -156,6 +167,11 @@ def application(folder: Path) -> Starlette:
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
     )
+
+
+def octets(body: bytes) -> Response:
+    """``body`` as it is."""
+    return Response(body, media_type="application/octet-stream")
 
 
 def as_json(value: Any) -> Response:

@@ -15,10 +15,9 @@ from typing import Any
 
 import msgspec
 
-from autotrace.ship.run_reader import Gone, RunReader
-from autotrace.ship.store.row import Row
+from autotrace.tables.conditions import Condition
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.jsonable import jsonable
-from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import integer
 from autotrace.view import columns, detail, group, steps, tokens
 from autotrace.view.assets import bundle, text
@@ -29,8 +28,8 @@ GROUP_LIMIT = 16
 """Rollouts of a group up to which every pair of them is compared; of larger ones, all with the best."""
 
 
-def written(reader: RunReader, rows: Sequence[Row]) -> Iterator[str]:
-    """The parts of the file, in order, with the trajectories ``rows``."""
+def written(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[str]:
+    """The parts of the file, in order, with the trajectories ``rows``, which are those that satisfy ``wanted``."""
     script, library = bundle("main.js"), text("vendor/uPlot.iife.min.js")
     style = text("vendor/uPlot.min.css") + text("page.css")
     policy = (
@@ -41,7 +40,7 @@ def written(reader: RunReader, rows: Sequence[Row]) -> Iterator[str]:
     yield head.replace("<!-- policy -->", f'<meta http-equiv="Content-Security-Policy" content="{policy}">')
     yield f"<style>{style}</style>\n"
     yield text("index.html").partition("<!-- /assets -->")[2].partition("<!-- data -->")[0]
-    for name, body in _data(reader, rows):
+    for name, body in _data(reader, wanted, rows):
         yield f'<script type="text/plain" id="data {name}">{body}</script>\n'
     yield f"<script>{library}</script>\n"
     yield f'<script type="module">{script}</script>\n</body>\n</html>\n'
@@ -51,26 +50,26 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _data(reader: RunReader, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    run, chosen = reader.info.run_id, {row.trace_id for row in rows}
-    created, command = reader.info.created, " ".join(reader.info.command)
+def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tuple[str, str]]:
+    info, names = reader.run.info, columns.names(reader)
+    run, created, command = info.run_id, info.created, " ".join(info.command)
     about = {"run": run, "created": created, "command": command, "state": "exported", "trajectories": len(rows)}
     notes = [f"{len(rows):,} trajectories, exported to this file; the server shows the whole run and its texts' search"]
     state = {**about, "version": 1, "live": False, "open": 0, "losses": [], "warnings": [], "notes": notes}
     yield "runs", _json({"version": "", "runs": [about]})
     yield "state", _json({**state, "error": None})
-    yield "main", _encoded(columns.main(reader, chosen).body)
-    yield "more", _encoded(columns.more(reader, chosen).body)
+    yield "names", _json(names)
+    yield "columns", _encoded(columns.packed(reader, ["group", *names["numbers"], *names["texts"]], wanted))
     yield "findings", _json(steps.findings(reader, {row.step for row in rows if row.step is not None}))
-    by_group: dict[str, list[str]] = defaultdict(list)
+    by_group: dict[str, list[Any]] = defaultdict(list)
     by_step: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        by_group[row.group].append(row.trace_id)
-    for ids in by_group.values():
-        loaded = [one for id in ids if (one := _loaded(reader, id)) is not None]
+        by_group[row.group_id].append(row)
+    for members in by_group.values():
+        loaded = [one for _, one in reader.each(members) if one is not None]
         for one in loaded:
             yield f"trace {one.trace_id}", _json(detail.detail(one))
-            yield f"tokens {one.trace_id}", _encoded(tokens.packed(one, reader.decode, short=True))
+            yield f"tokens {one.trace_id}", _encoded(tokens.packed(one, reader.run.decode, short=True))
             yield f"calls {one.trace_id}", _json({span.span_id: detail.call(span, CALL_LIMIT) for span in one.spans})
             step = integer(one.attributes.get("step"))
             if step is not None and not one.attributes.get("validate"):
@@ -80,13 +79,6 @@ def _data(reader: RunReader, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
             yield f"group {min(one.trace_id for one in loaded)}", body
     for number, rollouts in by_step.items():
         yield f"step {number}", _json(steps.of_rollouts(rollouts))
-
-
-def _loaded(reader: RunReader, trace_id: str) -> Trajectory | None:
-    try:
-        return reader.load(trace_id)
-    except (Gone, KeyError):
-        return None
 
 
 def _json(value: Any) -> str:

@@ -10,21 +10,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from autotrace.query.stored.place import Place
-from autotrace.query.stored.reader import STATE, StoredReader, places
-from autotrace.run import layout
 from autotrace.run.drain import shipper_alive
-from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
 from autotrace.run.status import Status
 from autotrace.ship import pace
-from autotrace.ship.run_reader import RunReader
-from autotrace.spool.reader import segments
+from autotrace.ship.readers import is_run, opened, places
+from autotrace.tables.reader import Reader
+from autotrace.tables.sources import STORED, Place
 from autotrace.view import columns, steps
 
 T = TypeVar("T")
-ORDERS = 4
-"""Versions of a run whose rows are remembered: for pages that have one part and ask for the other."""
+FIRST = (
+    "start", "step", "sample_index", "rollout_n", "status", "reward", "group", "turns", "tool_calls", "prompt_tokens",
+    "response_tokens", "duration", "validate", "error",
+)  # fmt: skip
+"""Columns that a page asks for first, as ``static/rows.js`` names them."""
 
 
 class NoSuchRun(KeyError):
@@ -32,57 +32,32 @@ class NoSuchRun(KeyError):
 
 
 class OpenRun:
-    """One run folder. Its reader is used by one thread at a time."""
+    """One run. Its reader is used by one thread at a time."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.name = address_of(folder.name)
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.name = address(place)
         self._lock = threading.Lock()
-        self._reader: RunReader | None = None
-        self._seen: Any = None
+        self._reader: Reader | None = None
+        self._seen: object = None
         self._version = 0
-        self._encoded: tuple[Any, int, dict[str, bytes]] = (None, 0, {})
-        """What the run looked like, which version that is, the parts of it that were encoded."""
-        self._orders: dict[int, bytes] = {}
-        """Ids of the rows of the last versions, as they were answered."""
+        self._answers: dict[tuple[str, ...], bytes] = {}
+        """What was encoded of this version."""
         self._diagnosing = threading.Lock()
         self._findings: tuple[int, dict[str, Any]] | None = None
 
-    def read(self, question: Callable[[RunReader], T]) -> T:
-        """The answer of ``question`` to the run as it is now. Raises what it raises, and what ``RunInfo.read`` does."""
+    def read(self, question: Callable[[Reader], T]) -> T:
+        """The answer of ``question`` to the run as it is now. Raises what it raises, and what opening raises."""
         with self._lock:
             return question(self._current())
 
-    def columns(self, part: str, of: int | None = None) -> tuple[int, bytes]:
-        """The columns (``main`` or ``more``), and their version of the run. Both parts of a version have the same
-        rows; ``of``: the version that ``more`` is asked for, whatever was added since. What was encoded before does not
-        wait for who encodes the other."""
-        seen, version, parts = self._encoded
-        if part in parts and of in (None, version) and (of == version or seen == self._fingerprint()):
-            return version, parts[part]
+    def columns(self, names: Sequence[str]) -> bytes:
+        """See ``columns.packed``."""
         with self._lock:
-            reader = self._current()
-            _, version, parts = self._encoded
-            if part == "more":
-                return self._more(reader, version if of is None else of)
-            if part not in parts:
-                parts[part], self._orders[version] = columns.main(reader)
-                self._orders = dict(sorted(self._orders.items())[-ORDERS:])
-            return version, parts[part]
-
-    def _more(self, reader: RunReader, of: int) -> tuple[int, bytes]:
-        """The rest of the rows of version ``of``; of version 0, which does not exist, if that is not remembered."""
-        _, version, parts = self._encoded
-        rows = self._orders.get(of)
-        made = columns.more(reader) if of == version else None
-        if made is not None and rows in (None, made.ids):
-            parts["more"] = made.body
-            return version, made.body
-        if rows is None:
-            return 0, columns.more(reader).body
-        # the run has grown since
-        made = columns.more(reader, {rows[at : at + 16].hex() for at in range(0, len(rows), 16)})
-        return (of if made.ids == rows else 0), made.body
+            reader, key = self._current(), tuple(names)
+            if key not in self._answers:
+                self._answers[key] = columns.packed(reader, names)
+            return self._answers[key]
 
     def findings(self) -> dict[str, Any]:
         """What is wrong with its steps (``steps.findings``). Takes its time for a large run, so with a reader of its
@@ -92,85 +67,57 @@ class OpenRun:
                 self._current()
                 version = self._version
             if self._findings is None or self._findings[0] != version:
-                with contextlib.closing(self._opened(None)) as reader:
+                with contextlib.closing(opened(self.place)) as reader:
                     self._findings = version, steps.findings(reader)
             return self._findings[1]
 
     def state(self) -> dict[str, Any]:
         """What a person is told about the run first: state, losses, what is odd about it."""
         with self._lock:
-            reader = self._current()
-            status, info, version = reader.status(), reader.info, self._version
-        alive = self._is_served()
-        said = _told(status, alive)
+            source = self._current().run
+            status, info, version = source.status(), source.info, self._version
+        alive = _is_served(self.place)
         return {
             "run": self.name, "created": info.created, "command": " ".join(info.command), "version": version,
-            "state": said, "live": alive or status.living > 0, "trajectories": status.trajectories,
+            "state": _told(status, alive), "live": alive or status.living > 0, "trajectories": status.trajectories,
             "open": status.open, "losses": losses(status.drops), "warnings": pace.warnings(status),
             "notes": [*status.notes, *_oddities(status)], "error": status.error,
         }  # fmt: skip
 
-    def _current(self) -> RunReader:
+    def _current(self) -> Reader:
         """A reader of what there is now."""
-        seen = self._fingerprint()
-        if self._reader is None or seen != self._seen:
-            before = self._reader
-            self._reader = self._opened(before)
+        before = self._reader
+        if before is None or before.run.fingerprint() != self._seen:
+            self._reader = opened(self.place, before)
             if before is not None:
                 before.close()
-            self._seen = seen
+            self._seen = self._reader.run.fingerprint()
             self._version += 1
-            self._encoded = (seen, self._version, {})
-        return self._reader
-
-    def _opened(self, before: RunReader | None) -> RunReader:
-        return RunReader.open(self.folder, before)
-
-    def _is_served(self) -> bool:
-        """A shipper is at work."""
-        return shipper_alive(str(self.folder)) is True
-
-    def _fingerprint(self) -> tuple[Any, ...]:
-        """Changes when something was added. Where a shipper is at work, its state counts: what it has not read is not
-        shown."""
-        state = self.folder / layout.STATE_DB
-        stats: list[Any] = [_changed(state), _changed(Path(f"{state}-wal"))]
-        if not self._is_served():
-            stats += [(file.name, file.size) for file in segments(self.folder)]
-        return tuple(stats)
+            self._answers = {}
+            return self._reader
+        return before
 
     def close(self) -> None:
-        """Close the state."""
+        """Close the reader."""
         with self._lock:
             if self._reader is not None:
                 self._reader.close()
             self._reader = None
 
 
-class StoredRun(OpenRun):
-    """A run that exists as lines of JSON or Parquet files."""
-
-    def __init__(self, place: Place) -> None:
-        super().__init__(place.path)
-        self.name = address_of(place.run_id)
-        self._place = place
-
-    def _opened(self, before: RunReader | None) -> RunReader:
-        return StoredReader(self._place)
-
-    def _is_served(self) -> bool:
-        return False
-
-    def _fingerprint(self) -> tuple[Any, ...]:
-        return tuple((file, _changed(file)) for file in self._place.files())
+def _is_served(place: Place) -> bool:
+    """A shipper is at work."""
+    return is_run(place.path) and shipper_alive(str(place.path)) is True
 
 
-def _changed(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
+def address(place: Place) -> str:
+    """The run's name in addresses: that of its folder, else its own."""
+    return address_of(place.path.name if is_run(place.path) else place.info.run_id)
+
+
+def newest_address(path: Path) -> str:
+    """The address of the newest run at ``path``."""
+    return address(places(path)[-1])
 
 
 def address_of(name: str) -> str:
@@ -198,33 +145,26 @@ def _oddities(status: Status) -> list[str]:
 
 
 class OpenRuns:
-    """The run in ``folder``, all runs of a folder of runs, or those that are stored there as lines or tables. Raises
-    ``QueryError`` for a file of something else."""
+    """The run at ``path``, or all runs there. Raises ``QueryError`` for a file of something else."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._stored = {address_of(place.run_id): place for place in places(folder)}
-        self._alone = (folder / layout.RUN_JSON).exists()
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._runs: dict[str, OpenRun] = {}
         self._lock = threading.Lock()
+        self._places()
 
     def listed(self) -> list[dict[str, Any]]:
         """The runs, newest first, from what each one's shipper wrote last: nothing is read for it."""
-        found: list[dict[str, Any]] = [
-            {"run": name, "created": "", "command": str(place.path), "state": STATE, "trajectories": None}
-            for name, place in self._stored.items()
-        ]
-        for folder in self._folders():
-            try:
-                info = RunInfo.read(folder)
-            except (OSError, msgspec.MsgspecError):
-                continue
-            run: dict[str, Any] = {"run": address_of(folder.name), "created": info.created}
-            run |= {"command": " ".join(info.command), "state": "not assembled", "trajectories": None}
+        found: list[dict[str, Any]] = []
+        for place in self._places():
+            info, stored = place.info, not is_run(place.path)
+            run: dict[str, Any] = {"run": address(place), "created": info.created, "command": " ".join(info.command)}
+            run |= {"state": STORED if stored else "not assembled", "trajectories": None}
+            if stored:
+                run |= {"created": "", "command": str(place.path)}
             with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
-                status = Status.read(folder)
-                alive = shipper_alive(str(folder)) is True
-                run |= {"state": _told(status, alive), "trajectories": status.trajectories}
+                status = Status.read(place.path)
+                run |= {"state": _told(status, _is_served(place)), "trajectories": status.trajectories}
             found.append(run)
         return sorted(found, key=lambda run: (run["created"], run["run"]), reverse=True)
 
@@ -232,25 +172,23 @@ class OpenRuns:
         """The run called ``name``. Raises ``NoSuchRun``."""
         with self._lock:
             if name not in self._runs:
-                if (place := self._stored.get(name)) is not None:
-                    self._runs[name] = StoredRun(place)
-                    return self._runs[name]
-                folder = next((folder for folder in self._folders() if address_of(folder.name) == name), None)
-                if folder is None:
+                place = next((place for place in self._places() if address(place) == name), None)
+                if place is None:
                     raise NoSuchRun(f"there is no run {name} here; the start page lists the runs")
-                self._runs[name] = OpenRun(folder)
+                self._runs[name] = OpenRun(place)
             return self._runs[name]
 
     def prepare(self) -> None:
         """Encode what a page of the newest run asks for first, while the browser is still starting. Nothing more: that
         would take time from who asks for this."""
         with contextlib.suppress(Exception):  # whoever asks for the run is told
-            self.run(self.listed()[0]["run"]).columns("main")
+            self.run(self.listed()[0]["run"]).columns(FIRST)
 
-    def _folders(self) -> Sequence[Path]:
-        if self._alone:
-            return [self.folder]
-        return [path.parent for path in self.folder.glob(f"*/{layout.RUN_JSON}")]
+    def _places(self) -> list[Place]:
+        try:
+            return places(self._path)
+        except (OSError, msgspec.MsgspecError):
+            return []
 
     def close(self) -> None:
         """Close all of them."""

@@ -7,8 +7,9 @@ from typing import Any
 
 from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
-from autotrace.query import findings as query
-from autotrace.ship.run_reader import Gone, RunReader
+from autotrace.tables import steps as query
+from autotrace.tables.conditions import condition
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
@@ -25,8 +26,8 @@ Part = tuple[int, float, float]
 """Which of ``KINDS``, start, duration; seconds."""
 
 
-def findings(reader: RunReader, numbers: Collection[int] | None = None) -> dict[str, Any]:
-    """What ``autotrace diagnose`` finds in each step (or in those of ``numbers``): step -> code -> how many
+def findings(reader: Reader, numbers: Collection[int] | None = None) -> dict[str, Any]:
+    """What ``autotrace diagnose`` finds in each step (or in ``numbers``): step -> code -> how many
     trajectories; and what the codes mean."""
     diagnosis, steps = Diagnosis(), {}
     for step in query.steps(reader):
@@ -39,16 +40,12 @@ def findings(reader: RunReader, numbers: Collection[int] | None = None) -> dict[
     return {"steps": steps, "titles": {name: code.title for name, code in registry.codes().items() if name in used}}
 
 
-def lanes(reader: RunReader, step: int) -> dict[str, Any]:
-    """The rollouts of a training step: see ``of_rollouts``. At most ``MOST``: those that took longest."""
-    rows = [row for row in reader.rows(step=step) if row.role in ("", "trajectory") and not row.validate]
-    rows.sort(key=lambda row: -(row.duration_ns or 1 << 62))
-    found = []
-    for row in rows[:MOST]:
-        try:
-            found.append(rollout(reader.load(row.trace_id, texts=False)))
-        except (Gone, KeyError):
-            continue
+def lanes(reader: Reader, step: int) -> dict[str, Any]:
+    """The rollouts of a training step: see ``of_rollouts``. If more than ``MOST``, the longest of them."""
+    training = condition(f"step = {step} and not validate")
+    rows = reader.select(training, ("trace_id", "duration_s"))
+    rows.sort(key=lambda row: -(row.duration_s or float("inf")))
+    found = [rollout(one) for _, one in reader.each(rows[:MOST], texts=False) if one is not None]
     return of_rollouts(found, len(rows) - MOST)
 
 

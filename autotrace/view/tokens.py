@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autotrace.data.rollout import Rollout
+from autotrace.tables.rollout import Rollout
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.numbers import integer
 from autotrace.view.pack import MISSING, pack

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.server import TEXT, serving
 
@@ -70,8 +70,8 @@ def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 def trajectories_of(run: Path) -> list[Trajectory]:
     """Everything that was recorded, in the order in which it began. A call of no trajectory is one of its own."""
-    reader = RunReader.open(run)
-    return [reader.load(row.trace_id) for row in reader.rows()]
+    reader = of_run(run)
+    return [reader.load(row.trace_id) for row in reader.select(roots=True)]
 
 
 def run_ways(framework: str, folder: Path, ways: Iterable[str]) -> Path:

@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 
 from autotrace.cli.main import main
 from autotrace.export.conversation import conversation
-from autotrace.query.stored.reader import one as stored
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.sinks.mlflow.spans import encode as as_mlflow
 from autotrace.sinks.weave.calls import call_of as as_weave
+from autotrace.tables.conditions import equals
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import answered_words, asked_words
 from autotrace.view.detail import conversation as page
@@ -46,8 +46,8 @@ def call(run: Path) -> Call:
 
 def of(run: Path, way: str) -> list[Trajectory]:
     """Its two rollouts."""
-    reader = RunReader.open(run)
-    rows = [row for row in reader.rows(data_source=way) if row.role == "trajectory"]
+    reader = of_run(run)
+    rows = [row for row in reader.select(equals(data_source=way), roots=True) if row.role == "trajectory"]
     return [reader.load(row.trace_id) for row in rows]
 
 
@@ -119,7 +119,7 @@ def test_backends_and_tables_have_the_same_text(way: str, run: Path, call: Call)
     query = "SELECT t.prompt_text, t.response_text FROM turns t JOIN trajectories USING (trace_id) WHERE data_source = "
     rows = call("sql", f"{query}'{way}'", run, "--json").stdout.splitlines()
     assert {tuple(json.loads(row).values()) for row in rows} == {turn for turns in said for turn in turns}
-    kept = stored(run.parent / "parquet")
+    kept = of_run(run.parent / "parquet")
     assert kept is not None
     for one in of(run, way):
         again = kept.load(one.trace_id)

@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 
 from autotrace.cli.main import main
 from autotrace.config.tokenizer_name import located
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
+from autotrace.tables.conditions import equals
 from autotrace.trajectory.model import Trajectory
 from autotrace.view.tokens import packed
 from tests.answers.letters import saved
@@ -56,8 +57,8 @@ def traced(place: Place, spec: str, *options: str) -> Path:
 
 def of(run: Path, way: str) -> Trajectory:
     """Its first rollout."""
-    reader = RunReader.open(run)
-    (row, _) = (row for row in reader.rows(data_source=way) if row.role == "trajectory")
+    reader = of_run(run)
+    (row, _) = (row for row in reader.select(equals(data_source=way), roots=True) if row.role == "trajectory")
     return reader.load(row.trace_id)
 
 
@@ -101,7 +102,7 @@ def test_each_list_entry_has_its_own(place: Place) -> None:
     assert texts(run) == SAID
     shifted = [tuple("".join(chr(ord(letter) + 1) for letter in text or "") for text in turn) for turn in SAID]
     assert texts(run, "outer") == shifted
-    reader = RunReader.open(run)
+    reader = of_run(run)
     for way, answer in (("numbers", SAID[1][1]), ("outer", shifted[1][1])):
         _, arrays = unpacked(packed(of(run, way), reader.decode))
         assert bytes(arrays["text"]).decode().endswith(answer), "token by token, too"

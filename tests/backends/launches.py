@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Trajectory
 
 HERE = Path(__file__).resolve().parent
@@ -124,14 +125,14 @@ class Launch:
         return told
 
     @cached_property
-    def index(self) -> RunReader:
+    def index(self) -> Reader:
         """What was recorded."""
-        return RunReader.open(self.run)
+        return of_run(self.run)
 
     @cached_property
     def recorded(self) -> dict[str, Trajectory]:
         """The trajectories in the run folder, by trace id."""
-        rows = [row for row in self.index.rows() if row.role == "trajectory"]
+        rows = [row for row in self.index.select(roots=True) if row.role == "trajectory"]
         return {row.trace_id: self.index.load(row.trace_id) for row in rows}
 
     def status(self) -> dict[str, Any]:

@@ -19,10 +19,11 @@ from launches import PATHS, Launch, weave_variables
 from proxy import Proxy
 from read import ReadBack, in_mlflow, in_weave
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.sinks.mlflow.server import request
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.weave.calls import call_of, encoded
+from autotrace.tables.conditions import equals
 from tests.mlflow_server import MlflowServer
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.backends, pytest.mark.row("server faults")]
@@ -66,9 +67,9 @@ class Live:
 
     def recorded(self, texts: bool = False) -> list[Any]:
         """The step's trajectories in the run folder."""
-        index = RunReader.open(self.launch.run)
+        index = of_run(self.launch.run)
         try:
-            rows = [row for row in index.rows(step=self.step) if row.role == "trajectory"]
+            rows = [row for row in index.select(equals(step=self.step), roots=True) if row.role == "trajectory"]
             return [index.load(row.trace_id, texts=texts) for row in rows]
         finally:
             index.close()

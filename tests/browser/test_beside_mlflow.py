@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Error, Page, Route
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from tests.browser.conftest import Visit
 from tests.browser.figures import measured
@@ -46,8 +46,10 @@ def test_30_000_calls_beside_mlflows_page(
     process.exit()
     assert ship(folder, once=True).state == "done"
     ours = opened_here(visit(folder), long.hex())
-    page = RunReader.open(folder).page
-    (few_seconds, few), (_, many) = (opened_there(browser, mlflow, page(trace.hex()) or "") for trace in (short, long))
+    pages = of_run(folder).run.pages()
+    (few_seconds, few), (_, many) = (
+        opened_there(browser, mlflow, pages.get(trace.hex(), "")) for trace in (short, long)
+    )
     measured(f"a trajectory of {CALLS:,} calls: opened", f"{ours:.0f} ms", "2,000 ms")
     measured("the same in MLflow's page", many, "")
     measured("one of 30 calls in MLflow's page", few, "")

@@ -11,10 +11,10 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, expect
 
-from autotrace.ship.run_reader import RunReader
-from autotrace.ship.store.where import WhereError, condition
+from autotrace.ship.readers import of_run
+from autotrace.tables.conditions import WhereError, condition
 from tests.browser.conftest import Visit
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 from tests.ship.spools import Process, attributes, new_run
 
 Open = Callable[..., Visit]
@@ -98,7 +98,7 @@ def test_hostile_texts_in_a_file_and_in_a_notebook(tmp_path: Path, browser: Brow
     assert tab.wrong == []
     page.close()
     page = browser.new_page()
-    for one in map(RunReader.open(folder).load, ("01", "02", "03", "05")):
+    for one in map(of_run(folder).load, ("01", "02", "03", "05")):
         page.set_content(f"<!doctype html><body>{one._repr_html_()}")
         assert not set(page.inner_text("body")) & HIDDEN
         assert page.evaluate("window.pwned") is None and page.locator("img, svg, script").count() == 0
@@ -128,10 +128,10 @@ def test_the_filter_means_what_where_means(tmp_path: Path, visit: Open) -> None:
     folder = recorded(tmp_path)
     tab = visit(folder)
     tab.page.wait_for_selector(".scroller .row:not([hidden])")
-    reader = RunReader.open(folder)
+    reader = of_run(folder)
     for expression in EXPRESSIONS:
         try:
-            rows = reader.select(condition(expression) & condition("role = 'trajectory'")) if expression else []
+            rows = reader.select(condition(expression)) if expression else []
             expected: list[str] | None = sorted(row.trace_id for row in rows)
         except WhereError:
             expected = None
@@ -140,16 +140,13 @@ def test_the_filter_means_what_where_means(tmp_path: Path, visit: Open) -> None:
 
 
 ON_THE_PAGE = """async ([run, expression]) => {
-    const { completeRowsOf } = await import("/static/rows.js");
-    const { WhereError, compile } = await import("/static/where.js");
-    const rows = await completeRowsOf(run);
+    const { rowsOf } = await import("/static/rows.js");
+    const { Problem } = await import("/static/data.js");
+    const rows = await rowsOf(run);
     try {
-        const wanted = compile(expression, rows);
-        const found = [];
-        for (let row = 0; row < rows.count; row += 1) if (wanted(row) === true) found.push(rows.id(row));
-        return found.sort();
+        return [...await rows.where(expression)].map((row) => rows.id(row)).sort();
     } catch (error) {
-        if (error instanceof WhereError) return expression ? null : [];
+        if (error instanceof Problem) return expression ? null : [];
         throw error;
     }
 }"""

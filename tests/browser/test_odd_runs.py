@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 from autotrace.run import layout
 from autotrace.ship.shipper import ship
 from tests.browser.conftest import Server, Visit
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 from tests.ship.spools import Process, attributes, new_run, trajectory
 
 Open = Callable[..., Visit]

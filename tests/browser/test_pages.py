@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from tests.browser.conftest import Visit
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 from tests.ship.spools import Process, attributes, new_run, trajectory
 
 Open = Callable[..., Visit]
@@ -187,7 +187,7 @@ def test_the_timeline_shows_a_call(demo: Path, visit: Open) -> None:
         page.get_by_text("Perfetto").click()
     assert download.value.suggested_filename.endswith(".perfetto.json")
     drawn = json.loads(Path(download.value.path()).read_text())["traceEvents"]
-    assert len([event for event in drawn if event["ph"] == "X"]) == len(RunReader.open(demo).load(trace).spans)
+    assert len([event for event in drawn if event["ph"] == "X"]) == len(of_run(demo).load(trace).spans)
 
 
 def test_steps_have_curves_and_lanes(demo: Path, visit: Open) -> None:
@@ -274,8 +274,8 @@ def test_what_is_chosen_is_in_the_address(demo: Path, visit: Open) -> None:
 
 def test_tokens_by_what_the_trainer_computed(tmp_path: Path, visit: Open) -> None:
     folder = recorded(tmp_path)
-    reader = RunReader.open(folder)
-    having = {row.trace_id: "mismatch_mean" in row.facts for row in reader.rows(role="trajectory")}
+    reader = of_run(folder)
+    having = {row.trace_id: "mismatch_mean" in row.facts for row in reader.select(columns=("trace_id", "facts"))}
     tab = visit(folder)
     with_them = next(trace for trace, has in having.items() if has)
     page = tab.go(f"#/run/{folder.name}/trace/{with_them}?view=tokens&colour=mismatch", ".block span")

@@ -10,7 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
+from autotrace.tables.conditions import equals
 from autotrace.trajectory.durations import longest_gap
 from tests.browser.conftest import Visit
 
@@ -54,8 +55,8 @@ def test_the_worst_group_and_the_fork_between_its_best_and_its_worst(demo: Path,
     reader.press("g")
     reader.page.wait_for_selector(".card")
     rewards: dict[str, list[float]] = {}
-    for row in RunReader.open(demo).rows(role="trajectory"):
-        rewards.setdefault(row.group, []).append(row.reward or 0.0)
+    for row in of_run(demo).select():
+        rewards.setdefault(row.group_id, []).append(row.reward or 0.0)
     worst = min(rewards.values(), key=lambda values: sum(values) / len(values))
     expect(reader.page.locator(".bar").first).to_contain_text(f"mean {sum(worst) / len(worst):.3g}")
     cards = reader.page.locator(".card")
@@ -73,7 +74,7 @@ def test_the_least_likely_token_of_the_worst_rollout(demo: Path, visit: Open) ->
     reader.press("2")
     reader.page.wait_for_selector(".block span")
     trace = reader.page.url.split("/trace/")[1].split("?")[0]
-    one = RunReader.open(demo).load(trace)
+    one = of_run(demo).load(trace)
     lowest = min(value for span in one.llm_spans for value in span.logprobs or ())
     chip = reader.page.locator(".chip").first
     expect(chip).to_be_visible()
@@ -96,10 +97,10 @@ def test_what_the_slowest_rollout_waited_for(demo: Path, visit: Open) -> None:
     reader = Reader(visit(demo).page)
     reader.click('[data-column="duration"]')
     reader.click(ROWS)
-    rows = RunReader.open(demo).rows(role="trajectory")
-    slowest = max(rows, key=lambda row: row.duration_ns or 0)
+    rows = of_run(demo).select()
+    slowest = max(rows, key=lambda row: row.duration_s or 0)
     expect(reader.page.locator(".heading code")).to_have_text(slowest.trace_id[:12])
-    gap = longest_gap(RunReader.open(demo).load(slowest.trace_id))
+    gap = longest_gap(of_run(demo).load(slowest.trace_id))
     assert gap is not None
     expect(reader.page.locator(".spent")).to_contain_text(f"of it {gap.where})")
 
@@ -117,7 +118,7 @@ PAGES = {
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_has_nothing_serious_to_say(theme: str, demo: Path, visit: Open) -> None:
     tab = visit(demo, color_scheme=theme)
-    (row, *_) = RunReader.open(demo).rows(role="trajectory", status="OK")
+    (row, *_) = of_run(demo).select(equals(role="trajectory", status="OK"), roots=True)
     serious = {}
     for name, (where, wait) in {"runs": ("", ".runs"), **PAGES}.items():
         address = f"#/run/{demo.name}/{where.replace('TRACE', row.trace_id)}" if where else "#/runs"

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from autotrace.ship.run_reader import RunReader
-from autotrace.view import columns
+from autotrace.ship.readers import of_run
+from autotrace.view import columns, open_runs
 from tests.browser.conftest import MANY, Server, Visit, started
 from tests.browser.figures import measured
 from tests.ship.spools import Process, attributes, new_run
@@ -88,8 +88,8 @@ def test_100_000_trajectories_can_be_used_at_once(many: Path, browser: Browser) 
         measured(f"{MANY:,} trajectories: usable {when}", came, "1,000 ms")
     measured(f"{MANY:,} trajectories: a new server until then, CPU", f"{statistics.median(worked):.0f} ms", "")
     began = time.process_time()
-    with contextlib.closing(RunReader.open(many)) as reader:
-        columns.main(reader), columns.more(reader)
+    with contextlib.closing(of_run(many)) as reader:
+        columns.packed(reader, open_runs.FIRST), columns.names(reader)
     encoded = 1000 * (time.process_time() - began)
     assert statistics.median(worked) < 2 * encoded, "it reads the run once, and not much else"
 

@@ -19,8 +19,7 @@ from autotrace.cli.main import main
 
 NOBODY = 65534
 LOADED = {
-    "cli", "data", "export", "insight", "launch", "query", "redact", "run", "ship", "sinks", "spool", "trajectory",
-    "view",
+    "cli", "export", "insight", "launch", "redact", "run", "ship", "sinks", "spool", "tables", "trajectory", "view",
 }  # fmt: skip
 
 

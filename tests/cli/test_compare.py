@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.trajectory.divergence import calls, calls_parted, parted
 from tests.cli.conftest import Call
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
@@ -72,7 +72,7 @@ def group(runs: Path) -> tuple[Path, list[str]]:
 
 
 def test_where_tokens_part(group: tuple[Path, list[str]]) -> None:
-    index = RunReader.open(group[0])
+    index = of_run(group[0])
     first, *others = [index.load(trace) for trace in group[1]]
     found = [parted(first, other) for other in others]
     assert [None if one is None else (one.turn, one.part, one.token) for one in found] == [
@@ -81,7 +81,7 @@ def test_where_tokens_part(group: tuple[Path, list[str]]) -> None:
 
 
 def test_where_tool_calls_part(group: tuple[Path, list[str]]) -> None:
-    index = RunReader.open(group[0])
+    index = of_run(group[0])
     first, *others = [index.load(trace) for trace in group[1]]
     found = [calls_parted(first, other) for other in others]
     assert [None if one is None else (one[0], one[1].part) for one in found] == [None, None, (1, "arguments"), None]

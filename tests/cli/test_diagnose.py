@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import autotrace
 from autotrace.cli import steps
 from autotrace.insight import registry
 from autotrace.insight.profile import Mark, Profile, encode
-from autotrace.query import findings, parquet_findings
 from autotrace.run.lock import ShipperLock
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
 from autotrace.spool.records import StepFacts
+from autotrace.tables.errors import QueryError
+from autotrace.tables.steps import steps as steps_of
 from tests.cli.conftest import Call
-from tests.query.run_folder import recorded, rollout
+from tests.run_folder import recorded, rollout
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 
 
@@ -118,14 +121,12 @@ def test_the_same_from_parquet(call: Call, runs: Path, tmp_path: Path) -> None:
     assert ship(folder, once=True).state == "done"
     of_folder, of_files = (
         [json.loads(line) for line in call("diagnose", *words, "--json").output.splitlines()]
-        for words in ((folder,), ("--parquet", runs / "parquet" / "trajectories"))
+        for words in ((folder,), (runs / "parquet",))
     )
     assert {finding["code"]: finding["trajectories"] for finding in of_folder} == {
         finding["code"]: finding["trajectories"] for finding in of_files
     }
     assert {"AT-TRUNCATED", "AT-TOOL-TIMEOUT"} <= {finding["code"] for finding in of_files}
-    done = call("diagnose", "--parquet", tmp_path / "autotrace-runs" / "20261121-064413-3f9c1b")
-    assert (done.exit_code, done.output.count("\n")) == (2, 1)
 
 
 def test_parquet_knows_the_runs_configuration(runs: Path) -> None:
@@ -138,8 +139,8 @@ def test_parquet_knows_the_runs_configuration(runs: Path) -> None:
         trajectory(process, rollout=number, reward=float(number))
     process.exit()
     assert ship(folder, once=True).state == "done"
-    (step,) = parquet_findings.steps(runs / "parquet" / "trajectories")
-    (same,) = findings.steps(RunReader.open(folder))
+    (step,) = steps_of(of_run(runs / "parquet"))
+    (same,) = steps_of(of_run(folder))
     assert step.settings == same.settings
     assert (same.settings.response_length, same.settings.rollout_n, same.settings.end_tokens) == (512, 4, {7, 9})
 
@@ -151,24 +152,22 @@ def test_parquet_knows_what_the_trainer_logged(call: Call, runs: Path) -> None:
         process.write(StepFacts(step, "metrics", {"response_length/clip_ratio": 1.0}, process.tick()))
     process.exit()
     assert ship(folder, once=True).state == "done"
-    for where in ("", "trajectories", f"trajectories/proj/{folder.name}"):
-        lines = call("diagnose", "--parquet", runs / "parquet" / where, "--json", "--code", "AT-CLIP-RATIO").output
+    for where in ("", f"proj/{folder.name}"):
+        lines = call("diagnose", runs / "parquet" / where, "--json", "--code", "AT-CLIP-RATIO").output
         (finding,) = map(json.loads, lines.splitlines())
         assert finding["places"][0]["note"] == "logged 1, truncated 0.25"
     (finding,) = map(json.loads, call("diagnose", folder, "--json", "--code", "AT-CLIP-RATIO").output.splitlines())
     assert finding["places"][0]["note"] == "logged 1, truncated 0.25"
 
 
-def test_parquet_files_of_two_runs_are_not_taken_for_one(call: Call, runs: Path) -> None:
+def test_of_the_tables_of_two_runs_the_newest_is_meant_and_each_can_be_named(call: Call, runs: Path) -> None:
     for name in ("20261121-064413-3f9c1e", "20261121-064413-3f9c1f"):
         assert ship(recorded(runs, name, backends=["parquet"]), once=True).state == "done"
-    done = call("diagnose", "--parquet", runs / "parquet")
-    assert (done.exit_code, done.output.count("\n")) == (2, 1)
-    assert "holds 2 runs" in done.output and "name one: " in done.output
-    assert call("diagnose", "--parquet", done.output.split("name one: ")[1].strip()).exit_code == 0
-    for wrong in (runs / "parquet" / "turns", runs):
-        done = call("diagnose", "--parquet", wrong)
-        assert (done.exit_code, done.output.count("\n")) == (2, 1), done.output
+    both = call("diagnose", runs / "parquet")
+    one = call("diagnose", runs / "parquet" / "proj" / "20261121-064413-3f9c1f")
+    assert both.output == one.output and both.exit_code == 0
+    with pytest.raises(QueryError, match="these are 2 runs"):
+        list(steps_of(autotrace.open(runs / "parquet").reader()))
 
 
 def test_what_was_not_examined_is_examined_when_it_is_asked_for(call: Call, run: Path) -> None:
@@ -249,6 +248,7 @@ def test_nothing_found_is_an_object_too(call: Call, runs: Path) -> None:
 
 def test_what_only_its_group_shows_is_a_finding_too(call: Call, run: Path) -> None:
     assert ship(run, once=True).state == "done"
+    shutil.rmtree(run / "tables")  # as an earlier release left it
     made = encode(Profile(registry.stamp(), found=[Mark("AT-GROUP-INCOMPLETE")]))
     state = State.of_run(run)
     with state:
@@ -268,6 +268,7 @@ def test_what_only_its_group_shows_is_a_finding_too(call: Call, run: Path) -> No
 def test_a_condition_about_findings_says_what_it_cannot_judge(call: Call, run: Path) -> None:
     assert ship(run, once=True).state == "done"
     assert "not examined" not in call("ls", run, "--where", "finding = 'AT-HUNG'").output
+    shutil.rmtree(run / "tables")  # as an earlier release left it
     state = State.of_run(run)
     with state:
         state.db.execute("UPDATE traces SET profile = '[\"0\"]' WHERE step = 2")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import autotrace
-from autotrace.ship.store import columns
+from autotrace.tables.reader import SORTS
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, attributes, new_run, trajectory
 
@@ -47,7 +47,7 @@ def test_filters_and_orders(call: Call, run: Path, options: list[str], rewards: 
 
 
 def test_every_column_of_a_condition_can_be_sorted_by(call: Call, run: Path) -> None:
-    for name in columns.COLUMNS:
+    for name in SORTS:
         assert len(rows(call("ls", "--json", "--sort", name).stdout)) == 5, name
     ordered = [row["rollout_n"] for row in rows(call("ls", "--json", "--sort", "rollout_n", "--train").stdout)]
     assert ordered == [1, 1, 0, 0]

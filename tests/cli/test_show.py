@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autotrace.spool.records import Define
 from tests.cli.conftest import Call
-from tests.query.run_folder import computed
+from tests.run_folder import computed
 from tests.ship.spools import ANSWER, PROMPT, Process, attributes, new_run, trajectory
 
 

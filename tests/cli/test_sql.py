@@ -41,7 +41,7 @@ def test_mistakes_end_with_one_line(call: Call, run: Path, runs: Path) -> None:
         (["SELECT nope FROM trajectories"], "autotrace: there is no column nope; did you mean notes?"),
         (["DROP TABLE trajectories"], "DROP is not possible"),
         (["SELECT 1", runs / "nothing"], "no such folder"),
-        (["SELECT 1", runs.parent], "holds no autotrace run"),
+        (["SELECT 1", run / "spool"], "holds no autotrace run"),
     ):
         done = call("sql", *words)
         assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -40,14 +40,26 @@ def serving(*words: str | Path) -> Iterator[str]:
         assert "Traceback" not in rest
 
 
+@contextmanager
+def let_in(link: str) -> Iterator[httpx.Client]:
+    """A client that has opened ``link`` as the page's script does."""
+    address, _, code = link.partition("?open=")
+    with httpx.Client(base_url=address, trust_env=False) as client:
+        session = client.get("session", headers={"authorization": f"Bearer {code.partition('#')[0]}"})
+        assert session.status_code == 200
+        client.headers["authorization"] = f"Bearer {session.text}"
+        yield client
+
+
 def test_it_prints_a_link_that_shows_the_run(run: Path) -> None:
-    with serving(run, "--port", "0") as link, httpx.Client(follow_redirects=True, trust_env=False) as browser:
+    with serving(run, "--port", "0") as link:
         assert link.startswith("http://127.0.0.1:")
-        assert httpx.get(link.partition("?")[0], trust_env=False).status_code == 401
-        page = browser.get(link)
+        assert httpx.get(link.partition("?")[0] + "api/runs", trust_env=False).status_code == 401
+        page = httpx.get(link, trust_env=False)
         assert page.status_code == 200 and '<script type="module" src="/page.js">' in page.text
-        assert "function showTable" in browser.get(link.partition("?")[0] + "page.js").text
-        listed = browser.get(link.partition("?")[0] + "api/runs").json()["runs"]
+        with let_in(link) as browser:
+            assert "function showTable" in browser.get("page.js").text
+            listed = browser.get("api/runs").json()["runs"]
         assert [each["run"] for each in listed] == [run.name]
 
 
@@ -60,9 +72,8 @@ def test_a_folder_of_runs_and_one_trajectory(run: Path, runs: Path, call: Call) 
 def test_a_finished_export(run: Path, tmp_path: Path, call: Call) -> None:
     lines, page = tmp_path / "finished.jsonl", tmp_path / "page.html"
     assert call("export", "--format", "jsonl", "--out", str(lines)).exit_code == 0
-    with serving(lines, "--port", "0") as link, httpx.Client(follow_redirects=True, trust_env=False) as browser:
-        browser.get(link)
-        (listed,) = browser.get(link.partition("?")[0] + "api/runs").json()["runs"]
+    with serving(lines, "--port", "0") as link, let_in(link) as browser:
+        (listed,) = browser.get("api/runs").json()["runs"]
         assert listed["run"] == run.name
     written = call("view", str(lines), "--train", "--export", str(page))
     assert written.exit_code == 0, written.output

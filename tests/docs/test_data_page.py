@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import os
@@ -16,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from autotrace.cli.main import main
-from autotrace.data import schema
 from autotrace.ship.shipper import ship
-from tests.query.run_folder import recorded
+from autotrace.tables import schema
+from tests.run_folder import recorded
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
 QUESTIONS = re.findall(r"^    (autotrace sql .*)$", PAGE, re.M)
@@ -109,11 +108,14 @@ SAYS: dict[str, tuple[str, ...]] = {
 
 
 def test_the_columns_are_those_of_the_schema() -> None:
-    assert PAGE.endswith(f"\n\n{schema.markdown()}"), "run: python -m autotrace.data.schema, and put it at the end"
+    assert PAGE.endswith(f"\n\n{schema.markdown()}"), "run: python -m autotrace.tables.schema, and put it at the end"
 
 
-def test_the_paths_are_those_of_the_backend(folder: Path) -> None:
-    with contextlib.chdir(folder) if sys.version_info >= (3, 11) else contextlib.nullcontext():
-        paths = [path.relative_to(folder / "autotrace-runs") for path in folder.rglob("*.parquet")]
-    assert {path.parts[1] for path in paths} == set(schema.TABLES)
-    assert {re.sub(r"\d+", "N", path.parts[4]) for path in paths} <= {"step-N", "no-step"}
+def test_the_paths_are_those_of_the_page(folder: Path) -> None:
+    top = folder / "autotrace-runs"
+    paths = [path.relative_to(top).parts for path in top.rglob("*.parquet")]
+    copies = {path[1:] for path in paths if path[0] == "parquet"}
+    assert {path[0] for path in copies} == {"proj"} and {path[1:] for path in copies} == {
+        path for path in paths if path[0] != "parquet"
+    }
+    assert {path[2] for path in paths if path[1] == "tables"} == set(schema.TABLES)

@@ -25,10 +25,10 @@ from autotrace.insight.step_lines import StepLine
 from autotrace.launch.main import main as launch
 from autotrace.launch.options import SETTINGS
 from autotrace.patch.plan_index import PlanIndex, excluded
-from autotrace.ship.store import columns
-from autotrace.ship.store.where import condition
 from autotrace.sinks import registry
 from autotrace.spec.compiler import compile_plan
+from autotrace.tables.conditions import condition
+from autotrace.tables.words import NAMES
 from tests.hostile.table import CASES
 from tools import english
 
@@ -188,7 +188,7 @@ def test_hard_english_is_found_with_its_line() -> None:
 def test_every_column_and_every_format_has_a_row() -> None:
     rows = [line.split(" | ")[0] for line in TEXTS["commands.md"].splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-    assert {*columns.NAMES, *FORMATS} <= named
+    assert {*NAMES, *FORMATS} <= named
     for expression in re.findall(r"--where \"([^\"]+)\"", TEXTS["commands.md"]):
         condition(expression)
 

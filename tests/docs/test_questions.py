@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from autotrace.cli.main import main
-from tests.query.run_folder import rollout
+from tests.run_folder import rollout
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "questions.md").read_text()

@@ -145,11 +145,11 @@ class MainPPO:
 
     def step_facts(self) -> dict[int, dict[str, dict[str, float]]]:
         """Step -> what the trainer logged of it, and what follows from its rows."""
-        from autotrace.ship.run_reader import RunReader
+        from autotrace.ship.readers import of_run
 
         (folder,) = (self.folder / "runs").glob("*/run.json")
-        with contextlib.closing(RunReader.open(folder.parent)) as reader:
-            return reader.step_facts()
+        with contextlib.closing(of_run(folder.parent)) as reader:
+            return reader.run.step_facts()
 
     def search(self, **query: Any) -> list[Any]:
         """``mlflow.search_traces`` in the run's experiment."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autotrace.insight.settings import Settings
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -88,8 +88,8 @@ class Run:
 
     def context_length(self) -> int | None:
         """Tokens of prompt and response together, as the engine reported them."""
-        with contextlib.closing(RunReader.open(self.run_folder)) as reader:
-            return Settings.of(reader.binds()).max_model_len
+        with contextlib.closing(of_run(self.run_folder)) as reader:
+            return Settings.of(reader.run.binds()).max_model_len
 
     def spans(self) -> Iterator[dict[str, Any]]:
         """Of all traces."""

@@ -23,7 +23,7 @@ from autotrace.cli.show import tree
 from autotrace.run import layout
 from autotrace.run.status import Status
 from autotrace.ship.index import open_traces
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.sinks import registry
 from autotrace.spool.reader import SegmentReader, decode, segments
@@ -257,11 +257,11 @@ def test_hostile_records_harm_nobody(tmp_path_factory: pytest.TempPathFactory, p
     lines = [msgspec.json.decode(line) for line in (run / "trajectories.jsonl").read_bytes().splitlines()]
     assert trace.hex() in {line["trace_id"] for line in lines}
     assert {path.name for path in folder.iterdir()} == {"run"}
-    index = RunReader.open(run)
-    for row in index.rows():
+    index = of_run(run)
+    for row in index.select(roots=True):
         trajectory_of_theirs = index.load(row.trace_id)
         for backend in registry.names():  # none of them chokes on it
-            assert registry.make(backend, index.info, run, {}).size(trajectory_of_theirs) > 0
+            assert registry.make(backend, index.run.info, run, {}).size(trajectory_of_theirs) > 0
         shown = io.StringIO()
         Console(file=shown, width=200, highlight=False, markup=False).print(tree(trajectory_of_theirs, full=True))
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown.getvalue()), "a terminal would obey"

@@ -11,9 +11,11 @@ from pathlib import Path
 
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.records import Hit
-from autotrace.query import findings
-from autotrace.query.hung import SECONDS, hanging, sentences
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
+from autotrace.tables import steps as findings
+from autotrace.tables.conditions import equals
+from autotrace.tables.hung import SECONDS, hanging, sentences
+from autotrace.tables.reader import Reader
 from tests.findings.judge import WAITED, Verdict, command
 from tests.findings.scenarios import Scenario
 from tests.findings.strange import HANGS, KILLED
@@ -47,15 +49,15 @@ def _wait(happened: Callable[[], bool], process: subprocess.Popen[bytes] | None 
 
 
 def _statuses(run: Path) -> dict[str, int]:
-    with contextlib.closing(RunReader.open(run)) as reader:
-        rows = reader.rows(role="trajectory")
+    with contextlib.closing(of_run(run)) as reader:
+        rows = reader.select()
     return {status: sum(row.status == status for row in rows) for status in {row.status for row in rows}}
 
 
 def judge(process: subprocess.Popen[bytes], run: Path, now_ns: int | None = None) -> list[Verdict]:
     """What is found of it while it hangs, and after it was killed. ``now_ns``: for who does not wait a minute."""
-    with contextlib.closing(RunReader.open(run)) as reader:
-        (open_,) = reader.rows(status="OPEN", role="trajectory")
+    with contextlib.closing(of_run(run)) as reader:
+        (open_,) = reader.select(equals(status="OPEN", role="trajectory"), roots=True)
         begun = (open_.start_ns or 0) + int((SECONDS + 5) * 1e9)
         if now_ns is None:
             _wait(lambda: time.time_ns() > begun, process)
@@ -66,12 +68,12 @@ def judge(process: subprocess.Popen[bytes], run: Path, now_ns: int | None = None
     process.send_signal(signal.SIGKILL)
     process.wait()
     _wait(lambda: "INTERRUPTED" in _statuses(run))
-    with contextlib.closing(RunReader.open(run)) as reader:
+    with contextlib.closing(of_run(run)) as reader:
         verdicts.append(_verdict(KILLED, list(_hits(reader, now_ns)), open_.trace_id))
     return verdicts
 
 
-def _hits(reader: RunReader, now_ns: int | None) -> Iterator[Hit]:
+def _hits(reader: Reader, now_ns: int | None) -> Iterator[Hit]:
     diagnosis = Diagnosis()
     for step in findings.steps(reader, now_ns=now_ns):
         yield from diagnosis.add(step)

@@ -16,8 +16,9 @@ from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.examine import examine
 from autotrace.insight.records import Hit, Record, Step
 from autotrace.insight.settings import Settings
-from autotrace.query import findings
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
+from autotrace.tables import steps as findings
+from autotrace.tables.reader import Reader
 from tests.findings.corpus import corpus
 from tests.findings.names import begins
 from tests.findings.scenarios import Scenario
@@ -80,9 +81,9 @@ def judge(mode: str, folder: Path) -> list[Verdict]:
     """The verdicts on what was played into ``folder``."""
     (path,) = (folder / "runs").glob("*/run.json")
     by_name = {scenario.name: scenario for scenario in corpus(mode)}
-    with contextlib.closing(RunReader.open(path.parent)) as reader:
+    with contextlib.closing(of_run(path.parent)) as reader:
         steps = {step.number: step for step in findings.steps(reader)}
-        ends = Settings.of(reader.binds()).end_tokens
+        ends = Settings.of(reader.run.binds()).end_tokens
         verdicts = []
         for played in json.loads((folder / "planted.json").read_text()):
             diagnosis = Diagnosis()
@@ -110,7 +111,7 @@ def settings_of(scenario: Scenario, ends: frozenset[int]) -> Settings:
     return Settings.of([("config", config), ("tokenizer", {"end_tokens": sorted(ends)})])
 
 
-def _examined(reader: RunReader, played: dict[str, Any], records: list[Record], settings: Settings) -> dict[str, str]:
+def _examined(reader: Reader, played: dict[str, Any], records: list[Record], settings: Settings) -> dict[str, str]:
     """Trace id -> the name that the engine knows it by; the records are examined as in a run with ``settings``."""
     names: dict[str, list[str]] = {}
     for name, rollout in played["rollouts"].items():

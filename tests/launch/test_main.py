@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from tests.places import SHOW, Place
 from tests.waiting import DEADLINE, until
 
@@ -304,7 +304,7 @@ def test_a_class_that_the_program_never_made_is_said(place: Place, way: list[str
     place.write("mine.yaml", "- agents.Agnet.run\n- agents.Agent.rum\n- agents.Agent.run\n")
     place.launch(["python", *way], ["--spec", "mine.yaml"])
     (run,) = place.runs()
-    told = {target.key: target for target in RunReader.open(run).status().targets}
+    told = {target.key: target for target in of_run(run).run.status().targets}
     assert told["agents.Agnet.run"].reasons == ["__main__ has no `Agnet` yet; did you mean `Agent`?"]
     assert told["agents.Agent.rum"].reasons == ["__main__.Agent has no `rum` yet; did you mean `run`?"]
     assert told["agents.Agent.run"].states == {"bound": 1} and told["agents.Agent.run"].calls == 1

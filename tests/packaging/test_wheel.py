@@ -124,7 +124,7 @@ def test_commands_without_the_libraries_of_extras(environment: Path, tmp_path: P
             words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=DEADLINE, check=False
         )
 
-    assert run("python", "-c", "import pyarrow").returncode != 0
+    assert run("python", "-c", "import starlette").returncode != 0
     assert (
         "1 trajectory -> jsonl"
         in run("autotrace-run", "--backend", "jsonl", "--spec", "mine.yaml", "python", "work.py").stderr
@@ -132,13 +132,8 @@ def test_commands_without_the_libraries_of_extras(environment: Path, tmp_path: P
     for command in ("ls", "status", "diagnose", "steps", "export", "runs"):
         done = run("autotrace", command)
         assert done.returncode == 0 and not done.stderr, done.stderr
-    lacking = {
-        ("export", "--format", "parquet"): ("pyarrow", "pip install 'autotrace-rl[parquet]'"),
-        ("export", "--format", "sft", "--out", "rows.parquet"): ("pyarrow", "pip install"),
-        ("sql", "SELECT 1"): ("duckdb", "pip install 'autotrace-rl[sql]'"),
-        ("view", "--no-browser"): ("", "pip install 'autotrace-rl[view]'"),
-    }
-    for words, (library, remedy) in lacking.items():
-        done = run("autotrace", *words)
-        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
-        assert library in done.stderr and remedy in done.stderr, words
+    for words in (("export", "--format", "parquet"), ("sql", "SELECT count(*) FROM trajectories")):
+        assert run("autotrace", *words).returncode == 0, words
+    done = run("autotrace", "view", "--no-browser")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "pip install 'autotrace-rl[view]'" in done.stderr

@@ -29,8 +29,9 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "os.fork", "os.forkpty")
 ASKS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 ROUTES = (
-    "", "/columns", "/columns?part=more", "/findings", "/search?q=text", "/group?ids=ab,cd", "/steps/1", "/traces/ab",
-    "/traces/ab/tokens", "/traces/ab/perfetto", "/traces/cd", "/traces/cd/tokens",
+    "", "/columns?names=start,reward,uid", "/names", "/where?q=reward+%3E+0", "/findings", "/search?q=text",
+    "/group?ids=ab,cd", "/steps/1", "/traces/ab", "/traces/ab/tokens", "/traces/ab/perfetto",
+    "/traces/cd", "/traces/cd/tokens",
 )  # fmt: skip
 LIBRARIES = ("pyarrow.dataset", "duckdb", "tokenizers", "starlette.testclient", "autotrace.view.app")
 
@@ -81,7 +82,7 @@ def opened(place: str) -> None:
 def served(place: str) -> None:
     from starlette.testclient import TestClient
 
-    from autotrace.query.errors import QueryError
+    from autotrace.tables.errors import QueryError
     from autotrace.view.app import application
 
     try:

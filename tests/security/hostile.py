@@ -464,9 +464,9 @@ def _state(name: str, *statements: str) -> None:
     def make(folder: Path, mine: Path) -> Path:
         run, process = honest(folder)
         ended(run, process)
-        from autotrace.ship.run_reader import RunReader  # a state as a shipper leaves it
+        from autotrace.ship.live import Live  # a state as a shipper leaves it
 
-        reader = RunReader.open(run)
+        reader = Live.open(run)
         with sqlite3.connect(run / layout.STATE_DB) as db:
             reader._state.db.backup(db)
             for statement in statements:
@@ -722,7 +722,7 @@ _lines(
 def _parquet(name: str, write: Callable[[Path, Path], None]) -> None:
     def make(folder: Path, mine: Path) -> Path:
         for table in ("trajectories", "spans", "turns", "tokens", "facts", "metrics"):
-            (folder / table / "p" / "run" / "step-1").mkdir(parents=True)
+            (folder / "p" / "run" / "tables" / table).mkdir(parents=True)
         write(folder, mine)
         return folder
 
@@ -734,19 +734,27 @@ def _written(folder: Path, mine: Path, change: Callable[[Any], Any] = lambda tab
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from autotrace.data import arrow
-    from autotrace.data.schema import TABLES
+    from autotrace.tables import arrow
+    from autotrace.tables.commits import FILE, Added, Commit
+    from autotrace.tables.schema import TABLES
+
+    top = folder / "p" / "run" / "tables"
 
     for name, table in TABLES.items():
         schema = arrow.schema(table)
         row = {field.name: None for field in schema}
-        row |= {"trace_id": "ab" * 16, "run_id": "run", "step": 1, "span_id": "01", "name": EVIL, "role": "trajectory",
-                "status": EVIL, "start_ns": 1, "end_ns": 2, "key": EVIL, "host": EVIL, "pid": 1}  # fmt: skip
+        row |= {
+            "trace_id": "ab" * 16, "run_id": "run", "step": 1, "span_id": "01", "name": EVIL, "role": "trajectory",
+            "status": EVIL, "version": 1, "start_ns": 1, "end_ns": 2, "key": EVIL, "host": EVIL, "pid": 1,
+        }  # fmt: skip
         row = {key: value for key, value in row.items() if key in schema.names}
         made = change(
             pa.Table.from_pylist([row, {**row, "trace_id": "cd" * 16}] if "trace_id" in row else [row], schema)
         )
-        pq.write_table(made, folder / name / "p" / "run" / "step-1" / "0-x.parquet", **options)
+        pq.write_table(made, top / name / "000001.parquet", **options)
+    files = {name: Added("000001.parquet", 2, 1000) for name in TABLES}
+    more = {name: Added("000002.parquet", 2, 1000) for name in TABLES if (top / name / "000002.parquet").exists()}
+    (top / FILE).write_bytes(Commit(1, 1, files).line() + (Commit(2, 2, more).line() if more else b""))
 
 
 def _bomb(table: Any) -> Any:
@@ -778,34 +786,36 @@ _parquet("parquet_that_expands", lambda folder, mine: _written(folder, mine, _bo
 
 
 def _garbage(folder: Path, mine: Path) -> None:
-    for path in folder.glob("*/p/run/step-1"):
-        (path / "0-x.parquet").write_bytes(b"PAR1" + b"\xff" * 1000 + b"\xff\xff\xff\x7fPAR1")
+    _written(folder, mine)
+    for path in folder.glob("p/run/tables/*/000001.parquet"):
+        path.write_bytes(b"PAR1" + b"\xff" * 1000 + b"\xff\xff\xff\x7fPAR1")
 
 
 def _pipes(folder: Path, mine: Path) -> None:
+    for path in folder.glob("p/run/tables/*"):
+        os.mkfifo(path / "000002.parquet")
     _written(folder, mine)
-    for path in folder.glob("*/p/run/step-1"):
-        os.mkfifo(path / "1-y.parquet")
 
 
 def _linked(folder: Path, mine: Path) -> None:
     _written(folder, mine)
-    for path in list(folder.glob("*/p/run/step-1/0-x.parquet")):
-        target = mine / f"{path.parts[-5]}.parquet"
+    for path in list(folder.glob("p/run/tables/*/000001.parquet")):
+        target = mine / f"{path.parts[-2]}.parquet"
         shutil.move(path, target)
         path.symlink_to(target)
 
 
 def _linked_folder(folder: Path, mine: Path) -> None:
     _written(folder, mine)
-    shutil.move(folder / "trajectories", mine / "trajectories")
-    (folder / "trajectories").symlink_to(mine / "trajectories")
+    top = folder / "p" / "run" / "tables"
+    shutil.move(top / "trajectories", mine / "trajectories")
+    (top / "trajectories").symlink_to(mine / "trajectories")
 
 
 def _hole(folder: Path, mine: Path) -> None:
-    _written(folder, mine)
-    with (folder / "trajectories/p/run/step-1/1-y.parquet").open("wb") as file:
+    with (folder / "p/run/tables/trajectories/000002.parquet").open("wb") as file:
         file.truncate(HOLE)
+    _written(folder, mine)
 
 
 _parquet("parquet_garbage", _garbage)

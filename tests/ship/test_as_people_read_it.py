@@ -12,7 +12,7 @@ from mlflow.entities import Trace
 from opentelemetry.sdk.resources import Resource
 
 from autotrace.cli.main import main
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.sinks.mlflow.uri import initialise
 from autotrace.sinks.otlp.spans import otel_span
@@ -77,7 +77,7 @@ def test_a_trajectory_has_one_number_of_tokens(delivered: tuple[Path, dict[str, 
     header = next(line for line in listed if "tokens" in line)
     line = next(line for line in listed if trace_id[:12] in line)
     assert line[: header.index("tokens") + len("tokens")].split()[-1] == str(READ + WRITTEN)
-    trajectory = RunReader.open(run).load(trace_id)
+    trajectory = of_run(run).load(trace_id)
     (said,) = call_of(trajectory, trajectory.root, "entity/project", None)["summary"]["usage"].values()
     assert said["total_tokens"] == READ + WRITTEN
     turns = [dict(otel_span(trajectory, span, Resource({})).attributes or {}) for span in trajectory.llm_spans]

@@ -14,7 +14,7 @@ from mlflow.entities import Trace
 
 from autotrace.run import layout
 from autotrace.run.status import Status
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.sinks.mlflow.uri import initialise
 from tests.mlflow_server import MlflowServer
@@ -119,7 +119,7 @@ def test_a_server_that_is_down_for_the_whole_run_gets_everything_afterwards(
         for _ in range(2):
             assert ship(run, once=True).state == "done"
         assert rewards(traces()) == expected
-        page = RunReader.open(run).pages()[next(iter(expected))]
+        page = of_run(run).run.pages()[next(iter(expected))]
         assert page.startswith(f"{server.url}/#/experiments/")
     finally:
         shipper.kill()

@@ -13,14 +13,15 @@ import pytest
 
 from autotrace.insight import profile
 from autotrace.ship import live_findings
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
-from autotrace.ship.store.where import condition
 from autotrace.sinks import registry
 from autotrace.sinks.mlflow.uri import initialise
 from autotrace.sinks.protocol import Refused
+from autotrace.tables.conditions import condition
 from tests.ship.spools import FINAL, PROMPT, Process, attributes, new_run, trajectory
+from tests.tables.reading import rows
 from tests.waiting import until
 
 CONFIG = {"rollout_n": 4, "adv_estimator": "grpo", "trainer_mode": "sync", "response_length": 512}
@@ -44,8 +45,8 @@ def group(process: Process, step: int, uid: str, failing: int = 0) -> list[bytes
 
 def found(run: Path) -> dict[str, list[str]]:
     """Trace id -> codes of the line about it."""
-    reader = RunReader.open(run)
-    return {row.trace_id: profile.codes(profile.decode(row.profile)) or [] for row in reader.select()}
+    reader = of_run(run)
+    return {row.trace_id: row.findings or [] for row in reader.select()}
 
 
 def step_until(shipper: Shipper, what: Callable[[], Any]) -> None:
@@ -68,7 +69,7 @@ def test_what_a_group_shows_comes_to_its_trajectories_and_to_the_backend(tmp_pat
     lines = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
     latest = {line["trace_id"]: line.get("findings") for line in lines}
     assert {tuple(latest[trace.hex()]) for trace in others} == {("AT-GROUP-INCOMPLETE",)}
-    listed = RunReader.open(run).select(condition("finding = 'AT-GROUP-INCOMPLETE'"))
+    listed = of_run(run).select(condition("finding = 'AT-GROUP-INCOMPLETE'"))
     assert {row.trace_id for row in listed} == {trace.hex() for trace in others}
     before = (run / "trajectories.jsonl").read_bytes()
     state = State.of_run(run)
@@ -88,13 +89,18 @@ def test_what_is_known_later_brings_the_findings_of_the_group_along(tmp_path: Pa
     assert ship(run, once=True).state == "done"
 
     def versions() -> dict[str, int]:
-        reader = RunReader.open(run)
-        marked = [row for row in reader.select() if found(run)[row.trace_id] == ["AT-GROUP-INCOMPLETE"]]
-        reader.close()
-        return {row.trace_id: row.version for row in marked}
+        state = State.read_only(run)
+        made = {row.trace_id: row.version for row in state.rows()}
+        state.db.close()
+        return {id: made[id] for id, codes in found(run).items() if codes == ["AT-GROUP-INCOMPLETE"]}
 
     before = versions()
-    assert sorted(before.values()) == [1] * 11 + [2] * 4, "four are delivered once more"
+    assert sorted(before.values()) == [2] * 15
+    state = State.read_only(run)
+    again = state.count("SELECT count(*) FROM deliveries WHERE backend = 'jsonl' AND version = 2")
+    state.db.close()
+    assert again == 4, "four are delivered once more; the tables have it of all"
+    assert [row["name"] for row in rows(run, "facts")].count("group_findings") == 15
     later = Process(run, "node-1-bb")
     for trace in others:
         later.fact("trained_in_step", 1, trace)

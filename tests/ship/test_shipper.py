@@ -20,10 +20,12 @@ from autotrace.run import layout
 from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status
 from autotrace.ship.assembly.tokens import digest_of
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
 from autotrace.sinks.parquet.backend import ParquetBackend
+from autotrace.tables.conditions import equals
+from autotrace.tables.errors import QueryError
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 from tests.waiting import DEADLINE, until
 
@@ -106,7 +108,7 @@ def test_token_lists_survive_the_change_of_segments(run: Path) -> None:
     process.close(trace, second, FINAL)
     process.close(trace, root)
     process.exit()
-    with_index = RunReader.open(run)
+    with_index = of_run(run)
     loaded = with_index.load(trace.hex())
     assert [(span.prompt_ids, span.response_ids) for span in loaded.llm_spans] == [
         (PROMPT, ANSWER),
@@ -189,8 +191,8 @@ def test_ends_of_calls_that_were_never_begun_are_no_trajectory(run: Path) -> Non
     trace = trajectory(process)
     process.exit()
     assert set(shipped(run)) == {trace.hex()}
-    index = RunReader.open(run)
-    assert [row.trace_id for row in index.rows()] == [trace.hex()]
+    index = of_run(run)
+    assert [row.trace_id for row in index.select(roots=True)] == [trace.hex()]
     index.close()
 
 
@@ -343,7 +345,7 @@ def test_a_killed_process_leaves_its_open_calls_interrupted(run: Path) -> None:
     assert [(span["status"], span["end_ns"]) for span in line["spans"]] == [("INTERRUPTED", last)] * 2
     status = ship(run, once=True)
     assert (status.died, status.torn) == (1, 3)
-    assert tool and RunReader.open(run).rows()[0].status == "INTERRUPTED"
+    assert tool and of_run(run).select(roots=True)[0].status == "INTERRUPTED"
 
 
 def test_an_open_trajectory_of_a_living_process_is_shown_and_not_sent(
@@ -357,9 +359,9 @@ def test_an_open_trajectory_of_a_living_process_is_shown_and_not_sent(
     status = ship(run, once=True)
     assert (status.state, status.open, status.pending) == ("running", 1, 0)
     assert set(delivered(run)) == {done.hex()}
-    index = RunReader.open(run)
+    index = of_run(run)
     assert index.load(trace.hex()[:6]).status == "OPEN"
-    assert [row.status for row in index.rows()] == ["OPEN", "OK"]
+    assert [row.status for row in index.select(roots=True)] == ["OPEN", "OK"]
     process.close(trace, root)
     process.exit()
     assert shipped(run)[trace.hex()]["status"] == "OK"
@@ -500,8 +502,8 @@ def test_what_belongs_together_is_read_together(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_backend_that_refuses_keeps_nothing_from_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "parquet").mkdir()
-    (tmp_path / "parquet" / "another.txt").write_text("it is refused where something else is")
+    (tmp_path / "parquet/no-project/run").mkdir(parents=True)
+    (tmp_path / "parquet/no-project/run/run.json").write_text("it is refused where another run is")
     monkeypatch.setattr("autotrace.ship.index.indexer.ROUND_BYTES", 200_000)
     monkeypatch.setattr("autotrace.ship.index.open_traces.GRACE", 0.05)
     run = new_run(tmp_path, backends=["jsonl", "parquet"])
@@ -564,7 +566,7 @@ def test_sigterm_ends_the_shipper_with_its_state_committed(
     until(lambda: (now := Status.read(run)).pending == 0 and now.trajectories == 1, (OSError, ValueError))
     shipper.terminate()
     assert shipper.wait(DEADLINE) == 0
-    assert RunReader.open(run).deliveries(trace.hex())["jsonl"][0]
+    assert of_run(run).run.deliveries(trace.hex())["jsonl"][0]
 
 
 def test_targets_and_drops_are_summed_over_processes(run: Path) -> None:
@@ -585,12 +587,12 @@ def test_the_index_reads_a_folder_it_cannot_write(run: Path) -> None:
     process = Process(run)
     trace = trajectory(process, nested_tool=True)
     (run / layout.SHIPPER_LOCK).symlink_to("/nonexistent/lock")
-    index = RunReader.open(run)
-    assert [row.trace_id for row in index.rows(step=1, role="trajectory")] == [trace.hex()]
-    assert index.rows(step=2) == [] and not (run / layout.STATE_DB).exists()
+    index = of_run(run)
+    assert [row.trace_id for row in index.select(equals(step=1, role="trajectory"), roots=True)] == [trace.hex()]
+    assert index.select(equals(step=2), roots=True) == [] and not (run / layout.STATE_DB).exists()
     assert index.load(f"tr-{trace.hex()[:8]}").turns == 2
-    assert index.rows()[0].tool_calls == 1
+    assert index.select(roots=True)[0].tool_calls == 1
     with pytest.raises(KeyError, match="no trace of this run"):
         index.load("zz")
-    with pytest.raises(TypeError, match="cannot filter"):
-        index.rows(colour=1)
+    with pytest.raises(QueryError, match="there is no column of trajectories called colour"):
+        index.select(equals(colour=1), roots=True)

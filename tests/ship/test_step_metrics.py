@@ -12,13 +12,12 @@ import pytest
 
 import autotrace
 from autotrace.export import parquet
-from autotrace.query.stored.reader import one
 from autotrace.run.info import RunInfo
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper, ship
-from autotrace.sinks.parquet import metrics
-from autotrace.sinks.protocol import Unavailable
 from autotrace.spool.records import StepFacts
+from autotrace.tables.place import PlaceError
+from autotrace.tables.writer import Tables
 from tests.ship.spools import Process, new_run, trajectory
 
 
@@ -43,29 +42,30 @@ def begun(tmp_path: Path, **given: Any) -> tuple[Path, Process]:
 
 
 def stored(root: Path) -> list[tuple[Any, ...]]:
-    files = f"{root}/metrics/**/*.parquet"
-    return duckdb.sql(f"SELECT run_id, step, source, name, value FROM '{files}' ORDER BY ALL").fetchall()
+    """Of each step the rows in their newest version."""
+    files = f"{root}/**/tables/metrics/*.parquet"
+    newest = "version = max(version) OVER (PARTITION BY run_id, step)"
+    return duckdb.sql(
+        f"SELECT run_id, step, source, name, value FROM '{files}' QUALIFY {newest} ORDER BY ALL"
+    ).fetchall()
 
 
-def test_a_step_has_a_file_that_replaces_itself_as_the_trainer_logs_more(tmp_path: Path) -> None:
+def test_a_step_is_committed_again_as_the_trainer_logs_more(tmp_path: Path) -> None:
     run, process = begun(tmp_path, backends=["parquet"])
     process.exit()
     assert ship(run, once=True).state == "done"
-    root = tmp_path / "parquet"
-    assert stored(root) == [("run", step, "trainer", "loss", step / 2) for step in (1, 2, 3)]
+    for root in (run, tmp_path / "parquet"):
+        assert stored(root) == [("run", step, "trainer", "loss", step / 2) for step in (1, 2, 3)]
     later = Process(run, "node-1-bb")
     logged(later, 3, loss=9.0, accuracy=0.25)
     later.write(StepFacts(3, "token_facts", {"left": 0.0}, later.tick()))
     later.exit()
-    before = {path: path.stat().st_mtime_ns for path in root.glob("metrics/proj/run/*/metrics.parquet")}
     assert ship(run, once=True).state == "done"
-    assert [row[1:] for row in stored(root) if row[1] == 3] == [
-        (3, "token_facts", "left", 0.0), (3, "trainer", "accuracy", 0.25), (3, "trainer", "loss", 9.0),
-    ]  # fmt: skip
-    changed = {path.parent.name for path, at in before.items() if path.stat().st_mtime_ns != at}
-    assert len(before) == 3 and changed == {"step-3"}
-    assert {oct(path.stat().st_mode & 0o777) for path in before} == {"0o600"}
-    assert not list(root.rglob("*.part"))
+    for root in (run, tmp_path / "parquet"):
+        assert [row[1:] for row in stored(root) if row[1] == 3] == [
+            (3, "token_facts", "left", 0.0), (3, "trainer", "accuracy", 0.25), (3, "trainer", "loss", 9.0),
+        ]  # fmt: skip
+    assert not list(tmp_path.rglob("*.part"))
 
 
 def test_a_backend_that_is_named_later_gets_all_of_them(tmp_path: Path) -> None:
@@ -84,12 +84,12 @@ def test_what_was_not_taken_is_stored_by_the_next_shipper(tmp_path: Path, monkey
     process.exit()
 
     def full(*_: object) -> None:
-        raise Unavailable("the disk is full")
+        raise PlaceError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(metrics, "write", full)
+        patched.setattr(Tables, "write_metrics", full)
         ship(run, once=True)
-    assert not (tmp_path / "parquet" / "metrics").exists()
+    assert not (run / "tables" / "metrics").exists()
     assert ship(run, once=True).state == "done"
     assert len(stored(tmp_path / "parquet")) == 3
 
@@ -100,7 +100,7 @@ def test_sql_and_python_have_them_before_any_file_is_written(tmp_path: Path) -> 
     assert autotrace.open(run).sql(query).to_pylist() == [{"step": step, "value": step / 2} for step in (1, 2, 3)]
     shipper = Shipper(run)
     try:
-        while not list(tmp_path.glob("parquet/metrics/proj/run/step-3/*.parquet")):
+        while not list(tmp_path.glob("parquet/proj/run/tables/metrics/*.parquet")):
             shipper.step()
     finally:
         shipper.close()
@@ -114,22 +114,21 @@ def exported(tmp_path: Path) -> Iterator[Path]:
     """An export of two of three steps."""
     run, process = begun(tmp_path, backends=["jsonl"])
     process.exit()
-    reader = RunReader.open(run)
-    chosen = [reader.load(row.trace_id) for row in reader.rows(role="trajectory") if row.step != 2]
+    reader = of_run(run)
+    chosen = [reader.load(row.trace_id) for row in reader.select() if row.step != 2]
     out = tmp_path / "tables"
     for _ in range(2):  # the second one replaces the first
-        written = parquet.write(chosen, str(out), metrics=reader.step_facts())
-        assert (written.trajectories, written.files) == (2, 12)
+        written = parquet.write(chosen, str(out), metrics=reader.run.step_facts())
+        assert (written.trajectories, written.files) == (2, 5)
     reader.close()
     yield out
 
 
 def test_an_export_has_those_of_its_steps_and_is_read_back(exported: Path) -> None:
     assert stored(exported) == [("run", 1, "trainer", "loss", 0.5), ("run", 3, "trainer", "loss", 1.5)]
-    reader = one(exported)
-    assert reader is not None
-    assert reader.step_facts() == {1: {"metrics": {"loss": 0.5}}, 3: {"metrics": {"loss": 1.5}}}
-    assert reader.step_facts(3) == {3: {"metrics": {"loss": 1.5}}}
+    reader = of_run(exported)
+    assert reader.run.step_facts() == {1: {"metrics": {"loss": 0.5}}, 3: {"metrics": {"loss": 1.5}}}
+    assert reader.run.step_facts(3) == {3: {"metrics": {"loss": 1.5}}}
     reader.close()
 
 
@@ -142,4 +141,4 @@ def test_the_command_exports_them(tmp_path: Path) -> None:
     process.exit()
     done = CliRunner().invoke(main, ["export", str(run), "--format", "parquet", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
-    assert len(stored(tmp_path / "out")) == 3 and os.listdir(tmp_path / "out/metrics") == ["proj"]
+    assert len(stored(tmp_path / "out")) == 3 and os.listdir(tmp_path / "out") == ["proj"]

@@ -12,12 +12,12 @@ import pytest
 from autotrace.run import layout
 from autotrace.ship.assembly.tokens import digest_of
 from autotrace.ship.index import step_facts
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
-from autotrace.ship.store.where import condition
 from autotrace.spool.records import StepFacts
 from autotrace.spool.token_facts import MASK, NUMBERS, SUMMARY, pack_summary
+from autotrace.tables.conditions import condition
 from autotrace.trajectory.model import Trajectory
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 
@@ -37,7 +37,7 @@ def packed(mismatch: float = 0.5, columns: bool = True, cut: int | None = None) 
 
 def read(run: Path, trace: bytes) -> Trajectory:
     assert ship(run, once=True).state == "done"
-    reader = RunReader.open(run)
+    reader = of_run(run)
     try:
         return reader.load(trace.hex())
     finally:
@@ -122,17 +122,17 @@ def test_without_columns_there_are_numbers(run: Path) -> None:
     assert not any(span.old_logprobs or span.loss_mask for span in one.spans)
 
 
-def test_columns_of_a_removed_segment_are_gone_and_nothing_else(run: Path) -> None:
+def test_columns_of_a_removed_segment_are_still_in_the_tables(run: Path) -> None:
     process, trainer = Process(run), Process(run, "node-9-dd")
     trace = trajectory(process, uid="u")
     trainer.token_facts(packed(), by_session())
     process.exit()
     trainer.exit()
-    read(run, trace)
+    before = read(run, trace).llm_spans[0]
     trainer.path.unlink()
     one = read(run, trace)
-    assert one.facts["mismatch_max"] == 0.5 and one.llm_spans[0].old_logprobs is None
-    assert one.llm_spans[0].response_ids == ANSWER
+    assert one.facts["mismatch_max"] == 0.5 and one.llm_spans[0].response_ids == ANSWER
+    assert before.old_logprobs and one.llm_spans[0].old_logprobs == before.old_logprobs
 
 
 def test_hostile_values_are_no_values(run: Path) -> None:
@@ -152,7 +152,7 @@ def test_trajectories_are_found_by_their_mismatch(run: Path) -> None:
         process.token_facts(packed(mismatch=number), {"uid": "u", "session_id": str(number), "output": "0"})
     process.exit()
     read(run, made[0])
-    reader = RunReader.open(run)
+    reader = of_run(run)
     found = reader.select(condition("mismatch_max > 1 and mismatch_mean < 1"))
     assert [row.trace_id for row in found] == [made[2].hex()]
     reader.close()
@@ -168,8 +168,8 @@ def test_numbers_of_a_step_add_to_each_other(run: Path) -> None:
     process.write(StepFacts(11, "metrics", {"a": 1}, process.tick()))
     process.exit()
     assert ship(run, once=True).state == "done"
-    with contextlib.closing(RunReader.open(run)) as reader:
-        known = reader.step_facts()
+    with contextlib.closing(of_run(run)) as reader:
+        known = reader.run.step_facts()
     assert known[1] == {"metrics": {"critic/score/mean": 0.6, "val-core/acc": 0.75}, "token_facts": {"left": 3}}
     assert known[0] == {"metrics": {"val-core/acc": 0.25}} and known.keys() == {0, 1, 11}
     with State.of_run(run) as state:

@@ -22,10 +22,10 @@ import mlflow
 import sqlalchemy
 from rollouts import info, trajectory
 
-from autotrace.data.lean import absent
 from autotrace.sinks.mlflow import tables
 from autotrace.sinks.mlflow.sending import Delivery
 from autotrace.sinks.mlflow.sink import MlflowSink
+from autotrace.tables.lean import absent
 from autotrace.trajectory.model import Trajectory
 
 PROJECT = "both ways"

@@ -10,10 +10,10 @@ from pathlib import Path
 import fsspec
 import pytest
 
-import autotrace
 from autotrace.ship.shipper import ship
-from autotrace.sinks.parquet.location import VARIABLE
-from tests.query.run_folder import recorded
+from autotrace.tables.commits import FILE, snapshot
+from autotrace.tables.location import VARIABLE
+from tests.run_folder import recorded
 from tests.waiting import DEADLINE
 
 SERVER = """
@@ -50,15 +50,7 @@ def test_a_run_goes_to_google_cloud_storage_and_is_read_from_there(
     assert ship(folder, once=True).state == "done"
     client, _ = fsspec.core.url_to_fs(bucket, skip_instance_cache=True, use_listings_cache=False)
     paths = client.find("rollouts/of/mine")
-    assert sorted({path.split("/")[3] for path in paths}) == [
-        "_runs",
-        "facts",
-        "metrics",
-        "spans",
-        "tokens",
-        "trajectories",
-        "turns",
-    ]
-    assert not any("change" in path for path in paths), "nothing was left half done"
-    answer = autotrace.open(folder).sql("SELECT step, avg(reward) AS mean FROM trajectories GROUP BY ALL ORDER BY ALL")
-    assert answer.to_pylist() == [{"step": 1, "mean": 0.375}, {"step": 2, "mean": 0.375}]
+    at = f"rollouts/of/mine/proj/{folder.name}"
+    assert {path.split("/")[6] for path in paths if "/tables/" in path} >= {"trajectories", "turns", "commits.jsonl"}
+    there = snapshot(client.cat_file(f"{at}/tables/{FILE}"))
+    assert {f"{at}/tables/{path}" for of in there.files.values() for path in of} <= set(paths)

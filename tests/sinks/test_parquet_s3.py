@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -16,16 +13,17 @@ import polars as pl
 import pytest
 import s3fs
 
-import autotrace
-from autotrace.data.schema import OF_TRAJECTORIES
 from autotrace.export.parquet import write
 from autotrace.ship.shipper import ship
-from autotrace.sinks.parquet.location import VARIABLE
 from autotrace.sinks.parquet.sink import ParquetSink
-from autotrace.sinks.parquet.store import ABANDONED, PART, PARTS
 from autotrace.sinks.protocol import Refused, Unavailable
+from autotrace.tables.commits import FILE, snapshot
+from autotrace.tables.location import VARIABLE
+from autotrace.tables.schema import OF_TRAJECTORIES
+from autotrace.tables.writer import Tables
+from autotrace.trajectory.model import Trajectory
 from tests.http_server import QuietServer
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 from tests.sinks.rollouts import group, info
 from tests.waiting import DEADLINE
 
@@ -75,50 +73,47 @@ def test_a_run_goes_to_s3_and_is_read_from_there(
     monkeypatch.setenv(VARIABLE, "s3://rollouts/of/mine")
     folder = recorded(tmp_path, backends=["parquet"])
     assert ship(folder, once=True).state == "done"
-    paths = client.find("rollouts/of/mine/trajectories")
-    assert [path.split("/")[3:6] for path in paths] == [["trajectories", "proj", folder.name]] * 2
+    at = f"rollouts/of/mine/proj/{folder.name}"
+    assert client.find(f"{at}/tables/trajectories") and client.exists(f"{at}/run.json")
     options = {"aws_endpoint_url": server, "aws_access_key_id": "me", "aws_secret_access_key": "x",
                "aws_region": "us-east-1", "aws_allow_http": "true"}  # fmt: skip
-    frame = pl.read_parquet("s3://rollouts/of/mine/turns/**/*.parquet", storage_options=options)
-    assert frame.height == 16
-    monkeypatch.delenv(VARIABLE)
-    answer = autotrace.open(folder).sql("SELECT step, avg(reward) AS mean FROM trajectories GROUP BY ALL ORDER BY ALL")
-    assert answer.to_pylist() == [{"step": 1, "mean": 0.375}, {"step": 2, "mean": 0.375}]
-    assert not list(tmp_path.rglob("*.parquet"))
+    frame = pl.read_parquet(f"s3://{at}/tables/turns/*.parquet", storage_options=options)
+    assert frame.filter("own").height == 16
 
 
-def test_what_is_delivered_again_replaces_itself(
+def prepared(folder: Path, *batches: list[Trajectory]) -> ParquetSink:
+    """The sink of a run that has tables of these."""
+    run = folder / "20261121-1"
+    run.mkdir(exist_ok=True)
+    info(project="p").write(run)
+    for batch in batches:
+        Tables(run, "20261121-1").write(batch)
+    return ParquetSink(info(project="p"), run, {})
+
+
+def test_commits_are_there_whole_and_what_was_merged_goes(
     server: str, use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = use(server)
     client.mkdir("again")
     monkeypatch.setenv(VARIABLE, "s3://again")
-    ones = group(3)
-    ParquetSink(info(), tmp_path, {}).deliver(ones)
-    ones[0].facts["advantage"] = 0.5
-    sink = ParquetSink(info(), tmp_path, {})
-    sink.deliver(ones)
-    sink.close()
-    (path,) = client.find("again/trajectories")
-    with client.open(path) as file:
-        assert pl.read_parquet(file.read())["advantage"].to_list() == [0.5, None]
-    assert [len(client.find(f"again/{table}")) for table in ("turns", "spans", "facts")] == [1, 1, 1]
+    prepared(tmp_path, group(3)).deliver(())
+    sink = prepared(tmp_path, group(4))
+    sink.deliver(())
+    at = "again/p/20261121-1/tables"
+    there = snapshot(client.cat_file(f"{at}/{FILE}"))
+    assert len(there.paths("trajectories")) == 2
+    client.pipe_file(f"{at}/turns/000099.parquet", b"what a killed shipper copied")
+    Tables(tmp_path / "20261121-1", "20261121-1").finish()
+    other = prepared(tmp_path)
+    other.deliver(())
+    there = snapshot(client.cat_file(f"{at}/{FILE}"))
+    assert sorted(client.find(at)) == sorted(
+        [f"{at}/{FILE}", *(f"{at}/{path}" for of in there.files.values() for path in of)]
+    )
     with pytest.raises(Refused, match="another run called 20261121-1"):
-        ParquetSink(info(created="2025-01-01"), tmp_path, {}).deliver(ones)
-
-
-def test_no_text_stays_on_this_machine(server: str, use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor what a shipper that was killed while it wrote has left, nor that of a sink that nobody closes."""
-    use(server).mkdir("clean")
-    monkeypatch.setenv(VARIABLE, "s3://clean")
-    left = tmp_path / f"{PARTS}killed"
-    left.mkdir()
-    for name, age in (("old", 2 * ABANDONED), ("new", 0)):
-        (left / f"{name}{PART}").touch()
-        os.utime(left / f"{name}{PART}", times=(0, time.time() - age))
-    ParquetSink(info(), tmp_path, {}).deliver(group(3))
-    gc.collect()
-    assert list(tmp_path.rglob(f"{PARTS}*")) == [left] and os.listdir(left) == [f"new{PART}"]
+        info(project="p", created="2025-01-01").write(tmp_path / "20261121-1")
+        ParquetSink(info(project="p", created="2025-01-01"), tmp_path / "20261121-1", {}).deliver(())
 
 
 def test_an_export_to_s3(server: str, use: Use, tmp_path: Path) -> None:
@@ -126,15 +121,15 @@ def test_an_export_to_s3(server: str, use: Use, tmp_path: Path) -> None:
     client.mkdir("exported")
     for _ in range(2):
         written = write(iter([*group(3), *group(4)]), "s3://exported/run")
-        assert (written.trajectories, written.files) == (4, 2 * len(OF_TRAJECTORIES))
-    assert len(client.find("exported/run")) == 2 * len(OF_TRAJECTORIES)
+        assert (written.trajectories, written.files) == (4, len(OF_TRAJECTORIES))
+    assert len(client.find("exported/run")) == len(OF_TRAJECTORIES) + 1
 
 
 def test_a_bucket_that_is_not_there(server: str, use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(server)
     monkeypatch.setenv(VARIABLE, "s3://nowhere/x")
     with pytest.raises(Refused, match=r"^cannot write to s3://nowhere/x: .*; create the bucket first$"):
-        ParquetSink(info(), tmp_path, {}).deliver(group(3))
+        prepared(tmp_path, group(3)).deliver(())
 
 
 class Overloaded(BaseHTTPRequestHandler):
@@ -175,11 +170,11 @@ def test_a_server_that_is_overloaded(use: Use, tmp_path: Path, monkeypatch: pyte
     server.start()
     use(server.url)
     monkeypatch.setenv(VARIABLE, "s3://busy/x")
-    sink = ParquetSink(info(), tmp_path, {})
+    sink = prepared(tmp_path, group(3))
     with pytest.raises(Unavailable, match=r"^cannot write to s3://busy/x: .*[Rr]educe your") as caught:
-        sink.deliver(group(3))
+        sink.deliver(())
     assert "\n" not in str(caught.value) and "canary" not in str(caught.value)
     sink.close()
     server.shutdown()
     server.server_close()
-    assert threading.active_count() < 50 and os.listdir(tmp_path) == []
+    assert threading.active_count() < 50

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from programs import HERE, LIMIT, ROOT
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.sinks.jsonl.line import encoded
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.row("rewards and advantages")]
@@ -32,10 +32,10 @@ def ran(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, di
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     (run,) = Path(folder, "runs").iterdir()
-    with contextlib.closing(RunReader.open(run)) as reader:  # also what the shipper of a busy machine has left
-        assert not [reason for reason in reader.status().drops if reason.startswith("fault:")]
-        facts = reader.step_facts()
-        loaded = [reader.load(row.trace_id, texts=False) for row in reader.rows()]
+    with contextlib.closing(of_run(run)) as reader:  # also what the shipper of a busy machine has left
+        assert not [reason for reason in reader.run.status().drops if reason.startswith("fault:")]
+        facts = reader.run.step_facts()
+        loaded = [reader.load(row.trace_id, texts=False) for row in reader.select(roots=True)]
     trajectories = [json.loads(encoded(one)) for one in loaded if one.attributes.get("uid")]
     return request.param, {**json.loads((folder / "out.json").read_text()), "step_facts": facts}, trajectories
 

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from autotrace.ship.shipper import ship
 from autotrace.view.app import application
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 
 CODES = {"f64": "d", "f32": "f", "i32": "i", "u32": "I", "u16": "H", "u8": "B"}
 

@@ -6,16 +6,17 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.store import migrations
-from autotrace.ship.store.row import Row
+from autotrace.tables.conditions import condition
 from autotrace.view.app import application
 from autotrace.view.columns import MOST
-from tests.query.run_folder import recorded
+from tests.run_folder import recorded
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 from tests.view.conftest import listing, unpacked
 
@@ -27,7 +28,7 @@ def served(folder: Path) -> TestClient:
 
 
 def ids(client: TestClient) -> list[str]:
-    header, arrays = unpacked(client.get(f"/api/runs/{NAME}/columns").content)
+    header, arrays = columns(client, "start")
     digits = bytes(arrays["trace_id"]).hex()
     assert header["count"] * 32 == len(digits)
     return [digits[at : at + 32] for at in range(0, len(digits), 32)]
@@ -39,52 +40,54 @@ def test_the_runs_of_a_folder_newest_first(tmp_path: Path) -> None:
     with served(tmp_path) as client:
         listed = client.get("/api/runs").json()["runs"]
         assert [run["run"] for run in listed] == ["b", "a"]
-        assert client.get("/api/runs/b/columns").status_code == client.get("/api/runs/a/columns").status_code == 200
+        assert (
+            client.get("/api/runs/b/columns?names=start").status_code
+            == client.get("/api/runs/a/columns?names=start").status_code
+            == 200
+        )
 
 
-def rows_of(run: Path) -> list[Row]:
-    return [row for row in RunReader.open(run).select() if row.role == "trajectory"]
+def rows_of(run: Path) -> list[Any]:
+    return of_run(run).select()
+
+
+def columns(client: TestClient, *names: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    return unpacked(client.get(f"/api/runs/{NAME}/columns", params={"names": ",".join(names)}).content)
 
 
 def test_the_columns_are_the_lines_of_ls(client: TestClient, run: Path) -> None:
-    header, arrays = unpacked(client.get(f"/api/runs/{NAME}/columns").content)
+    header, arrays = columns(client, "reward", "group", "duration")
     rows = rows_of(run)
     assert header["count"] == len(rows) == 8
     assert ids(client) == [row.trace_id for row in rows]
     assert list(arrays["reward"]) == [row.reward for row in rows]
-    assert [header["words"]["group"][code] for code in arrays["group"]] == [row.group for row in rows]
-    assert list(arrays["duration"]) == pytest.approx([(row.duration_ns or 0) / 1e9 for row in rows])
+    assert [header["words"]["group"][code] for code in arrays["group"]] == [row.group_id for row in rows]
+    assert list(arrays["duration"]) == pytest.approx([row.duration_s for row in rows])
 
 
-def test_more_columns_have_the_same_rows(client: TestClient, run: Path) -> None:
-    main, more = (client.get(f"/api/runs/{NAME}/columns?part={part}") for part in ("main", "more"))
-    assert main.headers["x-version"] == more.headers["x-version"]
-    (_, first), (header, second) = unpacked(main.content), unpacked(more.content)
-    assert header["count"] == len(first["reward"])
-    assert list(second["facts.reward"]) == list(first["reward"])
-    assert list(second["facts.reward_extra_info.acc"]) == [float(reward > 0.5) for reward in first["reward"]]
-    assert list(second["queue_s"]) == [0.25] * 8
-    assert [header["words"]["uid"][code] for code in second["uid"]] == [row.uid for row in rows_of(run)]
-    found = [header["words"]["finding"][code].split() if code >= 0 else [] for code in second["finding"]]
-    assert "AT-TRUNCATED" in found[1] and list(second["truncated"]) == ["AT-TRUNCATED" in each for each in found]
+def test_columns_of_every_kind(client: TestClient, run: Path) -> None:
+    names = client.get(f"/api/runs/{NAME}/names").json()
+    assert {"queue_s", "truncated", "facts.reward_extra_info.acc"} < {*names["numbers"]}
+    assert {"uid", "findings"} < {*names["texts"]} and not {*names["numbers"]} & {*names["texts"]}
+    header, arrays = columns(client, *names["numbers"], *names["texts"])
+    rows = rows_of(run)
+    assert {len(values) for name, values in arrays.items() if name != "trace_id"} == {len(rows)}
+    assert list(arrays["facts.reward"]) == list(arrays["reward"]) == [row.reward for row in rows]
+    assert list(arrays["facts.reward_extra_info.acc"]) == [float(row.reward > 0.5) for row in rows]
+    assert list(arrays["queue_s"]) == [0.25] * 8
+    assert [header["words"]["uid"][code] for code in arrays["uid"]] == [row.uid for row in rows]
+    found = [header["words"]["findings"][code].split() if code >= 0 else [] for code in arrays["findings"]]
+    assert "AT-TRUNCATED" in found[1] and list(arrays["truncated"]) == ["AT-TRUNCATED" in each for each in found]
 
 
-def test_both_parts_have_the_same_rows_also_while_the_run_grows(tmp_path: Path) -> None:
-    folder = new_run(tmp_path, NAME)
-    process = Process(folder)
-    trajectory(process)
-    with TestClient(application(folder)) as client:
-        main = client.get(f"/api/runs/{NAME}/columns?part=main")
-        version = main.headers["x-version"]
-        for _ in range(3):  # between the two, as it is while a step of a large run ends
-            trajectory(process)
-            more = client.get(f"/api/runs/{NAME}/columns?part=more&of={version}")
-            assert more.headers["x-version"] == version and unpacked(more.content)[0]["count"] == 1
-        assert unpacked(client.get(f"/api/runs/{NAME}/columns?part=main").content)[0]["count"] == 4
-        newest = client.get(f"/api/runs/{NAME}/columns?part=more")
-        assert unpacked(newest.content)[0]["count"] == 4 and newest.headers["x-version"] != version
-        unknown = client.get(f"/api/runs/{NAME}/columns?part=more&of=9999")
-        assert unknown.headers["x-version"] == "0"
+def test_the_filter_is_that_of_the_commands(client: TestClient, run: Path) -> None:
+    for expression in ("finding contains 'TOOL'", "reward > 0.2 and step = 2", "facts.reward_extra_info.acc"):
+        answer = client.get(f"/api/runs/{NAME}/where", params={"q": expression})
+        digits = bytes(unpacked(answer.content)[1]["trace_id"]).hex()
+        expected = [row.trace_id for row in of_run(run).select(condition(expression))]
+        assert [digits[at : at + 32] for at in range(0, len(digits), 32)] == expected != []
+    wrong = client.get(f"/api/runs/{NAME}/where", params={"q": "rewad < 1"})
+    assert (wrong.status_code, wrong.text) == (400, 'there is no column "rewad" at character 1; did you mean "reward"?')
 
 
 def test_names_of_the_users_become_columns_up_to_a_bound(tmp_path: Path) -> None:
@@ -100,12 +103,12 @@ def test_names_of_the_users_become_columns_up_to_a_bound(tmp_path: Path) -> None
         process.close(trace, process.open(trace, "trajectory", attributes={**attributes(), **given}))
     process.exit()
     with TestClient(application(folder)) as client:
-        header, arrays = unpacked(client.get(f"/api/runs/{NAME}/columns?part=more").content)
+        names = client.get(f"/api/runs/{NAME}/names").json()
+        header, arrays = columns(client, "attributes.mixed", "attributes.nested.depth", "attributes.words")
     assert arrays["attributes.mixed"][0] == 1 and math.isnan(arrays["attributes.mixed"][1])
     assert arrays["attributes.nested.depth"][0] == 2
     assert [header["words"]["attributes.words"][code] for code in arrays["attributes.words"] if code >= 0] == ["a"]
-    assert 20 < sum(name.startswith("attributes.key") for name in arrays) < MOST
-    assert {len(values) for name, values in arrays.items()} == {3}
+    assert 20 < sum(name.startswith("attributes.key") for name in names["numbers"]) <= MOST
 
 
 def test_a_trajectory_is_a_conversation_with_its_calls(client: TestClient) -> None:
@@ -197,6 +200,7 @@ def trajectory_saying(process: Process, answer: list[int], **who: object) -> byt
         (f"/api/runs/{NAME}/traces/ffff", 404, "no trace of this run begins with 'ffff'"),
         (f"/api/runs/{NAME}/traces/ffff/tokens", 404, "no trace of this run begins with 'ffff'"),
         (f"/api/runs/{NAME}/group", 400, "name the trajectories"),
+        (f"/api/runs/{NAME}/columns?names=nothing", 404, "there is no column nothing"),
         (f"/api/runs/{NAME}/search", 400, "what is searched for"),
         ("/static/../app.py", 404, ""),
         ("/static/%2e%2e/app.py", 404, ""),
@@ -242,7 +246,7 @@ def look_at_everything(client: TestClient, count: int = 8) -> None:
     found = ids(client)
     assert len(found) == count
     assert client.get(f"/api/runs/{NAME}").status_code == 200
-    assert client.get(f"/api/runs/{NAME}/columns?part=more").status_code == 200
+    assert client.get(f"/api/runs/{NAME}/columns?names=queue_s,uid").status_code == 200
     for part in ("", "/tokens", "/perfetto"):
         assert client.get(f"/api/runs/{NAME}/traces/{found[0]}{part}").status_code == 200
     assert client.get(f"/api/runs/{NAME}/group?ids={','.join(found)}").status_code == 200
@@ -269,13 +273,14 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
     folder = new_run(tmp_path, NAME)
     with served(folder) as client:
         assert ids(client) == []
-        assert unpacked(client.get(f"/api/runs/{NAME}/columns?part=more").content)[0]["count"] == 0
+        assert columns(client, "queue_s", "uid")[0]["count"] == 0
         assert client.get(f"/api/runs/{NAME}").json()["trajectories"] == 0
 
 
 def test_segments_that_were_removed_are_said(client: TestClient, run: Path) -> None:
     first = ids(client)[0]
     shutil.rmtree(run / "spool")
+    shutil.rmtree(run / "tables")
     answer = client.get(f"/api/runs/{NAME}/traces/{first}")
     assert answer.status_code == 410 and "are gone from the run folder" in answer.text
 
@@ -285,6 +290,7 @@ def test_a_run_of_an_earlier_release_is_read_as_it_is(run: Path, monkeypatch: py
     later = [*migrations.STATE, lambda db: db.execute("ALTER TABLE traces ADD COLUMN later TEXT")]
     monkeypatch.setattr(migrations, "STATE", later)
     shutil.rmtree(run / "spool")
+    shutil.rmtree(run / "tables")
     before = listing(run)
     with served(run) as client:
         assert len(ids(client)) == 8
@@ -298,4 +304,4 @@ def test_search_finds_the_first_place_in_each_trajectory(client: TestClient) -> 
     assert [hit["hit"] for hit in hits] == ["no answer", "no answer"]
     assert {hit["trace_id"] for hit in hits} < set(ids(client))
     assert hits[0]["before"].endswith("TimeoutError: ") and hits[0]["role"] == "tool"
-    assert json.loads(lines[-1]) == {"done": 8, "of": 8}
+    assert json.loads(lines[-1]) == {"done": 2, "of": 2}, "that can have it"

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from autotrace.ship.assembly.llm_calls import read_llm_calls
 from autotrace.ship.assembly.passed_on import join_passed_on
 from autotrace.ship.assembly.recent import Assembled
-from autotrace.ship.assembly.titles import entitle
 from autotrace.ship.assembly.tokens import TokenList, TokenSequences, digest_of
 from autotrace.ship.assembly.tool_results import read_tool_results
 from autotrace.spool.records import MEASURED, Close, Header, Open, Tokens
@@ -20,6 +19,7 @@ from autotrace.trajectory.bounds import DEEPEST, TOO_MANY, Allowance, flattened
 from autotrace.trajectory.deferred import Deferred, Packed
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, with_names
+from autotrace.trajectory.titles import entitle
 
 _STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT"})
 

@@ -18,7 +18,7 @@ from autotrace.ship.assembly.byte_level import REPLACED
 from autotrace.ship.assembly.markup import UNKNOWN, matters, prompt_messages, response_message
 from autotrace.ship.assembly.shared_prompts import SharedPrompt, SharedPrompts
 from autotrace.ship.assembly.tokenizer import Decode
-from autotrace.trajectory.deferred import Deferred
+from autotrace.trajectory.deferred import Continued, Deferred
 from autotrace.trajectory.model import Span, Trajectory
 
 _OUTER_ROLES = ("agent", "trajectory")
@@ -98,6 +98,8 @@ class Conversation:
         self._withdrawn: list[tuple[Span, str]] = []
         """Token ids that spell what was redacted."""
         self._redacted: set[str] = set()
+        self._is_whole = False
+        """An agent's call has all of the text, which was looked at for what is to be redacted."""
         self._signs: list[Signs] = []
         """Of the texts."""
         self._prompts: dict[str, Signs] = {}
@@ -123,11 +125,22 @@ class Conversation:
         finally:
             for span, name in self._withdrawn:
                 setattr(span, name, None)
+            if self._redacted or not self._is_whole:
+                self._texts_stand_alone()
             self._trajectory.notes += [
                 f"redacted after decoding, token ids left out: {span.name}"
                 for span in spans
                 if span.span_id in self._redacted
             ]
+
+    def _texts_stand_alone(self) -> None:
+        """Of a text that was redacted as a whole its parts may not have everything redacted: prompts do not follow from
+        those of earlier calls then."""
+        for id in self._said:
+            span = self._spans[id]
+            prompt = vars(span).get("_prompt_text")
+            if isinstance(prompt, Continued):
+                span.prompt_text = Deferred(prompt.make)
 
     def _asked(self, spans: Sequence[Span]) -> list[_Asked]:
         """Those of ``spans`` that have tokens."""
@@ -171,6 +184,7 @@ class Conversation:
         """What a call read, ``ids`` of it anew: the continuation of an earlier call where that is decoded, else
         ``shared``."""
         span, new, response, redacted, messages = decoded.span, decoded.new, decoded.response, False, None
+        continued: str | None = None
         if shared is not None or new is None:
             assert shared is not None
             new, before, messages = shared.text, "", [{**message} for message in shared.messages]
@@ -182,6 +196,7 @@ class Conversation:
                 if len(pieces) != base.end:  # another call went on from there
                     pieces = pieces[: base.end]
                 pieces.append(new)
+                continued = span.prompt_base
             else:
                 ids_of_whole = span.prompt_ids
                 whole = new if ids_of_whole is None else self._decode(ids_of_whole)
@@ -199,7 +214,9 @@ class Conversation:
             pieces.append(response)
             said.end, said.tokens = count + 1, tokens + decoded.answered
         said.tail = matters(tail + (response or ""))
-        span.new_prompt_text, span.prompt_text = new, Deferred(_redacted_text(self._redactor, said))
+        make = _redacted_text(self._redactor, said)
+        follows = shared is not None or continued is not None
+        span.new_prompt_text, span.prompt_text = new, Continued(make, continued) if follows else Deferred(make)
         return said
 
     def _anew(self, span: Span) -> bool:
@@ -251,6 +268,7 @@ class Conversation:
                 joined = text, self._redactor.signs(text)
             outer.response_text, known = joined
             redacted = self._redact(known, outer, "response_text", "response_ids") or redacted
+            self._is_whole = True
         pieces = _parts(response, outer.response_mask, self._decode)
         outer.response_parts = None if pieces is None else self._redactor.clean("response_parts", pieces)
         self._mark(outer, redacted)
@@ -264,7 +282,7 @@ class Conversation:
         text = "".join(pieces)
         if REPLACED in text:  # a character may be split between two parts
             return None
-        *borders, _ = itertools.accumulate(map(len, pieces))
+        borders = [*itertools.accumulate(map(len, pieces))][:-1]
         return text, self._redactor.signs_of_whole(text, self._signs, borders)
 
     def _mark(self, span: Span, redacted: bool) -> None:

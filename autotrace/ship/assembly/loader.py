@@ -187,9 +187,10 @@ class Loader:
             elif attributes.get(name) is None and name in config:
                 attributes[name] = config[name]
         attributes["run_id"] = self._info.run_id
-        attempt, late, trajectory.profile = self._state.described(trajectory.trace_id)
+        attempt, late, trajectory.profile, trajectory.version = self._state.described(trajectory.trace_id)
         if trajectory.root.role == "trajectory":
             attributes["attempt"] = attempt
+        trajectory.late_spans = late
         if late:
             trajectory.notes.append(f"{late} late calls: they began after the trajectory had ended")
         trajectory.facts = facts_of(self._state, trajectory.trace_id)

@@ -150,6 +150,44 @@ class ThreadCarrier:
             self.sink.close()
 
 
+class TablesCarrier:
+    """A ``Carrier`` to a sink that takes what it needs from the tables (``Backend.from_tables``), where all that is
+    wanted is already."""
+
+    capacity = 1
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"deliver-{sink.name}")
+
+    def bind(self, name: str, value: Mapping[str, Any]) -> None:
+        """See ``Carrier``."""
+        self._thread.submit(self._sink.bind, name, value)
+
+    def send(self, wanted: Wanted) -> Future[Receipt]:
+        """See ``Carrier``."""
+        return self._thread.submit(self._delivered, wanted)
+
+    def _delivered(self, wanted: Wanted) -> Receipt:
+        before = self._sink.sent
+        try:
+            self._sink.deliver(())
+        except Exception as error:
+            return Receipt(problem=_problem(self._sink.name, error), given=len(wanted))
+        delivered: list[tuple[str, int, str | None]] = [(trace_id, version, None) for trace_id, version in wanted]
+        return Receipt(delivered, sent=self._sink.sent - before, given=len(wanted))
+
+    def wait(self, parcels: Sequence[Future[Receipt]], seconds: float) -> None:
+        """See ``Carrier``."""
+        wait(parcels, timeout=seconds)
+
+    def close(self, idle: bool) -> None:
+        """See ``Carrier``."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        if idle:
+            self._sink.close()
+
+
 def _page(sink: Sink, trajectory: Trajectory) -> str | None:
     try:
         return sink.page(trajectory)

@@ -30,11 +30,15 @@ GATHERED_BATCH = 200
 class Courier:
     """Delivers ``share`` of what backend ``name`` is to get, through ``carrier``."""
 
-    def __init__(self, name: str, carrier: Carrier, ledger: Ledger, share: Share = WHOLE, gather: float = 0.0) -> None:
-        """``gather``: as in ``Backend``."""
+    def __init__(
+        self, name: str, carrier: Carrier, ledger: Ledger, share: Share = WHOLE, gather: float = 0.0,
+        after: str = "",
+    ) -> None:  # fmt: skip
+        """``gather``: as in ``Backend``. ``after``: as in ``DeliveryQueue.next``."""
         self.name = name
         self.ledger = ledger
         self.share = share
+        self.after = after
         self.state = "ok"
         """ok | waiting | blocked"""
         self.error: str | None = None

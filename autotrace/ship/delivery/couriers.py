@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from autotrace.ship.delivery.carrier import Receipt
 from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.delivery.outbox import Outbox
+from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import State
 
 _log = logging.getLogger("autotrace.ship")
@@ -31,10 +32,14 @@ class Couriers:
         self._outbox = outbox
         self._queue = outbox.queue
         self._make = make
-        self._couriers = [courier for name in backends for courier in make(name)]
+        self._couriers = self._made(backends)
         self._pages: dict[Courier, deque[str]] = {}
         """The next of each courier's share."""
         self._paused = False
+
+    def _made(self, backends: Iterable[str]) -> list[Courier]:
+        """One into the tables, which come first: some backends take what they need from there."""
+        return [courier for name in (TABLES, *backends) for courier in self._make(name)]
 
     def __iter__(self) -> Iterator[Courier]:
         return iter(self._couriers)
@@ -47,7 +52,7 @@ class Couriers:
     def replace(self, backends: Sequence[str]) -> None:
         """Deliver to ``backends`` from now on. Raises ``registry.BackendError`` when one of them cannot be used; then
         nothing has changed."""
-        couriers = [courier for name in backends for courier in self._make(name)]
+        couriers = self._made(backends)
         self.close()
         self._couriers, self._pages = couriers, {}
         with self._state:
@@ -59,9 +64,9 @@ class Couriers:
 
     def remake(self) -> None:
         """Make them all anew, for the same backends. Nothing may be on its way."""
-        names = dict.fromkeys(courier.name for courier in self._couriers)
+        names = dict.fromkeys(courier.name for courier in self._couriers if courier.name != TABLES)
         self.close()
-        self._couriers = [courier for name in names for courier in self._make(name)]
+        self._couriers = self._made(names)
         self._pages, self._paused = {}, False
 
     def deliver(self, sending: bool, coming: bool = False) -> bool:
@@ -80,7 +85,9 @@ class Couriers:
         page = self._pages.setdefault(courier, deque())
         if not page or (courier.gathers and len(page) < courier.batch):
             page.clear()
-            page.extend(id for id, _ in self._queue.next(courier.name, PAGE, courier.share, courier.under_way))
+            page.extend(
+                id for id, _ in self._queue.next(courier.name, PAGE, courier.share, courier.under_way, courier.after)
+            )
         if coming and courier.gathers and courier.waits(len(page)):
             return False
         wanted = self._queue.current(courier.name, islice(page, courier.batch))

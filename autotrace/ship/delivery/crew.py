@@ -12,9 +12,11 @@ from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.delivery.budgets import Ledger, MonthBook
-from autotrace.ship.delivery.carrier import ThreadCarrier
+from autotrace.ship.delivery.carrier import TablesCarrier, ThreadCarrier
 from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.delivery.couriers import Couriers
+from autotrace.ship.delivery.into_tables import GATHER as GATHER_FOR_TABLES
+from autotrace.ship.delivery.into_tables import TablesSink
 from autotrace.ship.delivery.messages import Admit
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.packing import Packer
@@ -22,6 +24,7 @@ from autotrace.ship.delivery.scaling import Scaling
 from autotrace.ship.delivery.workers import Workers
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.index.summary import Summaries
+from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
 
@@ -38,7 +41,7 @@ class Crew:
 
     def __init__(
         self, state: State, run_folder: Path, info: RunInfo, outbox: Outbox, indexer: Indexer, decoder: Decoder,
-        *, given: int, unlimited: bool,
+        tables: TablesSink, *, given: int, unlimited: bool,
     ) -> None:  # fmt: skip
         """``given``: processes that deliver; 0: as many as it takes. ``unlimited``: budgets do not count."""
         self._state = state
@@ -46,6 +49,7 @@ class Crew:
         self._info = info
         self._indexer = indexer
         self._unlimited = unlimited
+        self._tables = tables
         self._packer = Packer(state, indexer.loader, decoder)
         self._ledgers: dict[str, Ledger] = {}
         self._given = given
@@ -65,13 +69,30 @@ class Crew:
         return workers
 
     def _make(self, name: str) -> list[Courier]:
+        if name == TABLES:
+            self._count_destinations()
+            free = Ledger(self._state, name, MonthBook(self._run_folder, self._info.run_id), None, None)
+            carrier = ThreadCarrier(self._tables, self._packer, free)
+            return [Courier(name, carrier, free, gather=GATHER_FOR_TABLES)]
         ledger = self._ledgers[name] = self._ledger(name)
         backend = registry.usable(name)
+        if backend.from_tables:
+            sink = registry.make(name, self._info, self._run_folder, Memory(self._state, f"backend:{name}:"))
+            return [Courier(name, TablesCarrier(sink), ledger, gather=backend.gather, after=TABLES)]
         if self._workers is not None:
             carriers = self._workers.carriers(name, backend.parallel)
             return [Courier(name, carrier, ledger, share, backend.gather) for carrier, share in carriers]
         sink = registry.make(name, self._info, self._run_folder, Memory(self._state, f"backend:{name}:"))
         return [Courier(name, ThreadCarrier(sink, self._packer, ledger), ledger, gather=backend.gather)]
+
+    def _count_destinations(self) -> None:
+        """How many get each trajectory from this process."""
+        others = [] if self._workers is not None else [name for name in self._info.backends if self._loads(name)]
+        self._packer.destinations = 1 + len(others)
+
+    @staticmethod
+    def _loads(name: str) -> bool:
+        return not registry.get(name).from_tables
 
     def _ledger(self, name: str) -> Ledger:
         budgets = (None, None) if self._unlimited else (self._info.step_budget, self._info.month_budget)

@@ -11,7 +11,7 @@ from typing import Any
 from autotrace.config.keep_rules import KeepRules
 from autotrace.run.info import RunInfo
 from autotrace.ship.delivery.tail_sampling import Member, TailSampler
-from autotrace.ship.store.delivery_queue import DeliveryQueue
+from autotrace.ship.store.delivery_queue import TABLES, DeliveryQueue
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.sinks import registry
@@ -46,7 +46,7 @@ class Outbox:
     def deliver_to(self, backends: Sequence[str]) -> None:
         """From now on everything, what was queued already included, goes to ``backends``. Inside a transaction."""
         self._backends = tuple(backends)
-        self.queue.keep_only(self._backends)
+        self.queue.keep_only((TABLES, *self._backends))
         for backend in self._backends:
             self.queue.add_missing(backend)
 
@@ -56,14 +56,15 @@ class Outbox:
             row.kept = ALL
         elif row.kept is None:
             row.kept = self._state.kept(row.group)
+        self.queue.add((TABLES,), row.trace_id, row.version)
         if row.kept is None:
             self._undecided[row.group] = time.monotonic()
         elif row.kept != LOCAL:
             self.queue.add(self._backends, row.trace_id, row.version)
 
-    def again(self, row: Row) -> None:
-        """A new version of a complete trace that may be delivered. Inside the caller's transaction."""
-        self.queue.add(self._backends, row.trace_id, row.version)
+    def again(self, row: Row, backends: bool) -> None:
+        """A new version of a complete trace, for the tables, and ``backends``. Inside the caller's transaction."""
+        self.queue.add((TABLES, *self._backends) if backends else (TABLES,), row.trace_id, row.version)
 
     def bound(self, name: str, value: Mapping[str, Any]) -> None:
         """Something was reported about the run after its start. Inside the transaction that stores it."""

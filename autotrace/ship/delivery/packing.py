@@ -19,8 +19,10 @@ LeftOut = list[tuple[str, int, str]]
 """Trace id, version, and why it cannot go."""
 
 
-MAX_BYTES = 48 << 20
-"""Of memory that the trajectories of one call of a sink take, about. Two such parcels may be on their way."""
+MAX_BYTES = 32 << 20
+"""The memory that the trajectories of one call of a sink take, about. Two such parcels may be on their way."""
+SHARED_BYTES = 32 << 20
+"""The memory for trajectories that one destination has got and the others will."""
 
 
 @dataclass
@@ -43,6 +45,14 @@ class Parcel:
         return self.bytes >= MAX_BYTES
 
 
+@dataclass
+class _Shared:
+    trajectory: Trajectory
+    size: int
+    left: int
+    """Destinations that will ask for it."""
+
+
 class Packer:
     """Makes parcels of one run. Belongs to the thread of ``state``."""
 
@@ -50,6 +60,10 @@ class Packer:
         self._state = state
         self._loader = loader
         self._decoder = decoder
+        self.destinations = 1
+        """How many ask for each trajectory: it is assembled and decoded once for all of them."""
+        self._shared: dict[tuple[str, int], _Shared] = {}
+        self._bytes = 0
 
     def parcel(
         self, sink: Sink, admission: Admission, wanted: Sequence[tuple[str, int]]
@@ -59,7 +73,7 @@ class Packer:
         self._loader.refresh()
         for trace_id, version in wanted:
             try:
-                loaded = self._loaded(trace_id)
+                loaded = self._once(trace_id, version)
                 affordable = loaded is None or self._affordable(sink, admission, loaded[0])
             except OSError as error:  # the file system fails: nothing is acknowledged, so it is tried again
                 _log.warning("cannot read the segments of trace %s: %s", trace_id, error)
@@ -74,6 +88,26 @@ class Packer:
                 if parcel.full:
                     break
         return (parcel if parcel.trajectories else None), left_out
+
+    def _once(self, trace_id: str, version: int) -> tuple[Trajectory, int] | None:
+        """``_loaded``, unless another destination had it a moment ago."""
+        key = trace_id, version
+        known = self._shared.get(key)
+        if known is not None:
+            known.left -= 1
+            if not known.left:
+                self._forget(key)
+            return known.trajectory, known.size
+        loaded = self._loaded(trace_id)
+        if loaded is not None and self.destinations > 1:
+            self._shared[key] = _Shared(*loaded, self.destinations - 1)
+            self._bytes += loaded[1]
+            while self._bytes > SHARED_BYTES:
+                self._forget(next(iter(self._shared)))
+        return loaded
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        self._bytes -= self._shared.pop(key).size
 
     def _loaded(self, trace_id: str) -> tuple[Trajectory, int] | None:
         """With its texts, and what it takes in memory."""

@@ -15,6 +15,7 @@ import msgspec
 
 from autotrace.run.info import RunInfo
 from autotrace.ship.index import step_facts
+from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
@@ -90,10 +91,13 @@ class Reporting:
     """Of one run, and a subscriber of its indexer. What was not taken when the shipper ends is sent by the next one of
     the run."""
 
-    def __init__(self, state: State, run_folder: Path, info: RunInfo, backends: Iterable[str]) -> None:
+    def __init__(
+        self, state: State, run_folder: Path, info: RunInfo, backends: Iterable[str], tables: Reporter
+    ) -> None:
         self._state = state
         self._run_folder = run_folder
         self._info = info
+        self._tables = tables
         self._binds: list[tuple[str, Mapping[str, Any]]] = []
         self._recorded: set[int] = set(step_facts.numbers(state))
         """Steps of which something was recorded that may not be everywhere yet."""
@@ -104,7 +108,7 @@ class Reporting:
                 post.waiting[_place(report)] = report
 
     def _made(self, backends: Iterable[str]) -> list[_Post]:
-        posts = []
+        posts = [_Post(TABLES, self._tables)]
         for name in backends:
             memory = Memory(self._state, f"backend:{name}:")
             try:

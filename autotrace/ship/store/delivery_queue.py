@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from autotrace.ship.store.state import State
 
+TABLES = "tables"
+"""The run's own tables, in the place of a backend: everything goes there."""
+
 
 @dataclass(frozen=True)
 class Share:
@@ -40,10 +43,12 @@ class DeliveryQueue:
             "INSERT OR REPLACE INTO queue VALUES (?, ?, ?)", ((backend, trace_id, version) for backend in backends)
         )
 
-    def add_missing(self, backend: str) -> None:
-        """Queue every complete trace that ``backend`` never got (a backend that was added later)."""
+    def add_missing(self, backend: str, everything: bool = False) -> None:
+        """Queue every complete trace that ``backend`` never got (a backend that was added later); ``everything``: also
+        what the keep-rules do not let it have."""
+        kept = "1" if everything else "kept != ''"
         self._db.execute(
-            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM traces WHERE complete = 1 AND kept != '' "
+            f"INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM traces WHERE complete = 1 AND {kept} "
             "AND trace_id NOT IN (SELECT trace_id FROM removed) AND NOT EXISTS "
             "(SELECT 1 FROM deliveries d WHERE d.backend = ? AND d.trace_id = traces.trace_id)",
             (backend, backend),
@@ -71,13 +76,15 @@ class DeliveryQueue:
         self._db.execute(f"DELETE FROM queue WHERE backend NOT IN ({marks})", list(backends))
 
     def next(
-        self, backend: str, limit: int, share: Share = WHOLE, without: Collection[str] = ()
+        self, backend: str, limit: int, share: Share = WHOLE, without: Collection[str] = (), after: str = ""
     ) -> list[tuple[str, int]]:
-        """Trace ids and versions of ``share`` to deliver next, oldest end first; ``without`` those under way."""
+        """Trace ids and versions of ``share`` to deliver next, oldest end first; ``without`` those under way, and those
+        that ``after``, another destination, still waits for."""
         rows = self._db.execute(
             "SELECT q.trace_id, q.version FROM queue q JOIN traces t USING (trace_id) WHERE q.backend = ? "
+            "AND NOT EXISTS (SELECT 1 FROM queue e WHERE e.backend = ? AND e.trace_id = q.trace_id) "
             "ORDER BY t.end_ns",
-            (backend,),
+            (backend, after),
         )
         wanted = ((row[0], row[1]) for row in rows if row[0] in share and row[0] not in without)
         return list(itertools.islice(wanted, limit))

@@ -12,7 +12,7 @@ import contextlib
 import os
 import sqlite3
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ import msgspec
 from autotrace.run import files, layout
 from autotrace.ship.store import migrations
 from autotrace.ship.store.row import COLUMNS, Row
-from autotrace.ship.store.where import Condition
 from autotrace.spool.records import Define, Header
 
 _ROW = ", ".join(COLUMNS)
@@ -186,35 +185,17 @@ class State:
         row = self.db.execute(f"SELECT {_ROW} FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
         return None if row is None else Row.of(row)
 
-    def described(self, trace_id: str) -> tuple[int, int, str]:
-        """``attempt``, ``late_spans`` and ``profile`` of a trace; 1, 0 and an empty one where it has no line."""
+    def described(self, trace_id: str) -> tuple[int, int, str, int]:
+        """``attempt``, ``late_spans``, ``profile`` and ``version`` of a trace; 1, 0, an empty one and 1 where it has no
+        line, or was not complete yet."""
         row = self.db.execute(
-            "SELECT attempt, late_spans, profile FROM traces WHERE trace_id = ?", (trace_id,)
+            "SELECT attempt, late_spans, profile, version FROM traces WHERE trace_id = ?", (trace_id,)
         ).fetchone()
-        return (1, 0, "{}") if row is None else (row[0], row[1], row[2])
+        return (1, 0, "{}", 1) if row is None else (row[0], row[1], row[2], max(1, row[3]))
 
     def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[Row]:
         """Lines that satisfy ``where`` (SQL, never user input; values are bound)."""
         return [Row.of(row) for row in self.db.execute(f"SELECT {_ROW} FROM traces WHERE {where}", values)]
-
-    def select(
-        self, condition: Condition, order: str, limit: int | None = None, without: Collection[str] = ()
-    ) -> list[Row]:
-        """Lines that satisfy ``condition``, in the ``order`` (SQL, never user input). The columns of JSON in
-        ``without`` are left empty, for who reads many lines."""
-        names = ", ".join("'{}'" if name in without else name for name in COLUMNS)
-        sql = f"SELECT {names} FROM traces WHERE {condition.sql} ORDER BY {order} LIMIT ?"
-        return [Row.of(row) for row in self.db.execute(sql, (*condition.values, -1 if limit is None else limit))]
-
-    def columns(self, names: Sequence[str], where: str = "1") -> Iterator[list[tuple[Any, ...]]]:
-        """These columns of the lines that satisfy ``where`` (both SQL, never user input), by start, some thousands at a
-        time: for who reads them all."""
-        cursor = self.db.cursor()
-        cursor.row_factory = None  # plain tuples, in half of the time
-        order = "ORDER BY start_ns IS NULL, start_ns, trace_id"
-        cursor.execute(f"SELECT {', '.join(names)} FROM traces WHERE {where} {order}")
-        while rows := cursor.fetchmany(5000):
-            yield rows
 
     def late_spans(self, trace_id: str) -> int:
         """``late_spans`` of a trace; 0 where it has no line."""

@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from autotrace.data.lean import absent
+from autotrace.tables.lean import absent
 
 LIBRARIES = ("numpy", "pandas", "polars", "pyarrow", "pygments", "scipy")
 _GATEWAY = "fastapi"

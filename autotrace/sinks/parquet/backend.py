@@ -7,36 +7,27 @@ from collections.abc import MutableMapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from autotrace.data.lean import arrow_without_pandas
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health, extra
-from autotrace.sinks.parquet import location
-from autotrace.sinks.protocol import Reporter, Sink
+from autotrace.sinks.protocol import Sink
+from autotrace.tables import location
 
 
 class ParquetBackend(Backend):
     """See ``Backend``."""
 
     name = "parquet"
-    summary = "tables for polars, DuckDB, Ray Data"
-    requires = ("pyarrow", "fsspec")
+    summary = "the run's tables in another folder or a bucket"
+    requires = ("fsspec",)
     install = extra("parquet")
     distributions = ("pyarrow", "fsspec")
-    gather = 2.0
+    from_tables = True
 
     def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
         """See ``Backend``."""
-        arrow_without_pandas()
         from autotrace.sinks.parquet.sink import ParquetSink
 
         return ParquetSink(info, run_folder, memory)
-
-    def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter:
-        """See ``Backend``."""
-        arrow_without_pandas()
-        from autotrace.sinks.parquet.metrics import MetricsWriter
-
-        return MetricsWriter(info, run_folder, memory)
 
     def check(self, destination: Destination) -> None:
         """See ``Backend``."""

@@ -1,30 +1,28 @@
-"""Parquet: the tables of ``autotrace.data.schema``, one file a table, step and delivery, merged as the run goes on."""
+"""Parquet: the tables of the run folder, copied to ``PROJECT/RUN/tables/`` at another place as they grow."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import logging
 import os
 import shlex
-import time
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotrace.data import arrow
-from autotrace.run import files, layout
+import msgspec
+
+from autotrace.config import environment as env
+from autotrace.run import layout
 from autotrace.run.info import RunInfo
-from autotrace.sinks.parquet import location
-from autotrace.sinks.parquet.dataset import Dataset
-from autotrace.sinks.parquet.owner import claim
-from autotrace.sinks.parquet.store import Store, store
-from autotrace.sinks.protocol import SinkError, Unavailable
+from autotrace.sinks import registry
+from autotrace.sinks.protocol import Refused, SinkError, Unavailable
+from autotrace.tables.commits import FILE, FOLDER
+from autotrace.tables.copying import Copy
+from autotrace.tables.location import VARIABLE, root_of, segment
+from autotrace.tables.place import Place, PlaceError, place
 from autotrace.trajectory.model import Trajectory
 
 _log = logging.getLogger("autotrace.ship")
-LONGEST_WAIT = 60.0
-"""Seconds for another shipper of this run to end its merge."""
 
 
 class ParquetSink:
@@ -35,49 +33,27 @@ class ParquetSink:
     def __init__(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> None:
         self.sent = 0
         self._info = info
-        self._lock = run_folder / layout.PARQUET_LOCK
+        self._run_folder = run_folder
         self._memory = memory
-        root = location.root_for(run_folder, memory)
-        self._project: str | None = info.project
-        self._store: Store = store(root, run_folder)
-        self._dataset: Dataset | None = None
-        memory["place"] = root
+        self._project = info.project
+        self._place = place(root_for(run_folder, memory))
+        self._copy: Copy | None = None
+        memory["place"] = self._place.root
         memory["open_with"] = f'autotrace sql "FROM trajectories" {shlex.quote(str(run_folder))}'
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
-        """See ``Sink``. They are visible together, in all tables."""
-        if self._dataset is None:
-            claim(self._store, self._info)
-            self._dataset = Dataset(self._store, self._project_of(trajectories), self._info.run_id, self._exclusive)
-        self.sent += self._dataset.write(trajectories)
-
-    def _project_of(self, trajectories: Sequence[Trajectory]) -> str:
-        """The run's project; what it is called when the first trajectory is delivered stays."""
-        if "project" not in self._memory:
-            reported = (trajectory.attributes.get("project_name") for trajectory in trajectories)
-            self._memory["project"] = str(self._project or next((name for name in reported if name), None) or "")
-        return self._memory["project"]
-
-    @contextlib.contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        """No other shipper of this run replaces files now."""
+        """Copy what was committed since."""
         try:
-            fd = files.shared(self._lock)
+            if self._copy is None:
+                project = self._memory.setdefault("project", self._project or "")  # at the first delivery: it stays
+                folder = f"{segment(project, 'no-project')}/{segment(self._info.run_id, 'run')}"
+                claim(self._place, folder, self._run_folder)
+                self._copy = Copy(self._run_folder, self._place, folder)
+            self.sent += self._copy.update()
+        except PlaceError as error:
+            raise (Refused if error.refused else Unavailable)(str(error)) from error
         except OSError as error:
-            raise Unavailable(f"cannot lock {self._lock}: {error.strerror}") from error
-        try:
-            deadline = time.monotonic() + LONGEST_WAIT
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError as error:
-                    if time.monotonic() > deadline:
-                        raise Unavailable(f"another shipper of this run holds {self._lock}") from error
-                    time.sleep(0.05)
-            yield
-        finally:
-            os.close(fd)
+            raise Unavailable(f"cannot read the tables of {self._run_folder}: {error.strerror}") from error
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """Take the project's name."""
@@ -85,21 +61,47 @@ class ParquetSink:
             self._project = self._project or value["project_name"]
 
     def size(self, trajectory: Trajectory) -> int:
-        """Bytes of its rows."""
-        return sum(table.nbytes for table in arrow.tables([trajectory]).values())
+        """Files have no budget."""
+        return 0
 
     def page(self, trajectory: Trajectory) -> str | None:
         """A file has no pages."""
         return None
 
     def close(self) -> None:
-        """Merge the small files of the last steps."""
+        """Copy what came last: also numbers about steps, of which no trajectory tells."""
         try:
-            if self._dataset is not None:
-                self._dataset.merge_all()
+            if (self._run_folder / FOLDER / FILE).exists():
+                self.deliver(())
         except SinkError as error:
-            _log.warning("small files of %s were not merged: %s", self._store.root, error)
-        except Exception:
-            _log.exception("small files of %s were not merged", self._store.root)
-        finally:
-            self._store.close()
+            _log.warning("the last files were not copied: %s", error)
+
+
+def root_for(run_folder: Path, memory: Mapping[str, str]) -> str:
+    """The root that the environment names, else where the run's files are already, else beside the run. Raises
+    ``BackendError`` for another one that only the run folder names."""
+    root = root_of(os.environ.get(VARIABLE), run_folder)
+    told = memory.get("place")
+    if told is None or os.environ.get(VARIABLE):
+        return root
+    try:
+        return registry.trusted(told, not env.is_by_hand(run_folder), root)
+    except registry.BackendError as error:
+        raise registry.BackendError(f"{error}; if its Parquet files are there: {VARIABLE}={told}") from None
+
+
+def claim(at: Place, folder: str, run_folder: Path) -> None:
+    """Say whose the files of this run's name are. Raises ``Refused`` where they are another run's; ``PlaceError``."""
+    written = at.read(f"{folder}/{layout.RUN_JSON}")
+    info = RunInfo.read(run_folder)
+    if written is not None:
+        try:
+            before = msgspec.json.decode(written, type=RunInfo)
+        except msgspec.MsgspecError as error:
+            raise Refused(f"{at.root}/{folder}/{layout.RUN_JSON} is damaged ({error}); name another folder") from error
+        if (before.run_id, before.created, before.host) != (info.run_id, info.created, info.host):
+            raise Refused(
+                f"{at.root} has files of another run called {before.run_id} (started {before.created} on"
+                f" {before.host}); name another folder (AUTOTRACE_PARQUET)"
+            )
+    at.put(f"{folder}/{layout.RUN_JSON}", run_folder / layout.RUN_JSON)

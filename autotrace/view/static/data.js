@@ -53,11 +53,14 @@ export class Server {
   /** @param {string} run @param {number} step @returns {Promise<any>} */
   async lanes(run, step) { return (await this.ask(this.path(run, "steps", String(step)))).json(); }
 
-  /** @param {string} run @param {"main" | "more"} part @param {string} [of] the version that it is to be of @returns {Promise<Packed & {version: string}>} */
-  async columns(run, part, of) {
-    const answer = await this.ask(`${this.path(run, "columns")}?part=${part}&of=${of ?? ""}`);
-    return { ...unpack(await answer.arrayBuffer()), version: answer.headers.get("x-version") ?? "" };
-  }
+  /** The columns that there are. @param {string} run @returns {Promise<{numbers: string[], texts: string[]}>} */
+  async names(run) { return (await this.ask(this.path(run, "names"))).json(); }
+  /** @param {string} path @param {Record<string, string>} query @returns {Promise<Packed>} */
+  async packed(path, query) { return unpack(await (await this.ask(`${path}?${new URLSearchParams(query)}`)).arrayBuffer()); }
+  /** @param {string} run @param {string[]} names */
+  columns(run, names) { return this.packed(this.path(run, "columns"), { names: names.join(",") }); }
+  /** The ids of those for which a condition is true. @param {string} run @param {string} expression */
+  where(run, expression) { return this.packed(this.path(run, "where"), { q: expression }); }
 
   /** @param {string} run @param {string} trace @returns {Promise<any>} */
   async trace(run, trace) { return (await this.ask(this.path(run, "traces", trace))).json(); }
@@ -106,8 +109,8 @@ export class Embedded extends Server {
   async findings() { return this.json("findings"); }
   /** @param {string} _ @param {number} step */
   async lanes(_, step) { return this.json(`step ${step}`); }
-  /** @param {string} _ @param {"main" | "more"} part */
-  async columns(_, part) { return { ...unpack(await this.bytes(part)), version: "1" }; }
+  async names() { return this.json("names"); }
+  async columns() { return unpack(await this.bytes("columns")); }
   /** @param {string} _ @param {string} trace */
   async trace(_, trace) { return this.json(`trace ${trace}`); }
   /** @param {string} _ @param {string} trace */

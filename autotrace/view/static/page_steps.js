@@ -4,21 +4,22 @@ import { source } from "./data.js";
 import { fill, h, ink } from "./dom.js";
 import { counted, number, seconds } from "./format.js";
 import { showLanes } from "./lanes.js";
-import { completeRowsOf } from "./rows.js";
+import { rowsOf } from "./rows.js";
 
 /** Title, column, how the values of a step become one number, whether it is seconds. @type {[string, string, string, boolean][]} */
 const CURVES = [
   ["reward", "reward", "spread", false], ["not OK", "status", "failed", false], ["tokens written", "response_tokens", "spread", false], ["turns", "turns", "spread", false],
   ["duration", "duration", "spread", true], ["tools", "tool_s", "spread", true], ["waiting for the engine", "queue_s", "spread", true], ["decode", "decode_s", "spread", true],
-  ["advantage", "facts.advantage", "spread", false], ["mismatch, mean of a token", "facts.mismatch_mean", "spread", false], ["entropy", "facts.entropy", "spread", false], ["trained later, in steps", "staleness", "spread", false], ["trajectories", "step", "count", false],
+  ["advantage", "advantage", "spread", false], ["mismatch, mean of a token", "mismatch_mean", "spread", false], ["entropy", "facts.entropy", "spread", false], ["trained later, in steps", "staleness", "spread", false], ["trajectories", "step", "count", false],
 ];
+const READ = [...CURVES.map(([, column]) => column), "trained_in_step"];
 const WHOLE_STEPS = Array.from({ length: 48 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showSteps(present, run) {
   const { query } = address();
   const other = query.get("with") ?? "";
-  const [rows, beside, { runs }] = await Promise.all([completeRowsOf(run), other ? completeRowsOf(other) : null, source.runs()]);
+  const [rows, beside, { runs }] = await Promise.all([rowsOf(run, READ), other ? rowsOf(other, READ) : null, source.runs()]);
   const curves = new Curves(run, rows, beside, other);
   const choice = h("select", { "aria-label": "another run over this one", onchange: () => go(["run", run, "steps"], { with: choice.value }) },
     ["", ...runs.map((/** @type {any} */ each) => each.run).filter((/** @type {string} */ name) => name !== run)].map((value) => h("option", { value, selected: value === other }, value || "no other run")));
@@ -26,7 +27,7 @@ export async function showSteps(present, run) {
   curves.draw();
   curves.step(query.get("step"));
   curves.look();
-  return { title: "steps", keys: { j: () => curves.move(1), k: () => curves.move(-1) }, again: async () => { curves.rows = await completeRowsOf(run); curves.draw(); }, close: () => curves.close(), restyle: () => curves.draw() };
+  return { title: "steps", keys: { j: () => curves.move(1), k: () => curves.move(-1) }, again: async () => { curves.rows = await rowsOf(run, READ); curves.draw(); }, close: () => curves.close(), restyle: () => curves.draw() };
 }
 
 class Curves {
@@ -199,6 +200,6 @@ function figures(rows, steps, column, how) {
 
 /** In how many steps after its own each one was trained. @param {import("./rows.js").Rows} rows */
 function late(rows) {
-  const trained = rows.numbers["facts.trained_in_step"];
+  const trained = rows.numbers.trained_in_step;
   return trained ? trained.map((step, row) => step - rows.numbers.step[row]) : undefined;
 }

@@ -3,10 +3,9 @@ import { address, go, link, note } from "./address.js";
 import { Problem, source } from "./data.js";
 import { fill, h, visible } from "./dom.js";
 import { counted, number, seconds } from "./format.js";
-import { completeRowsOf, rowsOf } from "./rows.js";
+import { rowsOf } from "./rows.js";
 import { Scatter } from "./scatter.js";
 import { Scroller } from "./scroller.js";
-import { WhereError, compile } from "./where.js";
 
 /** Name of a column, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
@@ -14,11 +13,15 @@ const SHOWN = [
   ["rollout_n", "n", "3em", number], ["status", "status", "6.5em", (value) => value ?? ""], ["reward", "reward", "4.5em", number], ["group_reward", "group mean", "7em", number],
   ["advantage", "advantage", "5.5em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
   ["prompt_tokens", "prompt", "4.5em", number], ["response_tokens", "written", "4.5em", number], ["duration", "duration", "6em", seconds],
-  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["finding", "findings", "minmax(6em, 1fr)", (value) => value ?? ""], ["error", "error", "minmax(6em, 2fr)", (value) => value ?? ""],
+  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["findings", "findings", "minmax(6em, 1fr)", (value) => value ?? ""], ["error", "error", "minmax(6em, 2fr)", (value) => value ?? ""],
 ];
 const RIGHT = new Set(["step", "sample_index", "rollout_n", "reward", "group_reward", "advantage", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration"]);
 const GRID = SHOWN.map(([, , width]) => width).join(" ");
 const HEIGHT = 26;
+/** What is shown, and takes longer to be read. */
+const LATER = ["advantage", "findings"];
+/** Milliseconds without a key until a condition is asked. */
+const TYPED = 150;
 
 /** The rows as they were listed last, so that a trajectory's page knows what comes next. @type {{run: string, ids: string[]}} */
 export const listed = { run: "", ids: [] };
@@ -28,13 +31,13 @@ export async function showTable(present, run) {
   const table = new Table(run, await rowsOf(run));
   present(table.element);
   table.apply();
-  completeRowsOf(run).then((rows) => { table.rows = rows; table.choices(); table.apply(); }, () => table.say("Times and facts could not be read."));
+  rowsOf(run, LATER).then(() => table.apply(), () => table.say("Findings could not be read."));
   return {
     title: "trajectories",
     keys: {
       j: () => table.move(1), k: () => table.move(-1), Enter: () => table.open(), g: () => table.open("group"), "/": () => table.filter.focus(),
     },
-    again: async () => { table.rows = await completeRowsOf(run); table.apply(); },
+    again: async () => { table.rows = await rowsOf(run, LATER); table.passing = null; table.apply(); },
     close: () => table.searching?.abort(),
   };
 }
@@ -52,8 +55,12 @@ class Table {
     this.hits = null;
     /** @type {AbortController | null} */
     this.searching = null;
+    /** The rows that satisfy a condition. @type {{where: string, rows: Set<number>} | null} */
+    this.passing = null;
+    this.typed = /** @type {any} */ (0);
+    this.turn = 0;
     this.filter = h("input", { type: "search", class: "where", placeholder: "reward < 0.5 and turns > 3 and error contains 'Timeout'", "aria-label": "filter, in the words of --where",
-      list: "where-names", spellcheck: "false", autocomplete: "off", oninput: () => { note({ where: this.filter.value }); this.apply(); } });
+      list: "where-names", spellcheck: "false", autocomplete: "off", oninput: () => { note({ where: this.filter.value }); clearTimeout(this.typed); this.typed = setTimeout(() => this.apply(), TYPED); } });
     this.names = h("datalist", { id: "where-names" });
     this.words = h("input", { type: "search", class: "words", placeholder: "search in texts", "aria-label": "search in the texts of all trajectories",
       onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.search(); }, oninput: () => { if (!this.words.value) this.search(); } });
@@ -71,7 +78,7 @@ class Table {
     this.filter.value = query.get("where") ?? "";
     this.words.value = query.get("q") ?? "";
     this.element = h("section", { class: "table-page" }, h("h1", { class: "unseen" }, "Trajectories"),
-      h("div", { class: "bar" }, this.filter, this.names, source.exported ? null : this.words, this.count, this.problem),
+      h("div", { class: "bar" }, source.exported ? null : [this.filter, this.names, this.words], this.count, this.problem),
       h("details", { class: "scatter-box", open: query.get("plot") !== "no", ontoggle: (/** @type {any} */ event) => note({ plot: event.target.open ? null : "no" }) },
         h("summary", {}, "scatter"), h("div", { class: "axes dim" }, this.axes.y, " over ", this.axes.x, " coloured by ", this.axes.c, " drag to select"), this.scatter.element),
       h("div", { class: "grid", role: "table", "aria-label": "trajectories" }, h("div", { role: "rowgroup" }, this.head), this.scroller.element));
@@ -89,29 +96,36 @@ class Table {
       fill(select, options.map((value) => h("option", { value }, value || "nothing")));
       select.value = chosen[/** @type {"x"} */ (name)];
     }
-    fill(this.names, [...Object.keys(this.rows.numbers), ...Object.keys(this.rows.texts)].filter((name) => !name.startsWith("group")).map((value) => h("option", { value })));
+    fill(this.names, [...this.rows.names.numbers, ...this.rows.names.texts].map((value) => h("option", { value })));
   }
 
   /** Filter, sort and show what the address says. */
-  apply() {
+  async apply() {
     const { query } = address();
     const { rows } = this;
-    let wanted = null;
-    this.problem.textContent = "";
-    this.filter.removeAttribute("aria-invalid");
-    const where = this.filter.value.trim();
+    const mine = (this.turn += 1);
+    const where = source.exported ? "" : this.filter.value.trim();
     try {
-      wanted = where ? compile(where, rows) : null;
+      await rows.need([query.get("sort") ?? "", ...Object.values(this.axes).map((axis) => axis.value)]);
+      if (where && this.passing?.where !== where) {
+        const passing = { where, rows: await rows.where(where) };
+        if (mine === this.turn) this.passing = passing;
+      }
     } catch (error) {
-      if (!(error instanceof WhereError)) throw error;
+      if (!(error instanceof Problem)) throw error;
+      if (mine !== this.turn) return;
       this.problem.textContent = error.message;
       this.filter.setAttribute("aria-invalid", "true");
       return;
     }
+    if (mine !== this.turn) return;
+    this.problem.textContent = "";
+    this.filter.removeAttribute("aria-invalid");
+    const wanted = where ? this.passing?.rows : null;
     const [sort, descending] = [query.get("sort") ?? "start", query.get("desc") === "1"];
     const sorted = rows.order(sort, descending);
     const hits = this.hits;
-    const passed = wanted || hits ? sorted.filter((row) => (!wanted || wanted(row) === true) && (!hits || hits.has(rows.id(row)))) : sorted;
+    const passed = wanted || hits ? sorted.filter((row) => (!wanted || wanted.has(row)) && (!hits || hits.has(rows.id(row)))) : sorted;
     const [x, y, third] = [this.axes.x.value, this.axes.y.value, this.axes.c.value];
     const brush = this.brushed(query.get("brush"));
     const [xs, ys] = [this.rows.keys(x), this.rows.keys(y)];
@@ -170,7 +184,7 @@ class Table {
       if (node.data === text) return;
       node.data = text;
       if (name === "status") cell.dataset.status = text;
-      if (name === "finding" || name === "error") cell.title = text;
+      if (name === "findings" || name === "error") cell.title = text;
     });
   }
 

@@ -2,16 +2,16 @@
 import { source, table } from "./data.js";
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
-/** Other names of columns, as `--where` has them. @type {Record<string, string>} */
-const ALIASES = { sample: "sample_index", llm_calls: "turns", duration_s: "duration", advantage: "facts.advantage",
-  mismatch_mean: "facts.mismatch_mean", mismatch_max: "facts.mismatch_max", entropy: "facts.entropy" };
+/** What is read first. */
+const MAIN = ["start", "step", "sample_index", "rollout_n", "status", "reward", "group", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration", "validate", "error"];
 
 /** @typedef {{words: string[], codes: Int32Array}} Texts */
 
 export class Rows {
-  /** @param {import("./data.js").Packed} main @param {string} version */
-  constructor(main, version) {
-    this.version = version;
+  /** @param {string} run @param {import("./data.js").Packed} main @param {{numbers: string[], texts: string[]}} names the columns that there are */
+  constructor(run, main, names) {
+    this.run = run;
+    this.names = names;
     /** @type {number} */
     this.count = main.header.count;
     /** @type {Record<string, Float64Array>} */
@@ -24,28 +24,51 @@ export class Rows {
     this.sorted = new Map();
     /** @type {Map<string, Float64Array>} */
     this.ranks = new Map();
-    this.complete = false;
+    /** Row of each id, by its first bytes. @type {Map<number, number>} */
+    this.places = new Map();
     this.add(main);
     this.numbers.group_reward = means(this.texts.group.codes, this.numbers.reward);
   }
 
-  /** @param {import("./data.js").Packed} part */
+  /** Take columns over. They may be of a run that has grown since. @param {import("./data.js").Packed} part */
   add({ header, arrays }) {
+    const rows = arrays.trace_id === this.ids ? null : this.locate(arrays.trace_id);
     for (const [name, values] of Object.entries(arrays)) {
-      if (values instanceof Float64Array) this.numbers[name] = values;
-      else if (header.words[name]) this.texts[name] = { words: header.words[name], codes: values };
+      const isNumber = values instanceof Float64Array;
+      if (!isNumber && !header.words[name]) continue;
+      const placed = rows ? (isNumber ? new Float64Array(this.count).fill(NaN) : new Int32Array(this.count).fill(-1)) : values;
+      if (rows) rows.forEach((row, at) => { if (row >= 0) placed[row] = values[at]; });
+      if (isNumber) this.numbers[name] = placed;
+      else this.texts[name] = { words: header.words[name], codes: placed };
     }
   }
 
-  /** @param {string} name */
-  named(name) { return Object.hasOwn(ALIASES, name) ? ALIASES[name] : name; }
+  /** Read those of `names` that are not there yet. @param {string[]} names */
+  async need(names) {
+    const known = new Set([...this.names.numbers, ...this.names.texts]);
+    const missing = names.filter((name) => known.has(name) && !this.numbers[name] && !this.texts[name]);
+    if (missing.length) this.add(await source.columns(this.run, missing));
+    return this;
+  }
+
+  /** The rows of some ids; -1 for what is none of them. @param {Uint8Array} ids 16 bytes each @returns {Int32Array} */
+  locate(ids) {
+    if (!this.places.size) for (let row = 0; row < this.count; row += 1) this.places.set(first(this.ids, row), row);
+    return Int32Array.from({ length: ids.length / 16 }, (_, at) => {
+      const row = this.places.get(first(ids, at)) ?? -1;
+      for (let byte = 0; row >= 0 && byte < 16; byte += 1) if (this.ids[row * 16 + byte] !== ids[at * 16 + byte]) return this.find(hex(ids, at));
+      return row;
+    });
+  }
+
+  /** The rows for which a condition is true: the server knows what it means. @param {string} expression @returns {Promise<Set<number>>} */
+  async where(expression) {
+    const { arrays } = await source.where(this.run, expression);
+    return new Set(this.locate(arrays.trace_id));
+  }
 
   /** @param {number} row */
-  id(row) {
-    let text = "";
-    for (let at = row * 16; at < row * 16 + 16; at += 1) text += HEX[this.ids[at]];
-    return text;
-  }
+  id(row) { return hex(this.ids, row); }
 
   /** The row of a trajectory, -1: none. @param {string} id a whole one */
   find(id) {
@@ -57,35 +80,37 @@ export class Rows {
 
   /** A number, a text, or null. @param {string} name @param {number} row @returns {any} */
   value(name, row) {
-    const column = this.named(name);
-    if (column === "trace_id") return this.id(row);
-    const numbers = this.numbers[column];
+    if (name === "trace_id") return this.id(row);
+    const numbers = this.numbers[name];
     if (numbers) return Number.isNaN(numbers[row]) ? null : numbers[row];
-    const texts = this.texts[column];
+    const texts = this.texts[name];
     return texts && texts.codes[row] >= 0 ? texts.words[texts.codes[row]] : null;
   }
 
-  /** Names of numbers that differ somewhere, for axes. */
+  /** Names of numbers, for axes: of those that are there, those that differ somewhere. */
   axes() {
-    return Object.keys(this.numbers).filter((name) => {
-      const values = this.numbers[name];
-      const first = values.find((value) => !Number.isNaN(value));
-      return values.some((value) => !Number.isNaN(value) && value !== first);
-    });
+    const constant = new Set(Object.entries(this.numbers).filter(([, values]) => {
+      const one = values.find((value) => !Number.isNaN(value));
+      return !values.some((value) => !Number.isNaN(value) && value !== one);
+    }).map(([name]) => name));
+    return ["group_reward", ...this.names.numbers].filter((name) => !constant.has(name));
   }
 
   /** All rows in the order of a column; what has no value comes last, whichever way. @param {string} name @param {boolean} descending */
   order(name, descending) {
     const key = `${name} ${descending}`;
     let order = this.sorted.get(key);
-    if (!order) this.sorted.set(key, (order = sorted(this.keys(this.named(name)), descending)));
+    if (!order) this.sorted.set(key, (order = sorted(this.keys(name), descending)));
     return order;
   }
 
   /** Numbers that order as the column does. @param {string} column @returns {Float64Array} */
   keys(column) {
     let keys = this.numbers[column] ?? this.ranks.get(column);
-    if (!keys) this.ranks.set(column, (keys = this.ranked(this.texts[column])));
+    if (!keys) {
+      keys = this.ranked(this.texts[column]);
+      if (this.texts[column]) this.ranks.set(column, keys);
+    }
     return keys;
   }
 
@@ -145,35 +170,32 @@ function natural(one, other) {
   return Number.isNaN(one.number) || Number.isNaN(other.number) ? (one.word < other.word ? -1 : 1) : one.number - other.number;
 }
 
+/** @param {Uint8Array} ids @param {number} number */
+function hex(ids, number) {
+  let text = "";
+  for (let at = number * 16; at < number * 16 + 16; at += 1) text += HEX[ids[at]];
+  return text;
+}
+
+/** The first six bytes of an id. @param {Uint8Array} ids @param {number} number */
+function first(ids, number) {
+  let value = 0;
+  for (let at = number * 16; at < number * 16 + 6; at += 1) value = value * 256 + ids[at];
+  return value;
+}
+
 /** @type {Map<string, Promise<Rows>>} */
 const loaded = new Map();
 
-/** The rows of a run as they were read last. @param {string} run @returns {Promise<Rows>} */
-export function rowsOf(run) {
+/** The rows of a run as they were read last, with the columns `names` where there are such. @param {string} run @param {string[]} [names] @returns {Promise<Rows>} */
+export function rowsOf(run, names = []) {
   let rows = loaded.get(run);
   if (!rows) {
-    rows = source.columns(run, "main").then((main) => new Rows(main, main.version));
+    rows = Promise.all([source.columns(run, MAIN), source.names(run)]).then(([main, known]) => new Rows(run, main, known));
     rows.catch(() => loaded.delete(run));
     loaded.set(run, rows);
   }
-  return rows;
-}
-
-/** The same with times, facts and attributes; read again where the run has grown in between. @param {string} run @returns {Promise<Rows>} */
-export async function completeRowsOf(run) {
-  for (;;) {
-    const rows = await rowsOf(run);
-    if (rows.complete) return rows;
-    const more = await source.columns(run, "more", rows.version);
-    if (more.version === rows.version && more.header.count === rows.count) {
-      rows.add(more);
-      rows.sorted.clear();
-      rows.ranks.clear();
-      rows.complete = true;
-      return rows;
-    }
-    forget(run);
-  }
+  return names.length ? rows.then((each) => each.need(names)) : rows;
 }
 
 /** Read the run again when it is asked for next. @param {string} run */

@@ -17,7 +17,7 @@ from autotrace.config.plan import Plan, Settings
 from autotrace.run import layout
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.markup import prompt_messages, response_message
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.sinks import payload
 from autotrace.sinks.jsonl.line import line_of
@@ -81,7 +81,7 @@ def recorded(tmp_path: Path, model: Path, **bind: object) -> tuple[Path, bytes]:
 
 def test_turns_are_messages_and_special_tokens_are_kept(tmp_path: Path, model: Path) -> None:
     run, trace = recorded(tmp_path, model)
-    loaded = RunReader.open(run).load(trace.hex())
+    loaded = of_run(run).load(trace.hex())
     first, second = loaded.llm_spans
     assert (first.new_prompt_text, first.response_text) == (FIRST, SAID)
     assert (second.new_prompt_text, second.response_text) == (TOLD, ANSWER)
@@ -96,18 +96,18 @@ def test_turns_are_messages_and_special_tokens_are_kept(tmp_path: Path, model: P
 
 def test_previews_are_words_without_the_marks_of_the_template(tmp_path: Path, model: Path) -> None:
     run, trace = recorded(tmp_path, model)
-    assert previews(RunReader.open(run).load(trace.hex())) == ("2+2?", "It is 4.")
+    assert previews(of_run(run).load(trace.hex())) == ("2+2?", "It is 4.")
 
 
 def test_a_copy_in_the_run_folder_is_preferred(tmp_path: Path, model: Path) -> None:
     run, trace = recorded(tmp_path, model, path="/no/such/model", blob="abc")
     (run / "blobs" / "abc").symlink_to(model)
-    assert RunReader.open(run).load(trace.hex()).llm_spans[0].response_text == SAID
+    assert of_run(run).load(trace.hex()).llm_spans[0].response_text == SAID
 
 
 def test_without_its_tokenizer_a_trajectory_has_no_text_and_says_so(tmp_path: Path, model: Path) -> None:
     run, trace = recorded(tmp_path, model, path=str(tmp_path / "gone"))
-    loaded = RunReader.open(run).load(trace.hex())
+    loaded = of_run(run).load(trace.hex())
     assert loaded.llm_spans[0].response_text is None and loaded.llm_spans[0].response_ids
     assert any("tokenizer cannot be loaded" in note for note in loaded.notes)
 
@@ -182,7 +182,7 @@ def test_every_kind_of_tokenizer_is_loaded_as_the_run_loaded_it(tmp_path: Path, 
     shutil.rmtree(folder)  # as a run with a temporary folder does: the copy is enough
     decoder = Decoder(run)
     decoder.bind({"blob": kept, "path": str(folder), "trust_remote_code": kind == "remote code"})
-    loaded = RunReader.open(run).load(trace.hex(), texts=False)
+    loaded = of_run(run).load(trace.hex(), texts=False)
     decoder.add_texts(loaded)
     (span,) = loaded.llm_spans
     assert (span.new_prompt_text, span.response_text) == (FIRST, SAID), decoder.problem
@@ -204,9 +204,9 @@ def test_code_of_a_model_runs_only_if_the_run_allowed_it(tmp_path: Path) -> None
 @pytest.mark.parametrize("shown", [_as_mlflow, _as_weave, _as_otlp, _as_jsonl])
 def test_text_only_has_texts_and_no_token_ids(tmp_path: Path, model: Path, shown: Callable[[Trajectory], str]) -> None:
     run, trace = recorded(tmp_path, model)
-    whole = RunReader.open(run).load(trace.hex())
+    whole = of_run(run).load(trace.hex())
     (run / layout.PLAN_JSON).write_text(Plan((), Settings(content="text")).dumps())
-    loaded = RunReader.open(run).load(trace.hex(), texts=False)
+    loaded = of_run(run).load(trace.hex(), texts=False)
     loaded.spans[1].output = {"token_ids": [7001, 7002], "extra": {"prompt_ids": [[7003]]}, "steps": [1, 2]}
     decoder = Decoder(run)
     decoder.bind({"path": str(model)})
@@ -236,7 +236,7 @@ def test_text_only_delivers_no_token_ids_where_there_is_no_text_either(tmp_path:
 
 def test_impossible_token_ids_cost_the_text_alone(tmp_path: Path, model: Path) -> None:
     run, trace = recorded(tmp_path, model)
-    loaded: Trajectory = RunReader.open(run).load(trace.hex(), texts=False)
+    loaded: Trajectory = of_run(run).load(trace.hex(), texts=False)
     loaded.spans[2].response_ids = [-5, 2**31 - 1]
     decoder = Decoder(run)
     decoder.bind({"path": str(model)})
@@ -267,7 +267,7 @@ def test_a_models_words_are_nobodys_where_the_markup_is_not_known(tmp_path: Path
     process.close(trace, root)
     process.exit()
     assert ship(run, once=True).state == "done"
-    first, second = RunReader.open(run).load(trace.hex()).llm_spans
+    first, second = of_run(run).load(trace.hex()).llm_spans
     roles = [[message["role"] for message in span.messages or []] for span in (first, second)]
     assert roles == [["user", "assistant"], ["history", "assistant"]]
 

@@ -10,7 +10,7 @@ import pytest
 from autotrace.ship.assembly import recent
 from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.assembly.recent import Assembled, Recent
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
 from autotrace.trajectory.model import Span
@@ -87,7 +87,8 @@ def test_arguments_and_results_take_room_too(tmp_path: Path) -> None:
         process.close(trace, root, output="y" * 100_000)
     process.exit()
     assert ship(run, once=True).state == "done"
-    reader = RunReader.open(run)
-    loader = Loader(State.of_run(run), run, reader.info, 8 << 20)
-    looked = [row.trace_id for row in reader.rows() if loader.room() and loader.look(row.trace_id, final=True)]
+    reader = of_run(run)
+    loader = Loader(State.of_run(run), run, reader.run.info, 8 << 20)
+    ids = [row.trace_id for row in reader.select(roots=True)]
+    looked = [trace_id for trace_id in ids if loader.room() and loader.look(trace_id, final=True)]
     assert 15 <= len(looked) <= 25, "of 200 kB each, which may take twice as much"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.record.tokens import TokenLog
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.spool.records import Close
 from tests.ship.spools import ANSWER, PROMPT, Process, new_run
@@ -32,7 +32,7 @@ def test_a_request_to_an_engine_used_alone_is_an_llm_call(run: Path) -> None:
     process.close(control, process.open(control, "engine"))
     process.exit()
     ship(run, once=True)
-    index = RunReader.open(run)
+    index = of_run(run)
     (span,) = index.load(alone.hex()).spans
     assert (span.role, span.prompt_ids, span.response_ids) == ("llm", PROMPT, ANSWER)
     assert (span.prompt_tokens, span.response_tokens) == (len(PROMPT), len(ANSWER))
@@ -51,6 +51,6 @@ def test_the_engines_side_of_an_agents_call_stays_the_engines(run: Path) -> None
     process.close(trace, call, ANSWER)
     process.exit()
     ship(run, once=True)
-    spans = RunReader.open(run).load(trace.hex()).spans
+    spans = of_run(run).load(trace.hex()).spans
     assert [span.role for span in spans] == ["llm", "engine", "engine"]
     assert [span.response_tokens for span in spans] == [len(ANSWER)] * 3

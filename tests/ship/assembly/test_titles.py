@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autotrace.ship.assembly.titles import entitle
 from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.titles import entitle
 
 
 def span(id: str, parent: str | None, role: str, name: str, key: str = "") -> Span:

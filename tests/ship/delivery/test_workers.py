@@ -221,9 +221,9 @@ def test_two_writers_of_one_file_of_lines(tmp_path: Path) -> None:
     ship(run, once=True)
     whole = delivered(run)
     (run / "trajectories.jsonl").unlink()
-    from autotrace.ship.run_reader import RunReader
+    from autotrace.ship.readers import of_run
 
-    reader = RunReader.open(run)
+    reader = of_run(run)
     trajectories = [reader.load(trace) for trace in whole]
     reader.close()
     halves = (trajectories[::2], trajectories[1::2])

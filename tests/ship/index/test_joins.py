@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.spool.records import REQUEST, Fact
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, new_run
@@ -53,8 +53,8 @@ def serve(process: Process, request_id: str, prompt: list[int], answer: list[int
 
 
 def joined(run: Path, agent: Agent) -> None:
-    index = RunReader.open(run)
-    assert [row.trace_id for row in index.rows()] == [agent.trace.hex()]
+    index = of_run(run)
+    assert [row.trace_id for row in index.select(roots=True)] == [agent.trace.hex()]
     trajectory = index.load(agent.trace.hex())
     spans = {span.span_id: span for span in trajectory.spans}
     calls = trajectory.llm_spans
@@ -63,7 +63,7 @@ def joined(run: Path, agent: Agent) -> None:
     assert [server.response_ids for server in servers] == [call.response_ids for call in calls] == [ANSWER, FINAL]
     assert [server.prompt_ids for server in servers] == [PROMPT, PROMPT + ANSWER + TOOL]
     assert len(trajectory.spans) == 7 and not trajectory.notes and trajectory.turns == 2
-    (row,) = index.rows()
+    (row,) = index.select(roots=True)
     assert (row.spans, row.status) == (7, "OK")
 
 
@@ -90,7 +90,7 @@ def test_records_that_come_later_and_a_collector_that_starts_anew(run: Path) -> 
     ]
     for step in steps:
         step()
-        list(RunReader.open(run).rows())
+        list(of_run(run).select(roots=True))
     engine.exit()
     agent.end()
     ship(run, once=True)
@@ -106,4 +106,4 @@ def test_what_nobody_asked_for_stays_a_trace_of_its_own(run: Path) -> None:
     engine.exit()
     agent.end()
     ship(run, once=True)
-    assert {row.trace_id for row in RunReader.open(run).rows()} == {alone.hex(), agent.trace.hex()}
+    assert {row.trace_id for row in of_run(run).select(roots=True)} == {alone.hex(), agent.trace.hex()}

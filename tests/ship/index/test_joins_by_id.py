@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.spool.records import OF, REQUEST, Fact
 from tests.ship.spools import ANSWER, PROMPT, Process, new_run
@@ -52,12 +52,12 @@ def test_calls_of_a_server_belong_to_their_trajectories(run: Path, first: str) -
         else:
             for name in ("a", "b", "a"):
                 served(server, name)
-        RunReader.open(run)  # each is read before the other was written
+        of_run(run)  # each is read before the other was written
     server.exit()
     for rollout in rollouts:
         rollout.end()
-    reader = RunReader.open(run)
-    assert {row.trace_id: row.turns for row in reader.rows()} == {
+    reader = of_run(run)
+    assert {row.trace_id: row.llm_calls for row in reader.select(roots=True)} == {
         rollouts[0].trace.hex(): 2,
         rollouts[1].trace.hex(): 1,
     }
@@ -76,10 +76,10 @@ def test_facts_by_id(run: Path, first: str) -> None:
         else:
             scorer.write(Fact(b"", {"of": "a"}, "reward", 0.5, scorer.tick()))
             scorer.write(Fact(b"", {"of": "nobody"}, "reward", 0.7, scorer.tick()))
-        RunReader.open(run)
+        of_run(run)
     rollout.end()
     scorer.exit()
-    (row,) = RunReader.open(run).rows()
+    (row,) = of_run(run).select(roots=True)
     assert row.reward == 0.5
 
 
@@ -88,5 +88,5 @@ def test_a_call_whose_trajectory_never_comes_is_delivered_at_the_end(run: Path) 
     served(server, "nobody")
     server.exit()
     ship(run, once=True)
-    (row,) = RunReader.open(run).rows()
-    assert (row.turns, row.status) == (1, "OK")
+    (row,) = of_run(run).select(roots=True)
+    assert (row.llm_calls, row.status) == (1, "OK")

@@ -15,7 +15,7 @@ import pytest
 from autotrace.run import layout
 from autotrace.ship.index import open_traces
 from autotrace.ship.index.open_traces import MAX_LATE_CALLS
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper, ship
 from tests.ship.spools import Process, attributes, new_run
 from tests.waiting import DEADLINE, until
@@ -107,11 +107,11 @@ def test_late_calls_beyond_the_bound_stay_out_also_for_a_shipper_that_starts_ane
     late.exit()
     status = ship(run, once=True)
     assert status.skipped == {"late calls beyond the first 3 of a trajectory": 2 + 1}
-    reader = RunReader.open(run)
+    reader = of_run(run)
     try:
         shown = reader.load(trace.hex())
         assert [span.output for span in shown.spans] == [None, None, f"{spans[1]}", f"{spans[2]}"]
-        assert reader.rows()[0].late_spans == 3
+        assert reader.select(roots=True)[0].late_spans == 3
     finally:
         reader.close()
 
@@ -130,9 +130,9 @@ def test_what_was_delivered_before_its_root_was_read_has_no_late_calls(tmp_path:
     here.close(trace, root, output="done")
     here.exit()
     ship(run, once=True)
-    reader = RunReader.open(run)
+    reader = of_run(run)
     try:
-        (row,) = reader.rows()
+        (row,) = reader.select(roots=True)
         shown = reader.load(trace.hex())
     finally:
         reader.close()

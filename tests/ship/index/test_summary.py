@@ -11,8 +11,9 @@ import pytest
 
 from autotrace.insight import profile
 from autotrace.ship.index import summary
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
+from autotrace.tables.conditions import equals
 from tests.ship.spools import Process, new_run, trajectory
 
 
@@ -31,9 +32,9 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def codes(run: Path, trace: str) -> list[str]:
-    with closing(RunReader.open(run)) as reader:
-        (row,) = (row for row in reader.rows(role="trajectory") if row.trace_id == trace)
-        return profile.codes(profile.decode(row.profile)) or []
+    with closing(of_run(run)) as reader:
+        (row,) = reader.select(equals(trace_id=trace))
+        return row.findings or []
 
 
 def later(run: Path, number: int, **facts: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.run import layout
-from autotrace.ship.run_reader import RunReader
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.migrations import STATE, NewerDatabase, migrate
 from autotrace.ship.store.row import COLUMNS
@@ -103,10 +103,10 @@ def test_a_newer_state_is_refused_in_a_sentence_and_left_alone(tmp_path: Path) -
         ship(run, once=True)
     assert content(run / layout.STATE_DB) == before
 
-    reader = RunReader.open(run)  # the segments still tell what was recorded
+    reader = of_run(run)  # the segments still tell what was recorded
     try:
-        assert len(reader.rows()) == 1
-        assert "newer version of autotrace" in " ".join(reader.status().notes)
+        assert len(reader.select(roots=True)) == 1
+        assert "newer version of autotrace" in " ".join(reader.run.status().notes)
     finally:
         reader.close()
     assert content(run / layout.STATE_DB) == before

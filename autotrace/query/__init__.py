@@ -1,1 +1,0 @@
-"""Runs as objects and tables, for notebooks and SQL."""

@@ -1,1 +1,0 @@
-"""Trajectories that stand in files without their run folder: the lines and the tables that autotrace writes."""

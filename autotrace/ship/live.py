@@ -1,0 +1,331 @@
+"""A run folder as a reader's source: what its state and its segments say beside its tables.
+
+Works while the run goes on, after it, and where no shipper ever ran.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from autotrace.insight import profile as profiles
+from autotrace.insight.settings import Settings
+from autotrace.run import layout
+from autotrace.run.drain import shipper_alive
+from autotrace.run.info import RunInfo, not_readable
+from autotrace.run.status import Status
+from autotrace.ship.assembly.about_run import binds_of
+from autotrace.ship.index import step_facts
+from autotrace.ship.store.delivery_queue import TABLES as IN_TABLES
+from autotrace.ship.store.migrations import NewerDatabase
+from autotrace.ship.store.state import State
+from autotrace.spool.reader import segments, unreadable
+from autotrace.tables import metrics
+from autotrace.tables.commits import FILE, FOLDER
+from autotrace.tables.committed import Committed
+from autotrace.tables.errors import Gone
+from autotrace.tables.metrics import METRICS, OfStep
+from autotrace.tables.rollout import ROLES, json, word
+from autotrace.tables.schema import FACTS
+from autotrace.tables.sources import Delivery, Lines, Source, Steps
+from autotrace.tables.trajectories import TRAJECTORIES
+from autotrace.trajectory.durations import PARTS
+from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.numbers import integer, number
+
+if TYPE_CHECKING:  # what assembles and decodes is imported where something is: most of a command's time, else
+    from autotrace.ship.assembly.decoding import Decoder
+    from autotrace.ship.index.indexer import Indexer
+
+_TYPES: dict[str, Callable[[Any], Any]] = {"float64": number, "int64": integer, "json": json, "string": word}
+_OF_FACTS = (
+    "reward_extra_info", "advantage", "mismatch_mean", "mismatch_max", "entropy", "token_facts", "trained_in_step",
+    "trained_in_steps", "dropped", "num_turns",
+)  # fmt: skip
+_GIVEN = {
+    **{name: name for name in (
+        "trace_id", "step", "uid", "rollout_n", "project_name", "experiment_name", "sample_index", "data_source",
+        "attempt", "name", "role", "status", "error", "reward", "tool_calls", "spans", "late_spans", "prompt_tokens",
+        "response_tokens", "start_ns", "end_ns", "version",
+    )},
+    "llm_calls": "turns",
+    "duration_s": "(end_ns - start_ns) / 1e9",
+    "group_id": "CASE WHEN group_key > '' THEN group_key ELSE trace_id END",
+    "facts": "CASE WHEN json_valid(facts) THEN facts END",
+    "attributes": "CASE WHEN json_valid(attributes) THEN attributes END",
+    "profile": "nullif(profile, '{}')",
+}  # fmt: skip
+"""Column of ``trajectories`` -> SQL over the state."""
+_MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "validate": ("validate", lambda value: None if value is None else bool(value)),
+    "complete": ("complete", bool),
+    "is_trajectory": ("role", lambda role: role in ROLES or not role),
+    "agent_name": ("attributes", lambda text: word(_decoded(text).get("agent_name"))),
+    "findings": ("profile", lambda text: profiles.codes(profiles.decode(text))),
+    "truncated": ("profile", lambda text: profiles.is_truncated(profiles.decode(text))),
+    "tool_error": ("profile", lambda text: profiles.has_tool_error(profiles.decode(text))),
+    **{name: ("times", lambda text, name=name: _decoded(text).get(name)) for name in PARTS},  # type: ignore[misc]
+    **{
+        column.name: ("facts", lambda text, column=column: _TYPES[column.type](_decoded(text).get(column.name)))  # type: ignore[misc]
+        for column in TRAJECTORIES.columns
+        if column.name in _OF_FACTS
+    },
+}
+"""... -> a column of the state, and what is made of it."""
+
+
+class Live(Source):
+    """The traces of one run. Use ``open``; delivers nothing."""
+
+    def __init__(self, folder: Path, info: RunInfo, state: State, indexer: Indexer | None, problem: str = "") -> None:
+        super().__init__(folder, info)
+        self._state = state
+        self._indexer = indexer
+        self._problem = problem
+        self._decoder: Decoder | None = None
+        self._read: frozenset[str] | None = self._not_in_tables()  # before what is in them: nothing falls between
+        self._committed = Committed(folder)
+        if not self._committed:
+            self._read = None
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Live:
+        """A source of the run ``folder``, which may be a stranger's: nothing is written there, and no link in it is
+        followed. Raises what ``RunInfo.read`` raises, and ``PermissionError`` with one sentence.
+
+        With a shipper at work, its state is read. What the state lacks without one is read into memory.
+        """
+        folder = Path(folder)
+        info = RunInfo.read(folder)
+        closed = unreadable(folder)
+        if closed is not None:  # what is left would look like the whole
+            raise not_readable(closed)
+        problem, indexer = "", None
+        try:
+            state = State.read_only(folder)
+            if not shipper_alive(str(folder)) and not _everything_read(state, folder):
+                state = state.copy()
+                indexer = _refreshed(state, folder, info)
+        except sqlite3.Error as error:
+            if isinstance(error, NewerDatabase):
+                problem = f"what was delivered is not known here, {layout.STATE_DB} cannot be used: {error}"
+            state = State(":memory:")
+            indexer = _refreshed(state, folder, info)
+        return cls(folder, info, state, indexer, problem)
+
+    def take_over(self, before: Live) -> None:
+        """Take the tokenizer of an earlier source of the run."""
+        self._decoder = before._decoder
+
+    # -- its tables ----------------------------------------------------------------------------------------------------
+
+    def files(self, table: str) -> Sequence[str]:
+        """See ``Source``. What the trainer logged is in the state, but in a copy of the tables."""
+        return () if table == METRICS.name and step_facts.numbers(self._state) else self._committed.files(table)
+
+    def superseded(self) -> Mapping[str, int]:
+        """See ``Source``."""
+        return self._committed.superseded
+
+    def _not_in_tables(self) -> frozenset[str]:
+        """The traces that are not in the tables as they are now."""
+        rows = self._state.db.execute(
+            "SELECT trace_id FROM traces WHERE NOT complete OR NOT EXISTS (SELECT 1 FROM deliveries WHERE"
+            " deliveries.trace_id = traces.trace_id AND backend = ? AND deliveries.version >= traces.version)",
+            (IN_TABLES,),
+        )
+        return frozenset(trace_id for (trace_id,) in rows)
+
+    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines | None:
+        """See ``Source``: what the state has of each trajectory needs no segment."""
+        if table == METRICS.name:
+            numbers = metrics.rows(self.info.run_id, step_facts.read(self._state, steps[0] if steps else None))
+            return [tuple(getattr(one, name) for name in columns) for one in numbers]
+        if table == FACTS.name:
+            return self._facts(columns, steps)
+        if table != TRAJECTORIES.name or not {*columns} <= {*_GIVEN, *_MADE, "run_id", "settings"}:
+            return None
+        settings = Settings.of(self.binds()).encode() if "settings" in columns else "{}"
+        fixed = {"run_id": self.info.run_id, "settings": None if settings == "{}" else settings}
+        made = {place: _MADE[name][1] for place, name in enumerate(columns) if name in _MADE}
+        sql = [_MADE[name][0] if name in _MADE else _GIVEN.get(name, "?") for name in columns]
+        values = [fixed[name] for name in columns if name in fixed]
+        rows = self._traces(f"SELECT {', '.join(sql)} FROM traces", values, steps)
+        if not made:
+            return rows
+        by_column = [list(column) for column in zip(*rows, strict=True)]
+        for place, make in made.items() if by_column else ():
+            by_column[place] = list(map(make, by_column[place]))
+        return list(zip(*by_column, strict=True))
+
+    def _traces(self, sql: str, values: Sequence[Any], steps: Steps | None) -> Lines:
+        cursor = self._state.db.cursor()
+        cursor.row_factory = None  # plain tuples, in half of the time
+        conditions = [] if steps is None else [f"step BETWEEN {int(steps[0])} AND {int(steps[1])}"]
+        if self._read is not None:
+            conditions.append("trace_id IN (SELECT value FROM json_each(?))")
+            values = [*values, msgspec.json.encode(sorted(self._read)).decode()]
+        within = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return cursor.execute(sql + within, values).fetchall()
+
+    def _facts(self, columns: Sequence[str], steps: Steps | None) -> Lines:
+        names = ("trace_id", "step", "uid", "rollout_n", "validate", "version")
+        rows = self._traces(f"SELECT facts, {', '.join(names)} FROM traces", (), steps)
+        found = []
+        for facts, *identity in rows:
+            own: dict[str, Any] = {"run_id": self.info.run_id, **dict(zip(names, identity, strict=True))}
+            own["validate"] = None if own["validate"] is None else bool(own["validate"])
+            for name, value in _decoded(facts).items():
+                own |= {"name": name, "number": number(value), "value": json(value)}
+                found.append(tuple(own[column] for column in columns))
+        return found
+
+    def ids(self, steps: Steps | None) -> Sequence[str]:
+        """See ``Source``."""
+        rows = self._traces("SELECT trace_id, start_ns FROM traces", (), steps)
+        return [trace_id for trace_id, _ in sorted(rows, key=lambda row: (row[1] or 0, row[0]))]
+
+    def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
+        """See ``Source``."""
+        if trace_id in (stored := self.stored([trace_id])):
+            return stored[trace_id]
+        from autotrace.ship.assembly.loader import Loader
+
+        loader = self._indexer.loader if self._indexer is not None else Loader(self._state, self.path, self.info)
+        trajectory = loader.load(trace_id)
+        if trajectory is None:
+            raise Gone(f"the segments of trace {trace_id} are gone from the run folder")
+        if texts:
+            self._texts().add_texts(trajectory)
+        return trajectory
+
+    def stored(self, trace_ids: Sequence[str]) -> Mapping[str, Trajectory]:
+        """See ``Source``."""
+        read = self._read
+        return {} if read is None else self._committed.load([one for one in trace_ids if one not in read])
+
+    def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
+        """See ``Source``."""
+        known = step_facts.read(self._state, step)
+        return known or ({} if step_facts.numbers(self._state) else self._committed.step_facts(step))
+
+    # -- its run -------------------------------------------------------------------------------------------------------
+
+    @property
+    def living(self) -> bool:
+        """The run goes on, as far as its shipper says: also where no backend takes anything from it."""
+        try:
+            state = Status.read(self.path).state
+        except (OSError, ValueError, msgspec.MsgspecError):
+            return False
+        return state == "running" or (state == "blocked" and shipper_alive(str(self.path)) is True)
+
+    def binds(self) -> list[tuple[str, dict[str, Any]]]:
+        """See ``Source``."""
+        return self._indexer.binds if self._indexer is not None else binds_of(self._state)
+
+    def decode(self, ids: list[int], key: str = "") -> str | None:
+        """See ``Source``."""
+        return self._texts().decode(ids, key)
+
+    def _texts(self) -> Decoder:
+        from autotrace.ship.assembly.decoding import Decoder
+
+        if self._decoder is None:
+            self._decoder = Decoder(self.path)
+        for name, value in self.binds():
+            if name == "tokenizer":
+                self._decoder.bind(value)
+        return self._decoder
+
+    def status(self) -> Status:
+        """The status that the shipper wrote last; where none ever ran, one computed from the segments now."""
+        try:
+            status = Status.read(self.path)
+        except (OSError, ValueError, msgspec.MsgspecError):
+            from autotrace.ship.report import status_of
+
+            status = status_of(self._state, self.info, self.path, "running")
+        if self._problem:
+            status.notes.append(self._problem)
+        return status
+
+    def deliveries(self, trace_id: str) -> Mapping[str, Delivery]:
+        """See ``Source``."""
+        rows = self._state.db.execute("SELECT * FROM deliveries WHERE trace_id = ?", (trace_id,))
+        return {
+            row["backend"]: (row["delivered_ns"], row["page"], row["rejected"])
+            for row in rows
+            if row["backend"] != IN_TABLES
+        }
+
+    def pages(self) -> Mapping[str, str]:
+        """See ``Source``."""
+        return dict(self._state.db.execute("SELECT trace_id, page FROM deliveries WHERE page IS NOT NULL").fetchall())
+
+    def backends(self) -> Mapping[str, Mapping[str, str]]:
+        """See ``Source``."""
+        return {name: self._state.metas(f"backend:{name}:") for name in self.info.backends}
+
+    def fingerprint(self) -> object:
+        """Where a shipper is at work, its state counts: what it has not read is not shown."""
+        return fingerprint(self.path)
+
+    def close(self) -> None:
+        """See ``Source``."""
+        self._committed.close()
+        self._state.close()
+
+
+def fingerprint(folder: Path) -> object:
+    """Changes when something was added to the run ``folder``."""
+    state = folder / layout.STATE_DB
+    stats: list[Any] = [_changed(state), _changed(Path(f"{state}-wal")), _changed(folder / FOLDER / FILE)]
+    if shipper_alive(str(folder)) is not True:
+        stats += [(file.name, file.size) for file in segments(folder)]
+    return tuple(stats)
+
+
+def _changed(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _decoded(text: str | None) -> Mapping[str, Any]:
+    """A mapping in JSON; nothing for what is none."""
+    try:
+        value = msgspec.json.decode(text or "{}")
+    except msgspec.DecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _everything_read(state: State, folder: Path) -> bool:
+    """Whether the segments hold nothing that the state lacks."""
+    read = {name: row["offset"] for name, row in state.segments().items()}
+    return all(file.size <= read.get(file.name, -1) for file in segments(folder))
+
+
+def _refreshed(state: State, folder: Path, info: RunInfo) -> Indexer:
+    """Read everything there is and complete the traces that can be judged complete."""
+    from autotrace.ship.delivery.outbox import Outbox
+    from autotrace.ship.index.indexer import Indexer
+
+    outbox = Outbox(state, info)
+    indexer = Indexer(state, folder, info, (outbox,))
+    while indexer.round():
+        pass
+    indexer.look_at_locks()
+    indexer.round()
+    indexer.hurry()
+    while indexer.settle(over=False):
+        pass
+    outbox.settle(indexer.open_groups, over=False)
+    return indexer

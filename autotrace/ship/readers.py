@@ -1,0 +1,87 @@
+"""Opens what a path names for the one reader: a run folder, a folder of runs, a folder of tables, a file of lines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from autotrace.run import layout
+from autotrace.run.info import RunInfo, find_runs, not_readable
+from autotrace.ship.live import Live
+from autotrace.tables.committed import table_folders
+from autotrace.tables.line_files import line_files
+from autotrace.tables.reader import Reader
+from autotrace.tables.runs import Runs
+from autotrace.tables.sources import Place, Source
+
+
+def open(path: str | Path = layout.DEFAULT_RUN_DIR) -> Runs:
+    """The run at ``path``, or all runs of a folder, oldest first.
+
+    Raises ``FileNotFoundError`` with one sentence where there is none, ``PermissionError`` where it cannot be read,
+    ``QueryError`` for a file of something else.
+    """
+    return Runs(places(Path(path)))
+
+
+def of_run(path: str | Path) -> Reader:
+    """A reader of the run at ``path``, of the newest where there are several. Raises as ``open``."""
+    return opened(places(Path(path))[-1])
+
+
+def opened(place: Place, before: Reader | None = None) -> Reader:
+    """A reader of the run there as it is now. ``before``: an earlier one, whose tokenizer is taken over."""
+    source = place.open()
+    if before is not None and isinstance(source, Live) and isinstance(before.run, Live):
+        source.take_over(before.run)
+    return Reader([source])
+
+
+def is_run(path: Path) -> bool:
+    """It is a run folder."""
+    return os.path.exists(path / layout.RUN_JSON)  # False where that may not be seen: it is said when it is opened
+
+
+def places(path: Path) -> list[Place]:
+    """The runs at ``path``, oldest first. One whose ``run.json`` cannot be read is passed over where there are others.
+    Raises as ``open``."""
+    if is_run(path):
+        return [_run(path)]
+    if stored := stored_places(path):
+        return stored
+    found, errors = [], []
+    for folder in find_runs(path)[0]:
+        try:
+            found.append(_run(folder))
+        except (OSError, msgspec.MsgspecError) as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    return found
+
+
+def stored_places(path: Path) -> list[Place]:
+    """The runs whose trajectories stand at ``path`` outside of a run folder. Raises ``QueryError``."""
+    found: list[Place] = []
+    with contextlib.suppress(PermissionError):  # it is said where runs are looked for
+        for kind in (line_files, table_folders) if not is_run(path) else ():
+            find: Callable[[Path], list[Source]] = kind  # type: ignore[assignment]  # lists of one kind each
+            found += [Place(source.path, source.info, partial(_again, find, path, source)) for source in find(path)]
+    return found
+
+
+def _run(folder: Path) -> Place:
+    try:
+        return Place(folder, RunInfo.read(folder), partial(Live.open, folder))
+    except PermissionError:
+        raise not_readable(folder / layout.RUN_JSON) from None
+
+
+def _again(find: Callable[[Path], list[Source]], path: Path, first: Source) -> Source:
+    """The run of ``first`` as it stands there now; ``first`` where nothing of it is left."""
+    return next((source for source in find(path) if source.info.run_id == first.info.run_id), first)

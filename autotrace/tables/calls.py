@@ -1,0 +1,238 @@
+"""The tables whose rows are calls: ``turns``, ``spans`` and ``tokens``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+from autotrace.spool.records import MEASURED
+from autotrace.tables.columns import OF_ROLLOUT, Column, Table, duration, of_span
+from autotrace.tables.rollout import Call, exact, json, word
+from autotrace.trajectory.deferred import Continued
+from autotrace.trajectory.model import error_text, finish_reason
+from autotrace.trajectory.numbers import integer, number
+from autotrace.trajectory.span_text import answered_words, asked_words
+
+
+def _figure(name: str, kind: str, meaning: str, convert: Callable[[Any], Any]) -> Column:
+    return Column(name, kind, meaning, lambda call: convert(call.figures.get(name)), figures=(name,))
+
+
+def _tool_name(call: Call) -> str | None:
+    span = call.span
+    named = word(span.attributes.get("tool_name"))
+    return named if named is not None or span.role != "tool" else span.shown_name
+
+
+def _duration(call: Call) -> float | None:
+    span = call.span
+    return duration(span.start_ns, span.end_ns)
+
+
+def _model(call: Call) -> str | None:
+    inputs = call.span.inputs.get("model")
+    return word(call.figures.get("model")) or (inputs if isinstance(inputs, str) else None)
+
+
+def _error(position: int) -> Callable[[tuple[str, str, str] | None], str | None]:
+    return lambda error: error[position] or ("" if position == 0 else None) if error else None
+
+
+def _mask(call: Call) -> list[int] | None:
+    own, masks = call.span.response_mask, call.rollout.masks
+    return masks.get(call.span.span_id) if own is None and masks is not None else own
+
+
+def _mask_of(call: Call) -> str | None:
+    whole, masks = call.rollout.answer, call.rollout.masks
+    derived = call.span.response_mask is None and masks is not None and call.span.span_id in masks
+    return whole.span_id if derived and whole is not None else None
+
+
+def _is_whole(call: Call) -> bool:
+    return not call.turn and not _has_words(call) and bool(call.rollout.turns)
+
+
+def _joined_ids(call: Call) -> int | None:
+    ids = call.span.packed_response if _is_whole(call) else None
+    return len(ids) // 4 if ids and call.rollout.joined_ids.startswith(ids) else None
+
+
+def _joined_text(call: Call) -> int | None:
+    text = call.span.response_text if _is_whole(call) else None
+    return len(text) if text and call.rollout.joined_text.startswith(text) else None
+
+
+def _prompt_of(call: Call) -> str | None:
+    """The first turn, if a call that has the whole conversation has its prompt."""
+    text = call.span.prompt_text if _is_whole(call) else None
+    first = call.rollout.turns[0].span if text is not None else None
+    return None if first is None or first.prompt_text != text else first.span_id
+
+
+def _response_ids(call: Call) -> list[int] | None:
+    return None if _joined_ids(call) is not None else call.span.response_ids
+
+
+def _packed_response(call: Call) -> bytes | None:
+    return None if _joined_ids(call) is not None else call.span.packed_response
+
+
+def _prompt_ids(call: Call) -> list[int] | None:
+    return None if call.span.span_id in call.rollout.followed else call.span.prompt_ids
+
+
+def _text_base(call: Call) -> str | None:
+    prompt = vars(call.span).get("_prompt_text")
+    return (prompt.base or "") if isinstance(prompt, Continued) and call.span.new_prompt_text is not None else None
+
+
+def _prompt_text(call: Call) -> str | None:
+    return None if _text_base(call) is not None or _prompt_of(call) is not None else call.span.prompt_text
+
+
+def _asked(call: Call) -> str | None:
+    span = call.span
+    if span.new_prompt_text is not None or not _has_words(call):
+        return span.new_prompt_text
+    return asked_words(span)
+
+
+def _answered(call: Call) -> str | None:
+    span = call.span
+    if span.response_text is not None or not _has_words(call):
+        return None if _joined_text(call) is not None else span.response_text
+    return answered_words(span)
+
+
+def _has_words(call: Call) -> bool:
+    """What was recorded of it may be shown as its text."""
+    return call.span.role in ("llm", "engine")
+
+
+def _parts(call: Call) -> str | None:
+    """Their lengths, where they are the response."""
+    parts, text = call.span.response_parts, call.span.response_text
+    words = [*chain.from_iterable(map(dict.items, parts or ()))]
+    if parts is None or len(words) != len(parts) or "".join(part for _, part in words) != text:
+        return exact(parts)
+    return exact([[kind, len(part)] for kind, part in words])
+
+
+TURNS = Table("turns", "an LLM call of the agent", (
+    *OF_ROLLOUT,
+    Column("turn", "int64", "1, 2, ... in the trajectory", lambda call: call.turn or None),
+    Column("own", "bool", "the agent made it; no: a call of an engine, a judge, a tool, or the one that has the whole"
+           " conversation", lambda call: bool(call.turn)),
+    of_span("span_id", "string", "its row in `spans`"),
+    of_span("name", "string", "the function that was called"),
+    of_span("status", "string", "as in `spans`"),
+    of_span("error", "string", "type and message of what failed", made=error_text),
+    of_span("prompt_tokens", "int64", "tokens of the whole prompt"),
+    of_span("response_tokens", "int64", "tokens generated"),
+    _figure("cached_tokens", "int64", "prompt tokens that the engine found in its prefix cache", integer),
+    Column("new_prompt_ids", "list<int32>", "token ids that this prompt adds to the trajectory",
+           attrgetter("span.new_prompt_ids"), packed=attrgetter("span.packed_prompt")),
+    of_span("prompt_base", "string", "the `span_id` with whose prompt and response this prompt begins"),
+    of_span("prompt_keep", "int64", "how many tokens of them; then come `new_prompt_ids`"),
+    Column("prompt_ids", "list<int32>", "the whole prompt, where it is not what `prompt_base`, `prompt_keep` and"
+           " `new_prompt_ids` say", _prompt_ids),
+    Column("prompt_known", "bool", "the token ids of the whole prompt are known",
+           lambda call: vars(call.span).get("_prompt_ids") is not None),
+    Column("response_ids", "list<int32>", "token ids of the response", _response_ids, packed=_packed_response),
+    Column("joined_ids", "int64", "of the call that has the whole conversation: its response is so many tokens of the"
+           " response of the first turn and the new prompts and responses of the others; `response_ids` is empty",
+           _joined_ids),
+    Column("rollout_log_probs", "list<float32>", "log-probability of each token of the response",
+           attrgetter("span.logprobs"), packed=attrgetter("span.packed_logprobs")),
+    Column("response_mask", "list<int8>", "1 for a token that the trainer learns from; shorter than the response"
+           " where the trainer cut it", _mask),
+    Column("mask_of", "string", "the call whose `response_mask` has this part of it, where it was recorded there",
+           _mask_of),
+    Column("prompt_text", "string", "the new part of the prompt, as text: decoded, else as it was recorded",
+           _asked, text=True),
+    Column("prompt_decoded", "bool", "it was decoded from `new_prompt_ids`",
+           lambda call: call.span.new_prompt_text is not None, text=True),
+    Column("response_text", "string", "the response, as text: decoded, else as it was recorded",
+           _answered, text=True),
+    Column("response_decoded", "bool", "it was decoded from token ids",
+           lambda call: call.span.response_text is not None, text=True),
+    of_span("messages", "json", "the messages of this turn, where they are known", made=exact, text=True),
+    Column("text_base", "string", "the whole prompt as text is that of this call, its answer, and `prompt_text`;"
+           " `prompt_text` alone where it is an empty text", _text_base, text=True),
+    Column("whole_prompt_text", "string", "the whole prompt as text, where `text_base` and `prompt_of` do not say it",
+           _prompt_text, text=True),
+    Column("prompt_of", "string", "the call whose whole prompt it has, as text", _prompt_of, text=True),
+    Column("joined_text", "int64", "as `joined_ids`: so many characters", _joined_text, text=True),
+    Column("response_parts", "json", "the response of the whole conversation, divided into the model's parts and the"
+           " tools', or the lengths of these in characters", _parts, text=True),
+    Column("finish_reason", "string", "why the response ended: `stop`, `length`, ...",
+           lambda call: finish_reason(call.figures), figures=("finish_reason", "stop_reason")),
+    _figure("weight_version", "int64", "the weights that answered (veRL: the step)", integer),
+    _figure("weight_versions", "json", "which weights made which tokens, where the engine says so", json),
+    Column("model", "string", "name of the model", _model),
+    _figure("request_id", "string", "the request's id in the engine", word),
+    of_span("start_ns", "int64", "start, ns since 1970 (UTC)"),
+    of_span("end_ns", "int64", "end, ns since 1970 (UTC)"),
+    Column("duration_s", "float64", "s from start to end", _duration),
+    _figure("ttft_s", "float64", "s to the first token", number),
+    _figure("dispatch_s", "float64", "s until the scheduler had the request", number),
+    _figure("queue_s", "float64", "s in the scheduler's queue", number),
+    _figure("prefill_s", "float64", "s of prefill", number),
+    _figure("decode_s", "float64", "s from the first token to the last", number),
+    Column("preemptions", "int64", "how often it was removed from the batch",
+           lambda call: integer(call.figures.get("preemptions", call.figures.get("num_preempted"))),
+           figures=("preemptions", "num_preempted")),
+    _figure("preempted_s", "float64", "s of `decode_s` in which it waited to be resumed", number),
+    _figure("itl_mean_ms", "float64", "mean ms between two outputs", number),
+    _figure("itl_max_ms", "float64", "longest ms between two outputs", number),
+    of_span("host", "string", "the machine that made the call"),
+))  # fmt: skip
+
+SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the reward, the trainer", (
+    *OF_ROLLOUT,
+    of_span("span_id", "string", "its id in every backend"),
+    Column("position", "int64", "0: the trajectory's own call; the others by their start", attrgetter("position")),
+    of_span("parent_id", "string", "the call that made it"),
+    of_span("name", "string", "the function that was called"),
+    of_span("title", "string", "what people call it, where that is not its name: `turn 2`, the tool"),
+    of_span("role", "string", "`trajectory`, `agent`, `llm`, `tool`, `parser`, `env`, `reward`, `engine`, `trainer`"
+           " or `span`"),
+    of_span("key", "string", "the entry of the list that names it"),
+    Column("tool_name", "string", "the tool", _tool_name),
+    of_span("status", "string", "`OK`, `ERROR`, `TIMEOUT`, `CANCELLED`, `INTERRUPTED` or, while it runs, `OPEN`"),
+    of_span("error_type", "string", "type of the exception", "error", _error(0)),
+    of_span("error_message", "string", "its message", "error", _error(1)),
+    of_span("error_stack", "string", "where it was raised", "error", _error(2)),
+    of_span("start_ns", "int64", "start, ns since 1970 (UTC)"),
+    of_span("end_ns", "int64", "end, ns since 1970 (UTC)"),
+    Column("duration_s", "float64", "s from start to end", _duration),
+    of_span("first_item_ns", "int64", "when a stream yielded its first item"),
+    *(of_span(name, "int64", f"measured: {name.replace('_', ' ')}") for name in MEASURED),
+    of_span("prompt_tokens", "int64", "of a request to a model: tokens of the whole prompt"),
+    of_span("response_tokens", "int64", "tokens generated"),
+    of_span("inputs", "json", "the recorded arguments", made=json),
+    of_span("output", "json", "what it returned", made=exact),
+    of_span("attributes", "json", "what the list asks to be recorded, and what adapters add", made=json),
+    of_span("host", "string", "the machine"),
+    of_span("pid", "int64", "the process"),
+))  # fmt: skip
+
+TOKENS = Table("tokens", "an LLM call for whose tokens the trainer's values were recorded, of some trajectories", (
+    *OF_ROLLOUT,
+    Column("turn", "int64", "its row in `turns`; empty: the whole response of an agent whose calls are no pieces of it",
+           lambda call: call.turn or None),
+    of_span("span_id", "string", "its row in `spans`"),
+    Column("old_log_probs", "list<float32>", "log-probability of each token of the response as the trainer computed it"
+           " before its update; like all of these it may be shorter than the response, where the trainer cut it",
+           attrgetter("span.old_logprobs")),
+    Column("rollout_log_probs", "list<float32>", "as the trainer got it from the engine",
+           attrgetter("span.trained_logprobs")),
+    Column("entropy", "list<float32>", "entropy of the trainer's distribution", attrgetter("span.entropy")),
+    Column("ref_log_prob", "list<float32>", "of the reference model", attrgetter("span.ref_logprobs")),
+    Column("rollout_is_weights", "list<float32>", "importance weights", attrgetter("span.is_weights")),
+    Column("advantages", "list<float32>", "where they differ over the tokens", attrgetter("span.advantages")),
+    Column("loss_mask", "list<int8>", "1 where the trainer takes the loss", attrgetter("span.loss_mask")),
+))  # fmt: skip

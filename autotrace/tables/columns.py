@@ -1,0 +1,84 @@
+"""What a table and a column are, and the columns by which every table says whose its rows are."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column."""
+
+    name: str
+    type: str
+    """``string`` | ``json`` (text) | ``bool`` | ``int64`` | ``int32`` | ``int8`` | ``float64`` | ``float32`` |
+    ``list<...>`` of one of them."""
+    meaning: str
+    of: Callable[[Any], Any]
+    """Its value in a row; None: not known."""
+    text: bool = False
+    """Needs the tokens decoded."""
+    packed: Callable[[Any], bytes | None] | None = None
+    """Of a list of numbers: the same as an array of them has it, where that is at hand; None: ask ``of``."""
+    figures: tuple[str, ...] = ()
+    """What is asked of a call, or of a trajectory's calls: nothing is known where no call has any of these."""
+    field: str | None = None
+    """The one field of a call's span that it is made of, by ``made``; nothing is known where that is None. None: more
+    is."""
+    made: Callable[[Any], Any] | None = None
+    """None: the field is the value."""
+    of_rollout: Callable[[Any], Any] | None = None
+    """The same for all rows of a rollout: its value, of the rollout."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table."""
+
+    name: str
+    row: str
+    """What a row is."""
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column | None:
+        """The column called ``name``."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+IDENTITY = (
+    Column("run_id", "string", "the run", attrgetter("run_id")),
+    Column("trace_id", "string", "the trajectory: its id in every backend and command", attrgetter("trace_id")),
+    Column("version", "int64", "counts up when calls or facts of it came after it was complete", attrgetter("version")),
+    Column("step", "int64", "training step", attrgetter("step")),
+    Column("uid", "string", "the prompt in this step: the rollouts of a group share it", attrgetter("uid")),
+    Column("rollout_n", "int64", "number of the rollout in its group", attrgetter("rollout_n")),
+    Column("validate", "bool", "whether it is of a validation", attrgetter("validate")),
+)
+OF_ROLLOUT = tuple(
+    dataclasses.replace(column, of=attrgetter(f"rollout.{column.name}"), of_rollout=column.of) for column in IDENTITY
+)
+
+
+def of_span(
+    name: str,
+    kind: str,
+    meaning: str,
+    field: str | None = None,
+    made: Callable[[Any], Any] | None = None,
+    *,
+    text: bool = False,
+) -> Column:
+    """A column that is made of one field of a call's span: of the one that is called the same, as it is."""
+    of = attrgetter(f"span.{field or name}")
+    return Column(
+        name, kind, meaning, of if made is None else lambda call: made(of(call)), text, field=field or name, made=made
+    )
+
+
+def duration(start_ns: int, end_ns: int | None) -> float | None:
+    """Seconds; None of what has not ended."""
+    return None if end_ns is None else (end_ns - start_ns) / 1e9

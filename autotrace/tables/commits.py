@@ -1,0 +1,92 @@
+"""What is in the tables of a run: the lines of ``commits.jsonl``, each written at once.
+
+A line names the files that one commit adds and those that it takes away, and the trajectories whose earlier rows no
+longer count. A file that no line names is garbage. A last line that is torn does not count. Who reads the lines once
+has a snapshot: files never change, and one that is taken away stays on the disk for ``LINGERS`` seconds.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+
+import msgspec
+
+FOLDER, FILE = "tables", "commits.jsonl"
+SUFFIX = ".parquet"
+LINGERS = 60.0
+"""Seconds for which a file that was taken away can still be read."""
+
+
+class Added(msgspec.Struct, array_like=True):
+    """A file of a table."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
+class Commit(msgspec.Struct, omit_defaults=True):
+    """One line."""
+
+    batch: int
+    at_ns: int
+    files: dict[str, Added] = {}
+    """Table -> the file with its new rows."""
+    removes: list[str] = []
+    """``TABLE/NAME`` of the files whose rows ``files`` have now."""
+    supersedes: dict[str, int] = {}
+    """Trace id -> version: rows of it with a smaller one do not count."""
+    trajectories: int = 0
+    """How many are new or written again."""
+
+    def line(self) -> bytes:
+        """The bytes of the line, with its end."""
+        text = msgspec.json.encode(self)
+        return b'%s,"crc":%d}\n' % (text[:-1], zlib.crc32(text))
+
+
+@dataclass
+class Snapshot:
+    """What counts at one moment."""
+
+    files: dict[str, dict[str, Added]] = field(default_factory=dict)
+    """Table -> path below the folder of the tables -> file."""
+    superseded: dict[str, int] = field(default_factory=dict)
+    commits: list[Commit] = field(default_factory=list)
+    size: int = 0
+    """Bytes of the lines that are whole."""
+
+    @property
+    def batch(self) -> int:
+        """The number of the last commit; 0 without one."""
+        return self.commits[-1].batch if self.commits else 0
+
+    def paths(self, table: str) -> list[str]:
+        """The files of ``table``, oldest first."""
+        return list(self.files.get(table, ()))
+
+    def add(self, commit: Commit) -> None:
+        """One more line."""
+        self.commits.append(commit)
+        self.superseded |= commit.supersedes
+        for path in commit.removes:
+            self.files.get(path.partition("/")[0], {}).pop(path, None)
+        for table, added in commit.files.items():
+            self.files.setdefault(table, {})[f"{table}/{added.name}"] = added
+
+
+def snapshot(text: bytes) -> Snapshot:
+    """What the lines ``text`` say, up to the first one that is not whole."""
+    found = Snapshot()
+    for line in text.splitlines(keepends=True):
+        head, mark, crc = line.rpartition(b',"crc":')
+        try:
+            if not mark or not crc.endswith(b"}\n") or int(crc[:-2]) != zlib.crc32(whole := head + b"}"):
+                break
+            commit = msgspec.json.decode(whole, type=Commit)
+        except (ValueError, msgspec.MsgspecError):
+            break
+        found.add(commit)
+        found.size += len(line)
+    return found

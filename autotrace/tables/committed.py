@@ -1,0 +1,195 @@
+"""The committed tables of a run, as a reader sees them: the files that count at one moment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotrace.run import files, layout
+from autotrace.run.status import Status
+from autotrace.tables import metrics
+from autotrace.tables.commits import FILE, FOLDER, snapshot
+from autotrace.tables.engine import connect, read
+from autotrace.tables.errors import Gone, QueryError
+from autotrace.tables.metrics import METRICS, OfStep
+from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
+from autotrace.tables.sources import STORED, Lines, Source, Steps, stored_info
+from autotrace.tables.trajectories import TRAJECTORIES
+from autotrace.trajectory.bounds import flattened
+from autotrace.trajectory.model import Trajectory
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+TRIES = 3
+"""Files may be made one of between the look at the lines and at them."""
+_NAME = re.compile(r"\d{6,}(\.c)?\.parquet")
+
+
+class Committed:
+    """The tables in ``folder``, which may be a stranger's: no link in it is followed. Raises ``OSError``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / FOLDER
+        for attempt in range(TRIES):
+            try:
+                text = files.read(folder, FOLDER, FILE)
+            except FileNotFoundError:
+                text = b""
+            self._snapshot = snapshot(text)
+            try:
+                self._files = {table: self._found(table) for table in TABLES}
+                return
+            except FileNotFoundError:
+                if attempt == TRIES - 1:
+                    raise
+
+    def __bool__(self) -> bool:
+        """There is something."""
+        return bool(self._snapshot.commits)
+
+    @property
+    def superseded(self) -> Mapping[str, int]:
+        """Trace id -> version: rows with a smaller one do not count."""
+        return self._snapshot.superseded
+
+    def files(self, table: str) -> Sequence[str]:
+        """Of ``table``, oldest first."""
+        return self._files[table]
+
+    def _found(self, table: str) -> Sequence[str]:
+        paths = [self.folder / path for path in self._snapshot.paths(table)]
+        if any(not _NAME.fullmatch(path.name) or path.parent != self.folder / table for path in paths):
+            raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
+        linked = (self.folder / table).is_symlink()
+        return [str(path) for path in paths if not linked and files.is_ours(path.lstat())]
+
+    def load(self, trace_ids: Sequence[str]) -> dict[str, Trajectory]:
+        """Whole trajectories by id, those that are there. Raises ``Gone``."""
+        from autotrace.tables.rebuild import rebuilt
+
+        paths = self.files(TRAJECTORIES.name)
+        if not paths or not trace_ids:
+            return {}
+        import duckdb
+
+        of = "trace_id IN (SELECT unnest($ids))"
+        try:
+            found = self._database.execute(
+                f"SELECT trace_id, max(version), step FROM {read(paths)} WHERE {of} GROUP BY ALL", {"ids": trace_ids}
+            ).fetchall()
+            versions = {trace_id: version for trace_id, version, _ in sorted(found, key=lambda row: row[1])}
+            steps = [step for _, _, step in found]
+            within = "" if not steps or None in steps else f" AND step BETWEEN {min(steps)} AND {max(steps)}"
+            tables = {name: self._rows(name, of + within, list(versions)) for name in OF_TRAJECTORIES}
+        except duckdb.Error as error:
+            raise Gone(f"{self.folder} cannot be read: {str(error).splitlines()[0]}") from error
+        loaded = {}
+        for trajectory in rebuilt({name: rows for name, rows in tables.items() if rows is not None}):
+            flattened(trajectory.spans)
+            if trajectory.version == versions[trajectory.trace_id]:
+                loaded[trajectory.trace_id] = trajectory
+        return loaded
+
+    def _rows(self, name: str, where: str, trace_ids: Sequence[str]) -> pa.Table | None:
+        """The rows of a table about some trajectories: those of their last version, and of ``facts`` all."""
+        paths = self.files(name)
+        if not paths:
+            return None
+        columns = ", ".join(f'"{column.name}"' for column in OF_TRAJECTORIES[name].columns)
+        last = "" if name == "facts" else " QUALIFY version = max(version) OVER (PARTITION BY trace_id)"
+        sql = f"SELECT {columns} FROM {read(paths)} WHERE {where}{last}"
+        return self._database.sql(sql, params={"ids": list(trace_ids)}).to_arrow_table()
+
+    def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
+        """Step -> what the trainer logged about it."""
+        paths = self.files(METRICS.name)
+        if not paths:
+            return {}
+        names = ("step", "source", "name", "value")
+        rows = self.asked(
+            f"SELECT {', '.join(names)} FROM {read(paths)} QUALIFY version = max(version) OVER (PARTITION BY step)"
+        )
+        return metrics.steps(dict(zip(names, row, strict=True)) for row in rows if step is None or row[0] == step)
+
+    def asked(self, sql: str) -> list[tuple[Any, ...]]:
+        """The answer to ``sql``. Raises ``QueryError``."""
+        import duckdb
+
+        try:
+            return self._database.execute(sql).fetchall()
+        except duckdb.Error as error:
+            raise QueryError(f"{self.folder} cannot be read: {str(error).splitlines()[0]}") from error
+
+    @cached_property
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        return connect([file for name in TABLES for file in self.files(name)], threads="1")
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if "_database" in self.__dict__:
+            self._database.close()
+
+
+class TableFolder(Source):
+    """The trajectories of one run of which there are only the tables: an export, or a copy."""
+
+    def __init__(self, path: Path) -> None:
+        self._committed = Committed(path)
+        paths = self._committed.files(TRAJECTORIES.name)
+        sql = f"SELECT any_value(run_id), min(start_ns), count(*) FROM {read(paths)}" if paths else "SELECT '', 0, 0"
+        ((run_id, start, self._count),) = self._committed.asked(sql)
+        super().__init__(path, stored_info(run_id or path.name, start))
+
+    def files(self, table: str) -> Sequence[str]:
+        """See ``Source``."""
+        return self._committed.files(table)
+
+    def superseded(self) -> Mapping[str, int]:
+        """See ``Source``."""
+        return self._committed.superseded
+
+    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines:
+        """See ``Source``: everything is in files."""
+        return []
+
+    def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
+        """See ``Source``."""
+        found = self._committed.load([trace_id])
+        if trace_id not in found:
+            raise Gone(f"trace {trace_id} is gone from {self.path}")
+        return found[trace_id]
+
+    def stored(self, trace_ids: Sequence[str]) -> Mapping[str, Trajectory]:
+        """See ``Source``."""
+        return self._committed.load(trace_ids)
+
+    def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
+        """See ``Source``."""
+        return self._committed.step_facts(step)
+
+    def status(self) -> Status:
+        """See ``Source``."""
+        return Status(STORED, self.info.run_id, trajectories=self._count)
+
+    def fingerprint(self) -> object:
+        """See ``Source``."""
+        lines = self._committed.folder / FILE
+        return lines.stat().st_size if lines.exists() else None
+
+    def close(self) -> None:
+        """See ``Source``."""
+        self._committed.close()
+
+
+def table_folders(path: Path) -> list[Source]:
+    """The runs of which ``path`` has the tables alone: itself, those in it, and those by project in it."""
+    found = [path, *(path.glob("*/")), *path.glob("*/*/")] if path.is_dir() else []
+    return [
+        TableFolder(folder) for folder in sorted(found)
+        if (folder / FOLDER / FILE).is_file() and not (folder / layout.RUN_JSON).exists()
+    ]  # fmt: skip

@@ -1,0 +1,70 @@
+"""DuckDB over the rows of sources: a database in memory that opens only the files it is given, and writes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from autotrace.tables.columns import Column
+
+if TYPE_CHECKING:
+    import duckdb
+
+TYPES = {
+    "string": "VARCHAR", "json": "VARCHAR", "bool": "BOOLEAN", "int64": "BIGINT", "int32": "INTEGER", "int8": "TINYINT",
+    "float64": "DOUBLE", "float32": "FLOAT",
+}  # fmt: skip
+
+
+MEMORY, EXPANDED = 512 << 20, 8
+"""Bytes that a question may take, and how many more for each byte of the files that it may read."""
+
+
+def connect(files: Sequence[str] = (), **settings: str) -> duckdb.DuckDBPyConnection:
+    """A database that can open ``files``, and nothing else: no other file, no address, no variable of Python's.
+    ``settings``: more of DuckDB's."""
+    import duckdb
+
+    size = sum(os.stat(file).st_size for file in files)
+    own = {
+        "python_enable_replacements": "false", "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false", "temp_directory": "",
+        "memory_limit": f"{(MEMORY + EXPANDED * size) >> 20}MB",
+    }  # fmt: skip
+    connection = duckdb.connect(":memory:", config={**own, **settings})
+    if files:
+        connection.execute("SET allowed_paths = ?", [list(files)])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def read(files: Sequence[str]) -> str:
+    """SQL for the rows of ``files``."""
+    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    return f"read_parquet([{listed}], union_by_name = true)"
+
+
+def duck_type(name: str) -> str:
+    """DuckDB's type for a column's ``type``."""
+    return f"{TYPES[name[5:-1]]}[]" if name.startswith("list<") else TYPES[name]
+
+
+def put(
+    connection: duckdb.DuckDBPyConnection, name: str, columns: Sequence[Column], rows: Iterable[tuple[Any, ...]]
+) -> None:
+    """Make the table ``name`` of ``rows``. They go there as JSON: that needs neither Arrow nor numpy, which
+    take longer to import than a list takes to be shown."""
+    types = {column.name: duck_type(column.type) for column in columns}
+    values = list(zip(*rows, strict=True)) or [()] * len(columns)
+    document = msgspec.json.encode({column: of for column, of in zip(types, values, strict=True)}).decode()
+    structure = json.dumps({column: [[kind[:-2]] if kind.endswith("[]") else kind] for column, kind in types.items()})
+    unnested = ", ".join(f'unnest(document."{column}") AS "{column}"' for column in types)
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {name} AS SELECT {unnested} FROM (SELECT from_json(?, '{structure}') AS document)",
+        [document],
+    )

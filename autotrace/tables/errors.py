@@ -1,0 +1,48 @@
+"""What can be wrong with a question."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from autotrace.config.installation import DISTRIBUTION
+
+if TYPE_CHECKING:
+    from autotrace.tables.columns import Table
+
+
+class QueryError(ValueError):
+    """A question cannot be answered; the message is one sentence for the user."""
+
+
+class Gone(KeyError):
+    """A trajectory of which only its line is left: its segments were removed, to make room (``--spool-limit``) or by
+    hand, or its file was."""
+
+
+def unknown(kind: str, name: str, choices: Iterable[str]) -> QueryError:
+    """There is no such table or column."""
+    names = list(choices)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(names)}"
+    return QueryError(f"there is no {kind} {name}; {hint}")
+
+
+def missing(library: str, extra: str | None = None) -> ModuleNotFoundError:
+    """A library is not installed."""
+    remedy = f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {library}"
+    return ModuleNotFoundError(f"this needs {library}, which is not installed: {remedy}", name=library)
+
+
+def known(name: str, columns: Sequence[str] | None = None) -> Table:
+    """The table ``name``, which has ``columns``. Raises ``QueryError``."""
+    from autotrace.tables.schema import TABLES
+
+    if name not in TABLES:
+        raise unknown("table", name, TABLES)
+    table = TABLES[name]
+    for column in columns or ():
+        if table.column(column) is None:
+            raise unknown(f"column of {name} called", column, [each.name for each in table.columns])
+    return table

@@ -1,0 +1,59 @@
+"""The table ``metrics``: numbers about steps, not about trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import NamedTuple
+
+from autotrace.tables.columns import Column, Table
+
+SOURCES = {"metrics": "trainer"}
+"""Name under which numbers were recorded -> ``source``, where that is another word."""
+
+OfStep = Mapping[str, Mapping[str, float]]
+"""What was recorded about a step: ``metrics``, ``token_facts``; each name -> number."""
+
+
+class Metric(NamedTuple):
+    """A row."""
+
+    run_id: str
+    step: int
+    source: str
+    name: str
+    value: float
+    version: int
+
+
+METRICS = Table("metrics", "a number about a step of training", (
+    Column("run_id", "string", "the run", attrgetter("run_id")),
+    Column("step", "int64", "training step", attrgetter("step")),
+    Column("source", "string", "`trainer`: as the trainer logged it; `token_facts`: as it follows from the"
+           " [token facts](#token-facts)", attrgetter("source")),
+    Column("name", "string", "its name: `actor/entropy`, `critic/score/mean`, ...", attrgetter("name")),
+    Column("value", "float64", "the number; one that is not finite has no row", attrgetter("value")),
+    Column("version", "int64", "counts up when more became known about the step: the rows with the largest count",
+           attrgetter("version")),
+))  # fmt: skip
+
+
+def rows(run_id: str, steps: Mapping[int, OfStep], version: int = 1) -> list[Metric]:
+    """Of all ``steps``, in their order."""
+    return [
+        Metric(run_id, step, SOURCES.get(recorded, recorded), name, value, version)
+        for step in sorted(steps)
+        for recorded, numbers in steps[step].items()
+        for name, value in numbers.items()
+    ]
+
+
+def steps(metrics: Iterable[Mapping[str, object]]) -> dict[int, dict[str, dict[str, float]]]:
+    """What ``rows`` were made of; of a run alone."""
+    recorded = {source: name for name, source in SOURCES.items()}
+    made: dict[int, dict[str, dict[str, float]]] = {}
+    for row in metrics:
+        step, source, name, value = (row[column] for column in ("step", "source", "name", "value"))
+        if isinstance(step, int) and isinstance(value, float):
+            made.setdefault(step, {}).setdefault(recorded.get(str(source), str(source)), {})[str(name)] = value
+    return made

@@ -1,0 +1,209 @@
+"""Where tables are copied to: a local folder or an object store. A file there is whole, or it is not there: by
+``rename`` after ``fsync``, or by an upload, which object stores show only when it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from autotrace.run import files
+from autotrace.tables.location import is_url
+
+PART = ".part"
+ABANDONED = 600.0
+"""Seconds after which nobody writes to a part any more."""
+
+
+class PlaceError(Exception):
+    """One sentence for the user."""
+
+    def __init__(self, message: str, refused: bool = False) -> None:
+        """``refused``: until a person acts; else it may pass by itself."""
+        super().__init__(message)
+        self.refused = refused
+
+
+class Place(Protocol):
+    """Paths are relative to the root, with ``/``. Raises ``PlaceError``."""
+
+    root: str
+
+    def read(self, path: str) -> bytes | None:
+        """A small file; None if it is missing."""
+
+    def put(self, path: str, source: Path) -> None:
+        """Copy the file ``source`` there, over what is there."""
+
+    def remove(self, path: str) -> None:
+        """Take a file away, if it is there."""
+
+    def names(self, folder: str) -> list[str]:
+        """What ``folder`` holds; nothing where it does not exist."""
+
+
+class LocalPlace:
+    """A folder of this machine."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def read(self, path: str) -> bytes | None:
+        """See ``Place``."""
+        try:
+            return Path(self.root, path).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise failed(self.root, error) from error
+
+    def put(self, path: str, source: Path) -> None:
+        """See ``Place``. The part is in the same folder: a rename does not leave a file system."""
+        final = Path(self.root, path)
+        part = final.with_name(f".{final.name}{PART}")
+        try:
+            files.folder(final.parent)
+            with source.open("rb") as whole, os.fdopen(files.overwrite(part), "wb") as copy:
+                shutil.copyfileobj(whole, copy, 1 << 20)
+                copy.flush()
+                os.fsync(copy.fileno())
+            os.replace(part, final)
+            sync(final.parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            if error.filename == str(source):
+                raise
+            raise failed(self.root, error) from error
+
+    def remove(self, path: str) -> None:
+        """See ``Place``."""
+        try:
+            Path(self.root, path).unlink(missing_ok=True)
+        except OSError as error:
+            raise failed(self.root, error) from error
+
+    def names(self, folder: str) -> list[str]:
+        """See ``Place``. Parts that a killed process left are removed."""
+        try:
+            with os.scandir(Path(self.root, folder)) as entries:
+                found = list(entries)
+            for entry in found:
+                if entry.name.endswith(PART) and time.time() - entry.stat().st_mtime > ABANDONED:
+                    os.unlink(entry.path)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise failed(self.root, error) from error
+        return [entry.name for entry in found if not entry.name.endswith(PART)]
+
+
+class RemotePlace:
+    """An object store, through fsspec. Options and credentials come from the environment or the user's own files."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._filesystem: Any = None
+        self._base = ""
+
+    @property
+    def _fs(self) -> Any:
+        if self._filesystem is None:
+            import fsspec
+
+            try:
+                self._filesystem, self._base = fsspec.core.url_to_fs(
+                    self.root, use_listings_cache=False, skip_instance_cache=True
+                )
+            except Exception as error:
+                raise failed(self.root, error) from error
+        return self._filesystem
+
+    def read(self, path: str) -> bytes | None:
+        """See ``Place``."""
+        try:
+            return bytes(self._fs.cat_file(f"{self._base}/{path}"))
+        except FileNotFoundError:
+            return None
+        except PlaceError:
+            raise
+        except Exception as error:
+            raise failed(self.root, error) from error
+
+    def put(self, path: str, source: Path) -> None:
+        """See ``Place``."""
+        os.stat(source)  # what is missing here is not the object store's fault
+        try:
+            self._fs.put_file(str(source), f"{self._base}/{path}")
+        except PlaceError:
+            raise
+        except Exception as error:
+            raise failed(self.root, error) from error
+
+    def remove(self, path: str) -> None:
+        """See ``Place``."""
+        try:
+            self._fs.rm_file(f"{self._base}/{path}")
+        except FileNotFoundError:
+            return
+        except PlaceError:
+            raise
+        except Exception as error:
+            raise failed(self.root, error) from error
+
+    def names(self, folder: str) -> list[str]:
+        """See ``Place``."""
+        try:
+            found = self._fs.ls(f"{self._base}/{folder}".rstrip("/"), detail=False)
+        except FileNotFoundError:
+            return []
+        except PlaceError:
+            raise
+        except Exception as error:
+            raise failed(self.root, error) from error
+        return [name.rstrip("/").rpartition("/")[2] for name in found]
+
+
+def place(root: str) -> Place:
+    """The place that ``root`` names."""
+    return RemotePlace(root) if is_url(root) else LocalPlace(root)
+
+
+def failed(root: str, error: BaseException) -> PlaceError:
+    """What went wrong, in one sentence."""
+    kind = type(error).__name__
+    words = str(getattr(error, "strerror", None) or error or kind).partition("\n")[0]
+    words = _OF_ARROW.sub("", words)[:300].rstrip(".")
+    remedy = _REMEDIES.get(kind) if is_url(root) else None
+    if remedy is not None:
+        return PlaceError(f"cannot write to {root}: {words}; {remedy}", refused=True)
+    if isinstance(error, PermissionError):
+        return PlaceError(f"cannot write to {root}: {words}; make it writable or name another folder", refused=True)
+    return PlaceError(f"cannot write to {root}: {words}")
+
+
+def sync(path: Path) -> None:
+    """What was written to the file, or of names into the folder, is on the disk. Raises ``OSError``."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+_OF_ARROW = re.compile(r".*Detail: \[errno \d+\] ")
+"""What pyarrow says before the system's own words."""
+_CREDENTIALS = "set the credentials of the object store (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+_REMEDIES = {
+    "NoCredentialsError": _CREDENTIALS,
+    "PartialCredentialsError": _CREDENTIALS,
+    "PermissionError": _CREDENTIALS,
+    "FileNotFoundError": "create the bucket first",
+    "NoSuchBucket": "create the bucket first",
+    "ImportError": "install what its scheme needs",
+}
+"""Exception -> what a person must do; all others may pass by themselves."""

@@ -1,0 +1,194 @@
+"""Trajectories made again of the rows of the tables: equal to those that were written. Never in a traced process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from autotrace.insight.profile import Mark, decode, encode
+from autotrace.spool.records import MEASURED
+from autotrace.tables.rollout import GROUP_FINDINGS, Rollout, exactly
+from autotrace.trajectory.deferred import Continued, Deferred, Packed
+from autotrace.trajectory.model import Span, Trajectory
+
+_PACKED = {"int32": "i", "float32": "f"}
+_OF_TOKENS = {
+    "old_log_probs": "old_logprobs", "rollout_log_probs": "trained_logprobs", "entropy": "entropy",
+    "ref_log_prob": "ref_logprobs", "rollout_is_weights": "is_weights", "advantages": "advantages",
+    "loss_mask": "loss_mask",
+}  # fmt: skip
+"""Column of ``tokens`` -> field of ``Span``."""
+
+Row = dict[str, Any]
+
+
+def rebuilt(tables: Mapping[str, pa.Table]) -> list[Trajectory]:
+    """The trajectories of the rows of ``trajectories``, ``turns``, ``spans``, ``tokens`` and ``facts``, in the order of
+    ``trajectories``. The facts of one are those of its newest version."""
+    by_trace = {name: _by_trace(table) for name, table in tables.items() if name != "trajectories"}
+    return [
+        _trajectory(row, *(by_trace.get(name, {}).get(row["trace_id"], []) for name in _BELOW))
+        for row in _rows(tables["trajectories"])
+    ]
+
+
+_BELOW = ("spans", "turns", "tokens", "facts")
+
+
+def _by_trace(table: pa.Table) -> dict[str, list[Row]]:
+    grouped: dict[str, list[Row]] = {}
+    for row in _rows(table):
+        grouped.setdefault(row["trace_id"], []).append(row)
+    return grouped
+
+
+def _rows(table: pa.Table) -> Iterator[Row]:
+    """Long lists of numbers as ``Packed``."""
+    names = table.column_names
+    for batch in table.combine_chunks().to_batches():
+        columns = [_values(batch.column(name)) for name in names]
+        for values in zip(*columns, strict=True):
+            yield dict(zip(names, values, strict=True))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    kind = column.type
+    code = _PACKED.get(str(kind.value_type).replace("float", "float32")) if pa.types.is_list(kind) else None
+    if code is None:
+        values: list[Any] = column.to_pylist()
+        return values
+    offsets, numbers = column.offsets.to_pylist(), column.values
+    data = numbers.buffers()[1]
+    at = numbers.offset
+    return [
+        Packed(code, data[4 * (at + begin) : 4 * (at + end)].to_pybytes() if end > begin else b"") if there else None
+        for begin, end, there in zip(offsets, offsets[1:], column.is_valid().to_pylist(), strict=False)
+    ]
+
+
+def _trajectory(row: Row, spans: list[Row], turns: list[Row], tokens: list[Row], facts: list[Row]) -> Trajectory:
+    made = {of["span_id"]: _span(of) for of in sorted(spans, key=lambda of: of["position"])}
+    for turn in turns:
+        _fill(made[turn["span_id"]], turn)
+    for turn in turns:
+        _continue(made[turn["span_id"]], turn, made)
+    known = _facts(facts)
+    profile = _profile(row["profile"] or "{}", known.pop(GROUP_FINDINGS, []))
+    trajectory = Trajectory(
+        row["trace_id"], row["run_id"], list(made.values()), exactly(row["attributes"]) or {}, known,
+        row["notes"] or [], profile, row["settings"] or "{}", row["tokenizer"],
+        row["late_spans"] or 0, row["version"],
+    )  # fmt: skip
+    _join(turns, made, Rollout(trajectory))
+    for of in tokens:
+        for column, name in _OF_TOKENS.items():
+            value = of[column]
+            setattr(made[of["span_id"]], name, value.make() if isinstance(value, Packed) else value)
+    return trajectory
+
+
+def _facts(rows: list[Row]) -> dict[str, Any]:
+    newest = max((row["version"] for row in rows), default=0)
+    return {row["name"]: exactly(row["value"]) for row in rows if row["version"] == newest}
+
+
+def _profile(text: str, found: list[Any]) -> str:
+    """``text`` with what was found in the trajectory's group and step by now."""
+    known, marks = decode(text), msgspec.convert(found, list[Mark])
+    if known is None or known.found == marks:
+        return text
+    return encode(msgspec.structs.replace(known, found=marks))
+
+
+def _span(row: Row) -> Span:
+    span = Span.begun(
+        row["span_id"], row["parent_id"], row["name"], row["role"], row["key"], row["start_ns"],
+        exactly(row["inputs"]) or {}, exactly(row["attributes"]) or {}, row["host"], row["pid"],
+    )  # fmt: skip
+    span.end_ns, span.status, span.title = row["end_ns"], row["status"], row["title"]
+    span.output = exactly(row["output"])
+    span.first_item_ns = row["first_item_ns"]
+    for name in ("prompt_tokens", "response_tokens", *MEASURED):
+        setattr(span, name, row[name])
+    if row["error_type"] is not None:
+        span.error = (row["error_type"], row["error_message"] or "", row["error_stack"] or "")
+    return span
+
+
+def _fill(span: Span, row: Row) -> None:
+    """Take what the row itself has."""
+    span.new_prompt_ids, span.response_ids = row["new_prompt_ids"], row["response_ids"]
+    span.logprobs = row["rollout_log_probs"]
+    span.prompt_base, span.prompt_keep = row["prompt_base"], row["prompt_keep"]
+    if row["mask_of"] is None:
+        span.response_mask = row["response_mask"]
+    if row["prompt_decoded"]:
+        span.new_prompt_text = row["prompt_text"]
+    if row["response_decoded"]:
+        span.response_text = row["response_text"]
+    span.messages = exactly(row["messages"])
+
+
+def _continue(span: Span, row: Row, spans: Mapping[str, Span]) -> None:
+    """Prompts that go on from another call's."""
+    if row["prompt_ids"] is not None:
+        span.prompt_ids = row["prompt_ids"]
+    elif row["prompt_known"]:
+        span.prompt_ids = _Followed(lambda: _prompt(span, spans))
+    if row["text_base"] is not None:
+        span.prompt_text = Continued(lambda: _text(span, spans), row["text_base"] or None)
+    elif row["prompt_of"] is not None:
+        first = spans[row["prompt_of"]]
+        span.prompt_text = Deferred(lambda: first.prompt_text)
+    else:
+        span.prompt_text = row["whole_prompt_text"]
+
+
+class _Followed(Deferred[list[int]]):
+    """A prompt that follows from an earlier call's."""
+
+
+def _prompt(span: Span, spans: Mapping[str, Span]) -> list[int]:
+    """Turn by turn from the first one on: a chain of a thousand turns would be too deep to recurse."""
+    chain: list[Span] = []
+    above: Span | None = span
+    while above is not None and isinstance(vars(above)["_prompt_ids"], _Followed):
+        chain.append(above)
+        above = spans.get(above.prompt_base or "")
+    before = [] if above is None else [*(above.prompt_ids or ()), *(above.response_ids or ())]
+    prompt: list[int] = []
+    for each in reversed(chain):
+        prompt = [*before[: each.prompt_keep], *(each.new_prompt_ids or ())]
+        before = [*prompt, *(each.response_ids or ())]
+    return prompt
+
+
+def _text(span: Span, spans: Mapping[str, Span]) -> str:
+    parts = [span.new_prompt_text or ""]
+    prompt = vars(span)["_prompt_text"]
+    while isinstance(prompt, Continued) and prompt.base is not None:
+        base = spans[prompt.base]
+        prompt = vars(base)["_prompt_text"]
+        parts += [base.response_text or "", (base.new_prompt_text or "") if isinstance(prompt, Continued) else ""]
+    if not isinstance(prompt, Continued):
+        parts.append((prompt.make() if isinstance(prompt, Deferred) else prompt) or "")
+    return "".join(reversed(parts))
+
+
+def _join(turns: list[Row], spans: Mapping[str, Span], rollout: Rollout) -> None:
+    """The whole conversations, which the turns have in pieces."""
+    for row in turns:
+        span = spans[row["span_id"]]
+        if row["joined_ids"] is not None:
+            span.response_ids = Packed("i", rollout.joined_ids[: 4 * row["joined_ids"]])
+        if row["joined_text"] is not None:
+            span.response_text = rollout.joined_text[: row["joined_text"]]
+        parts, text, at = exactly(row["response_parts"]), span.response_text or "", 0
+        for place, part in enumerate(parts or ()):
+            if isinstance(part, list):
+                parts[place] = {part[0]: text[at : at + part[1]]}
+                at += part[1]
+        span.response_parts = parts

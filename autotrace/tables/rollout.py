@@ -1,0 +1,266 @@
+"""What the rows of the tables describe: a trajectory, one of its calls, one of its facts, with what is asked of each
+computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from json import dumps, loads
+from typing import Any
+
+import msgspec
+
+from autotrace.insight.profile import decode
+from autotrace.trajectory.deferred import cached
+from autotrace.trajectory.durations import Times, times
+from autotrace.trajectory.jsonable import jsonable, text
+from autotrace.trajectory.model import TRAINERS, Span, Trajectory, above, finish_reason
+from autotrace.trajectory.numbers import integer
+from autotrace.trajectory.pieces import pieces, whole_response
+from autotrace.trajectory.tool_calls import tool_calls
+
+ROLES = ("trajectory", "agent", "span")
+"""Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
+have turns and spans."""
+GROUP_FINDINGS = "group_findings"
+"""The fact that has what its group and its step showed of a trajectory: a list of ``insight.profile.Mark``."""
+
+_WORDED = frozenset({
+    "_prompt_ids", "_new_prompt_ids", "_response_ids", "_logprobs", "_prompt_text", "new_prompt_text",
+    "response_text", "response_parts", "messages", "response_mask",
+})  # fmt: skip
+"""Fields of a call, as an instance of ``Span`` has them, for which it has a row in ``turns``."""
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def word(value: Any) -> str | None:
+    """``value`` as text, None for None and for what has parts."""
+    return None if value is None or isinstance(value, (dict, list)) else text(str(value))
+
+
+def json(value: Any) -> str | None:
+    """``value`` as JSON; None for None and for an empty mapping or list."""
+    if not value and (value is None or value == {} or value == []):
+        return None
+    try:
+        return _encode(value).decode()
+    except (TypeError, ValueError, RecursionError):  # not plain, or text that is no Unicode
+        return msgspec.json.encode(jsonable(value)).decode()
+
+
+def exact(value: Any) -> str | None:
+    """``value`` as JSON, from which ``exactly`` makes it again if it is plain; None for None alone."""
+    if value is None:
+        return None
+    try:
+        return _encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):  # integers of any size stay what they are
+        return dumps(jsonable(value), ensure_ascii=False)
+
+
+def exactly(text: str | None) -> Any:
+    """What ``exact`` was given."""
+    if text is None:
+        return None
+    try:
+        return _decode(text)
+    except msgspec.MsgspecError:
+        return loads(text)
+
+
+class Rollout:
+    """One trace, for its row in ``trajectories`` and for what all its rows have in common."""
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        attributes = trajectory.attributes
+        validate = attributes.get("validate")
+        self.trajectory = trajectory
+        self.root = trajectory.root
+        self.attributes: Mapping[str, Any] = attributes
+        self.facts: Mapping[str, Any] = trajectory.facts
+        self.run_id = trajectory.run_id
+        self.trace_id = trajectory.trace_id
+        self.version = trajectory.version
+        self.step = integer(attributes.get("step"))
+        self.uid = word(attributes.get("uid"))
+        self.rollout_n = integer(attributes.get("rollout_n", attributes.get("session_id")))
+        self.validate = validate if isinstance(validate, bool) else None
+        self.spans = [Call(self, span, position) for position, span in enumerate(trajectory.spans)]
+        calls = {call.span.span_id: call for call in self.spans if call.span.role == "llm"}
+        self.turns = [calls[span.span_id] for span in trajectory.llm_spans]
+        for turn, call in enumerate(self.turns, 1):
+            call.turn = turn
+        if engines := [span for span in trajectory.spans if span.role == "engine"]:
+            for span in engines:
+                _below(span, trajectory.by_id, calls)
+
+    def release(self) -> None:
+        """Let go of its calls, which hold it: all of it is then freed at once, and not when cycles are looked for.
+        Nothing may be asked of it any more."""
+        self.spans, self.turns, self.worded = [], [], []
+
+    @property
+    def is_trajectory(self) -> bool:
+        """It has a row in ``trajectories``."""
+        return self.root.role in ROLES
+
+    @property
+    def group_id(self) -> str:
+        """What the rollouts of one prompt in one step share, as ``autotrace ls`` and the keep-rules have it."""
+        if self.uid is not None:
+            return f"{self.step}/{self.uid}"
+        sample, project, source = (
+            word(self.attributes.get(name)) for name in ("sample_index", "project_name", "data_source")
+        )
+        if sample is None:
+            return self.trace_id
+        parts = (project, self.step, source, sample, self.validate)
+        return "/".join("" if part is None else str(part) for part in parts)
+
+    @cached
+    def times(self) -> Times:
+        """Where the time went."""
+        return times(self.trajectory)
+
+    @cached
+    def tool_calls(self) -> int:
+        """Calls of tools; a tool's own method below the agent's call of it is the same call."""
+        return len(tool_calls(self.trajectory))
+
+    @cached
+    def failed(self) -> Span | None:
+        """The root if it failed, else the first call that did, leaving out those that were cancelled on purpose."""
+        return next((call.span for call in self.spans if call.span.error and not self._dropped(call.span)), None)
+
+    def _dropped(self, span: Span) -> bool:
+        return span.status == "CANCELLED" and (self.root.status == "OK" or not (span.error and span.error[1]))
+
+    @cached
+    def finish_reasons(self) -> list[str | None]:
+        """Why each turn ended."""
+        return [finish_reason(call.figures) for call in self.turns]
+
+    @cached
+    def weight_versions(self) -> list[int]:
+        """Versions of the weights that answered."""
+        versions = (integer(call.figures.get("weight_version")) for call in self.turns)
+        return [version for version in versions if version is not None]
+
+    @cached
+    def answer(self) -> Span | None:
+        """The call that has the whole conversation: the agent's."""
+        return whole_response(self.trajectory.spans)
+
+    @cached
+    def untold(self) -> Span | None:
+        """``answer``, where no turn has tokens or text of its own."""
+        if any(call.span.packed_response is not None or call.span.response_text is not None for call in self.turns):
+            return None
+        return self.answer
+
+    @cached
+    def masks(self) -> dict[str, list[int]] | None:
+        """Span id of each turn -> the part of the agent's response mask over its response; None where the turns are no
+        pieces of one response (the agent began anew, or left a turn out)."""
+        whole = self.answer
+        mask = None if whole is None else whole.response_mask
+        places = pieces([call.span for call in self.turns], whole) if mask else None
+        if places is None or mask is None:
+            return None
+        return {span_id: mask[start : start + count] for span_id, (start, count) in places.items()}
+
+    @cached
+    def worded(self) -> list[Call]:
+        """The calls that have tokens, texts, messages or a mask."""
+        return [
+            call for call in self.spans
+            if not _WORDED.isdisjoint(fields := vars(call.span))
+            and any(fields.get(name) is not None for name in _WORDED)
+        ]  # fmt: skip
+
+    @cached
+    def followed(self) -> frozenset[str]:
+        """Span ids of the calls whose prompt follows from an earlier call and what is new."""
+        ends: dict[str, int] = {}
+        followed = set()
+        for call in self.worded:
+            span = call.span
+            given = vars(span).get("_prompt_ids")
+            new, base, answered = span.packed_prompt, span.prompt_base, len(span.packed_response or b"") // 4
+            if given is None:
+                continue
+            prompt = span.prompt_keep + len(new or b"") // 4
+            begun = span.prompt_keep <= (0 if base is None else ends.get(base, -1))
+            if new is not None and begun and span.prompt_tokens in (None, prompt):
+                followed.add(span.span_id)
+            else:
+                prompt = len(span.prompt_ids or ())
+            ends[span.span_id] = prompt + answered
+        return frozenset(followed)
+
+    @cached
+    def joined_ids(self) -> bytes:
+        """The tokens of the turns, one after the other: the response of the first, then what each prompt adds, and its
+        response. Empty where some are not known."""
+        parts: list[bytes | None] = []
+        for call in self.turns:
+            parts += [call.span.packed_prompt, call.span.packed_response]
+        known = [part for part in parts[1:] if part is not None]
+        return b"".join(known) if len(known) == len(parts) - 1 else b""
+
+    @cached
+    def joined_text(self) -> str:
+        """The same as text."""
+        parts: list[str | None] = []
+        for call in self.turns:
+            parts += [call.span.new_prompt_text, call.span.response_text]
+        known = [part for part in parts[1:] if part is not None]
+        return "".join(known) if len(known) == len(parts) - 1 else ""
+
+    @property
+    def computed(self) -> list[Call]:
+        """The calls for whose tokens the trainer's values were recorded."""
+        return [call for call in self.spans if any(vars(call.span).get(name) is not None for name in TRAINERS)]
+
+    def known(self) -> Iterator[Known]:
+        """Its facts."""
+        yield from (Known(self, name, value) for name, value in self.facts.items())
+        profile = decode(self.trajectory.profile)
+        if profile is not None and profile.found:
+            yield Known(self, GROUP_FINDINGS, msgspec.to_builtins(profile.found))
+
+
+class Call:
+    """One call of a trace: a row of ``spans``, and of ``turns`` if it is an LLM call."""
+
+    __slots__ = ("figures", "position", "rollout", "span", "turn")
+
+    def __init__(self, rollout: Rollout, span: Span, position: int) -> None:
+        self.rollout = rollout
+        self.span = span
+        self.position = position
+        """In the trajectory: 0 is its root."""
+        self.turn = 0
+        self.figures: Mapping[str, Any] = span.attributes
+        """Attributes of the call and of its request to the engine."""
+
+    def add(self, figures: Mapping[str, Any]) -> None:
+        """Take what an engine below reports of the request; the innermost comes last and counts."""
+        before = {} if self.figures is self.span.attributes else self.figures
+        own = {name: value for name, value in self.span.attributes.items() if value is not None}
+        self.figures = {**before, **figures, **own}
+
+
+class Known:
+    """One fact about a trajectory: a row of ``facts``."""
+
+    __slots__ = ("name", "rollout", "value")
+
+    def __init__(self, rollout: Rollout, name: str, value: Any) -> None:
+        self.rollout, self.name, self.value = rollout, name, value
+
+
+def _below(span: Span, by_id: Mapping[str, Span], calls: Mapping[str, Call]) -> None:
+    """Hand the figures of an engine's span to the LLM call above it."""
+    if (call := above(span, by_id, ("llm",))) is not None:
+        calls[call.span_id].add(span.attributes)

@@ -1,0 +1,168 @@
+"""``autotrace.open``: the runs of a folder, for notebooks and scripts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+from autotrace.run.info import RunInfo
+from autotrace.tables.conditions import EVERY, condition, equals
+from autotrace.tables.errors import Gone, missing
+from autotrace.tables.reader import Reader
+from autotrace.tables.sources import Place
+from autotrace.trajectory.model import Trajectory
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+
+class Tables:
+    """What one run and several have in common. Everything is read when it is asked for: of a run that goes on, what
+    there is by then."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._places = list(places)
+
+    def reader(self) -> Reader:
+        """The runs as they are now."""
+        return Reader([place.open() for place in self._places])
+
+    def table(
+        self, name: str = "trajectories", *, step: int | None = None, columns: Sequence[str] | None = None
+    ) -> pyarrow.Table:
+        """A table (``trajectories``, ``turns``, ``spans``, ``facts``, ``tokens`` or ``metrics``; columns:
+        ``docs/data.md``) as Arrow. Raises ``QueryError``."""
+        with contextlib.closing(self.reader()) as reader:
+            return reader.table(name, columns, step)
+
+    def to_polars(
+        self, name: str = "trajectories", *, step: int | None = None, columns: Sequence[str] | None = None
+    ) -> polars.DataFrame:
+        """The same as a polars data frame."""
+        try:
+            import polars
+        except ImportError as error:
+            raise missing("polars") from error
+        frame = polars.from_arrow(self.table(name, step=step, columns=columns))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def to_pandas(
+        self, name: str = "trajectories", *, step: int | None = None, columns: Sequence[str] | None = None
+    ) -> pandas.DataFrame:
+        """The same as a pandas data frame."""
+        try:
+            import pandas  # noqa: F401
+        except ImportError as error:
+            raise missing("pandas") from error
+        frame: pandas.DataFrame = self.table(name, step=step, columns=columns).to_pandas()
+        return frame
+
+    def steps(self) -> list[int]:
+        """The training steps that there are trajectories of."""
+        with contextlib.closing(self.reader()) as reader:
+            return [step for step in reader.steps() if step is not None]
+
+    def trajectories(
+        self,
+        *,
+        step: int | None = None,
+        status: str | None = None,
+        validate: bool | None = None,
+        where: str | None = None,
+        texts: bool = True,
+    ) -> Trajectories:
+        """The trajectories with all their calls, lazily: a sequence that reads each one when it is asked for.
+        ``where``: a condition as ``--where`` has it.
+
+        ``texts=False`` leaves token ids undecoded, which takes less time.
+        """
+        wanted = equals(step=step, status=status, validate=validate) & (condition(where) if where else EVERY)
+        reader = self.reader()
+        return Trajectories(reader, [row.trace_id for row in reader.select(wanted, ("trace_id", "start_ns"))], texts)
+
+    def sql(self, query: str) -> pyarrow.Table:
+        """The answer to a SELECT over the tables, in DuckDB's SQL. Raises ``QueryError``."""
+        with contextlib.closing(self.reader()) as reader:
+            return reader.sql(query).arrow()
+
+
+class Run(Tables):
+    """One run."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__([place])
+        self._place = place
+
+    @property
+    def folder(self) -> Path:
+        """The run folder, or where its trajectories are stored."""
+        return self._place.path
+
+    @property
+    def run_id(self) -> str:
+        """Its name."""
+        return self.info.run_id
+
+    @property
+    def info(self) -> RunInfo:
+        """How it was started."""
+        return self._place.info
+
+    def __repr__(self) -> str:
+        return f"<run {self.run_id} in {self.folder.parent}>"
+
+
+class Runs(Tables, Sequence[Run]):
+    """Several runs, oldest first: a sequence of them, and their tables as one."""
+
+    @property
+    def latest(self) -> Run:
+        """The newest of them."""
+        return self[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> Runs: ...
+    def __getitem__(self, index: int | slice) -> Run | Runs:
+        return Runs(self._places[index]) if isinstance(index, slice) else Run(self._places[index])
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} runs: {', '.join(place.info.run_id for place in self._places[-3:])}>"
+
+
+class Trajectories(Sequence[Trajectory]):
+    """Trajectories in order of their start. Each is read when it is asked for, and not kept."""
+
+    def __init__(self, reader: Reader, ids: Sequence[str], texts: bool) -> None:
+        self._reader, self._ids, self._texts = reader, ids, texts
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Trajectory: ...
+    @overload
+    def __getitem__(self, index: slice) -> Trajectories: ...
+    def __getitem__(self, index: int | slice) -> Trajectory | Trajectories:
+        """Raises ``Gone`` where only its line is left."""
+        if isinstance(index, slice):
+            return Trajectories(self._reader, self._ids[index], self._texts)
+        return self._reader.load(self._ids[index], texts=self._texts)
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        """Those of which only the line is left are passed over."""
+        for trace_id in self._ids:
+            with contextlib.suppress(Gone):
+                yield self._reader.load(trace_id, texts=self._texts)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} trajectories, read when asked for>"

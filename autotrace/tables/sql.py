@@ -1,0 +1,173 @@
+"""SQL over the tables as people write it, in DuckDB: one SELECT at a time.
+
+The question is planned over empty tables first. So a wrong one is answered at once, and of what is in no file yet only
+those columns of those tables are read that it needs: ``SELECT step, avg(reward) FROM trajectories`` opens no segment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from autotrace.tables.engine import connect, duck_type
+from autotrace.tables.errors import QueryError, unknown
+from autotrace.tables.schema import TABLES
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+T = TypeVar("T")
+_NUMBER = re.compile(r"\w*INT\b|FLOAT|DOUBLE|DECIMAL")
+CHANGING = ("INSERT", "DELETE", "UPDATE", "MERGE_INTO", "CREATE", "COPY")
+"""Words in names of a plan's nodes."""
+GUESSING = ("filter_pushdown", "statistics_propagation", "empty_result_pullup")
+"""Optimizers that would leave out of the plan what an empty table does not need."""
+KEY = "run_id"
+"""A column of every table: what is read where only rows are counted."""
+
+
+class Answer:
+    """To one question."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection, query: str) -> None:
+        """Raises ``QueryError``."""
+        self._relation = asked(lambda: database.sql(query))
+        if self._relation is None:
+            raise QueryError("there is nothing to answer: write a SELECT")
+        self._keep = database
+        self.names = _distinct(self._relation.columns)
+        self.numeric = [bool(_NUMBER.match(str(kind))) for kind in self._relation.types]
+        """Of each column: it holds numbers."""
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All of it."""
+        found: list[tuple[Any, ...]] = asked(self._relation.fetchall)
+        return found
+
+    def arrow(self) -> pa.Table:
+        """All of it; sums of integers, which DuckDB gives 128 bits, as 64-bit integers."""
+        import pyarrow as pa
+
+        table = asked(self._relation.to_arrow_table).rename_columns(self.names)
+        for place, column in enumerate(table.schema):
+            if pa.types.is_decimal(column.type) and column.type.scale == 0:
+                with contextlib.suppress(pa.ArrowInvalid):
+                    table = table.set_column(place, column.name, table[column.name].cast(pa.int64()))
+        return table
+
+
+def answer(query: str, provide: Callable[[Mapping[str, Sequence[str]]], duckdb.DuckDBPyConnection]) -> Answer:
+    """The answer to ``query``; ``provide`` makes a database of tables that have these columns. Raises
+    ``QueryError``."""
+    planner = _planner()
+    needs = _needs(planner, query)
+    return Answer(provide(needs) if needs else planner, query)  # about no row: DESCRIBE, SELECT 1
+
+
+def asked(question: Callable[[], T]) -> T:
+    """The answer to ``question``. Raises ``QueryError`` for what DuckDB raises."""
+    import duckdb
+
+    try:
+        return question()
+    except (duckdb.IOException, duckdb.HTTPException) as error:
+        raise QueryError(f"a table of the run cannot be read: {first_line(error)}") from error
+    except duckdb.Error as error:
+        raise _explained(error) from error
+
+
+def _needs(planner: duckdb.DuckDBPyConnection, query: str) -> dict[str, list[str]]:
+    """Table -> columns that ``query`` reads. Raises ``QueryError`` unless it is one SELECT that can be planned."""
+    _check(planner, query)
+    plan = asked(lambda: planner.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchall())
+    try:
+        return _scanned(list(_all(json.loads(plan[0][1]))))
+    except (KeyError, TypeError, json.JSONDecodeError, IndexError):  # a plan of another form: everything that is named
+        named = [table for table in TABLES.values() if re.search(rf"\b{table.name}\b", query, re.I)]
+        return {table.name: [column.name for column in table.columns] for table in named}
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """``names``, numbered where one stands twice (``SELECT * FROM trajectories JOIN turns ...``)."""
+    found: list[str] = []
+    for name in names:
+        own, number = name, 0
+        while own in found or (number and own in names):
+            number += 1
+            own = f"{name}_{number}"
+        found.append(own)
+    return found
+
+
+def _planner() -> duckdb.DuckDBPyConnection:
+    """The tables, empty."""
+    planner = connect(disabled_optimizers=",".join(GUESSING), threads="1")
+    for name, table in TABLES.items():
+        columns = ", ".join(f'"{column.name}" {duck_type(column.type)}' for column in table.columns)
+        planner.execute(f"CREATE TABLE {name} ({columns})")
+    return planner
+
+
+def _check(planner: duckdb.DuckDBPyConnection, query: str) -> None:
+    """Raise ``QueryError`` unless ``query`` is one SELECT. Others wrote files where access is restricted."""
+    statements = asked(lambda: planner.extract_statements(query))
+    if len(statements) != 1:
+        count = len(statements) or "no"
+        raise QueryError(f"this is {count} statements; ask one SELECT at a time")
+    kind = statements[0].type.name
+    if kind != "SELECT":
+        raise _read_only(kind)
+
+
+def _read_only(kind: str) -> QueryError:
+    return QueryError(f"{kind} is not possible: the tables of a run are only read; write a SELECT")
+
+
+def _scanned(nodes: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Table -> columns that the nodes of a plan read. Raises ``QueryError`` for one that changes something."""
+    changing = next((word for node in nodes for word in CHANGING if word in node["name"]), None)
+    if changing is not None:
+        raise _read_only(changing)
+    found: dict[str, set[str]] = {}
+    for node in nodes:
+        if "SCAN" in node["name"] and "Table" in node["extra_info"]:
+            columns = node["extra_info"].get("Projections", [])
+            name = node["extra_info"]["Table"].rpartition(".")[2]
+            found.setdefault(name, {KEY}).update([columns] if isinstance(columns, str) else columns)
+    return {
+        name: [column.name for column in TABLES[name].columns if column.name in columns]
+        for name, columns in found.items()
+    }
+
+
+def _all(nodes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for node in nodes:
+        yield node
+        yield from _all(node["children"])
+
+
+def _explained(error: Exception) -> QueryError:
+    """DuckDB's message, in one sentence and in our words where it is about our tables."""
+    text = str(error)
+    column = re.search(
+        r'(?:column|Column) (?:with name |named )?"?(?:\w+\.)?(\w+)"? (?:not found|does not exist)', text
+    )
+    if column is None:
+        column = re.search(r'does not have a column named "(\w+)"', text)
+    if column is not None:
+        return unknown("column", column[1], sorted({each.name for one in TABLES.values() for each in one.columns}))
+    table = re.search(r"Table with name \"?(\S+?)\"? does not exist", text)
+    if table is not None:
+        return unknown("table", table[1], TABLES)
+    if "disabled by configuration" in text or "Permission Error" in text:
+        return QueryError("only the tables of the run are read here; ask DuckDB itself for files (autotrace help data)")
+    return QueryError(first_line(error))
+
+
+def first_line(error: Exception) -> str:
+    """What it says, without where in the query."""
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,126 @@
+"""The steps of a run as findings read them, wherever the run stands."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from autotrace.insight import profile, registry
+from autotrace.insight.evidence import Evidence
+from autotrace.insight.examine import examine
+from autotrace.insight.families.rewards import misread
+from autotrace.insight.profile import Profile
+from autotrace.insight.records import Record, Step
+from autotrace.insight.settings import Settings
+from autotrace.tables.conditions import Condition
+from autotrace.tables.errors import Gone, QueryError
+from autotrace.tables.hung import hanging
+from autotrace.tables.reader import Reader
+from autotrace.trajectory.durations import PARTS
+from autotrace.trajectory.model import OPEN
+
+Watch = Callable[[Sequence[Any]], Iterable[Any]]
+MAX_TEXTS, FEW_TEXTS = 256, 4
+"""Trajectories whose texts are compared with what their rewards judged: of a run, and at least of a step."""
+AT_ONCE = 10_000
+"""Trajectories in memory, if no step alone has more."""
+COLUMNS = (
+    "trace_id", "group_id", "step", "status", "profile", "validate", "uid", "data_source", "reward", "facts",
+    "start_ns", "end_ns", "attempt", "rollout_n", "error", "complete", *PARTS,
+)  # fmt: skip
+
+
+def steps(
+    reader: Reader,
+    step: int | None = None,
+    watch: Watch = iter,
+    *,
+    texts: bool = False,
+    now_ns: int | None = None,
+) -> Iterator[Step]:
+    """The steps of one run in order, or one of them. Trajectories that were not examined when they were complete (by an
+    older release, or before a detector was installed) are examined now, which reads them; ``watch`` iterates
+    over these. ``texts``: of ``MAX_TEXTS`` trajectories the texts are decoded, to see whether rewards judged them.
+    ``now_ns``: see ``hanging``. Raises ``QueryError`` where there are several runs."""
+    if len(reader.sources) > 1:
+        names = ", ".join(source.info.run_id for source in reader.sources[:3])
+        raise QueryError(f"these are {len(reader.sources)} runs ({names}, ...); name one")
+    settings = _settings(reader)
+    counts = reader.steps()
+    last = list(counts)[-1:]
+    living = reader.run.living
+    hung = hanging(reader, now_ns)
+    recorded = reader.run.step_facts(step)
+    wanted = {number: count for number, count in counts.items() if step is None or number == step}
+    for number, rows in _by_step(reader, wanted):
+        records = list(_records(rows, reader, settings, watch))
+        for one in records:
+            if one.trace_id in hung:
+                one.profile = Profile(marks=[hung[one.trace_id]])
+        if texts:
+            _with_texts(records, reader, settings, max(FEW_TEXTS, MAX_TEXTS // len(wanted)))
+        live = living and (number in last or any(row.status == OPEN for row in rows))
+        of_step = {} if number is None else recorded.get(number, {})
+        yield Step(number, records, settings, live, of_step.get("metrics", {}), of_step.get("token_facts", {}))
+
+
+def _by_step(reader: Reader, counts: Mapping[int | None, int]) -> Iterator[tuple[int | None, list[Any]]]:
+    """Each step with its rows, some thousands of rows at a time."""
+    numbered, at = [number for number in counts if number is not None], 0
+    while at < len(numbered):
+        end, rows = at, 0
+        while end < len(numbered) and (end == at or rows + counts[numbered[end]] <= AT_ONCE):
+            rows += counts[numbered[end]]
+            end += 1
+        steps = (numbered[at], numbered[end - 1])
+        by_step: dict[int | None, list[Any]] = {number: [] for number in numbered[at:end]}
+        for row in reader.select(columns=COLUMNS, steps=steps):
+            by_step[row.step].append(row)
+        reader.forget(steps)
+        yield from by_step.items()
+        at = end
+    if None in counts:
+        yield None, reader.select(Condition("step IS NULL", (), frozenset({"step"})), COLUMNS)
+
+
+def _settings(reader: Reader) -> Settings:
+    """As they were reported; of a run of which only its tables are there, as they stand in these."""
+    binds = reader.run.binds()
+    if binds:
+        return Settings.of(binds)
+    rows = reader.rows("trajectories", ("settings",), "settings IS NOT NULL")
+    return Settings.decode(next((text for (text,) in rows), None))
+
+
+def _records(rows: Sequence[Any], reader: Reader, settings: Settings, watch: Watch) -> Iterator[Record]:
+    stamp, late = registry.stamp(), []
+    for row in rows:
+        known = profile.decode(row.profile)
+        if row.complete and (known is None or known.stamp != stamp):
+            late.append(row)
+        else:
+            yield _record(row, known or Profile())
+    for row, one in reader.each(watch(late), texts=False):
+        yield _record(row, Profile() if one is None else examine(one, settings))
+
+
+def _record(row: Any, known: Profile) -> Record:
+    facts: Mapping[str, Any] = msgspec.json.decode(row.facts or "{}")
+    times = {name: value for name in PARTS if (value := getattr(row, name)) is not None}
+    return Record(
+        row.trace_id, row.group_id, row.step, row.status, known, bool(row.validate), row.uid, row.data_source,
+        row.reward, facts, times, row.start_ns, row.end_ns, row.attempt or 1, row.rollout_n, row.error,
+    )  # fmt: skip
+
+
+def _with_texts(records: list[Record], reader: Reader, settings: Settings, most: int) -> None:
+    """Compare what rewards judged with what rollouts said, in at most ``most`` of them."""
+    judged = [record for record in records if record.profile.judged and not record.has("AT-REWARD-MISMATCHED")]
+    for one in judged[:: max(1, -(-len(judged) // most))]:
+        with contextlib.suppress(Gone, KeyError):
+            marks = list(misread(Evidence(reader.load(one.trace_id), settings)))
+            if marks:
+                one.profile = msgspec.structs.replace(one.profile, marks=[*one.profile.marks, *marks])

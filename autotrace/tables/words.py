@@ -1,0 +1,115 @@
+"""What a condition may name: the columns of ``trajectories`` by their names and a few shorter ones, and names of the
+user's within ``facts`` and ``attributes``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotrace.tables.columns import Column
+from autotrace.tables.trajectories import TRAJECTORIES
+
+NUMBER, TEXT, FLAG, LIST, ANY = "a number", "text", "true or false", "several texts", ""
+STATUSES = ("OK", "OPEN", "ERROR", "TIMEOUT", "INTERRUPTED", "CANCELLED")
+OF_FINDINGS = frozenset({"finding", "findings", "truncated", "tool_error"})
+"""Words that are NULL or out of date where a trajectory was not examined by this release."""
+_TYPES = {"string": TEXT, "bool": FLAG, "int64": NUMBER, "float64": NUMBER, "list<string>": LIST}
+_JSON_TYPES = {
+    NUMBER: ("('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE')", "DOUBLE"), TEXT: ("('VARCHAR')", "VARCHAR"),
+    FLAG: ("('BOOLEAN')", "BOOLEAN"),
+}  # fmt: skip
+_LINE = "chr(10)"
+
+
+@dataclass(frozen=True)
+class Word:
+    """What stands for a name: ``sql`` over ``columns`` of the table."""
+
+    sql: str
+    kind: str
+    meaning: str
+    columns: frozenset[str]
+
+    @property
+    def kinds(self) -> set[str]:
+        """Kinds of values that it can be compared with. A dataset's index is stored as text, and is ordered as a
+        number beside one."""
+        if self.kind == LIST:
+            return {TEXT}
+        return {TEXT, NUMBER} if self.sql == '"sample_index"' else {self.kind}
+
+    def as_kind(self, kind: str) -> str:
+        """SQL for it as it is compared with a value of ``kind``; NULL where it is of another."""
+        if self.kind == ANY:
+            types, cast = _JSON_TYPES[kind]
+            return (
+                f"CASE WHEN json_type({self.sql}) IN {types} THEN TRY_CAST(json_extract_string({self.sql}, '$')"
+                f" AS {cast}) END"
+            )
+        if kind == NUMBER and self.kind == TEXT:
+            return f"CASE WHEN regexp_full_match({self.sql}, '[0-9]+') THEN TRY_CAST({self.sql} AS HUGEINT) END"
+        return self.sql
+
+    @property
+    def presence(self) -> str:
+        """SQL that is NULL where it is not there; a list of nothing is not."""
+        if self.kind == LIST:
+            return f"nullif(len({self.sql}), 0)"
+        return self.text if self.kind == ANY else self.sql
+
+    @property
+    def text(self) -> str:
+        """SQL for it as text."""
+        if self.kind == LIST:
+            return f"coalesce(array_to_string({self.sql}, {_LINE}), '')"
+        return f"json_extract_string({self.sql}, '$')" if self.kind == ANY else self.sql
+
+    @property
+    def shown(self) -> str:
+        """SQL for it as a 64-bit float, or as text."""
+        if self.kind == LIST:
+            return f"nullif(array_to_string({self.sql}, ' '), '')"
+        return f"CAST({self.sql} AS DOUBLE)" if self.kind in (NUMBER, FLAG) else self.text
+
+    @property
+    def has(self) -> str:
+        """SQL that is true where one of several texts is the parameter, in any case."""
+        return f"list_contains(string_split(lower({self.text}), {_LINE}), lower(?))"
+
+
+def _own(column: Column) -> Word:
+    return Word(f'"{column.name}"', _TYPES[column.type], column.meaning, frozenset({column.name}))
+
+
+_COLUMNS = {
+    column.name: _own(column) for column in TRAJECTORIES.columns if column.type in _TYPES and not column.text
+}  # fmt: skip
+ALIASES = {
+    "sample": "sample_index", "turns": "llm_calls", "duration": "duration_s", "finding": "findings",
+}  # fmt: skip
+"""Shorter name -> column."""
+WORDS: dict[str, Word] = {
+    **_COLUMNS,
+    "validate": Word('coalesce("validate", false)', FLAG, "validation, not training", frozenset({"validate"})),
+    **{name: _COLUMNS[column] for name, column in ALIASES.items()},
+    "start": Word('("start_ns" / 1e9)', NUMBER, "start, seconds since 1970", frozenset({"start_ns"})),
+}
+"""Name -> what it is; the names are veRL's where it has one."""
+JSON = {
+    "facts": "what became known later: facts.advantage, facts.reward_extra_info.acc",
+    "attributes": "attributes of the first call",
+}
+"""Columns that hold names of the user's."""
+
+
+def lookup(name: str) -> Word | None:
+    """What people mean by ``name``; None: there is nothing of that name."""
+    column, _, rest = name.partition(".")
+    if column in JSON and rest:
+        path = "$" + "".join(f'."{part}"' for part in rest.split("."))
+        document = f'CASE WHEN json_valid("{column}") THEN "{column}" END'
+        return Word(f"json_extract({document}, '{path}')", ANY, "", frozenset({column}))
+    return WORDS.get(name)
+
+
+NAMES = (*WORDS, *(f"{name}.NAME" for name in JSON))
+"""Everything that can be named."""

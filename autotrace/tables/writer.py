@@ -1,0 +1,244 @@
+"""The tables of a run folder as they grow: a batch of trajectories is one file a table and one line of
+``commits.jsonl``. Never in a traced process.
+
+Killed at any moment, or on a full disk, what was committed is there once and the rest is not: files are written and
+synced first, the line is the commit. One process writes at a time, the holder of ``shipper.lock``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from autotrace.run import files
+from autotrace.tables import arrow, compaction, metrics
+from autotrace.tables.commits import FILE, FOLDER, LINGERS, SUFFIX, Added, Commit, Snapshot, snapshot
+from autotrace.tables.metrics import METRICS, OfStep
+from autotrace.tables.place import failed, sync
+from autotrace.tables.rollout import Rollout
+from autotrace.tables.schema import FACTS, OF_TRAJECTORIES, TABLES, rows
+from autotrace.tables.writing import TableFile
+from autotrace.trajectory.model import Trajectory
+
+REMEMBERED = 20_000
+"""The latest trajectories. What was written about them is remembered, so that a late fact writes facts alone."""
+
+
+class Tables:
+    """The tables of one run folder. All methods raise ``PlaceError``; two threads may call them."""
+
+    def __init__(self, run_folder: Path, run_id: str, acknowledged: int = 0) -> None:
+        self.folder = run_folder / FOLDER
+        self.run_id = run_id
+        self._acknowledged = acknowledged
+        self._lock = threading.Lock()
+        self._snapshot: Snapshot | None = None
+        self._versions: dict[str, int] = {}
+        """Trajectories that were committed and may be given once more."""
+        self._given: dict[int, dict[str, int]] = {}
+        """The same by batch."""
+        self._written: OrderedDict[str, int] = OrderedDict()
+        """Trace id -> digest of its calls."""
+        self._removed: dict[str, float] = {}
+
+    @property
+    def batch(self) -> int:
+        """The number of the last commit."""
+        with self._lock, self._errors():
+            return self._opened().batch
+
+    def write(self, trajectories: Sequence[Trajectory]) -> int:
+        """Commit ``trajectories``; those that are there in this version are passed over. Returns bytes of the files."""
+        with self._lock, self._errors():
+            self._opened()
+            rollouts = [Rollout(one) for one in trajectories if self._versions.get(one.trace_id, 0) < one.version]
+            try:
+                return self._write(rollouts) if rollouts else 0
+            finally:
+                for rollout in rollouts:
+                    rollout.release()
+
+    def write_metrics(self, step: int, numbers: OfStep) -> None:
+        """Commit what was recorded about a step, instead of what was committed of it before."""
+        with self._lock, self._errors():
+            found = metrics.rows(self.run_id, {step: numbers}, self._opened().batch + 1)
+            if found:
+                self._commit({METRICS.name: arrow.from_rows(METRICS.columns, found)}, {}, 0)
+
+    def compact(self, everything: bool = False) -> bool:
+        """Make one file of small ones, if there are many, or a few and ``everything`` is to be; whether it was done."""
+        with self._lock, self._errors():
+            found = self._opened()
+            self._sweep(found, LINGERS)
+            chosen = compaction.chosen(found, everything)
+            if chosen is None:
+                return False
+            table, paths = chosen
+            name = f"{found.batch + 1:06}.c{SUFFIX}"
+            part = self._part(table, name)
+            superseded = {} if table == METRICS.name else found.superseded
+            with TableFile(part, table, self.run_id) as file:
+                for path in paths:
+                    for some in compaction.rows(self.folder / path, superseded):
+                        file.add(some)
+            added = {table: self._placed(part, table, name, file.rows)} if file.rows else {}
+            if not file.rows:
+                part.unlink()
+            self._append(Commit(found.batch + 1, time.time_ns(), added, paths))
+            self._removed |= dict.fromkeys(paths, time.monotonic())
+            return True
+
+    def finish(self) -> None:
+        """Nothing more is written for now: leave few files, and none that does not count. Who reads at this moment has
+        to read ``commits.jsonl`` again."""
+        while self.compact(everything=True):
+            pass
+        with self._lock, self._errors():
+            self._sweep(self._opened(), lingers=0.0)
+
+    def _write(self, rollouts: list[Rollout]) -> int:
+        digests = {one.trace_id: _digest(one) for one in rollouts}
+        whole = [
+            one for one in rollouts
+            if one.version == 1 or not one.facts or self._written.get(one.trace_id) != digests[one.trace_id]
+        ]  # fmt: skip
+        made = {}
+        for name, table in OF_TRAJECTORIES.items():
+            asked = rows(table, rollouts if table is FACTS else whole)
+            if asked:
+                made[name] = arrow.from_rows(table.columns, asked)
+        size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole))
+        self._know(self._opened().batch, {one.trace_id: one.version for one in rollouts})
+        for trace_id, digest in digests.items():
+            self._written[trace_id] = digest
+            self._written.move_to_end(trace_id)
+        while len(self._written) > REMEMBERED:
+            self._written.popitem(last=False)
+        return size
+
+    def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int) -> int:
+        batch = self._opened().batch + 1
+        name, added = f"{batch:06}{SUFFIX}", {}
+        for table, content in made.items():
+            part = self._part(table, name)
+            with TableFile(part, table, self.run_id) as file:
+                file.add(content)
+            added[table] = self._placed(part, table, name, content.num_rows)
+        self._append(Commit(batch, time.time_ns(), added, [], supersedes, count))
+        return sum(file.bytes for file in added.values())
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _part(self, table: str, name: str) -> Path:
+        files.folder(self.folder / table)
+        return self.folder / table / f".{name}.part"
+
+    def _placed(self, part: Path, table: str, name: str, count: int) -> Added:
+        """The part gets its name. It counts once a line names it."""
+        sync(part)
+        os.replace(part, self.folder / table / name)
+        sync(part.parent)
+        return Added(name, count, (self.folder / table / name).stat().st_size)
+
+    def _append(self, commit: Commit) -> None:
+        """The commit."""
+        found = self._opened()
+        line = commit.line()
+        fd = files.append(self.folder / FILE)
+        try:
+            os.ftruncate(fd, found.size)
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        found.add(commit)
+        found.size += len(line)
+
+    def _opened(self) -> Snapshot:
+        """What is committed; read where that is not known, or no longer."""
+        if self._snapshot is None:
+            files.folder(self.folder)
+            try:
+                text = (self.folder / FILE).read_bytes()
+            except FileNotFoundError:
+                text = b""
+            found = snapshot(text)
+            self._versions.clear()
+            for commit in found.commits:
+                if commit.batch > self._acknowledged:
+                    self._read(commit)
+            self._sweep(found, LINGERS, begins=True)
+            self._snapshot = found
+            sync(self.folder)
+        return self._snapshot
+
+    def acknowledge(self, batch: int) -> None:
+        """Nobody gives once more what was committed up to ``batch``."""
+        with self._lock:
+            self._acknowledged = batch
+            for number in [number for number in self._given if number <= batch]:
+                for trace_id, version in self._given.pop(number).items():
+                    if self._versions.get(trace_id) == version:
+                        del self._versions[trace_id]
+
+    def _know(self, batch: int, versions: Mapping[str, int]) -> None:
+        self._given.setdefault(batch, {}).update(versions)
+        for trace_id, version in versions.items():
+            self._versions[trace_id] = max(version, self._versions.get(trace_id, 0))
+
+    def _read(self, commit: Commit) -> None:
+        """Its trajectories may be given once more."""
+        for table in ("trajectories", "facts"):
+            if (added := commit.files.get(table)) is not None:
+                with contextlib.suppress(FileNotFoundError):  # compacted since: another line has its rows
+                    read = pq.read_table(self.folder / table / added.name, columns=["trace_id", "version"])
+                    columns = (column.to_pylist() for column in read.columns)
+                    self._know(commit.batch, dict(sorted(zip(*columns, strict=True))))
+
+    def _sweep(self, found: Snapshot, lingers: float, begins: bool = False) -> None:
+        """Remove what no line names any more, once no reader can be at it; ``begins``: and what none ever did."""
+        now = time.monotonic()
+        for path in [path for path, since in self._removed.items() if now - since >= lingers]:
+            (self.folder / path).unlink(missing_ok=True)
+            del self._removed[path]
+        if not begins:
+            return
+        since = {path: commit.at_ns for commit in found.commits for path in commit.removes}
+        for table in TABLES:
+            kept = found.files.get(table, {})
+            for file in (self.folder / table).glob("*"):
+                path = f"{table}/{file.name}"
+                if path not in kept and time.time_ns() - since.get(path, 0) > lingers * 1e9:
+                    file.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """What is on the disk is looked at again after a failure: a line may be there or not, or a part of it."""
+        try:
+            yield
+        except BaseException as error:
+            self._snapshot = None
+            if isinstance(error, (OSError, pa.ArrowException)):
+                raise failed(str(self.folder), error) from error
+            raise
+
+
+def _digest(rollout: Rollout) -> int:
+    """A digest of everything that decides its rows in the tables other than ``facts``, for this process."""
+    trajectory = rollout.trajectory
+    spans = tuple(
+        (span.span_id, span.parent_id, span.status, span.end_ns, span.prompt_tokens, span.response_tokens,
+         span.new_prompt_text is None, span.response_text is None, span.old_logprobs is None, len(span.attributes))
+        for span in trajectory.spans
+    )  # fmt: skip
+    return hash((spans, len(trajectory.attributes), len(trajectory.notes), trajectory.tokenizer, trajectory.settings))

@@ -1,0 +1,68 @@
+"""Large libraries stay out of processes that never use them, and of those processes only."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from autotrace.tables.lean import absent
+from tests.waiting import DEADLINE
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_module_is_absent_for_one_thread_and_for_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    names: list[str] = []
+
+    def elsewhere() -> None:
+        names.append(importlib.import_module("colorsys").__name__)
+        del sys.modules["colorsys"]
+
+    with absent("colorsys"):
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        with pytest.raises(ModuleNotFoundError, match="No module named 'colorsys'"):
+            importlib.import_module("colorsys")
+    assert names == ["colorsys"] == [importlib.import_module("colorsys").__name__]
+
+
+def test_arrow_tables_need_no_pandas() -> None:
+    printed = python(
+        "import sys; from autotrace.tables.lean import arrow_without_pandas as lean; lean()\n"
+        "import pyarrow as pa; table = pa.table({'a': [1, None], 'b': [[1.5], []]})\n"
+        "print(table.to_pylist(), 'pandas' in sys.modules)\n"
+        "import pandas; print(pandas.DataFrame({'a': [1]}).shape)"
+    )
+    assert printed == "[{'a': 1, 'b': [1.5]}, {'a': None, 'b': []}] False\n(1, 1)"
+
+
+def test_a_process_that_has_imported_arrow_keeps_it_as_it_is() -> None:
+    printed = python(
+        "import pyarrow as pa; from autotrace.tables.lean import arrow_without_pandas as lean; lean()\n"
+        "print(pa.table({'a': [1]}).to_pandas().shape)"
+    )
+    assert printed == "(1, 1)"
+
+
+@pytest.mark.parametrize(("given", "taken"), [(None, "system"), ("mimalloc", "mimalloc")])
+def test_memory_of_tables_is_the_systems_unless_the_user_names_another(
+    given: str | None, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+    if given is not None:
+        monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", given)
+    printed = python(
+        "from autotrace.tables.lean import arrow_without_pandas as lean; lean()\n"
+        "import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    )
+    assert printed == taken

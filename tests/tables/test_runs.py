@@ -1,0 +1,127 @@
+"""``autotrace.open``: runs as objects and tables, from the run folder and from Parquet files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import autotrace
+from autotrace.ship.live import Live
+from autotrace.ship.shipper import ship
+from autotrace.tables.errors import QueryError
+from autotrace.tables.runs import Runs
+from autotrace.tables.schema import TABLES
+from autotrace.trajectory.model import Trajectory
+from tests.run_folder import recorded
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one run."""
+    monkeypatch.delenv("AUTOTRACE_PARQUET", raising=False)
+    recorded(tmp_path)
+    return tmp_path
+
+
+def test_a_run_and_all_runs_of_a_folder(folder: Path) -> None:
+    recorded(folder, "20261122-000000-aaaaaa")
+    runs = autotrace.open(folder)
+    assert [run.run_id for run in runs] == ["20261121-064412-3f9c1a", "20261122-000000-aaaaaa"]
+    assert runs.latest.run_id == "20261122-000000-aaaaaa" and len(runs[:1]) == 1
+    assert len(autotrace.open(runs.latest.folder)) == 1
+    assert runs.table().num_rows == 16 and runs[0].table().num_rows == 8
+    assert set(runs.table(columns=["run_id"])["run_id"].to_pylist()) == {run.run_id for run in runs}
+
+
+def test_trajectories_are_read_when_they_are_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = autotrace.open(folder)
+    loaded = []
+    load = Live.load
+
+    def counted(self: Live, trace_id: str, *, texts: bool = True) -> Trajectory:
+        loaded.append(trace_id)
+        return load(self, trace_id, texts=texts)
+
+    monkeypatch.setattr(Live, "load", counted)
+    ones = runs.trajectories(step=2)
+    assert len(ones) == 4 and not loaded and runs.steps() == [1, 2]
+    assert ones[1].attributes["step"] == 2 and len(loaded) == 1
+    assert [one.turns for one in ones] == [2] * 4 and len(ones[1:3]) == 2
+    assert len(runs.latest.trajectories(step=7)) == 0
+
+
+def test_tables_of_the_run_folder(folder: Path) -> None:
+    runs = autotrace.open(folder)
+    counts = {name: runs.table(name).num_rows for name in TABLES}
+    assert counts == {"trajectories": 8, "turns": 16, "spans": 49, "facts": 38, "tokens": 4, "metrics": 8}
+    entropy, longest, *followed = runs.table("metrics", step=2).to_pylist()
+    assert list(entropy.values()) == [runs.latest.run_id, 2, "trainer", "actor/entropy", 0.5, 1]
+    assert longest["name"] == "length" and {row["source"] for row in followed} == {"token_facts"}
+    assert runs.sql("SELECT count(*) AS n FROM metrics")["n"].to_pylist() == [8]
+    frame = runs.to_polars("turns", step=2, columns=["turn", "prompt_tokens", "cached_tokens", "response_mask"])
+    assert frame.sort("turn")["prompt_tokens"].to_list() == [4] * 4 + [9] * 4
+    assert runs.to_pandas(columns=["reward"])["reward"].mean() == 0.375
+
+
+def test_what_the_state_answers_is_what_the_segments_say(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = autotrace.open(folder)
+    (place,) = runs._places
+    source = place.open()
+    for name in ("trajectories", "facts"):
+        short = [column.name for column in TABLES[name].columns if source.lines(name, [column.name], None) is not None]
+        assert len(short) > len(TABLES[name].columns) * 0.6
+        quick = runs.table(name, columns=short)
+        with monkeypatch.context() as context:
+            context.setattr(Live, "lines", lambda *_: None)
+            assert runs.table(name, columns=short).sort_by("trace_id") == quick.sort_by("trace_id")
+
+
+def test_a_folder_of_tables_says_the_same_as_the_run_folder(folder: Path) -> None:
+    recorded(folder, "20261122-000000-aaaaaa", backends=["parquet"])
+    before = autotrace.open(folder).latest
+    expected = {name: before.table(name) for name in TABLES}
+    assert ship(before.folder, once=True).state == "done"
+    files = autotrace.open(folder / "parquet")
+    for name, table in expected.items():
+        columns = [column for column in table.column_names if (name, column) != ("metrics", "version")]
+        order = [(column, "ascending") for column in ("trace_id", "start_ns", "step", "name") if column in columns]
+        found = files.table(name, columns=columns)
+        assert found.sort_by(order).to_pylist() == table.select(columns).sort_by(order).to_pylist()
+    query = "SELECT run_id, count(*) AS n FROM turns JOIN trajectories USING (run_id, trace_id) GROUP BY ALL"
+    assert files.sql(query)["n"].to_pylist() == [16]
+
+
+def test_wrong_names_say_what_there_is(folder: Path, tmp_path: Path) -> None:
+    runs = autotrace.open(folder)
+    with pytest.raises(QueryError, match="there is no table turn; did you mean turns"):
+        runs.table("turn")
+    with pytest.raises(QueryError, match="there is no column of turns called promt_tokens; did you mean prompt_tokens"):
+        runs.table("turns", columns=["promt_tokens"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="holds no autotrace run"):
+        autotrace.open(tmp_path / "empty")
+
+
+def test_a_missing_library_is_named_with_the_remedy(folder: Path) -> None:
+    program = (
+        "import sys; sys.modules['polars'] = None\n"
+        "import autotrace; runs = autotrace.open(sys.argv[1])\n"
+        "assert len(runs.trajectories()) == 8 and runs.steps() == [1, 2]\n"
+        "try: runs.to_polars()\n"
+        "except ModuleNotFoundError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True)
+    assert done.stdout == "this needs polars, which is not installed: pip install polars\n"
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import autotrace\n"
+        "print(sorted(set(sys.modules) - before)); print(hasattr(autotrace, 'nonsense'), autotrace.__version__ != '')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["['autotrace']", "False True"]
+    assert isinstance(autotrace.open, type(recorded)) and Runs.__doc__

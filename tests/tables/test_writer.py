@@ -1,0 +1,307 @@
+"""Tables as they are written: each trajectory once, in its newest version, whatever happens on the way."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotrace.tables import compaction, writer
+from autotrace.tables.commits import FILE, Added, Commit, snapshot
+from autotrace.tables.place import PlaceError
+from autotrace.tables.writer import Tables
+from autotrace.trajectory.model import Trajectory
+from tests.sinks.rollouts import group, trajectory
+from tests.tables.reading import committed, rows, table, trajectories
+from tests.tables.test_rebuild import fields
+
+RUN = "20261121-1"
+
+
+def made(step: int = 3, sample: int = 17, version: int = 1, **facts: Any) -> Trajectory:
+    one = trajectory(step, sample, reward=1.0)
+    one.attributes["sample_index"] = str(sample)
+    one.version = version
+    one.facts |= facts
+    return one
+
+
+def same(folder: Path, *expected: Trajectory) -> None:
+    """These are there, and nothing else."""
+    found = trajectories(folder)
+    assert {id: fields(one) for id, one in found.items()} == {one.trace_id: fields(one) for one in expected}
+
+
+# -- versions and facts ------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_a_file_a_table_and_one_line(tmp_path: Path) -> None:
+    tables = Tables(tmp_path, RUN)
+    tables.write([made(), made(sample=18)])
+    tables.write([made(step=4)])
+    first, second = committed(tmp_path).commits
+    assert (first.batch, second.batch, first.trajectories) == (1, 2, 2)
+    assert set(first.files) == {"trajectories", "turns", "spans", "facts", "tokens"}
+    assert [added.name for added in first.files.values()] == ["000001.parquet"] * 5
+    same(tmp_path, made(), made(sample=18), made(step=4))
+
+
+def test_a_late_fact_appends_facts_alone(tmp_path: Path) -> None:
+    tables = Tables(tmp_path, RUN)
+    tables.write([made()])
+    late = made(version=2, advantage=0.5)
+    tables.write([late])
+    last = committed(tmp_path).commits[-1]
+    assert set(last.files) == {"facts"} and not last.supersedes and not last.trajectories
+    (one,) = trajectories(tmp_path).values()
+    assert one.facts == late.facts
+
+
+def test_a_fact_that_is_taken_back_is_gone(tmp_path: Path) -> None:
+    tables = Tables(tmp_path, RUN)
+    tables.write([made(advantage=0.5)])
+    tables.write([made(version=2)])
+    (one,) = trajectories(tmp_path).values()
+    assert one.facts == made().facts
+    bare = made(version=3)
+    bare.facts.clear()
+    tables.write([bare])
+    same(tmp_path, bare)
+
+
+def test_a_late_call_writes_the_trajectory_again(tmp_path: Path) -> None:
+    tables = Tables(tmp_path, RUN)
+    tables.write([made(), made(sample=18)])
+    grown = made(version=2)
+    grown.spans[-1].status = "ERROR"
+    tables.write([grown])
+    assert committed(tmp_path).superseded == {grown.trace_id: 2}
+    same(tmp_path, grown, made(sample=18))
+
+
+def test_what_is_known_no_longer_is_written_again_whole(tmp_path: Path) -> None:
+    Tables(tmp_path, RUN).write([made()])
+    late = made(version=2, advantage=0.5)
+    Tables(tmp_path, RUN).write([late])
+    same(tmp_path, late)
+
+
+def test_what_was_committed_before_a_kill_is_not_written_again(tmp_path: Path) -> None:
+    Tables(tmp_path, RUN).write([made(), made(sample=18)])
+    again = Tables(tmp_path, RUN)
+    again.write([made(), made(sample=18), made(sample=19)])
+    assert committed(tmp_path).commits[-1].trajectories == 1
+    same(tmp_path, made(), made(sample=18), made(sample=19))
+
+
+def test_metrics_of_a_step_count_in_their_newest_version(tmp_path: Path) -> None:
+    tables = Tables(tmp_path, RUN)
+    tables.write_metrics(1, {"metrics": {"loss": 1.0}})
+    tables.write_metrics(1, {"metrics": {"loss": 1.0, "kl": 0.5}})
+    found = rows(tmp_path, "metrics")
+    newest = max(row["version"] for row in found)
+    assert {row["name"] for row in found if row["version"] == newest} == {"loss", "kl"}
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def lines() -> bytes:
+    return b"".join(
+        Commit(n, n, {"spans": Added(f"{n:06}.parquet", 1, 1)}, [], {"a" * 32: n}, 1).line() for n in (1, 2)
+    )
+
+
+def test_a_line_that_is_torn_anywhere_does_not_count() -> None:
+    text, first = lines(), len(Commit(1, 1, {"spans": Added("000001.parquet", 1, 1)}, [], {"a" * 32: 1}, 1).line())
+    for end in range(len(text)):
+        found = snapshot(text[:end])
+        assert (found.batch, found.size) == ((1, first) if end >= first else (0, 0))
+    assert snapshot(text).batch == 2
+
+
+def test_a_line_that_is_damaged_anywhere_does_not_count() -> None:
+    text = lines()
+    for place in range(len(text)):
+        found = snapshot(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
+        assert found.batch < 2, place
+
+
+# -- kills and full disks ----------------------------------------------------------------------------------------------
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """The exit code of a process that does ``work``."""
+    if (pid := os.fork()) == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def dying(after: int) -> Callable[..., None]:
+    """Make this process die at the ``after``-th call that changes files; the last bytes that it writes are half."""
+    count = iter(range(100_000))
+
+    def around(module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            if next(count) >= after:
+                if name == "write":
+                    real(args[0], bytes(args[1])[: len(args[1]) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **options)
+
+        setattr(module, name, call)
+
+    return around
+
+
+CHANGES = ((os, "open"), (os, "write"), (os, "replace"), (os, "fsync"), (os, "ftruncate"), (os, "unlink"))
+
+
+def killed_everywhere(folder: Path, work: Callable[[Path], Any], check: Callable[[Path, bool], None]) -> int:
+    """Kill ``work`` on a copy of ``folder`` at each of its calls that change files; how many there are."""
+    for after in range(1_000):
+        at = folder.with_name(str(after))
+        shutil.copytree(folder, at)
+
+        def child(at: Path = at, after: int = after) -> None:
+            around = dying(after)
+            for module, name in CHANGES:
+                around(module, name)
+            work(at)
+
+        code = in_child(child)
+        check(at, code == 0)
+        if code == 0:
+            return after
+        assert code == -signal.SIGKILL
+    raise AssertionError
+
+
+def test_a_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    new = [made(sample=18), made(version=2, advantage=0.5)]
+
+    def check(at: Path, whole: bool) -> None:
+        found = {one.trace_id: one.version for one in trajectories(at).values()}
+        assert found in ([{made().trace_id: 1}] if not whole else []) + [{made().trace_id: 2, new[0].trace_id: 1}]
+        Tables(at, RUN).write(new)
+        same(at, *new)
+        left = {path.name for path in at.rglob("*") if path.is_file()} - {FILE}
+        assert left == {Path(path).name for of in committed(at).files.values() for path in of}
+
+    Tables(tmp_path / "before", RUN).write([made()])
+    assert killed_everywhere(tmp_path / "before", lambda at: Tables(at, RUN).write(new), check) > 15
+
+
+def small(at: Path) -> None:
+    tables = Tables(at, RUN)
+    for sample in range(4):
+        tables.write([made(sample=sample)])
+    tables.write([made(sample=2, version=2, advantage=0.5)])
+    again = made(sample=3, version=2)
+    again.spans[-1].status = "ERROR"
+    tables.write([again])
+
+
+def compacted(at: Path) -> None:
+    Tables(at, RUN).finish()
+
+
+def test_a_compaction_that_is_killed_anywhere_loses_nothing(tmp_path: Path) -> None:
+    small(tmp_path / "before")
+    expected = {id: fields(one) for id, one in trajectories(tmp_path / "before").items()}
+
+    def check(at: Path, whole: bool) -> None:
+        assert {id: fields(one) for id, one in trajectories(at).items()} == expected
+        compacted(at)
+        assert {id: fields(one) for id, one in trajectories(at).items()} == expected
+        assert all(len(of) == 1 for of in committed(at).files.values())
+
+    assert killed_everywhere(tmp_path / "before", compacted, check) > 30
+
+
+@pytest.mark.parametrize("work", ["write", "compact"])
+def test_a_disk_that_is_full_at_any_byte(tmp_path: Path, work: str) -> None:
+    """``RLIMIT_FSIZE`` fails a write in the middle, as a full disk does."""
+    small(tmp_path / "whole")
+    kept = {id: fields(one) for id, one in trajectories(tmp_path / "whole").items()}
+    sizes = [path.stat().st_size for path in (tmp_path / "whole").rglob("*") if path.is_file()]
+    failures = 0
+    for limit in [*range(1, max(sizes), max(sizes) // 12), *range(min(sizes), min(sizes) + 400, 67)]:
+        at = tmp_path / f"{work}{limit}"
+        shutil.copytree(tmp_path / "whole", at)
+        tables = Tables(at, RUN)
+
+        def full(tables: Tables = tables, limit: int = limit, at: Path = at) -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+            failed = False
+            for _ in range(2):
+                try:
+                    tables.write([made(sample=9)]) if work == "write" else tables.compact(everything=True)
+                except PlaceError as error:
+                    assert "File too large" in str(error)
+                    failed = True
+                assert {id: fields(one) for id, one in trajectories(at).items() if id in kept} == kept
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            os._exit(3 if failed else 0)
+
+        code = in_child(full)
+        assert code in (0, 3)
+        failures += code == 3
+        found = trajectories(at)
+        assert len(found) == len(kept) + (work == "write")
+        Tables(at, RUN).write([made(sample=9)])
+        assert len(trajectories(at)) == len(kept) + 1
+    assert failures > 6
+
+
+# -- compaction --------------------------------------------------------------------------------------------------------
+
+
+def test_many_small_files_become_one_and_readers_of_the_old_ones_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = Tables(tmp_path, RUN)
+    for sample in range(compaction.MANY + compaction.LATEST):
+        assert not tables.compact()
+        tables.write([made(sample=sample)])
+    before, reader = committed(tmp_path), set(tmp_path.rglob("*.parquet"))
+    while tables.compact():
+        pass
+    after = committed(tmp_path)
+    assert {name: len(of) for name, of in after.files.items()} == dict.fromkeys(after.files, 1 + compaction.LATEST)
+    assert len(trajectories(tmp_path)) == compaction.MANY + compaction.LATEST
+    assert reader <= set(tmp_path.rglob("*.parquet")), "who read the lines before finds all files"
+    assert len(before.paths("spans")) == compaction.MANY + compaction.LATEST
+    monkeypatch.setattr(writer, "LINGERS", 0.0)
+    tables.compact()
+    assert len(set(tmp_path.rglob("*.parquet"))) == sum(map(len, after.files.values()))
+
+
+def test_rows_that_do_not_count_leave_with_a_compaction(tmp_path: Path) -> None:
+    small(tmp_path)
+    compacted(tmp_path)
+    assert len([*tmp_path.rglob("*.parquet")]) == 5, "whoever reads all files reads what counts"
+    (path,) = committed(tmp_path).paths("trajectories")
+    assert committed(tmp_path).files["trajectories"][path].rows == 4
+    assert table(tmp_path, "trajectories").num_rows == 4
+
+
+def test_a_group(tmp_path: Path) -> None:
+    ones = group(rewards=(1.0, 0.0, None))
+    Tables(tmp_path, RUN).write(ones)
+    assert len(trajectories(tmp_path)) == 3
