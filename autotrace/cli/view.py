@@ -104,7 +104,8 @@ def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: 
     gc.set_threshold(100_000)  # of many rows, an eighth of the time went to looking for cycles among them
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of a neighbour's connections it would tell without end
     listening = _socket(host, port)
-    shown = f"[{host}]" if ":" in host else host
+    where = listening.getsockname()[0] if host == "localhost" else host  # a neighbour may listen on its other address
+    shown = f"[{where}]" if ":" in where else where
     base = f"http://{shown}:{listening.getsockname()[1]}/"
 
     def opened() -> None:

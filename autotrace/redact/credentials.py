@@ -11,7 +11,7 @@ import bisect
 import itertools
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from autotrace.redact.named_values import FRAGMENTS, fragments, name_starts, pw_at, without_named_values
 from autotrace.redact.rules import (
@@ -40,6 +40,8 @@ _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=\s\\:,.()-]*")
 _KEY_CUT_OFF = re.compile(r"[A-Za-z0-9+/=\s\\:,-]{16,}")
 _LONGEST_KEY = 20_000
+_NEAR, _SHORT = 8, 100
+"""Words of a command before one of it, and their length, that may make it a password."""
 _HOOK = re.compile(any_of(HOOKS))
 _SCHEME = re.compile(SCHEME)
 _PLACES = [(place, re.compile(place.pattern), place.signs()) for place in PLACES]
@@ -94,6 +96,27 @@ def without_credentials(
                 having = [name for name in names if name in place.needles]
                 text = _without_passwords(text, pattern, name_starts(_plain(text).lower(), having), place.reach, mask)
     return text
+
+
+def in_command(words: Sequence[object], mask: str) -> Iterator[tuple[int, str]]:
+    """Which of ``words`` are credentials because of those before, as in ``docker login -p X``, and what to show."""
+    if not any(type(word) is str and _is_option(word) for word in words):
+        return
+    if not signs(" ".join([word for word in words if type(word) is str])):
+        return
+    for at, word in enumerate(words[1:], 1):
+        before = words[at - 1]
+        if type(word) is str and type(before) is str and (_is_option(word) or _is_option(before)):
+            near = [each for each in words[max(0, at - _NEAR) : at] if type(each) is str and len(each) < _SHORT]
+            head = " ".join([*near, ""])
+            shown = without_credentials(head + word[:_LONGEST_KEY], mask)
+            head = without_credentials(head, mask)
+            if shown.startswith(head) and shown != head + word[:_LONGEST_KEY]:
+                yield at, shown[len(head) :]
+
+
+def _is_option(word: str) -> bool:
+    return len(word) > 1 and word[0] == "-" and (word[1].isalpha() or word.startswith("--"))
 
 
 def _without_passwords(text: str, pattern: re.Pattern[str], starts: list[int], reach: int, mask: str) -> str:

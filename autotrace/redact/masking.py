@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit, urlunsplit
 
-from autotrace.redact.credentials import without_credentials, without_userinfo
+from autotrace.redact.credentials import in_command, without_credentials, without_userinfo
 from autotrace.redact.named_values import secret_kind
 
 MASK = "***"
@@ -44,6 +44,9 @@ def masked_command(command: Sequence[str]) -> list[str]:
             shown.append(_masked(word))
         option = _OPTION.match(word)
         secret_follows = option is not None and bool(secret_kind(option["name"]))
+    for at, word in in_command(command, MASK):
+        if shown[at] == command[at]:
+            shown[at] = word
     return shown
 
 

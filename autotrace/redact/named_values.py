@@ -20,7 +20,7 @@ _CONTEXT = 280
 """Characters before and behind a fragment that decide, where there are no quotes, that it is no secret's name: what a
 looping model repeats is looked at once."""
 _CONTEXTS, _MANY = 1_000, 200
-FRAGMENTS = ("pass", "secret", "token", "key", "auth", "cookie", "credential", "jwt", "pw")
+FRAGMENTS = ("pass", "secret", "token", "key", "auth", "cookie", "cred", "jwt", "pw")
 """Every name that ``secret_names.kind`` takes for a secret contains one of these."""
 _WORD = re.compile(r"[\w.\-]{0,64}")
 _ASSIGNED = re.compile(r"\s{1,9}(?:[:=]|\|\||\?\?|\*?string\s{0,9}=|\[\]byte\s{0,9}=)")
@@ -34,7 +34,7 @@ _UNQUOTED = (
 )
 _AFTER_QUOTED_NAME = re.compile(rf"\\{{0,7}}[\"'](?:\s{{0,9}}(?::|=>?)\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED}))")
 _PAIR = re.compile(
-    r"\\{0,7}[\"']\s{0,9},\s{0,9}(?:(?P<member>\\{0,7}[\"'](?:value|val|v|default|content)\\{0,7}[\"']\s{0,9}:\s{0,9}))?"
+    r"\\{0,7}[\"']\s{0,9},\s{0,9}(?:(?P<member>\\{0,7}[\"'](?:[vV]alue|val|v|default|content)\\{0,7}[\"']\s{0,9}:\s{0,9}))?"
     r"[bru]{0,2}(?P<quote>\\{0,7}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
 )
 _AFTER_NAME = re.compile(rf"\s{{0,9}}(?P<separator>:=|:(?![:=])|=>?(?!=))\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})")
@@ -50,6 +50,22 @@ _AFTER_SUBSCRIPT = re.compile(
 )
 """``environ["PASSWORD"] = "..."``, ``getenv("PASSWORD") or "..."``, ``getenv("PASSWORD", default="...")``."""
 _AFTER_OPTION = re.compile(r"\s{1,9}(?:[\"'](?P<value>[^\"']+)[\"']|(?P<bare>[^\s\"'-][^\s\"']*))")
+_ACCOUNT = re.compile(
+    r"\s{0,9}[=:]\s{0,9}\(\s{0,9}[bru]{0,2}[\"'][^\"'\n]{0,100}[\"']\s{0,9},\s{0,9}[bru]{0,2}[\"'](?P<value>[^\"'\n]{1,4000})[\"']\s{0,9}\)"
+)
+"""``auth=("bob", "...")``."""
+_MARKED = re.compile(r"(?:\*\*:|:\*\*|:(?=\s{1,9}`))\s{0,9}[`\"']?(?P<value>[^\s`\"'<>]{8,400})")
+"""``**Password:** `...` `` of Markdown."""
+_ATTRIBUTE = re.compile(
+    r"\\{0,7}[\"'](?:\s{1,9}[\w:-]{1,40}=\\{0,7}[\"'][^\"'<>]{0,100}[\"']){0,4}\s{1,9}value=\\{0,7}[\"'](?P<value>[^\"'<>\\]{1,4000})"
+)
+"""``<property name="password" value="...">``, also of a form."""
+_PART = re.compile(
+    r"\\{0,7}[\"'](?:(?:\r?\n|\\{1,7}r\\{1,7}n)[A-Za-z-]{1,40}:[^\r\n\\]{0,200})?(?:\r?\n|\\{1,7}r\\{1,7}n){2}(?P<value>[^\r\n\\]+)"
+)
+"""A field of a form in parts: its name, an empty line, its value."""
+_ENCODED = re.compile(r"%(?:25)?3[dD](?P<value>(?:(?!%(?:25)?(?:26|3[bB]|23))[^\s\"'`&<>;,)])+)")
+"""``password%3D...`` of an address within an address."""
 _ELEMENT = re.compile(
     r"(?:\s[^<>]{0,200})?>\s{0,9}"
     r"(?:<!\[CDATA\[(?P<literal>[^<\]]{1,4000})\]\]>|(?P<value>[^<\s](?:[^<]{0,4000}[^<\s])?))\s{0,9}</"
@@ -108,7 +124,7 @@ def without_named_values(text: str, plain: str, having: Sequence[str], mask: str
     ``mask``. ``having``: its ``fragments``. ``any_value``: see
     ``credentials.without_credentials``."""
     # one of these stands at each name that has a value; ``any`` would take five times as long
-    if ":" in plain or "=" in plain or '"' in plain or "'" in plain or "-" in plain or "</" in plain:
+    if ":" in plain or "=" in plain or '"' in plain or "'" in plain or "-" in plain or "%" in plain or "</" in plain:
         starts = name_starts(plain.lower(), having)
         return _without(text, starts, mask, any_value) if starts else text
     return text
@@ -152,7 +168,7 @@ def _decides(context: str) -> bool:
     return '"' not in context and "'" not in context
 
 
-_FOLLOWS = frozenset((":", "=", '"', "'", "\\", " ", "\t", "\n", ">"))
+_FOLLOWS = frozenset((":", "=", '"', "'", "\\", " ", "\t", "\n", ">", "%", "*"))
 
 
 def name_starts(lower: str, having: Sequence[str]) -> list[int]:
@@ -185,7 +201,7 @@ Span = tuple[int, int] | Literal[False] | None
 def _value_of(text: str, start: int, end: int, any_value: bool) -> Span:
     """Where the secret stands whose name is ``text[start:end]``: the first of ``CONTEXTS`` that fits decides."""
     follows = text[end]
-    word = text[start:end].lstrip("-.")
+    word = text[start + 2 * (text[start - 1 : start] == "%") : end].lstrip("-.")
     if follows.isspace() and text[start] != "-" and text[start - 1] not in "<:" and not _ASSIGNED.match(text, end):
         return None
     if not (kind := secret_kind(word)):
@@ -222,7 +238,7 @@ def _behind_quoted_name(name: _Name, match: re.Match[str]) -> Span:
 
 
 def _in_pair(name: _Name, match: re.Match[str]) -> Span:
-    opening = name.text[max(0, name.start - 9) : name.start].rstrip("\"'\\ub")
+    opening = name.text[max(0, name.start - 9) : name.start].rstrip("\"'\\ub#.")
     in_pair = opening.endswith(("[", "(")) and name.text[match.end() : match.end() + 1] in ("]", ")", "")
     known = match["member"] or in_pair or name.text.startswith("--", name.start)
     return match.span("value") if match["value"] and known else None
@@ -238,6 +254,14 @@ def _literal(name: _Name, match: re.Match[str]) -> Span:
 
 def _behind_subscript(name: _Name, match: re.Match[str]) -> Span:
     return _literal(name, match) if any(map(str.isalnum, match["value"])) else None
+
+
+def _alone(name: _Name, match: re.Match[str]) -> Span:
+    return match.span("value") if _is_alone(match["value"], name) else None
+
+
+def _marked(name: _Name, match: re.Match[str]) -> Span:
+    return match.span("value") if _is_strong(match["value"]) and _is_alone(match["value"], name) else False
 
 
 def _behind_option(name: _Name, match: re.Match[str]) -> Span:
@@ -279,9 +303,14 @@ CONTEXTS: tuple[tuple[str, re.Pattern[str], int, Callable[[_Name, re.Match[str]]
     ("> \t\n", _ELEMENT, 5_000, _in_element),
     ("\"'\\", _AFTER_QUOTED_NAME, _WINDOW, _behind_quoted_name),
     ("\"'\\", _PAIR, _WINDOW, _in_pair),
+    ("\"'\\", _ATTRIBUTE, 5_000, _alone),
+    ("\"'\\", _PART, 5_000, _alone),
+    ("%", _ENCODED, 5_000, _alone),
     ("\"'\\", _AFTER_SUBSCRIPT, _WINDOW, _behind_subscript),
     (" \t\n", _AFTER_OPTION, 5_000, _behind_option),
     (":", _BLOCK, _WINDOW, _in_block),
+    (":= ", _ACCOUNT, 5_000, _alone),
+    (":*", _MARKED, 5_000, _marked),
     (":=> \t\n", _AFTER_TYPED_NAME, _WINDOW, _assigned),
     (":=> \t\n", _AFTER_NAME, _WINDOW, _assigned),
 )

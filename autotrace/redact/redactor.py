@@ -13,7 +13,7 @@ from autotrace.config.plan import Settings
 from autotrace.config.scalars import MAX_INTEGER, integer, readable, shortened
 from autotrace.redact import secret_names
 from autotrace.redact.credentials import REDACTED as REDACTED
-from autotrace.redact.credentials import signs, signs_of_lines, without_credentials
+from autotrace.redact.credentials import in_command, signs, signs_of_lines, without_credentials
 from autotrace.redact.images import LONG, described, may_be_image, without_images
 from autotrace.redact.rules import SHORTEST
 
@@ -24,9 +24,9 @@ LONGEST_NAME = 200
 """Characters of a text that may be a name."""
 WORD = 24
 """Characters of a text that is cleaned once and remembered."""
-MEMBER_NAMES = ("name", "key", "header", "field", "variable")
+MEMBER_NAMES = ("name", "key", "header", "field", "variable", "Name", "Key", "selector", "element")
 _MEMBER_NAMES = frozenset(MEMBER_NAMES)
-MEMBER_VALUES = ("value", "val", "content", "default")
+MEMBER_VALUES = ("value", "val", "content", "default", "Value", "text")
 """``{"name": "api_key", "value": "..."}``: how environments and headers are listed."""
 
 _KEY_BEGINS = re.compile(r"\s*-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----\s*\Z")
@@ -169,7 +169,8 @@ class Redactor:
                 named = value.get(member)
                 if type(named) is str and len(named) <= LONGEST_NAME and (secret := self._key(named)[1]):
                     for other in MEMBER_VALUES:
-                        if other in value and _hidden(secret, value[other], value):
+                        typed = other != "text" or member in ("selector", "element")  # by a browser's tool
+                        if other in value and typed and _hidden(secret, value[other], value):
                             cleaned[other] = REDACTED
         return cleaned
 
@@ -191,6 +192,8 @@ class Redactor:
                 secret = self._key(item.lstrip("-"))[1]
                 if secret and _hidden(secret, value[at + 1], value):
                     cleaned[at + 1] = REDACTED
+        for at, shown in in_command(value, REDACTED):
+            cleaned[at] = shown
         return cleaned
 
 

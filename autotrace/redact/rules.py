@@ -69,7 +69,7 @@ SCHEME = (
 """``Bearer X`` and ``Basic X`` where no name of a header stands before them."""
 
 SIGNS = {
-    "b": ("bearer", "basic "), "d": ("identified ",), "-": ("-u", " -p"), "@": ("@",),
+    "b": ("bearer", "basic "), "d": ("identified ",), "-": ("-u", " -p", " -a ", " -w "), "@": ("@",),
     "=": ("sig=", "ignature="), "?": ("?code=",), "&": ("&code=",),
 }  # fmt: skip
 """One of these, or a fragment of a secret's name, stands in small letters in each text that holds a credential without

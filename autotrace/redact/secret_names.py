@@ -8,15 +8,20 @@ NOT, TEXT, SECRET = 0, 1, 2
 """``TEXT``: a text under this name is a secret, a number is not (``token=151643`` is one of a model's tokens)."""
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_ANYWHERE = re.compile(r"api_?key|access_?key|private_?key|secret|password|passwd|passphrase")
+_ANYWHERE = re.compile(r"api_?key|access_?key|private_?key|secret|passwor[dt]|passwd|passphrase|passcode")
 _KEY = re.compile(
-    r"(?:account|auth|signing|encryption|master|storage|shared|subscription|consumer|webhook|license|deploy|service|ssh|"
-    r"hmac)_?key$"
+    r"(?:account|auth|signing|encryption|decryption|master|storage|shared|subscription|consumer|webhook|license|deploy|"
+    r"service|ssh|hmac|aes|application|functions)_?key$"
 )
-_AT_THE_END = re.compile(r"(?:^|_)(?:credentials?|authorization|cookies?|pwd|pw|client_key_data)$")
+_AT_THE_END = re.compile(
+    r"(?:^|_)(?:cred(?:ential)?s?|authorization|cookies?|pwd|pw|client_key_data|(?:auth|access|refresh)_?tokens)$"
+)
 _WHOLE = frozenset({"auth", "bearer", "jwt"})
 _PASS = re.compile(r"(?:^|db_|user_|login_|root_|admin_|smtp_|ftp_|ssh_|mysql_|redis_|proxy_)pass$")
-_TEXT_AT_THE_END = re.compile(r"_(?:auth|jwt|bearer)$|(?:^|_)pat$")
+_TEXT_AT_THE_END = re.compile(
+    r"_(?:auth|jwt|bearer)$|(?:^|_)pat$|(?:^|_)(?:openai|anthropic|gemini|mistral|hf|wandb|llm|app|client)_?key$"
+    r"|(?:auth|access|api|refresh|bearer|session|[cx]srf|private|personal)_?token$"
+)
 _KEY_OF_A_SHELL = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY")
 _NO_SECRET_KEYS = frozenset(
     {

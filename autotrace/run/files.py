@@ -114,6 +114,12 @@ def exposed(path: AnyPath) -> str | None:
     is; and in such a one, a folder of somebody else. A folder that its owner shares with a group, or gave to this user
     to write in, is no reason: its people are colleagues, who can move the run away.
     """
+    named = Path(os.path.abspath(path))
+    for each in (named, *named.parents):
+        info = os.lstat(each)
+        his = stat.S_ISLNK(info.st_mode) and info.st_uid not in (0, os.getuid())
+        if his and os.stat(each.parent).st_mode & stat.S_IWOTH:
+            return f"{each} is a link of another user, who could have it lead to another folder than the run's"
     above = False
     for each in reversed([(whole := Path(os.path.realpath(path))), *whole.parents]):
         info = os.lstat(each)

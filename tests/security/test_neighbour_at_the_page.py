@@ -28,7 +28,7 @@ HALF = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "
 class Page:
     """``autotrace view`` as its owner starts it, with a browser that notes its command line."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         runs = folder / "runs"
         runs.mkdir()
         process = Process(new_run(runs))
@@ -39,7 +39,7 @@ class Page:
         browser.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(self.noted))}\n')
         browser.chmod(0o755)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "autotrace", "view", str(process.run), "--port", "0"],
+            [sys.executable, "-m", "autotrace", "view", str(process.run), "--port", "0", *options],
             env={**os.environ, "BROWSER": f"{browser} %s"}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)),
         )  # fmt: skip
@@ -149,3 +149,10 @@ def test_a_head_that_does_not_end_is_closed(page: Page) -> None:
                 neighbour.sendall(b"x" * 1024)
             assert b" 400 " in neighbour.recv(1000)
             assert neighbour.recv(1000) == b""
+
+
+def test_the_link_names_the_address_that_is_listened_on(tmp_path: Path) -> None:
+    """Of the two addresses of ``localhost`` the other one is a neighbour's."""
+    page = Page(tmp_path, "--host", "localhost")
+    assert page.link.startswith((f"http://127.0.0.1:{page.port}/", f"http://[::1]:{page.port}/"))
+    page.end()

@@ -108,6 +108,26 @@ def test_a_folder_of_another_user_in_tmp_is_refused(tmp_path: Path, monkeypatch:
     assert not list(runs.glob("*/run.json"))
 
 
+def test_a_link_of_another_user_in_tmp_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """He turns it while the run is on."""
+    (mine := tmp_path / "mine").mkdir(mode=0o700)
+    (shared := tmp_path / "tmp").mkdir()
+    (link := shared / "runs").symlink_to(mine)
+    shared.chmod(0o1777)
+    options = Options.from_settings({"backend": "jsonl", "run_dir": str(link)})
+    lstat, uid = os.lstat, os.getuid() + 1
+
+    def his(path: str | Path) -> os.stat_result:
+        values = list(lstat(path))
+        values[stat.ST_UID] = uid if str(path) == str(link) else values[stat.ST_UID]
+        return os.stat_result(values)
+
+    monkeypatch.setattr(os, "lstat", his)
+    with pytest.raises(run_setup.RunSetupError, match=f"{link} is a link of another user.*--run-dir"):
+        run_setup.make(options, ["x"], 1, {})
+    assert not list(mine.glob("*/run.json"))
+
+
 def test_project_folders_that_a_group_shares_are_used(place: Place) -> None:
     project = place.cwd / "lab" / "project"
     project.mkdir(parents=True)

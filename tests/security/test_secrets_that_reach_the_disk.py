@@ -41,6 +41,22 @@ PLACES: dict[str, tuple[Any, str]] = {
     "sig in argv": (["azcopy", f"sig={LONG}"], LONG),
     "client-key-data": (f"users:\n- user:\n    client-key-data: {PEM}\n", PEM[60:100]),
     "client-key-data in a dict": ({"client-key-data": "b" * 30}, "b" * 30),
+    "an address within an address": (f"https://h/?next=https%3A%2F%2Fi%2F%3Faccess_token%3D{LONG}%26x%3D1", LONG),
+    "a name without a break": (f"version: 2\nauthtoken: {LONG}\n", LONG),
+    "a dict of such a name": ({"accesstoken": "hunter2x", "creds": "hunter2x", "openaiKey": "hunter2x"}, "hunter2x"),
+    "a plural": ({"access_tokens": ["hunter2x"]}, "hunter2x"),
+    "names with capitals": ({"Name": "DB_PASSWORD", "Value": "hunter2x"}, "hunter2x"),
+    "an attribute": ('<property name="password" value="hunter2x"/>', "hunter2x"),
+    "a form's attribute": ('<input type="password" name="pw" id="p" value="hunter2x">', "hunter2x"),
+    "a form in parts": (b'form-data; name="password"\r\n\r\nhunter2x\r\n--b--'.decode(), "hunter2x"),
+    "a form in escaped parts": (r'form-data; name="password"\r\n\r\nhunter2x\r\n--b--', "hunter2x"),
+    "a browser's tool": ({"element": "Password field", "ref": "e1", "text": "hunter2x"}, "hunter2x"),
+    "a browser's call": ("page.fill('#password', 'hunter2x')", "hunter2x"),
+    "an account in code": ("get(url, auth=('bob', 'hunter2x'))", "hunter2x"),
+    "Markdown": ("- **Password:** `hunter2x`", "hunter2x"),
+    "a command in words": (["docker", "login", "-u", "bob", "-p", "hunter2x"], "hunter2x"),
+    "an account in words": (["curl", "-u", "bob:hunter2x", "https://h"], "hunter2x"),
+    "an option with its value": (["mysql", "-uroot", "-phunter2x", "db"], "hunter2x"),
     "a webhook in a sentence": (f"post it to https://hooks.slack.com/services/T0/B0/{LONG}, please", LONG),
 }
 
@@ -61,3 +77,16 @@ def test_a_place_in_a_real_program_is_masked(place: str) -> None:
 
 def test_a_signature_of_a_command_line_is_masked() -> None:
     assert LONG not in repr(masked_command(["azcopy", "copy", f"sig={LONG}", "x"]))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["docker", "login", "-p", "hunter2"],
+        ["curl", "-u", "bob:hunter2"],
+        ["mysql", "-phunter2"],
+        ["redis-cli", "-a", "hunter2"],
+    ],
+)
+def test_a_password_that_its_command_makes_one_is_in_no_run_json(words: list[str]) -> None:
+    assert "hunter2" not in repr(masked_command(words))
