@@ -13,7 +13,6 @@ from typing import Any
 from autotrace.config.plan import Target
 from autotrace.patch import adapting, program
 from autotrace.patch.attach import Refused, attach, instance_with_call, recorded_for
-from autotrace.patch.installer import Installer
 from autotrace.patch.plan_index import PlanIndex, Spelling, excluded, outside
 from autotrace.record import faults
 from autotrace.record.object_fields import attribute_of, members_of, module_of, mro_of, name_of
@@ -37,7 +36,6 @@ class Binder:
     def __init__(self, index: PlanIndex, report: Report) -> None:
         self.index = index
         self.report = report
-        self.installer = Installer()
         self._followed: dict[int, tuple[type, dict[tuple[str, str], Target]]] = {}
         """Classes whose subclasses are looked at for overrides, and what these may override: by attribute and key. By
         ``id()``: a class is hashed by its metaclass. The class is kept: another one could get its ``id()``."""
@@ -194,7 +192,7 @@ class Binder:
             call = None if depth else instance_with_call(owner, attribute)
             if call is not None:
                 return self._install(target, call, "__call__", f"{call.__module__}:{call.__qualname__}.__call__")
-            held = attach(owner, attribute, target.key, self.installer, depth)
+            held = attach(owner, attribute, target.key, depth)
             if held is not None:
                 self.report(target.key, location, "bound", held)
                 return True

@@ -79,7 +79,6 @@ class Engine:
         self.imports.remove()
         for hook in self._program:
             hook.remove()
-        self.binder.installer.restore()
         wrapper.restore()
         adapting.stop()
 
@@ -148,10 +147,9 @@ class Engine:
         main = sys.modules.get("__main__")
         if not isinstance(main, ModuleType):
             return
-        script, name = program.script(), program.name_of("__main__")
-        if name is not None:  # it has begun; what lists call `__main__` was taken with all modules
+        script, called = program.script(), program.names_of("__main__", None)
+        for name in called[1:]:  # it has begun; what lists call `__main__` was taken with all modules
             self.binder.module(main, name)
-        called = ("__main__",) if name is None else ("__main__", name)
         if program.is_spawned() or (script is not None and not hasattr(main, "__file__")):
             self._program.append(ScriptHook(script))
         elif names := program.show(ast.parse(program.source_of(main)), called).difference(vars(main)):
@@ -207,7 +205,7 @@ def start(
 
 
 def stop() -> None:
-    """Undo ``start``: functions get their own code again, what cannot be put back (see ``installer``) passes calls
+    """Undo ``start``: functions get their own code again, what cannot be put back (see ``adapting.put``) passes calls
     through, records are written out. A later ``start`` begins anew. Never raises."""
     global engine
     running, engine = engine, None
