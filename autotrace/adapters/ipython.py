@@ -7,7 +7,7 @@ import functools
 import sys
 from typing import Any
 
-from autotrace.patch import adapting, engine
+from autotrace.patch import adapting, program
 from autotrace.record import faults
 
 
@@ -20,9 +20,10 @@ def install() -> None:
     def transform_ast(self: Any, node: Any) -> Any:
         transformed = original(self, node)
         try:
-            return engine.cell(transformed) if isinstance(transformed, ast.Module) else transformed
+            if isinstance(transformed, ast.Module):
+                program.show(transformed, ("__main__",))
         except Exception as error:
             faults.failed("ipython", error)
-            return transformed
+        return transformed
 
     adapting.put(shell, "transform_ast", transform_ast)

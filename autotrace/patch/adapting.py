@@ -1,4 +1,5 @@
-"""What adapters of libraries may do: hear of imports, exchange attributes, say what is not to be wrapped.
+"""What adapters of libraries may do: hear of imports, exchange attributes, say what is not to be wrapped. What the
+engine itself replaces is exchanged here too.
 
 ``patch`` itself knows no library. An adapter adds its rules when its library is imported, which is before anything that
 uses the library can be bound. All of it ends with the engine, but for the rules.
@@ -13,7 +14,6 @@ from types import FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from autotrace.patch.installer import ABSENT, Installer
 from autotrace.record import faults
 
 Refusal = Callable[[Any, Any, str], "str | None"]
@@ -25,8 +25,10 @@ waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
 """By module: whom to tell when it is imported."""
 expected: dict[tuple[str, str], Callable[[type], None]] = {}
 """By module and class: whom to tell when the program, which is that module, made the class."""
-adapted = Installer()
-"""What adapters exchanged in this process."""
+ABSENT: Any = object()
+"""What stands where nothing stands."""
+_exchanged: list[tuple[Any, str, Any, Any]] = []
+"""Owner, attribute, what was there, what is there now."""
 _hooked: WeakKeyDictionary[ModuleType, set[str]] = WeakKeyDictionary()
 """What adapters did to a module must not be done again."""
 _refusals: list[Refusal] = []
@@ -49,9 +51,15 @@ def when_run(module: str, name: str, callback: Callable[[type], None]) -> None:
 
 
 def put(owner: Any, name: str, made: Any) -> None:
-    """Set ``owner.name`` to ``made`` until the engine stops; ``owner`` (a module or a class) lives on until then.
-    Raises ``TypeError`` for an owner that cannot be changed."""
-    adapted.set(owner, name, vars(owner).get(name, ABSENT), made)
+    """Set ``owner.name`` to ``made`` until the engine stops; ``owner`` is a module or a class.
+
+    Classes made inside functions are not remembered: the host's garbage must stay garbage. What was set there stays and
+    passes calls through. Raises ``TypeError`` for an owner that cannot be changed (a C type).
+    """
+    before = vars(owner).get(name, ABSENT)
+    setattr(owner, name, made)
+    if not isinstance(owner, type) or "<locals>" not in owner.__qualname__:
+        _exchanged.append((owner, name, before, made))
 
 
 def add(*, refusal: Refusal | None = None, class_behind: ClassBehind | None = None) -> None:
@@ -99,8 +107,19 @@ def tell(callback: Callable[[ModuleType], None], module: ModuleType) -> None:
 
 
 def stop() -> None:
-    """Put everything back, and tell nobody any more."""
+    """Put everything back, last change first, and tell nobody any more. What somebody replaced meanwhile is left
+    alone."""
     waiting.clear()
     expected.clear()
     _hooked.clear()
-    adapted.restore()
+    while _exchanged:
+        owner, name, before, made = _exchanged.pop()
+        try:
+            if vars(owner).get(name) is not made:
+                continue
+            if before is ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+        except Exception as error:
+            faults.failed("restore", error)

@@ -12,7 +12,6 @@ from typing import Any
 
 from autotrace.patch import adapting, wrapper
 from autotrace.patch.callers import looks_at_caller
-from autotrace.patch.installer import ABSENT, Installer
 from autotrace.record import used_libraries
 from autotrace.record.object_fields import attribute_of, members_of, name_of
 
@@ -31,11 +30,11 @@ class Refused(Exception):
     """This target is not recorded; the message says why and what to name instead."""
 
 
-def attach(owner: Any, attribute: str, key: str, installer: Installer, depth: int = 0) -> str | None:
+def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
     """Have the calls of ``owner.attribute``, or of the function below ``depth`` decorators of it, recorded for the
     target ``key``; says how. None: they are recorded for some target already. Raises ``Refused``."""
-    own = vars(owner).get(attribute, ABSENT)
-    raw = attribute_of(owner, attribute) if own is ABSENT and isinstance(owner, type) else own
+    own = vars(owner).get(attribute, adapting.ABSENT)
+    raw = attribute_of(owner, attribute) if own is adapting.ABSENT and isinstance(owner, type) else own
     reason = adapting.refusal(raw, owner, attribute)
     if reason is not None:
         raise Refused(reason)
@@ -59,15 +58,15 @@ def attach(owner: Any, attribute: str, key: str, installer: Installer, depth: in
     if used is not None:
         raise Refused(used)
     # what a module of the user's took from such a library is replaced there, which changes nothing in the library
-    if own is not ABSENT and used_libraries.refusal(function.__module__ or "") is None:
+    if own is not adapting.ABSENT and used_libraries.refusal(function.__module__ or "") is None:
         wrapper.place(function, key)
         if type(raw).__name__ == "_lru_cache_wrapper":
             where = ", below functools.lru_cache: calls that it computes"
         return IN_PLACE + where
     if where:
         raise Refused("below a decorator, a function is recorded in place alone: name it on the class that has it")
-    installer.set(owner, attribute, own, _with(raw, wrapper.wrap(function, key)))
-    return OVERRIDDEN if own is ABSENT else REPLACED
+    adapting.put(owner, attribute, _with(raw, wrapper.wrap(function, key)))
+    return OVERRIDDEN if own is adapting.ABSENT else REPLACED
 
 
 def _layers(function: Any) -> Iterator[FunctionType]:

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
 from autotrace.config.plan import Target
 from autotrace.patch import adapting, program
 from autotrace.patch.attach import Refused, attach, instance_with_call, recorded_for
-from autotrace.patch.installer import Installer
 from autotrace.patch.plan_index import PlanIndex, Spelling, excluded, outside
-from autotrace.patch.program import Wanted
 from autotrace.record import faults
 from autotrace.record.object_fields import attribute_of, members_of, module_of, mro_of, name_of
 from autotrace.record.origin import is_hosts
@@ -33,30 +30,15 @@ _UNSEEN = (
 _OWNERS = (type, ModuleType)
 
 
-@dataclass(frozen=True)
-class Followed:
-    """A class whose subclasses are looked at for overrides."""
-
-    cls: type | None
-    """Kept: another class could get its ``id()``."""
-    attributes: list[tuple[Target, str]]
-    """What they may override."""
-
-
-_NOT_FOLLOWED = Followed(None, [])
-
-
 class Binder:
     """The targets of this process and where they were bound."""
 
     def __init__(self, index: PlanIndex, report: Report) -> None:
         self.index = index
         self.report = report
-        self.installer = Installer()
-        self.roots: dict[int, Followed] = {}
-        """Classes whose subclasses' overrides are wrapped too. By ``id()``: a class is hashed by its metaclass."""
-        self.watched: dict[int, Followed] = {}
-        """Classes whose overrides are only reported (shadowed)."""
+        self._followed: dict[int, tuple[type, dict[tuple[str, str], Target]]] = {}
+        """Classes whose subclasses are looked at for overrides, and what these may override: by attribute and key. By
+        ``id()``: a class is hashed by its metaclass. The class is kept: another one could get its ``id()``."""
         self._gates: dict[str, str | None] = {}
         self._ranks: dict[str, int] = {}
         self._tried: set[str] = set()
@@ -86,31 +68,27 @@ class Binder:
         module, qualname = module_of(cls), name_of(cls)
         names = program.names_of(module, file) if module in program.MAINS else (module,)
         for name in names:
-            for spelling, attribute in self.index.classes.get((name, qualname), ()):
-                if member(cls, attribute) is not None:
-                    self._guard(self._attribute, spelling, cls, attribute, name)
-        if self.roots or self.watched:
-            members = members_of(cls)
-            for base in mro_of(cls)[1:]:
-                for target, attribute in self.roots.get(id(base), _NOT_FOLLOWED).attributes:
-                    if attribute in members:
-                        self._guard(self._override, target, cls, attribute)
-                for target, attribute in self.watched.get(id(base), _NOT_FOLLOWED).attributes:
-                    if attribute in members:
-                        self._shadowed(target, cls, attribute)
+            for spelling in self.index.classes.get((name, qualname), ()):
+                if member(cls, spelling.attribute) is not None:
+                    self._guard(self._attribute, spelling, cls, spelling.attribute, name)
+        for base in mro_of(cls)[1:] if self._followed else ():
+            if id(base) in self._followed:
+                for (attribute, _), target in list(self._followed[id(base)][1].items()):
+                    self._guard(self._override, target, cls, attribute)
         if self.index.globs and "<locals>" not in qualname:  # last: an override belongs to the target of its base
             for name in names:
                 for glob, inside in self.index.globs_of(name):
                     for spelling in glob.spelled(cls) if inside in (None, qualname) else ():
                         self._guard(self._attribute, spelling, cls, spelling.attribute, name)
 
-    def wanted_in_program(self, *called: str) -> Wanted | None:
-        """Which top-level functions are targets of a program that lists call by any of these names; None: none can
-        be."""
+    def wanted_in_program(self, called: Iterable[str]) -> Callable[[str], bool] | None:
+        """See ``program.wanted``."""
         names = {spelling.qualname for name in called for spelling in self.index.modules.get(name, ())}
-        functions = frozenset(name for name in names if "." not in name)
+        functions = {name for name in names if "." not in name}
         public = any(inside is None for name in called for _, inside in self.index.globs_of(name))
-        return Wanted(called, functions, public) if functions or public else None
+        if not functions and not public:
+            return None
+        return lambda name: name in functions or (public and not name.startswith("_"))
 
     def defined(self, program: ModuleType, function: str, called: Iterable[str]) -> None:
         """The program, which lists call by any of these names, just made this function."""
@@ -189,31 +167,21 @@ class Binder:
         if not spelling.glob:
             self._ranks[target.key] = spelling.rank
         if isinstance(owner, type) and (target.subclasses or not spelling.glob):
-            self._follow_overrides(target, owner, attribute)
-
-    def _follow_overrides(self, target: Target, owner: type, attribute: str) -> None:
-        """Wrap, or report, the overrides of ``owner.attribute`` in present and future subclasses."""
-        table = self.roots if target.subclasses else self.watched
-        followed = table.setdefault(id(owner), Followed(owner, [])).attributes
-        if (target, attribute) not in followed:
-            followed.append((target, attribute))
-        for cls in _descendants(owner):
-            if attribute in members_of(cls):
-                if target.subclasses:
-                    self._override(target, cls, attribute)
-                else:
-                    self._shadowed(target, cls, attribute)
-
-    def _shadowed(self, target: Target, cls: type, attribute: str) -> None:
-        """Calls of ``cls`` never reach the target; nothing to say where the list names the override itself."""
-        spellings = self.index.classes.get((module_of(cls), name_of(cls)), ())
-        if all(named != attribute for _, named in spellings):
-            where = f"{module_of(cls)}:{name_of(cls)}.{attribute}"
-            self.report(target.key, where, "shadowed", _SHADOWED)
+            followed = self._followed.setdefault(id(owner), (owner, {}))[1]
+            followed[attribute, target.key] = target
+            for cls in _descendants(owner):
+                self._override(target, cls, attribute)
 
     def _override(self, target: Target, cls: type, attribute: str) -> None:
+        """``cls`` inherits from a class whose ``attribute`` is recorded: wrap its own, if that is asked for. Otherwise
+        calls never reach the target: say so where the list does not name the override itself."""
+        if attribute not in members_of(cls):
+            return
         module, name = module_of(cls), f"{name_of(cls)}.{attribute}"
-        if not excluded(target, f"{module}.{name}"):
+        if not target.subclasses:
+            if all(named.attribute != attribute for named in self.index.classes.get((module, name_of(cls)), ())):
+                self.report(target.key, f"{module}:{name}", "shadowed", _SHADOWED)
+        elif not excluded(target, f"{module}.{name}"):
             self._install(target, cls, attribute, f"{module}:{name}")
 
     def _install(self, target: Target, owner: Any, attribute: str, location: str, depth: int = 0) -> bool:
@@ -224,7 +192,7 @@ class Binder:
             call = None if depth else instance_with_call(owner, attribute)
             if call is not None:
                 return self._install(target, call, "__call__", f"{call.__module__}:{call.__qualname__}.__call__")
-            held = attach(owner, attribute, target.key, self.installer, depth)
+            held = attach(owner, attribute, target.key, depth)
             if held is not None:
                 self.report(target.key, location, "bound", held)
                 return True

@@ -8,7 +8,7 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 from weakref import WeakSet
@@ -19,7 +19,6 @@ from autotrace.patch import adapting, attach, classes, program, wrapper
 from autotrace.patch.binder import Binder, member
 from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import PlanIndex
-from autotrace.patch.program import Wanted
 from autotrace.patch.program_hooks import LineHook, ScriptHook, hook_compile
 from autotrace.record import calls, context, faults, flusher, ids, own_thread, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
@@ -41,7 +40,7 @@ class Engine:
         self.plan = plan
         self.index = PlanIndex(plan)
         self.binder = Binder(self.index, report)
-        self.imports = ImportHook(self._wanted, self._imported, self._wanted_in_program, self._catch_up)
+        self.imports = ImportHook(self._wanted, self._imported, self._catch_up)
         self._late: list[ModuleType] = []
         """Wanted modules that were half imported when the engine started, by this thread or another."""
         self._seen: WeakSet[ModuleType] = WeakSet()
@@ -53,7 +52,7 @@ class Engine:
     def start(self) -> None:
         """Hook class creation and imports, then take what is imported already."""
         classes.hook(self._created)
-        program.on_definition = self._defined
+        program.wanted, program.on_definition = self.binder.wanted_in_program, self._defined
         self.imports.install()
         self._take_imported()
         self._take_program()
@@ -76,11 +75,10 @@ class Engine:
         """Put everything back that was replaced, by adapters too, and hook nothing any more."""
         self._program_over()
         atexit.unregister(self._program_over)
-        program.on_definition = None
+        program.wanted = program.on_definition = None
         self.imports.remove()
         for hook in self._program:
             hook.remove()
-        self.binder.installer.restore()
         wrapper.restore()
         adapting.stop()
 
@@ -98,14 +96,11 @@ class Engine:
             return True
         return name in program.modules() and self.index.wanted("__main__")
 
-    def _wanted_in_program(self, module: str) -> Wanted | None:
-        return self.binder.wanted_in_program(module, *(["__main__"] if module in program.modules() else []))
-
-    def _defined(self, names: dict[str, Any], function: str, called: Sequence[str]) -> None:
-        made = ModuleType(str(names.get("__name__")))  # what another program runs need not be a module
-        setattr(made, function, names[function])
+    def _defined(self, module: str, function: str, value: Any, called: tuple[str, ...]) -> Any:
+        made = ModuleType(module)  # what another program runs need not be a module
+        setattr(made, function, value)
         self.binder.defined(made, function, called)
-        names[function] = vars(made)[function]
+        return vars(made)[function]
 
     def _imported(self, module: ModuleType) -> None:
         self._seen.add(module)
@@ -152,16 +147,15 @@ class Engine:
         main = sys.modules.get("__main__")
         if not isinstance(main, ModuleType):
             return
-        script, name, wanted_in = program.script(), program.name_of("__main__"), self.binder.wanted_in_program
-        if name is not None:  # it has begun; what lists call `__main__` was taken with all modules
+        script, called = program.script(), program.names_of("__main__", None)
+        for name in called[1:]:  # it has begun; what lists call `__main__` was taken with all modules
             self.binder.module(main, name)
-        called = ("__main__",) if name is None else ("__main__", name)
         if program.is_spawned() or (script is not None and not hasattr(main, "__file__")):
-            self._program.append(ScriptHook(wanted_in, script))
-        elif names := program.names_of_running(main, wanted_in(*called)).difference(vars(main)):
-            self._program.append(LineHook(main, names, lambda made: self._defined(vars(main), made, called)))
-        if any(program.may_have(path, wanted_in(other, "__main__")) for path, other in program.others().items()):
-            hook_compile(lambda *names: wanted_in(*names) if engine is self else None)
+            self._program.append(ScriptHook(script))
+        elif names := program.show(ast.parse(program.source_of(main)), called).difference(vars(main)):
+            self._program.append(LineHook(main, names, called))
+        if any(self.binder.wanted_in_program((other, "__main__")) for other in program.others().values()):
+            hook_compile()
         for hook in self._program:
             hook.install()
 
@@ -211,7 +205,7 @@ def start(
 
 
 def stop() -> None:
-    """Undo ``start``: functions get their own code again, what cannot be put back (see ``installer``) passes calls
+    """Undo ``start``: functions get their own code again, what cannot be put back (see ``adapting.put``) passes calls
     through, records are written out. A later ``start`` begins anew. Never raises."""
     global engine
     running, engine = engine, None
@@ -227,13 +221,6 @@ def stop() -> None:
     _reported.clear()
     context.forked()  # what is open belongs to the run that is over
     trajectory_ids.forget()
-
-
-def cell(tree: ast.Module) -> ast.Module:
-    """A part of the program that a prompt or notebook is about to run, whose functions are seen as they are made."""
-    if engine is not None:
-        program.names_in(tree, engine.binder.wanted_in_program("__main__"))
-    return tree
 
 
 def settings() -> Settings:

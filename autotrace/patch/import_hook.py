@@ -9,13 +9,12 @@ proxy loader in place, and an exception in a hook fails the import.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
 from autotrace.config import import_system
 from autotrace.patch import program
-from autotrace.patch.program import Wanted
 from autotrace.record import faults
 from autotrace.record.frames import transparent
 
@@ -26,18 +25,11 @@ Imported = Callable[[ModuleType], None]
 class ImportHook:
     """Sees every spec, whichever finder it comes from, and hooks the loader of those that are wanted."""
 
-    def __init__(
-        self,
-        wanted: Callable[[str], bool],
-        imported: Imported,
-        wanted_in_program: Callable[[str], Wanted | None],
-        asked: Callable[[], None],
-    ) -> None:
+    def __init__(self, wanted: Callable[[str], bool], imported: Imported, asked: Callable[[], None]) -> None:
         """``asked`` is called before each module is executed."""
         self.wanted: Callable[[str], bool] | None = wanted
         """None: closed, nothing is hooked any more."""
         self.imported = imported
-        self.wanted_in_program = wanted_in_program
         self.asked = asked
         self._original: Any = None
         self._installed: Any = None
@@ -80,9 +72,8 @@ class ImportHook:
             return
         if execution is None:
             _hook_execution(loader, name, self)
-            # zipimport's loader loads many modules, and would take what is meant for runpy when it imports another
-            if getattr(loader, "name", None) == name and self.wanted_in_program(name) is not None:
-                _hook_code(loader, self)
+            if isinstance(loader, SourceFileLoader):
+                _hook_code(loader, name)
 
 
 def _hook_execution(loader: Any, name: str, hook: ImportHook) -> None:
@@ -109,22 +100,14 @@ def _hook_execution(loader: Any, name: str, hook: ImportHook) -> None:
     loader.exec_module = exec_module
 
 
-def _hook_code(loader: Any, hook: ImportHook) -> None:
+def _hook_code(loader: Any, name: str) -> None:
     """Give ``loader`` a ``get_code`` for ``runpy``, which runs a module without importing it."""
-    if not hasattr(loader, "get_source") or not hasattr(loader, "get_code"):
-        return
     original = loader.get_code
 
     def get_code(module: str) -> Any:
         vars(loader).pop("get_code", None)
         vars(loader).pop("exec_module", None)
-        code = None
-        try:
-            source = loader.get_source(module)
-            if source is not None:
-                code = program.code_of(loader.get_filename(module), source, hook.wanted_in_program(module))
-        except Exception as error:
-            faults.failed("main", error)
-        return original(module) if code is None else code
+        called = (name, "__main__") if name in program.modules() else (name,)
+        return program.code_of(loader.get_filename(name), called) or original(module)
 
     loader.get_code = get_code

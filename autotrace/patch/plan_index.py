@@ -62,13 +62,14 @@ class PlanIndex:
 
     def __init__(self, plan: Plan) -> None:
         self.modules: dict[str, list[Spelling]] = {}
-        self.classes: dict[tuple[str, str], list[tuple[Spelling, str]]] = {}
-        """(module, class qualname) -> spellings and the attribute they name."""
+        self.classes: dict[tuple[str, str], list[Spelling]] = {}
+        """By module and qualified name of the class."""
         self.globs: list[Glob] = []
         for target in plan.targets:
             for rank, name in enumerate(target.names):
                 if "*" in name:
-                    self._glob(target, name)
+                    prefix = name.replace(":", ".").rstrip("*").removesuffix(".")
+                    self.globs.append(Glob(target, prefix, deep=name.endswith(".**")))
                 else:
                     self._exact(target, name, rank)
 
@@ -77,25 +78,13 @@ class PlanIndex:
         for module, qualname in splits(bare):
             spelling = Spelling(target, name, qualname, rank, depth)
             self.modules.setdefault(module, []).append(spelling)
-            owner, _, attribute = qualname.rpartition(".")
+            owner = qualname.rpartition(".")[0]
             if owner:
-                self.classes.setdefault((module, owner), []).append((spelling, attribute))
-
-    def _glob(self, target: Target, name: str) -> None:
-        deep = name.endswith(".**")
-        prefix = name.replace(":", ".")[: -3 if deep else -2]
-        self.globs.append(Glob(target, prefix, deep))
+                self.classes.setdefault((module, owner), []).append(spelling)
 
     def wanted(self, module: str) -> bool:
         """Whether something of the plan may be in ``module``."""
-        if module in self.modules:
-            return True
-        for glob in self.globs:
-            if module == glob.prefix or glob.prefix.startswith(module + "."):
-                return True
-            if glob.deep and module.startswith(glob.prefix + "."):
-                return True
-        return False
+        return module in self.modules or any(True for _ in self.globs_of(module))
 
     def globs_of(self, module: str) -> Iterator[tuple[Glob, str | None]]:
         """Globs that reach into ``module``, with the class they name there (None: the whole module)."""

@@ -10,13 +10,12 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
-import itertools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from autotrace.record import faults
 from autotrace.run.process import arguments, program
@@ -25,21 +24,11 @@ MAINS = ("__main__", "__mp_main__")
 """What ``__name__`` is in the program itself, and in a child that ``multiprocessing`` spawned of it."""
 _MODULE = ("-m", "--module")
 
-on_definition: Callable[[dict[str, Any], str, tuple[str, ...]], None] | None = None
-"""Asked by ``defined``; set by the engine."""
-
-
-class Wanted(NamedTuple):
-    """Which top-level functions of a program lists name."""
-
-    called: tuple[str, ...]
-    """What lists may call the program."""
-    names: frozenset[str]
-    public: bool
-    """A glob takes all that are public."""
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.names or (self.public and not str(name).startswith("_"))
+wanted: Callable[[tuple[str, ...]], Callable[[str], bool] | None] | None = None
+"""Asked with the names by which lists may call a program. Returns whether lists name a function; None if they name no
+function. Set by the engine."""
+on_definition: Callable[[str, str, Any, tuple[str, ...]], Any] | None = None
+"""``(module, name, value, called)``: what replaces ``value``. Set by the engine."""
 
 
 # -- what it is called -------------------------------------------------------------------------------------------------
@@ -82,13 +71,10 @@ def others() -> dict[str, str]:
     return found
 
 
-@functools.lru_cache(maxsize=1)
 def modules() -> set[str]:
     """Modules that this process was started with, or that another program runs in it: ``runpy`` asks for their code."""
     kind, word = program(sys.orig_argv)
-    named = {word} if kind == "m" else set()
-    named.update(word for before, word in itertools.pairwise(arguments(sys.orig_argv)) if before in _MODULE)
-    return {*named, *(f"{name}.__main__" for name in named)}
+    return {*others().values(), *((word, f"{word}.__main__") if kind == "m" else ())}
 
 
 def script() -> str | None:
@@ -108,91 +94,80 @@ def stem(path: str | None) -> str | None:
     return os.path.basename(path)[:-3] if path is not None and path.endswith(".py") else None
 
 
-def source_of(path: str) -> str:
-    """The text of a script. Raises ``OSError``, ``SyntaxError`` or ``UnicodeDecodeError``."""
-    with open(path, "rb") as file:
-        return importlib.util.decode_source(file.read())
-
-
 # -- its functions -----------------------------------------------------------------------------------------------------
 
 
-class _Functions(ast.NodeTransformer):
-    """Puts a call of ``defined`` after each top-level function that is wanted."""
-
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
-        self.names: set[str] = set()
-
-    def visit_FunctionDef(self, function: Any) -> Any:
-        """Also of an ``async def``; what is inside of it is not at the top level."""
-        if function.name not in self.wanted:
-            return function
-        self.names.add(function.name)
-        return [function, _call("defined", f"globals(), {function.name!r}, {self.wanted.called!r}", function)]
-
-    visit_AsyncFunctionDef: Any = visit_FunctionDef
-
-    def visit_ClassDef(self, cls: ast.ClassDef) -> ast.ClassDef:
-        """Nor is what a class has."""
-        return cls
+def show(tree: ast.Module, called: tuple[str, ...]) -> set[str]:
+    """Put a decorator above the others of each top-level function that lists name; returns the functions' names.
+    ``called``: what lists may call the program."""
+    named = wanted(called) if wanted is not None else None
+    functions = [function for function in _functions(tree) if named is not None and named(function.name)]
+    for function in functions:
+        first = function.decorator_list[0] if function.decorator_list else function
+        shown = _call("defined", f"__name__, {function.name!r}, {called!r}", first)
+        function.decorator_list.insert(0, shown.value)
+    return {function.name for function in functions}
 
 
-def _call(function: str, passed: str, place: ast.AST) -> ast.stmt:
+def _functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Those at the top level: not what is inside of a function, or what a class has."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield child
+        elif not isinstance(child, (ast.ClassDef, ast.expr)):
+            yield from _functions(child)
+
+
+def _call(function: str, passed: str, place: ast.AST) -> Any:
     """A statement that calls ``function`` of this module, and stands where ``place`` does."""
-    call = ast.parse(f"__import__({__name__!r}, None, None, ({function!r},)).{function}({passed})").body[0]
+    call: Any = ast.parse(f"__import__({__name__!r}, None, None, ({function!r},)).{function}({passed})").body[0]
     for node in ast.walk(call):
         ast.copy_location(node, place)
     return call
 
 
-def names_in(tree: ast.Module, wanted: Wanted | None) -> set[str]:
-    """The wanted functions of a program, which show themselves when it runs."""
-    if wanted is None:
-        return set()
-    functions = _Functions(wanted)
-    functions.visit(tree)
-    return functions.names
+def defined(module: str, name: str, called: tuple[str, ...]) -> Callable[[Any], Any]:
+    """The decorator of the function ``name`` of the program, whose ``__name__`` is ``module``. Never raises."""
+
+    def show(value: Any) -> Any:
+        try:
+            return value if on_definition is None else on_definition(module, name, value, called)
+        except Exception as error:
+            faults.failed("main", error)
+            return value
+
+    return show
 
 
-def names_of_running(main: ModuleType, wanted: Wanted | None) -> set[str]:
-    """The wanted functions of a program that is compiled already. Raises what ``source_of`` does."""
+def source_of(main: ModuleType) -> str:
+    """The text of the program that runs as ``main``. Raises ``OSError``, ``SyntaxError`` or ``UnicodeDecodeError``."""
     path = getattr(main, "__file__", None)
     kind, word = program(sys.orig_argv)
     if path is None:
-        source = word if kind == "c" and not is_spawned() else ""
-    else:
-        source = source_of(path) if wanted and stem(path) else ""
-    return names_in(ast.parse(source), wanted)
+        return word if kind == "c" and not is_spawned() else ""
+    return _read(path) if stem(path) else ""
 
 
-def may_have(path: str, wanted: Wanted | None) -> bool:
-    """Whether the program at ``path`` has wanted functions; of a module, which is found later, nobody knows."""
+def _read(path: str) -> str:
+    with open(path, "rb") as file:
+        return importlib.util.decode_source(file.read())
+
+
+def code_of(path: str, called: tuple[str, ...], as_script: bool = False) -> CodeType | None:
+    """The program at ``path``, whose functions show themselves; None: it has none that lists name, or Python itself
+    complains about it."""
     try:
-        return wanted is not None and (not os.path.isfile(path) or bool(names_in(ast.parse(source_of(path)), wanted)))
-    except Exception:  # what cannot be read or parsed, Python itself complains about
-        return False
-
-
-def defined(names: dict[str, Any], name: str, called: tuple[str, ...]) -> None:
-    """The function ``name`` of the program with the globals ``names`` was just made. Never raises."""
-    try:
-        if on_definition is not None:
-            on_definition(names, name, called)
+        tree = ast.parse(_read(path), path)
+        if not show(tree, called):
+            return None
+        if as_script:  # first, but for its docstring and its ``from __future__``
+            place = next(number for number, statement in enumerate(tree.body) if not _comes_first(statement))
+            tree.body.insert(place, _call("begun", "globals()", tree.body[place]))
+        code: CodeType = compile(tree, path, "exec", dont_inherit=True)
+        return code
     except Exception as error:
-        faults.failed("main", error)
-
-
-def code_of(path: str, source: str, wanted: Wanted | None, as_script: bool = False) -> CodeType | None:
-    """The program, whose wanted functions show themselves; None: it has none."""
-    tree = ast.parse(source, path)
-    if not names_in(tree, wanted):
+        faults.failed("program", error)
         return None
-    if as_script:  # first, but for its docstring and its ``from __future__``
-        place = next(number for number, statement in enumerate(tree.body) if not _comes_first(statement))
-        tree.body.insert(place, _call("begun", "globals()", tree.body[place]))
-    code: CodeType = compile(tree, path, "exec", dont_inherit=True)
-    return code
 
 
 def _comes_first(statement: ast.stmt) -> bool:

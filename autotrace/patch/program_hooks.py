@@ -10,13 +10,11 @@ import ast
 import builtins
 import os
 import sys
-from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from autotrace.patch import adapting, program
-from autotrace.patch.program import Wanted
 from autotrace.record import faults
 from autotrace.record.errors import without_frame
 from autotrace.record.frames import transparent
@@ -24,9 +22,6 @@ from autotrace.record.frames import transparent
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 _LONGEST = 3_000_000
 """Calls of the program after which it is not watched any longer: a function that is still to be made may never be."""
-
-WantedIn = Callable[..., Wanted | None]
-"""(names by which lists may call a program) -> its functions that they name; None: there are none."""
 
 
 class ScriptHook:
@@ -38,9 +33,8 @@ class ScriptHook:
     script of its parent. What the program can notice: two frames of ``runpy`` below its own, as with ``python -m``.
     """
 
-    def __init__(self, wanted: WantedIn, path: str | None) -> None:
+    def __init__(self, path: str | None) -> None:
         """``path``: of the script; None in a child that is about to run its parent's, and does not know it yet."""
-        self.wanted = wanted
         self.path = None if path is None else os.path.abspath(path)
         self.found = ""
         self.code: CodeType | None = None
@@ -56,15 +50,9 @@ class ScriptHook:
 
     def __call__(self, path: str) -> ScriptHook:
         """This object, if ``path`` is the script; ``ImportError`` says no, as the protocol has it."""
-        try:
-            name = program.stem(path) if type(path) is str else None
-            if name is not None and self.path in (None, os.path.abspath(path)) and os.path.isfile(path):
-                self.found = path
-                self.code = program.code_of(
-                    path, program.source_of(path), self.wanted(name, "__main__"), as_script=True
-                )
-        except Exception as error:  # what cannot be read or parsed, Python itself complains about
-            faults.failed("script", error)
+        name = program.stem(path) if type(path) is str and os.path.isfile(path) else None
+        if name is not None and self.path in (None, os.path.abspath(path)):
+            self.found, self.code = path, program.code_of(path, (name, "__main__"), as_script=True)
         if self.code is None:
             raise ImportError(path)
         return self
@@ -85,7 +73,7 @@ class ScriptHook:
         return self.code
 
 
-def hook_compile(wanted: WantedIn) -> None:
+def hook_compile() -> None:
     """Stand in for ``compile``, with which all those compile the program that run another one: cProfile, pdb, coverage,
     IPython, debugpy. Only where a list names functions of a program on the command line."""
     original = builtins.compile
@@ -96,7 +84,7 @@ def hook_compile(wanted: WantedIn) -> None:
             name = program.run_by_another(path) if type(source) in (str, bytes) else None
             if name is not None:
                 tree = ast.parse(source, path)
-                return tree if program.names_in(tree, wanted(name, "__main__")) else source
+                return tree if program.show(tree, (name, "__main__")) else source
         except Exception as error:  # what cannot be parsed, Python itself complains about
             faults.failed("compile", error)
         return source
@@ -129,10 +117,10 @@ def hook_compile(wanted: WantedIn) -> None:
 class LineHook:
     """Looks, after each line of a program that runs, which of its functions are made. It is gone with the last."""
 
-    def __init__(self, main: ModuleType, names: set[str], made: Callable[[str], None]) -> None:
-        """``made(name)`` is called when one of ``names`` is there."""
+    def __init__(self, main: ModuleType, names: set[str], called: tuple[str, ...]) -> None:
+        """``names``: of the functions; ``called``: what lists may call the program."""
         self._names = names
-        self._made = made
+        self._called = called
         self._globals = vars(main)
         self._calls = 0
         self._installed: Any = None
@@ -171,7 +159,8 @@ class LineHook:
         try:
             for name in self._names.intersection(self._globals):
                 self._names.discard(name)
-                self._made(name)
+                show = program.defined("__main__", name, self._called)
+                self._globals[name] = show(self._globals[name])
             if self._names:
                 return self._line
             self.remove()
