@@ -36,6 +36,7 @@ from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.durations import PARTS
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import integer, number
+from autotrace.trajectory.span_text import answered_ids, asked_ids
 
 if TYPE_CHECKING:  # what assembles and decodes is imported where something is: most of a command's time, else
     from autotrace.ship.assembly.decoding import Decoder
@@ -206,7 +207,11 @@ class Live(Source):
     def stored(self, trace_ids: Sequence[str]) -> Mapping[str, Trajectory]:
         """See ``Source``."""
         read = self._read
-        return {} if read is None else self._committed.load([one for one in trace_ids if one not in read])
+        found = {} if read is None else self._committed.load([one for one in trace_ids if one not in read])
+        for one in found.values():
+            if any(asked_ids(span) or answered_ids(span) for span in one.llm_spans):
+                self._texts().add_texts(one)  # a tokenizer may have been named since
+        return found
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""

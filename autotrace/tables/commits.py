@@ -7,6 +7,7 @@ has a snapshot: files never change, and one that is taken away stays on the disk
 
 from __future__ import annotations
 
+import re
 import zlib
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ import msgspec
 
 FOLDER, FILE = "tables", "commits.jsonl"
 SUFFIX = ".parquet"
+_FILE = re.compile(r"[a-z_]+/[0-9A-Za-z][0-9A-Za-z._-]*\.parquet")
 LINGERS = 60.0
 """Seconds for which a file that was taken away can still be read."""
 
@@ -39,6 +41,11 @@ class Commit(msgspec.Struct, omit_defaults=True):
     """Trace id -> version: rows of it with a smaller one do not count."""
     trajectories: int = 0
     """How many are new or written again."""
+
+    def names_tables_alone(self) -> bool:
+        """Every file that it names is one of a table: a line may be a stranger's, and files are read and removed."""
+        names = [*(f"{table}/{added.name}" for table, added in self.files.items()), *self.removes]
+        return all(_FILE.fullmatch(name) for name in names)
 
     def line(self) -> bytes:
         """The bytes of the line, with its end."""
@@ -86,6 +93,8 @@ def snapshot(text: bytes) -> Snapshot:
                 break
             commit = msgspec.json.decode(whole, type=Commit)
         except (ValueError, msgspec.MsgspecError):
+            break
+        if not commit.names_tables_alone():
             break
         found.add(commit)
         found.size += len(line)

@@ -52,10 +52,19 @@ class LocalPlace:
     def __init__(self, root: str) -> None:
         self.root = root
 
+    def _at(self, path: str) -> Path:
+        """A link below the root, which a person named, is followed by nobody."""
+        at = Path(self.root)
+        for part in path.split("/"):
+            at = at / part
+            if part == ".." or at.is_symlink():
+                raise PlaceError(f"{at} is a link, which is not followed; name the folder behind it", refused=True)
+        return at
+
     def read(self, path: str) -> bytes | None:
         """See ``Place``."""
         try:
-            return Path(self.root, path).read_bytes()
+            return self._at(path).read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -63,7 +72,7 @@ class LocalPlace:
 
     def put(self, path: str, source: Path) -> None:
         """See ``Place``. The part is in the same folder: a rename does not leave a file system."""
-        final = Path(self.root, path)
+        final = self._at(path)
         part = final.with_name(f".{final.name}{PART}")
         try:
             files.folder(final.parent)
@@ -83,14 +92,14 @@ class LocalPlace:
     def remove(self, path: str) -> None:
         """See ``Place``."""
         try:
-            Path(self.root, path).unlink(missing_ok=True)
+            self._at(path).unlink(missing_ok=True)
         except OSError as error:
             raise failed(self.root, error) from error
 
     def names(self, folder: str) -> list[str]:
         """See ``Place``. Parts that a killed process left are removed."""
         try:
-            with os.scandir(Path(self.root, folder)) as entries:
+            with os.scandir(self._at(folder)) as entries:
                 found = list(entries)
             for entry in found:
                 if entry.name.endswith(PART) and time.time() - entry.stat().st_mtime > ABANDONED:

@@ -219,6 +219,10 @@ class Reader:
                 where = " OR ".join(form.format(column) for column in columns)
                 sql = f"SELECT DISTINCT trace_id FROM ({part}) WHERE {where}"
                 found |= {trace_id for (trace_id,) in self._asked(sql, [text] * len(columns))}
+        ids = [_column("turns", column) for column in ("trace_id", "response_ids", "response_text")]
+        for part in self._of_files(TABLES["turns"], ids, None):  # a tokenizer may have been named since
+            sql = f"SELECT DISTINCT trace_id FROM ({part}) WHERE response_text IS NULL AND response_ids IS NOT NULL"
+            found |= {trace_id for (trace_id,) in self._asked(sql)}
         return found
 
     # -- whole trajectories --------------------------------------------------------------------------------------------

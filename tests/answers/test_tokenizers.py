@@ -104,7 +104,7 @@ def test_each_list_entry_has_its_own(place: Place) -> None:
     assert texts(run, "outer") == shifted
     reader = of_run(run)
     for way, answer in (("numbers", SAID[1][1]), ("outer", shifted[1][1])):
-        _, arrays = unpacked(packed(of(run, way), reader.decode))
+        _, arrays = unpacked(packed(of(run, way), reader.run.decode))
         assert bytes(arrays["text"]).decode().endswith(answer), "token by token, too"
 
 

@@ -18,6 +18,7 @@ from autotrace.record.tokens import TokenLog
 from autotrace.record.weights import NUMBER_BYTES
 from autotrace.ship.assembly.tokens import TokenList, TokenSequences
 from autotrace.spool.records import Close, Open
+from autotrace.trajectory.bounds import Allowance
 
 from .conftest import Recorder
 
@@ -27,7 +28,7 @@ ids = st.lists(st.integers(0, 200_000), max_size=30)
 @settings(max_examples=200, deadline=None)
 @given(turns=st.lists(st.tuples(ids, ids, st.booleans()), min_size=1, max_size=8))
 def test_every_turn_is_rebuilt_whatever_the_turns_share(turns: list[tuple[list[int], list[int], bool]]) -> None:
-    log, reader = TokenLog(0), TokenSequences()
+    log, reader = TokenLog(0), TokenSequences(Allowance())
     sequence: list[int] = []
     lists: list[tuple[TokenList, list[int]]] = []
     for span, (new, response, fresh) in enumerate(turns):

@@ -18,6 +18,7 @@ import pytest
 from autotrace.export import conversation
 from autotrace.run import layout
 from autotrace.ship.assembly.markup import prompt_messages, response_message
+from autotrace.tables import commits
 from autotrace.view.detail import message_item
 from tests.security import hostile, reading
 
@@ -166,7 +167,7 @@ def test_a_path_that_a_person_typed_may_be_a_link(theirs: Path, mine: Path, here
     assert os.path.getsize(here / "page.html")
 
 
-@pytest.mark.parametrize("kind", ["journal", "folder", "root"])
+@pytest.mark.parametrize("kind", ["project", "lines", "root"])
 def test_ship_touches_nothing_beside_the_parquet_files_of_the_run(
     kind: str, theirs: Path, mine: Path, here: Path
 ) -> None:
@@ -175,16 +176,18 @@ def test_ship_touches_nothing_beside_the_parquet_files_of_the_run(
     place = theirs / "parquet"
     if kind == "root":
         place.symlink_to(mine)
-    elif kind == "folder":
+    elif kind == "project":
         place.mkdir()
-        (place / "trajectories").symlink_to(mine)
+        (place / "no-project").symlink_to(mine)
     else:
-        (place / "_runs").mkdir(parents=True)
-        change = {"new": [], "old": ["../../mine/secret", str(mine / "secret")]}
-        (place / "_runs" / f"{run.name}~change.json").write_text(json.dumps(change))
+        (run / "tables").mkdir()
+        elsewhere = "spans/../../../../mine/secret.parquet"
+        line = commits.Commit(1, 1, {"spans": commits.Added(elsewhere[6:], 1, 1)}, [elsewhere]).line()
+        (run / "tables" / "commits.jsonl").write_bytes(line)
     was = reading.files_of(mine)
     (shipped,) = reading.run([["ship", str(run)]], here, mine)
-    assert reading.files_of(mine) == was and shipped["code"] and "Traceback" not in shipped["err"], shipped
+    assert reading.files_of(mine) == was and "Traceback" not in shipped["err"], shipped
+    assert kind == "lines" or shipped["code"], shipped
 
 
 @pytest.mark.parametrize("begin", ["", "<tool_call>", "<tool_response>", "# Tools\n<tools>", "<think>"])

@@ -69,7 +69,6 @@ def test_links_folders_and_pipes_are_no_segments(run: Path, tmp_path: Path) -> N
     "payload",
     [
         b"\xc1",
-        b"",
         msgspec.msgpack.encode(["Z", 1]),
         msgspec.msgpack.encode(["O", "no", "numbers"]),
         b"\x91" * 5000,

@@ -82,7 +82,11 @@ def root_for(run_folder: Path, memory: Mapping[str, str]) -> str:
     ``BackendError`` for another one that only the run folder names."""
     root = root_of(os.environ.get(VARIABLE), run_folder)
     told = memory.get("place")
-    if told is None or os.environ.get(VARIABLE):
+    if os.environ.get(VARIABLE):
+        return root
+    if env.is_by_hand(run_folder) and os.path.islink(root):
+        raise registry.BackendError(f"{root} is a link, which is not followed; to use it: {VARIABLE}={root}")
+    if told is None:
         return root
     try:
         return registry.trusted(told, not env.is_by_hand(run_folder), root)

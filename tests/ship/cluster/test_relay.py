@@ -104,7 +104,7 @@ def test_a_connection_that_shows_no_token_is_closed(receiver: Receiver, monkeypa
     for connection in (idle, slow):
         connection.settimeout(DEADLINE)
         with contextlib.suppress(ConnectionError):
-            assert len(connection.recv(100)) == 32, "the nonce"
+            assert len(connection.recv(100)) in (0, 32), "the nonce, if it went before the time was over"
             assert connection.recv(100) == b""
         connection.close()
     until(lambda: receiver.connections == 1)
