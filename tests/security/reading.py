@@ -14,7 +14,7 @@ from typing import Any
 from autotrace.cli.main import COMMANDS
 
 READS_NO_RUN = {"init", "check", "doctor", "help"}
-MEMORY, SECONDS = 5 << 29, 20.0
+MEMORY, SECONDS = 4 << 30, 20.0
 """What a command may take of address space (DuckDB and Arrow reserve more than 1 GB) and of CPU."""
 ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\u2028")
 
