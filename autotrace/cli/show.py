@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -194,14 +195,18 @@ def _texts(span: Span) -> list[tuple[str, Any, str]]:
 
 def as_dict(trajectory: Trajectory) -> dict[str, Any]:
     """The trajectory as one plain value."""
-    from dataclasses import asdict
-
     from msgspec import structs
 
     from autotrace.insight.profile import decode
 
     profile = decode(trajectory.profile)
     found = [] if profile is None else [structs.asdict(mark) for mark in (*profile.marks, *profile.found)]
-    value = {**asdict(trajectory), "status": trajectory.status, "turns": trajectory.turns, "findings": found}
+    value = {**_fields(trajectory), "spans": [_fields(span) for span in trajectory.spans]}
+    value |= {"status": trajectory.status, "turns": trajectory.turns, "findings": found}
     del value["profile"], value["settings"]
     return value
+
+
+def _fields(of: Trajectory | Span) -> dict[str, Any]:
+    """``dataclasses.asdict`` asks each token whether it is a dataclass."""
+    return {field.name: getattr(of, field.name) for field in fields(of)}

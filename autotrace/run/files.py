@@ -108,11 +108,11 @@ def is_own(path: AnyPath) -> bool:
 
 
 def exposed(path: AnyPath) -> str | None:
-    """Why any user of this machine could put something else in the place of the folder ``path``; None: they cannot.
+    """Why any user of this machine could replace the folder ``path``; None: they cannot.
 
-    Refused is a folder on the way that everybody may write, unless it is sticky and root's or this user's, as ``/tmp``
-    is; and in such a one, a folder of somebody else. A folder that its owner shares with a group, or gave to this user
-    to write in, is no reason: its people are colleagues, who can move the run away.
+    A folder on the way that everybody may write is refused, unless it is sticky and root's or this user's, as ``/tmp``
+    is. A folder of somebody else is refused within a sticky one. A folder that its owner shares with a group, or gave
+    to this user to write in, is accepted: its people are colleagues, who can move the run away.
     """
     named = Path(os.path.abspath(path))
     for each in (named, *named.parents):
@@ -125,9 +125,9 @@ def exposed(path: AnyPath) -> str | None:
         info = os.lstat(each)
         everybody = bool(info.st_mode & stat.S_IWOTH)
         if (above or everybody) and info.st_uid not in (0, os.getuid()):
-            return f"{each} belongs to another user, who could put another folder in the place of the run's"
+            return f"{each} belongs to another user, who could replace the run's folder"
         if everybody and not info.st_mode & stat.S_ISVTX:
-            return f"everybody may write {each} and put another folder in the place of the run's (chmod +t {each})"
+            return f"everybody may write {each} and replace the run's folder (chmod +t {each})"
         above = everybody
     return None
 
@@ -142,17 +142,17 @@ def temporary_folder(prefix: str, within: AnyPath | None = None) -> str:
 MOST = 64 << 20
 """Bytes of a file of a run that is read whole; those of honest runs are far below it."""
 _HOLES = 512 << 20
-"""Bytes from which a file that is mostly holes is none of ours."""
+"""A file that is mostly holes and has this many bytes is not a run's."""
 
 
 def is_ours(info: os.stat_result) -> bool:
-    """It may be a file of a run: a regular one, whose size is not made of nothing."""
+    """It may be a file of a run: a regular one that is not mostly holes."""
     return stat.S_ISREG(info.st_mode) and info.st_size <= max(_HOLES, 64 * 512 * info.st_blocks)
 
 
 def reading(top: AnyPath, *names: str) -> int:
-    """A descriptor to read the file ``names`` below the folder ``top``, of which a person gave the path: through no
-    link below that, and a regular file, so that nothing is waited for. Raises ``OSError``."""
+    """A descriptor to read the file ``names`` below the folder ``top``, whose path a person gave. It follows no link
+    below ``top`` and opens regular files only, so that it waits for nothing. Raises ``OSError``."""
     at = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for number, name in enumerate(names, 1):
         path = os.path.join(top, *names[:number])

@@ -171,6 +171,7 @@ class Shipper:
 
     def follow(self) -> None:
         """Until the run is over and everything is delivered or given up."""
+        in_order = False
         while not self.stopped:
             state, moved = self.step()
             if self._indexer.open_traces:
@@ -181,6 +182,9 @@ class Shipper:
                 if state == "done" or gave_up:
                     self._end(state)
                     return
+            if state == "done" and not in_order:  # the first process waits for this word: its files are read next
+                self._crew.put_in_order()
+            in_order = state == "done"
             self.write(state)
             garbage.collect()
             awaited = self._asked_at is not None and gone_for <= 0

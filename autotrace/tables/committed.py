@@ -35,9 +35,12 @@ class Committed:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / FOLDER
+        self._look()
+
+    def _look(self) -> None:
         for attempt in range(TRIES):
             try:
-                text = files.read(folder, FOLDER, FILE)
+                text = files.read(self.folder.parent, FOLDER, FILE)
             except FileNotFoundError:
                 text = b""
             self._snapshot = snapshot(text)
@@ -70,6 +73,14 @@ class Committed:
 
     def load(self, trace_ids: Sequence[str]) -> dict[str, Trajectory]:
         """Whole trajectories by id, those that are there. Raises ``Gone``."""
+        try:
+            return self._load(trace_ids)
+        except Gone:  # the end of the run made one file of some
+            self.close()
+            self._look()
+            return self._load(trace_ids)
+
+    def _load(self, trace_ids: Sequence[str]) -> dict[str, Trajectory]:
         from autotrace.tables.rebuild import rebuilt
 
         paths = self.files(TRAJECTORIES.name)
@@ -133,6 +144,7 @@ class Committed:
         """Close what was opened."""
         if "_database" in self.__dict__:
             self._database.close()
+            del self._database
 
 
 class TableFolder(Source):

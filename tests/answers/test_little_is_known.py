@@ -63,6 +63,6 @@ def test_what_is_not_known_is_not_claimed(name: str, place: Place) -> None:
     lines = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
     assert len(lines) >= 5 * 12, "it was recorded"
     found = place.run([str(place.bin / "autotrace"), "diagnose", str(run), "--json"])
-    codes = {finding["code"]: finding["notes"] for finding in map(json.loads, found.stdout.splitlines()) if finding["code"]}
+    codes = {line["code"]: line["notes"] for line in map(json.loads, found.stdout.splitlines()) if line["code"]}
     assert codes == {} and found.returncode == 0, found.stderr
     assert {code for line in lines for code in line.get("findings", [])} == set()

@@ -50,7 +50,7 @@ def watched(mine: str, did: list[str]) -> Callable[[str, tuple[Any, ...]], None]
                 did.append(f"{event} {path}")
             elif event == "open" and values[2] & WRITING and not path.startswith((os.getcwd(), "/dev/", "/proc/")):
                 did.append(f"written {path}")
-        elif event in ("os.remove", "os.rename", "os.mkdir", "os.truncate"):
+        elif event in ("os.remove", "os.rename", "os.mkdir", "os.truncate") and isinstance(values[0], (str, bytes)):
             path = os.path.realpath(os.fsdecode(values[0]))
             if not path.startswith(os.getcwd()):
                 did.append(f"{event} {path}")
@@ -165,6 +165,9 @@ def imported() -> Iterator[str]:
 
 if __name__ == "__main__":
     list(imported())
+    from autotrace.trajectory.bounds import REPEATED, Allowance
+
+    Allowance.__init__.__defaults__ = (REPEATED // 4,)  # prompts cost in proportion to it: a test in a quarter of the time
     for line in sys.stdin:
         given = json.loads(line)
         print(json.dumps([done(words, given) for words in given["commands"]]), flush=True)

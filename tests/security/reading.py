@@ -14,8 +14,8 @@ from typing import Any
 from autotrace.cli.main import COMMANDS
 
 READS_NO_RUN = {"init", "check", "doctor", "help"}
-MEMORY, SECONDS = 4 << 30, 20.0
-"""What a command may take of address space (DuckDB and Arrow reserve more than 1 GB) and of CPU."""
+MEMORY, SECONDS = 2 << 30, 20.0
+"""The address space that a command may take, beside the libraries', and its CPU."""
 ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\u2028")
 
 READS = {

@@ -147,8 +147,10 @@ def test_a_head_that_does_not_end_is_closed(page: Page) -> None:
         with contextlib.suppress(ConnectionError):
             for _ in range(12):  # 12 KB
                 neighbour.sendall(b"x" * 1024)
-            assert b" 400 " in neighbour.recv(1000)
-            assert neighbour.recv(1000) == b""
+            answer = b""
+            while some := neighbour.recv(1000):
+                answer += some
+            assert b" 400 " in answer
 
 
 def test_the_link_names_the_address_that_is_listened_on(tmp_path: Path) -> None:

@@ -122,11 +122,6 @@ def test_the_step_has_the_metrics_as_they_were_logged_and_as_they_follow_from_it
     assert facts.keys() == {3} and facts[3]["metrics"] == used["metrics"]
     computed = facts[3]["token_facts"]
     assert computed.pop("left") == 0
-    assert set(used["metrics"]) - set(computed) <= {"training/rollout_probs_diff_valid", "actor/mfu", "perf/mfu/actor"}
-    token_means = ("training/", "actor/", "rollout_corr/kl", "rollout_corr/k3", "rollout_corr/chi2_token")
-    for name, value in computed.items():
-        if mode == "classic" or name.startswith(token_means):
-            assert used["metrics"][name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
-    if mode == "v1":  # the row that fills the batch counts in veRL's means over rows
-        name = "rollout_corr/training_log_ppl"
-        assert used["metrics"][name] == pytest.approx(computed[name] * 8 / 9, rel=1e-6)
+    (name,) = computed  # veRL's mean that a finding compares
+    # v1: the row that fills the batch counts in veRL's means over rows
+    assert used["metrics"][name] == pytest.approx(computed[name] * (8 / 9 if mode == "v1" else 1), rel=1e-6)

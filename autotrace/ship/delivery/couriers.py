@@ -119,8 +119,10 @@ class Couriers:
         return any(courier.state == "blocked" for courier in self._couriers)
 
     def unfinished(self) -> list[Courier]:
-        """Those that still have something to deliver."""
-        return [c for c in self._couriers if c.busy or self._queue.next(c.name, 1, c.share)]
+        """Those that still have something to deliver, except for those that wait for another one of them."""
+        found = [c for c in self._couriers if c.busy or self._queue.next(c.name, 1, c.share)]
+        names = {c.name for c in found}
+        return [c for c in found if c.after not in names]
 
     @staticmethod
     def gave_up(courier: Courier) -> bool:

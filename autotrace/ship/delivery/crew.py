@@ -117,11 +117,22 @@ class Crew:
             _log.info("from now on %d of the shipper's processes deliver", wanted)
             before, self.count = self._workers, wanted
             self._workers = self._hired()
-            self.couriers.remake()
+            self._remake()
             if before is not None:
                 before.stop()
-            for name, value in self._indexer.binds:
-                self.couriers.bind(name, value)
+
+    def put_in_order(self) -> None:
+        """Close the sinks, some of which put their files in order then, and make them anew. Nothing may be on its
+        way."""
+        if self._workers is None:
+            self._remake()
+        else:  # their sinks are in other processes
+            self._tables.close()
+
+    def _remake(self) -> None:
+        self.couriers.remake()
+        for name, value in self._indexer.binds:
+            self.couriers.bind(name, value)
 
     def warm_up(self) -> None:
         """Have the backends import what they need, in the background; once. Delivery processes import for

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,17 @@ def test_the_run_is_done_once_its_sinks_are_closed(tmp_path: Path, monkeypatch: 
     process.exit()
     assert ship(run, once=True).state == "done"
     assert len(states) == 1 and states != ["done"]
+
+
+def test_ship_ends_when_the_tables_cannot_be_written(tmp_path: Path) -> None:
+    """A backend that takes what is in the tables would wait for ever."""
+    run = new_run(tmp_path, backends=["jsonl", "parquet"])
+    process = Process(run)
+    trajectory(process)
+    process.exit()
+    (run / "tables").write_text("a file stands here")
+    done = subprocess.run(
+        [sys.executable, "-m", "autotrace", "ship", str(run)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1 and f"{run / 'tables'}" in done.stderr
+    assert "jsonl: 1 delivered, 0 left" in done.stdout and "parquet: 0 delivered, 1 left" in done.stdout
