@@ -29,6 +29,7 @@ from autotrace.tables.commits import FILE, FOLDER
 from autotrace.tables.committed import Committed
 from autotrace.tables.errors import Gone
 from autotrace.tables.metrics import METRICS, OfStep
+from autotrace.tables.reader import mapping
 from autotrace.tables.rollout import ROLES, json, word
 from autotrace.tables.schema import FACTS
 from autotrace.tables.sources import Delivery, Lines, Source, Steps
@@ -65,13 +66,13 @@ _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "validate": ("validate", lambda value: None if value is None else bool(value)),
     "complete": ("complete", bool),
     "is_trajectory": ("role", lambda role: role in ROLES or not role),
-    "agent_name": ("attributes", lambda text: word(_decoded(text).get("agent_name"))),
+    "agent_name": ("attributes", lambda text: word(mapping(text).get("agent_name"))),
     "findings": ("profile", lambda text: profiles.codes(profiles.decode(text))),
     "truncated": ("profile", lambda text: profiles.is_truncated(profiles.decode(text))),
     "tool_error": ("profile", lambda text: profiles.has_tool_error(profiles.decode(text))),
-    **{name: ("times", lambda text, name=name: _decoded(text).get(name)) for name in PARTS},  # type: ignore[misc]
+    **{name: ("times", lambda text, name=name: mapping(text).get(name)) for name in PARTS},  # type: ignore[misc]
     **{
-        column.name: ("facts", lambda text, column=column: _TYPES[column.type](_decoded(text).get(column.name)))  # type: ignore[misc]
+        column.name: ("facts", lambda text, column=column: _TYPES[column.type](mapping(text).get(column.name)))  # type: ignore[misc]
         for column in TRAJECTORIES.columns
         if column.name in _OF_FACTS
     },
@@ -180,7 +181,7 @@ class Live(Source):
         for facts, *identity in rows:
             own: dict[str, Any] = {"run_id": self.info.run_id, **dict(zip(names, identity, strict=True))}
             own["validate"] = None if own["validate"] is None else bool(own["validate"])
-            for name, value in _decoded(facts).items():
+            for name, value in mapping(facts).items():
                 own |= {"name": name, "number": number(value), "value": json(value)}
                 found.append(tuple(own[column] for column in columns))
         return found
@@ -301,15 +302,6 @@ def _changed(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
-
-
-def _decoded(text: str | None) -> Mapping[str, Any]:
-    """A mapping in JSON; nothing for what is none."""
-    try:
-        value = msgspec.json.decode(text or "{}")
-    except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _everything_read(state: State, folder: Path) -> bool:

@@ -71,7 +71,10 @@ def stored_places(path: Path) -> list[Place]:
     with contextlib.suppress(PermissionError):  # it is said where runs are looked for
         for kind in (line_files, table_folders) if not is_run(path) else ():
             find: Callable[[Path], list[Source]] = kind  # type: ignore[assignment]  # lists of one kind each
-            found += [Place(source.path, source.info, partial(_again, find, path, source)) for source in find(path)]
+            found += [
+                Place(source.path, source.info, partial(_again, find, path, source, source.fingerprint()))
+                for source in find(path)
+            ]
     return found
 
 
@@ -82,6 +85,9 @@ def _run(folder: Path) -> Place:
         raise not_readable(folder / layout.RUN_JSON) from None
 
 
-def _again(find: Callable[[Path], list[Source]], path: Path, first: Source) -> Source:
-    """The run of ``first`` as it stands there now; ``first`` where nothing of it is left."""
+def _again(find: Callable[[Path], list[Source]], path: Path, first: Source, before: object) -> Source:
+    """The run of ``first`` as it stands there now; ``first`` if nothing has changed, or nothing of it is left.
+    ``before``: its fingerprint then."""
+    if first.fingerprint() == before:
+        return first
     return next((source for source in find(path) if source.info.run_id == first.info.run_id), first)

@@ -100,10 +100,13 @@ class Committed:
         except duckdb.Error as error:
             raise Gone(f"{self.folder} cannot be read: {str(error).splitlines()[0]}") from error
         loaded = {}
-        for trajectory in rebuilt({name: rows for name, rows in tables.items() if rows is not None}):
-            flattened(trajectory.spans)
-            if trajectory.version == versions[trajectory.trace_id]:
-                loaded[trajectory.trace_id] = trajectory
+        try:
+            for trajectory in rebuilt({name: rows for name, rows in tables.items() if rows is not None}):
+                flattened(trajectory.spans)
+                if trajectory.version == versions[trajectory.trace_id]:
+                    loaded[trajectory.trace_id] = trajectory
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+            raise Gone(f"{self.folder} was not written by autotrace, or is damaged: {error}") from error
         return loaded
 
     def _rows(self, name: str, where: str, trace_ids: Sequence[str]) -> pa.Table | None:

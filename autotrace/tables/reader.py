@@ -205,8 +205,7 @@ class Reader:
         view = self._provide(TRAJECTORIES, {column}, None)
         text = f'CASE WHEN json_valid("{column}") THEN CAST("{column}" AS JSON) END'
         ((found,),) = self._asked(f"SELECT json_group_structure({text}) FROM {view} WHERE is_trajectory")
-        names = json_decoded(found)
-        return names if isinstance(names, dict) else {}
+        return mapping(found)
 
     def containing(self, text: str, *, in_any_case: bool = False) -> set[str]:
         """The trajectories that may contain ``text`` in what models and tools were given and returned: those in files
@@ -432,12 +431,13 @@ def _column(table: str, name: str) -> Column:
     return column
 
 
-def json_decoded(text: str | None) -> Any:
-    """A value in JSON; None for what is none."""
+def mapping(text: str | None) -> dict[str, Any]:
+    """A mapping in JSON; an empty one for other text."""
     try:
-        return None if text is None else msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return None
+        value = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _wanted(condition: Condition, roots: bool) -> str:

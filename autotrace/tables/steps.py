@@ -18,7 +18,7 @@ from autotrace.insight.settings import Settings
 from autotrace.tables.conditions import Condition
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.hung import hanging
-from autotrace.tables.reader import Reader
+from autotrace.tables.reader import Reader, mapping
 from autotrace.trajectory.durations import PARTS
 from autotrace.trajectory.model import OPEN
 
@@ -108,7 +108,7 @@ def _records(rows: Sequence[Any], reader: Reader, settings: Settings, watch: Wat
 
 
 def _record(row: Any, known: Profile) -> Record:
-    facts: Mapping[str, Any] = msgspec.json.decode(row.facts or "{}")
+    facts = mapping(row.facts)
     times = {name: value for name in PARTS if (value := getattr(row, name)) is not None}
     return Record(
         row.trace_id, row.group_id, row.step, row.status, known, bool(row.validate), row.uid, row.data_source,

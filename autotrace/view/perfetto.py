@@ -14,6 +14,8 @@ import msgspec
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
 
+LANES = 200
+"""Threads of one trajectory. Calls that would need more are drawn over others in the last one."""
 _PHASES = (("dispatch_s", "dispatch"), ("queue_s", "queue"), ("prefill_s", "prefill"), ("decode_s", "decode"))
 
 
@@ -31,8 +33,9 @@ def _events(number: int, one: Trajectory) -> list[dict[str, Any]]:
     latest = max((span.end_ns or span.start_ns for span in one.spans), default=0)
     for span in sorted(one.spans, key=lambda span: (span.start_ns, -(span.end_ns or latest))):
         end = latest if span.end_ns is None else span.end_ns
+        before = len(lanes)
         lane = _lane(lanes, f"{span.host}:{span.pid}", span.start_ns, end)
-        if lane == len(lanes) - 1 and len(lanes[lane][1]) == 1:
+        if len(lanes) > before:
             named = {"ph": "M", "name": "thread_name", "pid": number, "tid": lane, "args": {"name": lanes[lane][0]}}
             events.append(named)
         place = {"pid": number, "tid": lane}
@@ -54,6 +57,8 @@ def _lane(lanes: list[tuple[str, list[int]]], process: str, start: int, end: int
         if not ends or end <= ends[-1]:
             ends.append(end)
             return number
+    if len(lanes) >= LANES:
+        return LANES - 1
     lanes.append((process, [end]))
     return len(lanes) - 1
 

@@ -34,7 +34,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tup
         "401": [Fault(CALLS, status=401)],
         "413": [Fault(CALLS, status=413, over_bytes=6_000, times=-1)],
         "429": [Fault(CALLS, status=429, headers={"Retry-After": "3"})],
-        "500 after storing": [Fault(CALLS, status=500, after=True, times=2)],
+        "500 after storing": [Fault(CALLS, status=500, after=True, times=4)],  # for seconds: status.json says so
         "dropped after storing": [Fault(CALLS, drop=True, after=True, times=2)],
     }
     made = {name: into_weave(folder, name.replace(" ", "-"), *given) for name, given in faults.items()}

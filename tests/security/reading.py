@@ -14,7 +14,7 @@ from typing import Any
 from autotrace.cli.main import COMMANDS
 
 READS_NO_RUN = {"init", "check", "doctor", "help"}
-MEMORY, SECONDS = 2 << 30, 20.0
+MEMORY, SECONDS = 2 << 30, 30.0
 """The address space that a command may take, beside the libraries', and its CPU."""
 ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\u2028")
 
