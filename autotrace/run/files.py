@@ -150,6 +150,24 @@ def is_ours(info: os.stat_result) -> bool:
     return stat.S_ISREG(info.st_mode) and info.st_size <= max(_HOLES, 64 * 512 * info.st_blocks)
 
 
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""How a rollback journal ends that names another file. SQLite removes that file."""
+
+
+def strange_database(path: AnyPath) -> str | None:
+    """Why SQLite would touch other files to open the database ``path``: a link, or a journal that names one; None: it
+    would not, as with each database that autotrace makes."""
+    for file in (f"{path}{end}" for end in ("", "-journal", "-wal", "-shm")):
+        with contextlib.suppress(FileNotFoundError):
+            if not is_ours(os.lstat(file)):
+                return f"{file} is a link, or no file of a run"
+    with contextlib.suppress(FileNotFoundError), open(f"{path}-journal", "rb") as journal:
+        journal.seek(max(0, journal.seek(0, os.SEEK_END) - len(_SUPER_JOURNAL)))
+        if journal.read() == _SUPER_JOURNAL:
+            return f"{path}-journal is not autotrace's: it names another file; remove it"
+    return None
+
+
 def reading(top: AnyPath, *names: str) -> int:
     """A descriptor to read the file ``names`` below the folder ``top``, whose path a person gave. It follows no link
     below ``top`` and opens regular files only, so that it waits for nothing. Raises ``OSError``."""

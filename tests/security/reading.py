@@ -78,8 +78,10 @@ def faults(answers: list[dict[str, Any]]) -> list[str]:
             found.append(f"{words}: {answer['err'][-600:]}")
         if any(escape in said for escape in ESCAPES):
             found.append(f"{words}: an escape sequence: {said!r:.200}")
-        ships = answer["words"][0] == "ship"  # it writes into the run folder
-        found += [f"{words}: {what}" for what in answer["did"] if not (ships and what.startswith(("written", "os.")))]
+        own = os.path.realpath(answer["words"][1]) + "/" if answer["words"][0] == "ship" else None
+        found += [
+            f"{words}: {what}" for what in answer["did"] if own is None or not what.partition(" ")[2].startswith(own)
+        ]
     return found
 
 

@@ -151,17 +151,22 @@ def test_nothing_of_the_readers_is_copied_into_the_folder(tmp_path: Path, elsewh
         assert not copies, words
 
 
-def test_no_file_is_removed_that_a_journal_names(tmp_path: Path, run: Path, elsewhere: Path) -> None:
+@pytest.mark.parametrize("database", ["state", "mlflow"])
+def test_no_file_is_removed_that_a_journal_names(database: str, tmp_path: Path, run: Path, elsewhere: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_text("mine")
-    path = run / layout.STATE_DB
-    State.of_run(run).close()
+    if database == "state":
+        path, backend = run / layout.STATE_DB, "jsonl"
+        State.of_run(run).close()
+    else:
+        path, backend = run.parent / layout.DEFAULT_MLFLOW_DB, "mlflow"
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA journal_mode=DELETE")
+        db.execute("CREATE TABLE theirs (it)")
     name = os.fsencode(mine)
     header = SUPER_JOURNAL + struct.pack(">5I", 0, 0, path.stat().st_size // 4096, 512, 4096)
     named = struct.pack(">I", 1 << 18 | 1) + name + struct.pack(">2I", len(name), sum(name)) + SUPER_JOURNAL
     Path(f"{path}-journal").write_bytes(header.ljust(512, b"\0") + named)
-    for words in [*reading(run), ["ship", str(run), "--backend", "jsonl"]]:
+    for words in [*reading(run), ["ship", str(run), "--backend", backend]]:
         called(words, elsewhere)
         assert mine.read_text() == "mine", words

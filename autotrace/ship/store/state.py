@@ -8,7 +8,6 @@ segments; here is where its records lie and one line about it. The tables: ``mig
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 from array import array
@@ -29,26 +28,10 @@ OffsetsOf = dict[int, list[int]]
 """Segment -> ascending offsets of records in it."""
 
 
-_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
-"""How a rollback journal ends that names another file, which SQLite removes."""
-
-
 def _refuse_strange(path: Path) -> None:
-    """Raise ``sqlite3.OperationalError`` for a state that would have SQLite touch other files: a link, or a journal
-    that names one. Ours has neither."""
-    journal = Path(f"{path}-journal")
-    for file in (path, journal, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        with contextlib.suppress(FileNotFoundError):
-            if not files.is_ours(file.lstat()):
-                raise sqlite3.OperationalError(f"{file} is a link, or no file of a run")
-    try:
-        last = journal.open("rb")
-    except FileNotFoundError:
-        return
-    with last:
-        last.seek(max(0, last.seek(0, os.SEEK_END) - len(_SUPER_JOURNAL)))
-        if last.read() == _SUPER_JOURNAL:
-            raise sqlite3.OperationalError(f"{journal} is not autotrace's: it names another file; remove it")
+    """Raise ``sqlite3.OperationalError`` for a state that would have SQLite touch other files."""
+    if why := files.strange_database(path):
+        raise sqlite3.OperationalError(why)
 
 
 def _refuse_shared_pages(db: sqlite3.Connection, path: str | Path) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from autotrace.config import environment as env
 from autotrace.redact.masking import masked_uri
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, registry
 from autotrace.sinks.backend import extra
@@ -83,12 +83,16 @@ class MlflowSink:
 
     def _chosen_uri(self) -> str:
         """The user's; else where this run's trajectories went before; else veRL's own logger's; else a local file."""
-        default = f"sqlite:///{os.path.abspath(self._run_folder.parent / layout.DEFAULT_MLFLOW_DB)}"
+        beside = os.path.abspath(self._run_folder.parent / layout.DEFAULT_MLFLOW_DB)
+        default = f"sqlite:///{beside}"
         told = (
             self._info.tracking_uri or self._memory.get("place") or str(self._run.get("tracking_uri") or "") or default
         )
+        by_hand = env.is_by_hand(self._run_folder)
+        if told == default and by_hand and (why := files.strange_database(beside)):  # it came with the run folder
+            raise Refused(f"{why}; to deliver elsewhere: autotrace ship RUN --tracking-uri URI")
         try:
-            return _with_password(registry.trusted(told, not env.is_by_hand(self._run_folder), default, *_named()))
+            return _with_password(registry.trusted(told, not by_hand, default, *_named()))
         except registry.BackendError as error:
             raise Refused(f"{error}; to deliver there: autotrace ship RUN --tracking-uri {masked_uri(told)}") from None
 
