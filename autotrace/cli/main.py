@@ -85,7 +85,10 @@ class Commands(click.Group):
             raise
         except Exception as error:
             from autotrace.cli.terminal import fail
+            from autotrace.tables.errors import QueryError
 
+            if isinstance(error, QueryError):
+                raise fail(error) from None
             *_, place = traceback.extract_tb(error.__traceback__)
             what = f"{type(error).__name__}: {str(error)[:500]} ({place.filename}:{place.lineno})"
             raise fail(f"the run is damaged, or not one of autotrace's, or this is a bug: {what}") from None

@@ -13,7 +13,6 @@ from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, is_there, not_readable
 from autotrace.ship.readers import of_run, opened, stored_places
-from autotrace.tables.errors import QueryError
 from autotrace.tables.reader import Reader
 
 run_argument = click.argument("run", required=False, metavar="[RUN]")
@@ -28,7 +27,7 @@ def reader(run: str | None) -> Reader:
     try:
         stored = [] if run is None else stored_places(Path(run))
         return opened(stored[-1]) if stored else of_run(locate(run))
-    except (OSError, QueryError, ModuleNotFoundError) as error:
+    except (OSError, ModuleNotFoundError) as error:
         raise fail(error) from None
 
 

@@ -17,7 +17,6 @@ from rich.table import Table
 from autotrace.cli import runs, terminal
 from autotrace.cli.escaping import raw
 from autotrace.ship.readers import open as opened
-from autotrace.tables.errors import QueryError
 from autotrace.tables.lean import arrow_without_pandas
 from autotrace.tables.reader import Progress
 from autotrace.tables.runs import Runs
@@ -46,7 +45,7 @@ def sql(query: str, run: str | None, form: str | None) -> None:
         with contextlib.closing(_runs(run).reader()) as reader, _progress() as reader.progress:
             answer = reader.sql(query)
             rows = answer.rows()
-    except (QueryError, ModuleNotFoundError) as error:
+    except ModuleNotFoundError as error:
         raise terminal.fail(error) from None
     if form == "json":
         for row in rows:

@@ -25,7 +25,6 @@ from autotrace.export.staging import Staging
 from autotrace.run import files
 from autotrace.ship.readers import of_run, stored_places
 from autotrace.tables.conditions import Condition, equals
-from autotrace.tables.errors import QueryError
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Trajectory
 
@@ -65,7 +64,7 @@ def view(
         return
     if selection:
         raise click.UsageError("--step, --where, ... are for --export and --perfetto; on the page there is a filter")
-    if run is not None and _stored(run):
+    if run is not None and stored_places(Path(run)):
         folder = Path(run)
     else:
         folder = Path(run) if run is not None and os.path.isdir(run) else runs.locate(run)
@@ -80,14 +79,6 @@ def view(
             except KeyError as error:
                 raise terminal.fail(error.args[0]) from None
     _serve(folder, host, port, address, no_browser)
-
-
-def _stored(run: str) -> bool:
-    """It names lines of JSON or Parquet files."""
-    try:
-        return bool(stored_places(Path(run)))
-    except QueryError as error:
-        raise terminal.fail(error) from None
 
 
 def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: bool) -> None:

@@ -17,6 +17,7 @@ from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
 from autotrace.tables.sources import STORED, Lines, Source, Steps, stored_info
+from autotrace.tables.sql import first_line
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.bounds import flattened
 from autotrace.trajectory.model import Trajectory
@@ -98,7 +99,7 @@ class Committed:
             within = "" if not steps or None in steps else f" AND step BETWEEN {min(steps)} AND {max(steps)}"
             tables = {name: self._rows(name, of + within, list(versions)) for name in OF_TRAJECTORIES}
         except duckdb.Error as error:
-            raise Gone(f"{self.folder} cannot be read: {str(error).splitlines()[0]}") from error
+            raise Gone(f"{self.folder} cannot be read: {first_line(error)}") from error
         loaded = {}
         try:
             for trajectory in rebuilt({name: rows for name, rows in tables.items() if rows is not None}):
@@ -125,10 +126,11 @@ class Committed:
         if not paths:
             return {}
         names = ("step", "source", "name", "value")
+        of = "" if step is None else f" WHERE step = {int(step)}"
         rows = self.asked(
-            f"SELECT {', '.join(names)} FROM {read(paths)} QUALIFY version = max(version) OVER (PARTITION BY step)"
+            f"SELECT {', '.join(names)} FROM {read(paths)}{of} QUALIFY version = max(version) OVER (PARTITION BY step)"
         )
-        return metrics.steps(dict(zip(names, row, strict=True)) for row in rows if step is None or row[0] == step)
+        return metrics.steps(dict(zip(names, row, strict=True)) for row in rows)
 
     def asked(self, sql: str) -> list[tuple[Any, ...]]:
         """The answer to ``sql``. Raises ``QueryError``."""
@@ -136,8 +138,8 @@ class Committed:
 
         try:
             return self._database.execute(sql).fetchall()
-        except duckdb.Error as error:
-            raise QueryError(f"{self.folder} cannot be read: {str(error).splitlines()[0]}") from error
+        except (duckdb.Error, MemoryError) as error:
+            raise QueryError(f"{self.folder} cannot be read: {first_line(error)}") from error
 
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:

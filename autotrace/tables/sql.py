@@ -170,4 +170,4 @@ def _explained(error: Exception) -> QueryError:
 
 def first_line(error: Exception) -> str:
     """What it says, without where in the query."""
-    return str(error).strip().partition("\n")[0]
+    return str(error).strip().partition("\n")[0] or "there is too little memory"

@@ -167,7 +167,7 @@ if __name__ == "__main__":
     list(imported())
     from autotrace.trajectory.bounds import REPEATED, Allowance
 
-    Allowance.__init__.__defaults__ = (REPEATED // 8,)  # prompts cost in proportion to it
+    Allowance.__init__.__defaults__ = (REPEATED // 16,)  # prompts cost in proportion to it
     for line in sys.stdin:
         given = json.loads(line)
         print(json.dumps([done(words, given) for words in given["commands"]]), flush=True)

@@ -144,8 +144,8 @@ def calls_within_calls(folder: Path, mine: Path) -> Path:
     process = Process(run)
     for trace in (ONE, TWO):
         process.write(
-            *(Open(n + 1, trace, n, n % 5, process.tick(), attributes=attributes(uid="w")) for n in range(20_000)),
-            *(Close(n + 1, trace, process.tick(), "OK") for n in range(20_000)),
+            *(Open(n + 1, trace, n, n % 5, process.tick(), attributes=attributes(uid="w")) for n in range(10_000)),
+            *(Close(n + 1, trace, process.tick(), "OK") for n in range(10_000)),
         )
     return ended(run, process)
 
@@ -743,7 +743,7 @@ _lines("lines_run_ids", *(json.dumps({**_line(), "run_id": f"{n}{EVIL}"}) for n 
 _lines(
     "lines_deep",
     *(
-        json.dumps(_line(one, [{"span_id": str(n), "parent_id": str(n - 1) if n else None} for n in range(20_000)]))
+        json.dumps(_line(one, [{"span_id": str(n), "parent_id": str(n - 1) if n else None} for n in range(10_000)]))
         for one in _TWO
     ),
 )
