@@ -62,7 +62,7 @@ def test_a_plan_that_somebody_swapped_is_not_taken(place: Place) -> None:
 
 
 def test_another_node_takes_the_plan_that_travelled(tmp_path: Path) -> None:
-    run = run_setup.make(Options.from_settings({"backend": "jsonl", "run_dir": str(tmp_path / "runs")}), ["x"], 1, {})
+    run = run_setup.make(Options.from_settings({"backend": "jsonl", "run_dir": str(tmp_path / "runs")}), ["x"], 0, {})
     text = Path(run.variables["AUTOTRACE_PLAN"]).read_text()
     environ = {**run.variables, "AUTOTRACE_PLAN_DATA": remote_node.packed_plan(text)}
     Path(run.variables["AUTOTRACE_PLAN"]).write_text(text.replace('"redact_hook":null', '"redact_hook":"his:hook"'))
