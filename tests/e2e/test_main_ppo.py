@@ -226,7 +226,7 @@ def test_the_steps_metrics_are_those_that_verl_logs_and_those_that_follow_from_t
     logged, computed = run.data.metrics, facts["token_facts"]
     assert facts["metrics"] == {name: logged[name] for name in facts["metrics"]}
     assert {"actor/entropy", "response_length/mean", "critic/score/mean", "timing_s/step"} <= facts["metrics"].keys()
-    assert computed.pop("left") == 0 and computed["actor/entropy"] > 0.01, "the model is sure of what it says"
+    assert computed.pop("left") == 0 and len(computed) == 1
     for name, value in computed.items():
         assert logged[name] == pytest.approx(value, **near(name)), name
     lengths = [sum(call.response_tokens or 0 for call in one.llm_spans) for one in runs["warm"].recorded()]
