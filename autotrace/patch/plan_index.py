@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -85,6 +85,12 @@ class PlanIndex:
     def wanted(self, module: str) -> bool:
         """Whether something of the plan may be in ``module``."""
         return module in self.modules or any(True for _ in self.globs_of(module))
+
+    def functions_of(self, called: Iterable[str]) -> set[str]:
+        """See ``program.wanted``."""
+        named = {spelling.qualname for name in called for spelling in self.modules.get(name, ())}
+        public = any(inside is None for name in called for _, inside in self.globs_of(name))
+        return {name for name in named if "." not in name}.union(["[!_]*"] * public)
 
     def globs_of(self, module: str) -> Iterator[tuple[Glob, str | None]]:
         """Globs that reach into ``module``, with the class they name there (None: the whole module)."""
