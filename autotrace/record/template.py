@@ -44,15 +44,14 @@ IN_PLACE = (str(_TEXT.parent) + "/.." * _UP, "<autotrace importlib._bootstrap of
 original's file: a program that looks for what lies beside it (hydra's ``main``) finds that. The second is for what is
 no file, as ``<stdin>``."""
 
-_FUNCTION, _KEY, _SYS = "_autotrace_function", "_autotrace_key", "_autotrace_sys"
+_FUNCTION, _KEY = "_autotrace_function", "_autotrace_key"
 _MADE, _CELL = "_autotrace_made", "_autotrace_cell"
-_CELLS = {"function": _FUNCTION, "key": _KEY, "sys": _SYS}
-"""What the text calls what a wrapper holds."""
 _BUILTINS = (BaseException, Exception, NameError, StopAsyncIteration, StopIteration)
 """What the text uses of them. They are constants of the code: the function's globals may have other builtins, or none,
 or other things by these names."""
-_CONSTANTS: dict[Any, Any] = {_SYS: sys, **{f"_autotrace_{kind.__name__}": kind for kind in _BUILTINS}}
-_NAMES = re.compile(rf"(?<![\w.'])({'|'.join(kind.__name__ for kind in _BUILTINS)})\b")
+_CONSTANTS: dict[Any, Any] = {"_autotrace_sys": sys, **{f"_autotrace_{kind.__name__}": kind for kind in _BUILTINS}}
+_NAMES = re.compile(rf"(?<![\w.'])({'|'.join(['key', 'sys', *(kind.__name__ for kind in _BUILTINS)])})\b")
+"""What the text calls the constants; compiled, a string stands in the place of each."""
 _CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
 _BEGIN = re.compile(r"\bargs, kwargs\)")
 
@@ -70,19 +69,6 @@ class Shape(NamedTuple):
     """There is ``*args``."""
     others: bool
     """There is ``**kwargs``."""
-
-
-class Source(NamedTuple):
-    """A shape as source text."""
-
-    declared: str
-    """Between the parentheses of ``def``; defaults are not part of the code."""
-    call: str
-    """What passes them on."""
-    args: str
-    """The positional ones as a tuple."""
-    kwargs: str
-    """The others as a dict."""
 
 
 def kind_of(code: CodeType) -> str:
@@ -106,11 +92,8 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
         kind = MANAGER if kind == GENERATOR else ASYNC_MANAGER
     code = _compiled(kind, _shape(original), len(original.co_freevars), _MADE if apart else _FUNCTION, guarded)
     held = {**_CONSTANTS, _FUNCTION: function, _KEY: key}
-    constants = [
-        original if type(const) is CodeType else held.get(const, const) if type(const) is str else const
-        for const in code.co_consts
-    ]
-    parameters = original.co_varnames[: _parameters(original)]
+    constants = [original if type(const) is CodeType else held.get(const, const) for const in code.co_consts]
+    parameters = _parameters(original)
     more: dict[str, Any] = {"co_qualname": function.__qualname__} if sys.version_info >= (3, 11) else {}
     return code.replace(
         co_name=original.co_name,
@@ -136,46 +119,44 @@ def function_for(kind: str, function: Callable[..., Any], name: str, key: str = 
     of its own, which the garbage collector sees through."""
     code = _compiled(kind, Shape(1, 0, (), False, False), 0, _CELL, False)
     held = {**_CONSTANTS, _KEY: key}
-    constants = tuple(held.get(const, const) if type(const) is str else const for const in code.co_consts)
-    return FunctionType(
-        code.replace(co_name=name, co_consts=constants), {"__name__": __name__}, name, None, (CellType(function),)
-    )
+    code = code.replace(co_name=name, co_consts=tuple(held.get(const, const) for const in code.co_consts))
+    return FunctionType(code, {"__name__": __name__}, name, None, (CellType(function),))
 
 
 def takes_one(code: CodeType) -> bool:
     """Whether a function has one parameter and no more, as ``function_for`` wants it."""
-    return code.co_argcount == 1 and _parameters(code) == 1
+    return code.co_argcount == len(_parameters(code)) == 1
 
 
-def _parameters(code: CodeType) -> int:
-    variable = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
-    return code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in variable)
+def _parameters(code: CodeType) -> tuple[str, ...]:
+    """Their names, as they stand in ``co_varnames``."""
+    names, *variable = inspect.getargs(code)
+    return (*names, *(name for name in variable if name is not None))
 
 
 def _shape(code: CodeType) -> Shape:
-    last = code.co_argcount + code.co_kwonlyargcount
-    rest, others = (bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
-    return Shape(
-        code.co_argcount, code.co_posonlyargcount, tuple(code.co_varnames[code.co_argcount : last]), rest, others
-    )
+    names, rest, others = inspect.getargs(code)
+    named = tuple(names[code.co_argcount :])
+    return Shape(code.co_argcount, code.co_posonlyargcount, named, rest is not None, others is not None)
 
 
-def _source(shape: Shape) -> Source:
+def _source(shape: Shape) -> tuple[str, str, str, str]:
+    """The parameters as source text: between the parentheses of ``def`` (defaults are not part of the code); what
+    passes them on; the positional ones as a tuple; the others as a dict."""
     positional = [f"_autotrace_p{number}" for number in range(shape.positional)]
     named = {name: f"_autotrace_n{number}" for number, name in enumerate(shape.named)}
     rest, others = ["*_autotrace_rest"] * shape.rest, ["**_autotrace_others"] * shape.others
     declared = [*positional, *(rest or ["*"] * bool(named)), *named.values(), *others]
     if shape.only:
         declared.insert(shape.only, "/")
-    passed = [f"{name}={own}" if _usable(name) else f"**{{{name!r}: {own}}}" for name, own in named.items()]
+    passed = [
+        f"{name}={own}" if name.isidentifier() and not keyword.iskeyword(name) else f"**{{{name!r}: {own}}}"
+        for name, own in named.items()
+    ]
     args = "_autotrace_rest" if rest and not positional else f"({''.join(f'{one}, ' for one in [*positional, *rest])})"
     pairs = [*(f"{name!r}: {own}" for name, own in named.items()), *others]
     kwargs = "_autotrace_others" if others and not named else f"{{{', '.join(pairs)}}}"
-    return Source(", ".join(declared), ", ".join([*positional, *rest, *passed, *others]), args, kwargs)
-
-
-def _usable(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name)
+    return ", ".join(declared), ", ".join([*positional, *rest, *passed, *others]), args, kwargs
 
 
 def _one_line(size: int) -> bytes:
@@ -214,24 +195,22 @@ def _body(kind: str) -> str:
     )
     codes = compile(text, FILE, "exec").co_consts
     names = {name for code in codes if isinstance(code, CodeType) for name in code.co_varnames} - {"args", "kwargs"}
-    own = re.compile(rf"(?<![\w.])({'|'.join(sorted(names.union(_CELLS)))})\b")
+    own = re.compile(rf"(?<![\w.])({'|'.join(sorted(names | {'function'}))})\b")
     return _NAMES.sub(r"'_autotrace_\1'", own.sub(r"_autotrace_\1", body))
 
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(kind: str, shape: Shape, count: int, callee: str, guarded: bool) -> CodeType:
     """``count``: of free variables. ``callee``: the name of what is called."""
-    source = _source(shape)
+    declared, call, args, kwargs = _source(shape)
     body = _body(kind)
     free = [f"_autotrace_f{number:03}" for number in range(count)]
-    body = body.replace("# before", _before(kind, source.call, free, callee, guarded), 1)
-    body = _BEGIN.sub(lambda _: f"{source.args}, {source.kwargs})", body)
+    body = body.replace("# before", _before(kind, call, free, callee, guarded), 1)
+    body = _BEGIN.sub(lambda _: f"{args}, {kwargs})", body)
     awaited = "await " * (kind == COROUTINE)
-    body = _CALL.sub(lambda _: f"{awaited}{callee}({source.call})", body)
-    for name in (_KEY, _SYS):
-        body = re.sub(rf"\b{name}\b", repr(name), body)
+    body = _CALL.sub(lambda _: f"{awaited}{callee}({call})", body)
     prefix = "async " if kind in (COROUTINE, ASYNC_GENERATOR, ASYNC_MANAGER) else ""
-    text = f"def outer({', '.join([*free, _CELL])}):\n {prefix}def wrapper({source.declared}):\n{body}\n"
+    text = f"def outer({', '.join([*free, _CELL])}):\n {prefix}def wrapper({declared}):\n{body}\n"
     outer = next(const for const in compile(text, FILE, "exec").co_consts if isinstance(const, CodeType))
     return next(const for const in outer.co_consts if isinstance(const, CodeType))
 
