@@ -29,7 +29,7 @@ ABSENT: Any = object()
 """What stands where nothing stands."""
 _exchanged: list[tuple[Any, str, Any, Any]] = []
 """Owner, attribute, what was there, what is there now."""
-_hooked: WeakKeyDictionary[ModuleType, set[str]] = WeakKeyDictionary()
+_hooked: WeakKeyDictionary[ModuleType, set[Callable[[ModuleType], None]]] = WeakKeyDictionary()
 """What adapters did to a module must not be done again."""
 _refusals: list[Refusal] = []
 _classes: list[ClassBehind] = []
@@ -96,11 +96,9 @@ def initialising(module: Any) -> bool:
 def tell(callback: Callable[[ModuleType], None], module: ModuleType) -> None:
     """``callback(module)``, once. Never raises."""
     try:
-        name = f"{callback.__module__}.{callback.__qualname__}"
         done = _hooked.setdefault(module, set())
-        if name not in done:
-            if "<locals>" not in name:
-                done.add(name)
+        if callback not in done:
+            done.add(callback)
             callback(module)
     except Exception as error:
         faults.failed(f"hook:{module.__name__}", error)

@@ -29,15 +29,13 @@ def hook(created: Callable[[type, str | None], None]) -> None:
 
     @transparent
     def __build_class__(function: Any, name: str, /, *bases: Any, **keywords: Any) -> Any:
+        ordinary = "metaclass" not in keywords
         for base in bases:
-            if id(type(base)) not in _ORDINARY:
-                break
+            ordinary = ordinary and id(type(base)) in _ORDINARY
+        if ordinary:
+            cls = original(function, name, *bases, **keywords)
         else:
-            if "metaclass" not in keywords:
-                cls = original(function, name, *bases, **keywords)
-                _tell(created, cls, function)
-                return cls
-        cls = _in_the_place_of(sys._getframe(1), partial(original, function, name, *bases, **keywords))
+            cls = _in_the_place_of(sys._getframe(1), partial(original, function, name, *bases, **keywords))
         _tell(created, cls, function)
         return cls
 

@@ -8,7 +8,7 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 from weakref import WeakSet
@@ -51,7 +51,7 @@ class Engine:
         self._program: list[ScriptHook | LineHook] = []
         """What sees the functions of the program being made."""
         for library, adapter in adapters.items():  # of a library that is imported already, `start` does it
-            adapting.waiting.setdefault(library, []).append(_adapter(adapter))
+            adapting.waiting.setdefault(library, []).append(functools.partial(_install, adapter))
 
     def start(self) -> None:
         """Hook class creation and imports, then take what is imported already."""
@@ -99,9 +99,8 @@ class Engine:
                 callback(cls)
 
     def _wanted(self, name: str) -> bool:
-        if name in adapting.waiting or self.index.wanted(name):
-            return True
-        return name in program.modules() and self.index.wanted("__main__")
+        program_wanted = name in program.modules() and self.index.wanted("__main__")
+        return program_wanted or name in adapting.waiting or self.index.wanted(name)
 
     def _defined(self, module: str, function: str, value: Any, called: tuple[str, ...]) -> Any:
         made = ModuleType(module)  # what another program runs need not be a module
@@ -187,7 +186,9 @@ def start(
         if plan is None:
             plan = Plan.loads(remote_node.plan_text(os.environ))
         folder = run_folder or remote_node.run_folder(os.environ)
-        load(plan)
+        for target in plan.targets:
+            add(target, plan.settings)
+        calls.decide = sampling.decision(plan.settings.sampling)
         flusher.calls_of, flusher.paths_of = _calls, _paths
         flusher.on_open = functools.partial(remote_node.start_relay, folder)
         flusher.configure(folder, run_id or os.environ.get(environment.RUN_ID, ""), plan.settings, plan.digest)
@@ -240,13 +241,6 @@ def record_function(function: Any, *, key: str, role: str = "span", name: str | 
     wrapper.place(function, key)
 
 
-def load(plan: Plan) -> None:
-    """Make the probes of ``plan``."""
-    for target in plan.targets:
-        add(target, plan.settings)
-    calls.decide = sampling.decision(plan.settings.sampling)
-
-
 def add(target: Target, settings: Settings) -> Probe:
     """Make the probe of one target."""
     probe = calls.probes[target.key] = Probe(target, settings)
@@ -285,8 +279,5 @@ def _after_fork_in_child() -> None:
         faults.failed("fork", error)
 
 
-def _adapter(name: str) -> Callable[[ModuleType], None]:
-    def install(_: ModuleType) -> None:
-        importlib.import_module(name).install()
-
-    return install
+def _install(adapter: str, _: ModuleType) -> None:
+    importlib.import_module(adapter).install()

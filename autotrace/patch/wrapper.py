@@ -29,27 +29,26 @@ def place(function: FunctionType, key: str) -> None:
     """Have the calls of ``function`` recorded for the target ``key``. A function that ``contextlib`` made a context
     manager of stays as it is, and the generator inside of it is placed."""
     inner = _managed(function)
-    target = function if inner is None else inner
+    target = inner or function
     original = _twin(target)
     if inner is not None and (known_as := function.__dict__.get("__wrapped__", inner)) is not inner:
         described[original] = known_as
-    _give(target, original, key, inner is not None)
+    _give(target, key, original, inner is not None)
     _placed.add(target)
 
 
 def copied(function: FunctionType) -> FunctionType:
     """A function like ``function``, for a place where ``function`` itself shall not be recorded: the subclass that
     inherits it, a module that took it from a library that recording uses."""
-    inner, below = _managed(function), function.__dict__.get("__wrapped__")
-    closure = function.__closure__
+    inner, closure = _managed(function), function.__closure__
     if inner is not None:
         again = copied(inner)
-        closure, below = (CellType(again),), again if below is inner else below
+        closure = (CellType(again),)
     made = _like(function, function.__globals__, closure)
     functools.update_wrapper(made, function)
-    made.__dict__.pop("__wrapped__", None)
-    if below is not None:
-        made.__dict__["__wrapped__"] = below
+    made.__dict__ = dict(function.__dict__)  # which the line above gave a `__wrapped__`
+    if inner is not None and made.__dict__.get("__wrapped__") is inner:
+        made.__dict__["__wrapped__"] = again
     return made
 
 
@@ -92,7 +91,7 @@ def _twin(function: FunctionType) -> FunctionType:
     return made
 
 
-def _give(function: FunctionType, original: FunctionType, key: str, managed: bool) -> None:
+def _give(function: FunctionType, key: str, original: FunctionType, managed: bool) -> None:
     apart = original.__globals__ is not function.__globals__
     function.__code__ = template.code_for(original, key, managed, apart, guarded)
     file = original.__code__.co_filename
@@ -110,8 +109,7 @@ def guard() -> None:
         for function in list(_placed):
             marked = _mark(function.__code__)
             if marked is not None:
-                _, key, original, managed = marked
-                _give(function, original, key, managed)
+                _give(function, *marked[1:])
 
 
 def restore() -> None:
