@@ -150,7 +150,7 @@ class Binder:
         if isinstance(owner, type) and (target.subclasses or not spelling.glob):
             followed = self._followed.setdefault(id(owner), (owner, {}))[1]
             followed[attribute, target.key] = target
-            for cls in _descendants(owner):
+            for cls in _descendants(owner, {}).values():
                 self._override(target, cls, attribute)
 
     def _override(self, target: Target, cls: type, attribute: str) -> None:
@@ -206,12 +206,10 @@ class Binder:
             faults.failed("bind", error)
 
 
-def _descendants(cls: type) -> Iterator[type]:
-    seen: set[int] = set()
-    waiting: list[type] = list(type.__subclasses__(cls))
-    while waiting:
-        child = waiting.pop()
-        if id(child) not in seen:
-            seen.add(id(child))
-            yield child
-            waiting.extend(type.__subclasses__(child))
+def _descendants(cls: type, found: dict[int, type]) -> dict[int, type]:
+    children: list[type] = type.__subclasses__(cls)
+    for child in children:
+        if id(child) not in found:
+            found[id(child)] = child
+            _descendants(child, found)
+    return found

@@ -36,18 +36,14 @@ def hook(created: Callable[[type, str | None], None]) -> None:
             cls = original(function, name, *bases, **keywords)
         else:
             cls = _in_the_place_of(sys._getframe(1), partial(original, function, name, *bases, **keywords))
-        _tell(created, cls, function)
+        if issubclass(type(cls), type):
+            try:
+                created(cls, function.__code__.co_filename if type(function) is FunctionType else None)
+            except Exception as error:
+                faults.failed("class", error)
         return cls
 
     adapting.put(builtins, "__build_class__", __build_class__)
-
-
-def _tell(created: Callable[[type, str | None], None], cls: Any, body: Any) -> None:
-    if issubclass(type(cls), type):
-        try:
-            created(cls, body.__code__.co_filename if type(body) is FunctionType else None)
-        except Exception as error:
-            faults.failed("class", error)
 
 
 @transparent

@@ -79,9 +79,7 @@ class PlanIndex:
         for module, qualname in splits(bare):
             spelling = Spelling(target, name, qualname, rank, depth)
             self.modules.setdefault(module, []).append(spelling)
-            owner = qualname.rpartition(".")[0]
-            if owner:
-                self.classes.setdefault((module, owner), []).append(spelling)
+            self.classes.setdefault((module, qualname.rpartition(".")[0]), []).append(spelling)
 
     def wanted(self, module: str) -> bool:
         """Whether something of the plan may be in ``module``."""

@@ -78,17 +78,6 @@ def hook_compile() -> None:
     IPython, debugpy. Only where a list names functions of a program on the command line."""
     original = builtins.compile
 
-    def shown(source: Any, filename: Any) -> Any:
-        try:
-            path = os.fsdecode(filename)
-            name = program.run_by_another(path) if type(source) in (str, bytes) else None
-            if name is not None:
-                tree = ast.parse(source, path)
-                return tree if program.show(tree, (name, "__main__")) else source
-        except Exception as error:  # what cannot be parsed, Python itself complains about
-            faults.failed("compile", error)
-        return source
-
     @transparent
     def compile(
         source: Any,
@@ -104,7 +93,14 @@ def hook_compile() -> None:
             flags |= caller.f_code.co_flags & _FUTURE
         # the import system writes what it compiles to a file
         if mode == "exec" and not flags & ast.PyCF_ONLY_AST and "importlib" not in caller.f_code.co_filename:
-            source = shown(source, filename)
+            try:
+                path = os.fsdecode(filename)
+                name = program.run_by_another(path) if type(source) in (str, bytes) else None
+                if name is not None:
+                    tree = ast.parse(source, path)
+                    source = tree if program.show(tree, (name, "__main__")) else source
+            except Exception as error:  # what cannot be parsed, Python itself complains about
+                faults.failed("compile", error)
         try:
             return original(source, filename, mode, flags, True, optimize, **more)
         except BaseException as error:

@@ -21,7 +21,7 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import CellType, CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 PLAIN, COROUTINE, GENERATOR, ASYNC_GENERATOR = "plain", "coroutine", "generator", "async_generator"
 MANAGER, ASYNC_MANAGER = "manager", "async_manager"
@@ -52,23 +52,16 @@ or other things by these names."""
 _CONSTANTS: dict[Any, Any] = {"_autotrace_sys": sys, **{f"_autotrace_{kind.__name__}": kind for kind in _BUILTINS}}
 _NAMES = re.compile(rf"(?<![\w.'])({'|'.join(['key', 'sys', *(kind.__name__ for kind in _BUILTINS)])})\b")
 """What the text calls the constants; compiled, a string stands in the place of each."""
+_VARIABLE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
 _BEGIN = re.compile(r"\bargs, kwargs\)")
 
 
-class Shape(NamedTuple):
-    """A function's parameters. The text gives them names of its own, and the code their own ones again."""
-
-    positional: int
-    """How many can be passed by position."""
-    only: int
-    """How many of them cannot be passed by name."""
-    named: tuple[str, ...]
-    """Those that can only be passed by name."""
-    rest: bool
-    """There is ``*args``."""
-    others: bool
-    """There is ``**kwargs``."""
+Parameters = tuple[str, str, str, str]
+"""A function's parameters as source text: between the parentheses of ``def`` (defaults are not part of the code); what
+passes them on; the positional ones as a tuple; the others as a dict. They have names of their own here, and in the code
+those of the original again."""
+_ONE: Parameters = ("_autotrace_p0", "_autotrace_p0", "(_autotrace_p0,)", "{}")
 
 
 def kind_of(code: CodeType) -> str:
@@ -90,10 +83,12 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
     kind = kind_of(original)
     if managed:
         kind = MANAGER if kind == GENERATOR else ASYNC_MANAGER
-    code = _compiled(kind, _shape(original), len(original.co_freevars), _MADE if apart else _FUNCTION, guarded)
+    names, count = _names(original), original.co_argcount
+    keywords = names[count : count + original.co_kwonlyargcount]
+    parameters = _parameters(count, original.co_posonlyargcount, keywords, original.co_flags & _VARIABLE)
+    code = _compiled(kind, parameters, len(original.co_freevars), _MADE if apart else _FUNCTION, guarded)
     held = {**_CONSTANTS, _FUNCTION: function, _KEY: key}
     constants = [original if type(const) is CodeType else held.get(const, const) for const in code.co_consts]
-    parameters = _parameters(original)
     more: dict[str, Any] = {"co_qualname": function.__qualname__} if sys.version_info >= (3, 11) else {}
     return code.replace(
         co_name=original.co_name,
@@ -101,7 +96,7 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
         co_firstlineno=original.co_firstlineno,
         co_linetable=_one_line(len(code.co_code)),
         co_consts=(*constants, (MARK, key, function, managed)),
-        co_varnames=(*parameters, *code.co_varnames[len(parameters) :]),
+        co_varnames=(*names, *code.co_varnames[len(names) :]),
         co_freevars=original.co_freevars,
         # CO_ITERABLE_COROUTINE: types.coroutine made this generator awaitable
         co_flags=code.co_flags | (original.co_flags & inspect.CO_ITERABLE_COROUTINE),
@@ -117,7 +112,7 @@ def _file_of(file: str) -> str:
 def function_for(kind: str, function: Callable[..., Any], name: str, key: str = "") -> Callable[..., Any]:
     """A wrapper of ``function`` for no target but a use of our own, whose one parameter it passes on. It is an object
     of its own, which the garbage collector sees through."""
-    code = _compiled(kind, Shape(1, 0, (), False, False), 0, _CELL, False)
+    code = _compiled(kind, _ONE, 0, _CELL, False)
     held = {**_CONSTANTS, _KEY: key}
     code = code.replace(co_name=name, co_consts=tuple(held.get(const, const) for const in code.co_consts))
     return FunctionType(code, {"__name__": __name__}, name, None, (CellType(function),))
@@ -125,30 +120,25 @@ def function_for(kind: str, function: Callable[..., Any], name: str, key: str = 
 
 def takes_one(code: CodeType) -> bool:
     """Whether a function has one parameter and no more, as ``function_for`` wants it."""
-    return code.co_argcount == len(_parameters(code)) == 1
+    return code.co_argcount == len(_names(code)) == 1
 
 
-def _parameters(code: CodeType) -> tuple[str, ...]:
-    """Their names, as they stand in ``co_varnames``."""
-    names, *variable = inspect.getargs(code)
-    return (*names, *(name for name in variable if name is not None))
+def _names(code: CodeType) -> tuple[str, ...]:
+    """Those of the parameters, as they stand in ``co_varnames``."""
+    count = code.co_argcount + code.co_kwonlyargcount + (code.co_flags & _VARIABLE).bit_count()
+    return code.co_varnames[:count]
 
 
-def _shape(code: CodeType) -> Shape:
-    names, rest, others = inspect.getargs(code)
-    named = tuple(names[code.co_argcount :])
-    return Shape(code.co_argcount, code.co_posonlyargcount, named, rest is not None, others is not None)
-
-
-def _source(shape: Shape) -> tuple[str, str, str, str]:
-    """The parameters as source text: between the parentheses of ``def`` (defaults are not part of the code); what
-    passes them on; the positional ones as a tuple; the others as a dict."""
-    positional = [f"_autotrace_p{number}" for number in range(shape.positional)]
-    named = {name: f"_autotrace_n{number}" for number, name in enumerate(shape.named)}
-    rest, others = ["*_autotrace_rest"] * shape.rest, ["**_autotrace_others"] * shape.others
+@functools.lru_cache(maxsize=1024)
+def _parameters(count: int, only: int, keywords: tuple[str, ...], flags: int) -> Parameters:
+    """``count``: of those that can be passed by position, ``only`` of which cannot be passed by name."""
+    positional = [f"_autotrace_p{number}" for number in range(count)]
+    named = {name: f"_autotrace_n{number}" for number, name in enumerate(keywords)}
+    rest = ["*_autotrace_rest"] * bool(flags & inspect.CO_VARARGS)
+    others = ["**_autotrace_others"] * bool(flags & inspect.CO_VARKEYWORDS)
     declared = [*positional, *(rest or ["*"] * bool(named)), *named.values(), *others]
-    if shape.only:
-        declared.insert(shape.only, "/")
+    if only:
+        declared.insert(only, "/")
     passed = [
         f"{name}={own}" if name.isidentifier() and not keyword.iskeyword(name) else f"**{{{name!r}: {own}}}"
         for name, own in named.items()
@@ -179,14 +169,10 @@ _FUNCTION_TEXT = re.compile(r"^(?:async )?def (\w+)\(.*?\):\n(.*?)(?=^\S|\Z)", r
 _PART = re.compile(r"^( *)# part (\w+)\n(.*?)^ *# end\n", re.MULTILINE | re.DOTALL)
 
 
-def _text() -> str:
-    return _TEXT.read_text(encoding="utf-8")
-
-
 @functools.lru_cache(maxsize=8)
 def _body(kind: str) -> str:
     """The body of the wrapper of this kind. Its variables have a prefix."""
-    text = _text()
+    text = _TEXT.read_text(encoding="utf-8")
     functions = dict(_FUNCTION_TEXT.findall(text))
     bodies = [functions[name] for name in _PARTS.get(kind, (kind,))]
     others = {name: textwrap.dedent(part) for body in bodies[1:] for _, name, part in _PART.findall(body)}
@@ -200,9 +186,9 @@ def _body(kind: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(kind: str, shape: Shape, count: int, callee: str, guarded: bool) -> CodeType:
+def _compiled(kind: str, parameters: Parameters, count: int, callee: str, guarded: bool) -> CodeType:
     """``count``: of free variables. ``callee``: the name of what is called."""
-    declared, call, args, kwargs = _source(shape)
+    declared, call, args, kwargs = parameters
     body = _body(kind)
     free = [f"_autotrace_f{number:03}" for number in range(count)]
     body = body.replace("# before", _before(kind, call, free, callee, guarded), 1)
