@@ -34,7 +34,7 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
     """Have the calls of ``owner.attribute``, or of the function below ``depth`` decorators of it, recorded for the
     target ``key``; says how. None: they are recorded for some target already. Raises ``Refused``."""
     raw, own = member(owner, attribute), attribute in vars(owner)
-    reason = adapting.refusal(raw, owner, attribute)
+    reason = adapting.refusal(raw, owner, attribute) or used_libraries.refusal(adapting.module_of(None, owner))
     if reason is not None:
         raise Refused(reason)
     function = function_in(raw, owner, attribute, depth)
@@ -53,9 +53,6 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
         if wrapper.key_of(function) is not None:
             return None
         where = ", below a decorator that looks at its caller's frame"
-    used = used_libraries.refusal(adapting.module_of(None, owner))
-    if used is not None:
-        raise Refused(used)
     # what a module of the user's took from such a library is replaced there, which changes nothing in the library
     if own and used_libraries.refusal(function.__module__ or "") is None:
         wrapper.place(function, key)

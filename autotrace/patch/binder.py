@@ -67,7 +67,7 @@ class Binder:
         for name in names:
             for spelling in self.index.classes.get((name, qualname), ()):
                 if member(cls, spelling.attribute) is not None:
-                    self._guard(self._attribute, spelling, cls, spelling.attribute, name)
+                    self._guard(self._attribute, spelling, cls, name)
         for base in mro_of(cls)[1:] if self._followed else ():
             if id(base) in self._followed:
                 for (attribute, _), target in list(self._followed[id(base)][1].items()):
@@ -76,7 +76,7 @@ class Binder:
             for name in names:
                 for glob, inside in self.index.globs_of(name):
                     for spelling in glob.spelled(cls) if inside in (None, qualname) else ():
-                        self._guard(self._attribute, spelling, cls, spelling.attribute, name)
+                        self._guard(self._attribute, spelling, cls, name)
 
     def over(self, module: ModuleType, name: str, unseen: str) -> None:
         """The process ends: say what of ``module``, in lists called ``name``, was made where nobody saw it (``unseen``
@@ -95,7 +95,7 @@ class Binder:
     def _spelling(self, spelling: Spelling, module: ModuleType, name: str) -> None:
         owner = self._owner(spelling, module, name)
         if owner is not None:
-            self._attribute(spelling, owner, spelling.attribute, name)
+            self._attribute(spelling, owner, name)
 
     def _owner(self, spelling: Spelling, module: ModuleType, name: str) -> Any:
         """The class, or the module itself, that has what is named. None: nothing does, which is reported."""
@@ -133,8 +133,8 @@ class Binder:
     def _say(self, spelling: Spelling, name: str, state: str, reason: str) -> None:
         self.report(spelling.target.key, f"{name}:{spelling.qualname}", state, reason)
 
-    def _attribute(self, spelling: Spelling, owner: Any, attribute: str, module: str) -> None:
-        target = spelling.target
+    def _attribute(self, spelling: Spelling, owner: Any, module: str) -> None:
+        target, attribute = spelling.target, spelling.attribute
         qualname = f"{name_of(owner)}.{attribute}" if isinstance(owner, type) else attribute
         if spelling.glob:  # what another target records is left to it
             recorded = recorded_for(owner, attribute) is not None
@@ -176,9 +176,7 @@ class Binder:
             held = attach(owner, attribute, target.key, depth)
             if held is not None:
                 self.report(target.key, location, "bound", held)
-                return True
-            other = recorded_for(owner, attribute)
-            if other is not None and other != target.key and target.key not in self._ranks:
+            elif (other := recorded_for(owner, attribute)) not in (None, target.key) and target.key not in self._ranks:
                 self.report(target.key, location, "refused", f"its calls are recorded for the target `{other}` already")
         except Refused as refusal:
             self.report(target.key, location, "refused", str(refusal))

@@ -18,14 +18,15 @@ from autotrace.patch import program
 from autotrace.record import faults
 from autotrace.record.frames import transparent
 
+Imported = Callable[[ModuleType], None]
+"""Called with a module that was executed."""
+
 
 class ImportHook:
     """Sees every spec, whichever finder it comes from, and hooks the loader of those that are wanted."""
 
-    def __init__(
-        self, wanted: Callable[[str], bool], imported: Callable[[ModuleType], None], asked: Callable[[], None]
-    ) -> None:
-        """``imported`` is called with each wanted module that was executed, ``asked`` before any module is."""
+    def __init__(self, wanted: Callable[[str], bool], imported: Imported, asked: Callable[[], None]) -> None:
+        """``asked`` is called before each module is executed."""
         self.wanted: Callable[[str], bool] | None = wanted
         """None: closed, nothing is hooked any more."""
         self.imported = imported

@@ -102,16 +102,14 @@ def show(tree: ast.Module, called: tuple[str, ...]) -> set[str]:
     """Put a decorator above the others of each top-level function that lists name; returns the functions' names.
     ``called``: what lists may call the program."""
     patterns = wanted(called) if wanted is not None else ()
-    functions = [
-        function
-        for function in _functions(tree)
-        if any(fnmatch.fnmatchcase(function.name, pattern) for pattern in patterns)
-    ]
-    for function in functions:
-        first = function.decorator_list[0] if function.decorator_list else function
-        shown = _call("defined", f"__name__, {function.name!r}, {called!r}", first)
-        function.decorator_list.insert(0, shown.value)
-    return {function.name for function in functions}
+    shown = set()
+    for function in _functions(tree):
+        if any(fnmatch.fnmatchcase(function.name, pattern) for pattern in patterns):
+            first = function.decorator_list[0] if function.decorator_list else function
+            call = _call("defined", f"__name__, {function.name!r}, {called!r}", first)
+            function.decorator_list.insert(0, call.value)
+            shown.add(function.name)
+    return shown
 
 
 def _functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -45,8 +45,7 @@ class ScriptHook:
 
     def remove(self) -> None:
         """Be asked no more."""
-        if self in sys.path_hooks:
-            sys.path_hooks.remove(self)
+        sys.path_hooks[:] = [hook for hook in sys.path_hooks if hook is not self]
 
     def __call__(self, path: str) -> ScriptHook:
         """This object, if ``path`` is the script; ``ImportError`` says no, as the protocol has it."""
@@ -119,7 +118,7 @@ class LineHook:
         self._called = called
         self._globals = vars(main)
         self._calls = 0
-        self._installed: Any = None
+        self._watch = self._call
         self._frame: FrameType | None = None
 
     def install(self) -> None:
@@ -131,16 +130,15 @@ class LineHook:
             frame = frame.f_back
         if frame is not None:
             self._frame, frame.f_trace = frame, self._line
-        self._installed = self._call
-        sys.settrace(self._installed)
+        sys.settrace(self._watch)
 
     def remove(self) -> None:
         """Watch no more."""
-        if self._installed is not None and sys.gettrace() is self._installed:
+        if sys.gettrace() is self._watch:
             sys.settrace(None)
-        if self._frame is not None and self._frame.f_trace is not None:
+        if self._frame is not None:
             self._frame.f_trace = None
-        self._installed = self._frame = None
+        self._frame = None
 
     def _is_program(self, frame: FrameType) -> bool:
         return frame.f_globals is self._globals and frame.f_code.co_name == "<module>"

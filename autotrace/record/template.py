@@ -56,7 +56,6 @@ _VARIABLE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
 _BEGIN = re.compile(r"\bargs, kwargs\)")
 
-
 Parameters = tuple[str, str, str, str]
 """A function's parameters as source text: between the parentheses of ``def`` (defaults are not part of the code); what
 passes them on; the positional ones as a tuple; the others as a dict. They have names of their own here, and in the code
