@@ -21,10 +21,9 @@ Refusal = Callable[[Any, Any, str], "str | None"]
 ClassBehind = Callable[[Any], "type | None"]
 """The class that has the methods of what a decorator left in the class's place; None for anything else."""
 
-waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
-"""By module: whom to tell when it is imported."""
-expected: dict[tuple[str, str], Callable[[type], None]] = {}
-"""By module and class: whom to tell when the program, which is that module, made the class."""
+waiting: dict[str, list[Callable[[Any], None]]] = {}
+"""By module: whom to tell when it is imported. By ``module:class``: when the program, which is that module, made the
+class."""
 ABSENT: Any = object()
 """What stands where nothing stands."""
 _exchanged: list[tuple[Any, str, Any, Any]] = []
@@ -47,7 +46,7 @@ def when_imported(name: str, callback: Callable[[ModuleType], None]) -> None:
 def when_run(module: str, name: str, callback: Callable[[type], None]) -> None:
     """Call ``callback(cls)`` right after class ``name`` was made, if ``module`` is what ``python -m`` runs: it is never
     imported then."""
-    expected[module, name] = callback
+    waiting.setdefault(f"{module}:{name}", []).append(callback)
 
 
 def put(owner: Any, name: str, made: Any) -> None:
@@ -108,7 +107,6 @@ def stop() -> None:
     """Put everything back, last change first, and tell nobody any more. What somebody replaced meanwhile is left
     alone."""
     waiting.clear()
-    expected.clear()
     _hooked.clear()
     while _exchanged:
         owner, name, before, made = _exchanged.pop()

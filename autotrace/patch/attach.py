@@ -143,11 +143,8 @@ def instance_with_call(owner: Any, attribute: str) -> type | None:
     what can be recorded."""
     raw = vars(owner).get(attribute) if isinstance(owner, ModuleType) else None
     call = members_of(type(raw)).get("__call__")
-    if type(call) is not FunctionType or function_in(raw, owner, attribute) is not None:
-        return None
-    if adapting.refusal(raw, owner, attribute) is not None:
-        return None
-    return type(raw)
+    alone = type(call) is FunctionType and function_in(raw, owner, attribute) is None
+    return type(raw) if alone and adapting.refusal(raw, owner, attribute) is None else None
 
 
 def _with(raw: Any, made: FunctionType) -> Any:

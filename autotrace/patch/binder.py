@@ -19,9 +19,6 @@ from autotrace.record import faults
 from autotrace.record.object_fields import members_of, module_of, mro_of, name_of
 from autotrace.record.origin import is_hosts
 
-Report = Callable[[str, str, str, str], None]
-"""(key, name, state, reason) with the states of ``spool.records.Report``."""
-
 _SHADOWED = "this override is not traced: add `subclasses: true`"
 _OWNERS = (type, ModuleType)
 
@@ -29,7 +26,8 @@ _OWNERS = (type, ModuleType)
 class Binder:
     """The targets of this process and where they were bound."""
 
-    def __init__(self, index: PlanIndex, report: Report) -> None:
+    def __init__(self, index: PlanIndex, report: Callable[[str, str, str, str], None]) -> None:
+        """``report``: called with key, name, state (one of ``spool.records.Report``) and reason."""
         self.index = index
         self.report = report
         self._followed: dict[int, tuple[type, dict[tuple[str, str], Target]]] = {}

@@ -93,9 +93,8 @@ class Engine:
         if engine is not self:
             return
         self.binder.created(cls, file)
-        if adapting.expected and (module := module_of(cls)) in program.MAINS:
-            callback = adapting.expected.pop((program.name_of(module) or "", name_of(cls)), None)
-            if callback is not None:
+        if (module := module_of(cls)) in program.MAINS:
+            for callback in adapting.waiting.pop(f"{program.name_of(module)}:{name_of(cls)}", ()):
                 callback(cls)
 
     def _wanted(self, name: str) -> bool:

@@ -23,7 +23,6 @@ from autotrace.run.process import arguments, program
 
 MAINS = ("__main__", "__mp_main__")
 """What ``__name__`` is in the program itself, and in a child that ``multiprocessing`` spawned of it."""
-_MODULE = ("-m", "--module")
 
 wanted: Callable[[tuple[str, ...]], set[str]] | None = None
 """Asked with the names by which lists may call a program. Returns the names of the functions that lists name, as
@@ -65,7 +64,7 @@ def others() -> dict[str, str]:
     words = arguments(sys.orig_argv)
     for before, word in zip(["", *words], words, strict=False):
         name = stem(word)
-        if before in _MODULE:
+        if before in ("-m", "--module"):
             found.update((f"{os.sep}{module.replace('.', os.sep)}.py", module) for module in (word, f"{word}.__main__"))
         elif name is not None and os.path.isfile(word):
             found[os.path.realpath(word)] = name
@@ -147,7 +146,7 @@ def source_of(main: ModuleType) -> str:
     path = getattr(main, "__file__", None)
     kind, word = program(sys.orig_argv)
     if path is None:
-        return word if kind == "c" and not is_spawned() else ""
+        return word if kind == "c" else ""
     return _read(path) if stem(path) else ""
 
 

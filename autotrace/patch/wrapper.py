@@ -7,6 +7,7 @@ what it holds, is ``record.template``'s.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import linecache
@@ -21,8 +22,6 @@ from autotrace.record.arguments import described
 
 _placed: WeakSet[FunctionType] = WeakSet()
 """Functions of this process that have another code."""
-guarded = False
-"""Whether torch's compiler may meet the code."""
 
 
 def place(function: FunctionType, key: str) -> None:
@@ -93,6 +92,7 @@ def _twin(function: FunctionType) -> FunctionType:
 
 def _give(function: FunctionType, key: str, original: FunctionType, managed: bool) -> None:
     apart = original.__globals__ is not function.__globals__
+    guarded = hasattr(builtins, template.COMPILING)
     function.__code__ = template.code_for(original, key, managed, apart, guarded)
     file = original.__code__.co_filename
     if not os.path.isfile(file):  # the path of the code leads to no file that could be read
@@ -102,14 +102,11 @@ def _give(function: FunctionType, key: str, original: FunctionType, managed: boo
 
 
 def guard() -> None:
-    """From now on code asks whether torch compiles it; also the code that was given before."""
-    global guarded
-    if not guarded:
-        guarded = True
-        for function in list(_placed):
-            marked = _mark(function.__code__)
-            if marked is not None:
-                _give(function, *marked[1:])
+    """``template.COMPILING`` is there from now on: the code that was given before asks it, too."""
+    for function in list(_placed):
+        marked = _mark(function.__code__)
+        if marked is not None:
+            _give(function, *marked[1:])
 
 
 def restore() -> None:

@@ -88,10 +88,11 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
     code = _compiled(kind, parameters, len(original.co_freevars), _MADE if apart else _FUNCTION, guarded)
     held = {**_CONSTANTS, _FUNCTION: function, _KEY: key}
     constants = [original if type(const) is CodeType else held.get(const, const) for const in code.co_consts]
+    file, (there, nowhere) = original.co_filename, IN_PLACE
     more: dict[str, Any] = {"co_qualname": function.__qualname__} if sys.version_info >= (3, 11) else {}
     return code.replace(
         co_name=original.co_name,
-        co_filename=_file_of(original.co_filename),
+        co_filename=there + file if file.startswith("/") else f"{nowhere}{file}>",
         co_firstlineno=original.co_firstlineno,
         co_linetable=_one_line(len(code.co_code)),
         co_consts=(*constants, (MARK, key, function, managed)),
@@ -101,11 +102,6 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
         co_flags=code.co_flags | (original.co_flags & inspect.CO_ITERABLE_COROUTINE),
         **more,
     )
-
-
-def _file_of(file: str) -> str:
-    there, nowhere = IN_PLACE
-    return there + file if file.startswith("/") else f"{nowhere}{file}>"
 
 
 def function_for(kind: str, function: Callable[..., Any], name: str, key: str = "") -> Callable[..., Any]:
