@@ -83,8 +83,8 @@ def _layers(function: Any) -> Iterator[FunctionType]:
 
 def function_in(raw: Any, owner: Any, attribute: str, depth: int = 0) -> FunctionType | None:
     """The function that is called when ``raw`` (of ``owner.attribute``) is: itself, or what a descriptor, a partial, a
-    cache or the object of some library holds; then the one below ``depth`` decorators of it, of which a cache is one.
-    None where there is none."""
+    cache or the object of some library holds; then the one below ``depth`` decorators of it. A cache counts as one.
+    None if it does not exist."""
     while True:
         kind = type(raw)
         if kind is FunctionType:

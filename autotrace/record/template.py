@@ -51,15 +51,15 @@ _BUILTINS = (BaseException, Exception, NameError, StopAsyncIteration, StopIterat
 or other things by these names."""
 _CONSTANTS: dict[Any, Any] = {"_autotrace_sys": sys, **{f"_autotrace_{kind.__name__}": kind for kind in _BUILTINS}}
 _NAMES = re.compile(rf"(?<![\w.'])({'|'.join(['key', 'sys', *(kind.__name__ for kind in _BUILTINS)])})\b")
-"""What the text calls the constants; compiled, a string stands in the place of each."""
+"""The constants as the text calls them. ``_body`` writes a string for each, and the code gets the value."""
 _VARIABLE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
 _BEGIN = re.compile(r"\bargs, kwargs\)")
 
 Parameters = tuple[str, str, str, str]
 """A function's parameters as source text: between the parentheses of ``def`` (defaults are not part of the code); what
-passes them on; the positional ones as a tuple; the others as a dict. They have names of their own here, and in the code
-those of the original again."""
+passes them on; the positional ones as a tuple; the others as a dict. Their names are ours here. The code has the
+original's names again."""
 _ONE: Parameters = ("_autotrace_p0", "_autotrace_p0", "(_autotrace_p0,)", "{}")
 
 
@@ -119,14 +119,14 @@ def takes_one(code: CodeType) -> bool:
 
 
 def _names(code: CodeType) -> tuple[str, ...]:
-    """Those of the parameters, as they stand in ``co_varnames``."""
+    """The names of its parameters, in the order of ``co_varnames``."""
     count = code.co_argcount + code.co_kwonlyargcount + (code.co_flags & _VARIABLE).bit_count()
     return code.co_varnames[:count]
 
 
 @functools.lru_cache(maxsize=1024)
 def _parameters(count: int, only: int, keywords: tuple[str, ...], flags: int) -> Parameters:
-    """``count``: of those that can be passed by position, ``only`` of which cannot be passed by name."""
+    """``count`` parameters can be passed by position. The first ``only`` cannot be passed by name."""
     positional = [f"_autotrace_p{number}" for number in range(count)]
     named = {name: f"_autotrace_n{number}" for number, name in enumerate(keywords)}
     rest = ["*_autotrace_rest"] * bool(flags & inspect.CO_VARARGS)
