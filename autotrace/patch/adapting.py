@@ -21,15 +21,14 @@ Refusal = Callable[[Any, Any, str], "str | None"]
 ClassBehind = Callable[[Any], "type | None"]
 """The class that has the methods of what a decorator left in the class's place; None for anything else."""
 
-waiting: dict[str, list[Callable[[ModuleType], None]]] = {}
-"""By module: whom to tell when it is imported."""
-expected: dict[tuple[str, str], Callable[[type], None]] = {}
-"""By module and class: whom to tell when the program, which is that module, made the class."""
+waiting: dict[str, list[Callable[[Any], None]]] = {}
+"""By module: whom to tell when it is imported. By ``module:class``: when the program, which is that module, made the
+class."""
 ABSENT: Any = object()
 """What stands where nothing stands."""
 _exchanged: list[tuple[Any, str, Any, Any]] = []
 """Owner, attribute, what was there, what is there now."""
-_hooked: WeakKeyDictionary[ModuleType, set[str]] = WeakKeyDictionary()
+_hooked: WeakKeyDictionary[ModuleType, set[Callable[[ModuleType], None]]] = WeakKeyDictionary()
 """What adapters did to a module must not be done again."""
 _refusals: list[Refusal] = []
 _classes: list[ClassBehind] = []
@@ -47,7 +46,7 @@ def when_imported(name: str, callback: Callable[[ModuleType], None]) -> None:
 def when_run(module: str, name: str, callback: Callable[[type], None]) -> None:
     """Call ``callback(cls)`` right after class ``name`` was made, if ``module`` is what ``python -m`` runs: it is never
     imported then."""
-    expected[module, name] = callback
+    waiting.setdefault(f"{module}:{name}", []).append(callback)
 
 
 def put(owner: Any, name: str, made: Any) -> None:
@@ -96,11 +95,9 @@ def initialising(module: Any) -> bool:
 def tell(callback: Callable[[ModuleType], None], module: ModuleType) -> None:
     """``callback(module)``, once. Never raises."""
     try:
-        name = f"{callback.__module__}.{callback.__qualname__}"
         done = _hooked.setdefault(module, set())
-        if name not in done:
-            if "<locals>" not in name:
-                done.add(name)
+        if callback not in done:
+            done.add(callback)
             callback(module)
     except Exception as error:
         faults.failed(f"hook:{module.__name__}", error)
@@ -110,7 +107,6 @@ def stop() -> None:
     """Put everything back, last change first, and tell nobody any more. What somebody replaced meanwhile is left
     alone."""
     waiting.clear()
-    expected.clear()
     _hooked.clear()
     while _exchanged:
         owner, name, before, made = _exchanged.pop()

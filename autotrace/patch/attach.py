@@ -33,14 +33,13 @@ class Refused(Exception):
 def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
     """Have the calls of ``owner.attribute``, or of the function below ``depth`` decorators of it, recorded for the
     target ``key``; says how. None: they are recorded for some target already. Raises ``Refused``."""
-    own = vars(owner).get(attribute, adapting.ABSENT)
-    raw = attribute_of(owner, attribute) if own is adapting.ABSENT and isinstance(owner, type) else own
-    reason = adapting.refusal(raw, owner, attribute)
+    raw, own = member(owner, attribute), attribute in vars(owner)
+    reason = adapting.refusal(raw, owner, attribute) or used_libraries.refusal(adapting.module_of(None, owner))
     if reason is not None:
         raise Refused(reason)
-    function = function_in(raw, owner, attribute) if depth == 0 else _below(raw, owner, attribute, depth)
+    function = function_in(raw, owner, attribute, depth)
     if function is None:
-        raise Refused(_why_not(raw, attribute))
+        raise Refused(_why_not(raw, attribute, depth))
     layers = [*_layers(function)]
     # Ray decorates every method of an actor's class, which was created before
     if wrapper.key_of(function) is not None or any(wrapper.key_of(layer) == key for layer in layers):
@@ -54,11 +53,8 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
         if wrapper.key_of(function) is not None:
             return None
         where = ", below a decorator that looks at its caller's frame"
-    used = used_libraries.refusal(adapting.module_of(None, owner))
-    if used is not None:
-        raise Refused(used)
     # what a module of the user's took from such a library is replaced there, which changes nothing in the library
-    if own is not adapting.ABSENT and used_libraries.refusal(function.__module__ or "") is None:
+    if own and used_libraries.refusal(function.__module__ or "") is None:
         wrapper.place(function, key)
         if type(raw).__name__ == "_lru_cache_wrapper":
             where = ", below functools.lru_cache: calls that it computes"
@@ -66,7 +62,14 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
     if where:
         raise Refused("below a decorator, a function is recorded in place alone: name it on the class that has it")
     adapting.put(owner, attribute, _with(raw, wrapper.wrap(function, key)))
-    return OVERRIDDEN if own is adapting.ABSENT else REPLACED
+    return REPLACED if own else OVERRIDDEN
+
+
+def member(owner: Any, name: str) -> Any:
+    """``owner.name`` without triggering descriptors or a module's lazy attributes; None when there is none."""
+    if issubclass(type(owner), ModuleType):  # ``isinstance`` asks what is no module for its ``__class__``
+        return vars(owner).get(name)
+    return attribute_of(owner, name)
 
 
 def _layers(function: Any) -> Iterator[FunctionType]:
@@ -78,38 +81,28 @@ def _layers(function: Any) -> Iterator[FunctionType]:
         function = function.__dict__.get("__wrapped__")
 
 
-def function_in(raw: Any, owner: Any, attribute: str) -> FunctionType | None:
+def function_in(raw: Any, owner: Any, attribute: str, depth: int = 0) -> FunctionType | None:
     """The function that is called when ``raw`` (of ``owner.attribute``) is: itself, or what a descriptor, a partial, a
-    cache or the object of some library holds; None where there is none."""
-    while type(raw) is not FunctionType:
+    cache or the object of some library holds; then the one below ``depth`` decorators of it. A cache counts as one.
+    None if it does not exist."""
+    while True:
         kind = type(raw)
-        if isinstance(raw, (staticmethod, classmethod)) or kind is MethodType:
+        if kind is FunctionType:
+            if depth == 0:
+                return raw  # type: ignore[no-any-return]
+            raw, depth = raw.__dict__.get("__wrapped__"), depth - 1
+        elif isinstance(raw, (staticmethod, classmethod)) or kind is MethodType:
             raw = raw.__func__
         elif isinstance(raw, property):
             raw = raw.fget
         elif kind in _ROUTINES:
             raw = raw.func
         elif kind.__name__ == "_lru_cache_wrapper":
-            raw = raw.__wrapped__
+            raw, depth = raw.__wrapped__, max(depth - 1, 0)
+        elif raw is None or issubclass(kind, (type, ModuleType)):
+            return None
         else:
-            return None if issubclass(kind, (type, ModuleType)) else _definition_in(raw, owner, attribute)
-    return raw
-
-
-def _below(raw: Any, owner: Any, attribute: str, depth: int) -> FunctionType:
-    for level in range(depth):
-        while isinstance(raw, (staticmethod, classmethod)):
-            raw = raw.__func__
-        opened = raw if type(raw).__name__ == "_lru_cache_wrapper" else function_in(raw, owner, attribute)
-        below = None if opened is None else opened.__dict__.get("__wrapped__")
-        if below is None:
-            what = f"`{attribute}{'.__wrapped__' * level}`"
-            raise Refused(f"{what} has no `__wrapped__`: it has no decorator, or one that does not use functools.wraps")
-        raw = below
-    function = function_in(raw, owner, attribute)
-    if function is None:
-        raise Refused(_why_not(raw, attribute))
-    return function
+            raw = _definition_in(raw, owner, attribute)
 
 
 def _definition_in(holder: Any, owner: Any, attribute: str) -> FunctionType | None:
@@ -140,9 +133,9 @@ def _may_hold(value: Any) -> bool:
     return not issubclass(kind, (type, ModuleType, str)) and not (kind is dict and "__builtins__" in value)
 
 
-def recorded_for(raw: Any, owner: Any, attribute: str) -> str | None:
-    """Key of the target that ``raw`` (as it stands on ``owner``) records already."""
-    return wrapper.key_of(function_in(raw, owner, attribute))
+def recorded_for(owner: Any, attribute: str) -> str | None:
+    """Key of the target that ``owner.attribute`` records already."""
+    return wrapper.key_of(function_in(member(owner, attribute), owner, attribute))
 
 
 def instance_with_call(owner: Any, attribute: str) -> type | None:
@@ -150,11 +143,8 @@ def instance_with_call(owner: Any, attribute: str) -> type | None:
     what can be recorded."""
     raw = vars(owner).get(attribute) if isinstance(owner, ModuleType) else None
     call = members_of(type(raw)).get("__call__")
-    if type(call) is not FunctionType or function_in(raw, owner, attribute) is not None:
-        return None
-    if adapting.refusal(raw, owner, attribute) is not None:
-        return None
-    return type(raw)
+    alone = type(call) is FunctionType and function_in(raw, owner, attribute) is None
+    return type(raw) if alone and adapting.refusal(raw, owner, attribute) is None else None
 
 
 def _with(raw: Any, made: FunctionType) -> Any:
@@ -168,7 +158,10 @@ def _with(raw: Any, made: FunctionType) -> Any:
     raise Refused(f"it is a {type(raw).__name__} that stands elsewhere: name it there")
 
 
-def _why_not(raw: Any, attribute: str) -> str:
+def _why_not(raw: Any, attribute: str, depth: int) -> str:
+    if depth:
+        what = f"`{attribute}{'.__wrapped__' * (depth - 1)}`"
+        return f"{what} has no `__wrapped__`: it has no decorator, or one that does not use functools.wraps"
     if isinstance(raw, property):
         return "the property has no getter"
     if inspect.isclass(raw):

@@ -6,52 +6,47 @@ What is recorded is a function that is given another code (see ``attach`` and ``
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
-from types import FunctionType, ModuleType
+import functools
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 from autotrace.config.plan import Target
 from autotrace.patch import adapting, program
-from autotrace.patch.attach import Refused, attach, instance_with_call, recorded_for
+from autotrace.patch.attach import Refused, attach, instance_with_call, member, recorded_for
 from autotrace.patch.plan_index import PlanIndex, Spelling, excluded, outside
 from autotrace.record import faults
-from autotrace.record.object_fields import attribute_of, members_of, module_of, mro_of, name_of
+from autotrace.record.object_fields import members_of, module_of, mro_of, name_of
 from autotrace.record.origin import is_hosts
 
-Report = Callable[[str, str, str, str], None]
-"""(key, name, state, reason) with the states of ``spool.records.Report``."""
-
 _SHADOWED = "this override is not traced: add `subclasses: true`"
-_UNSEEN = (
-    "autotrace did not see the program define `{}` (typed at a prompt, read from stdin, or in a program that another "
-    "one runs): move it into a module"
-)
-
 _OWNERS = (type, ModuleType)
 
 
 class Binder:
     """The targets of this process and where they were bound."""
 
-    def __init__(self, index: PlanIndex, report: Report) -> None:
+    def __init__(self, index: PlanIndex, report: Callable[[str, str, str, str], None]) -> None:
+        """``report``: called with key, name, state (one of ``spool.records.Report``) and reason."""
         self.index = index
         self.report = report
         self._followed: dict[int, tuple[type, dict[tuple[str, str], Target]]] = {}
         """Classes whose subclasses are looked at for overrides, and what these may override: by attribute and key. By
         ``id()``: a class is hashed by its metaclass. The class is kept: another one could get its ``id()``."""
-        self._gates: dict[str, str | None] = {}
+        self._outside = functools.cache(outside)
         self._ranks: dict[str, int] = {}
         self._tried: set[str] = set()
         """Keys of targets that were found somewhere."""
 
     # -- occasions --------------------------------------------------------------------------------------------------
 
-    def module(self, module: ModuleType, called: str | None = None) -> None:
+    def module(self, module: ModuleType, called: str | None = None, only: str | None = None) -> None:
         """``module`` was executed: bind what the plan names in it. ``called``: what lists call it, if it is the
-        program."""
+        program. ``only``: the function that it just made."""
         name = called or module.__name__
         for spelling in self._named(module, name):
-            self._guard(self._spelling, spelling, module, name)
+            if only is None or only == spelling.qualname:
+                self._guard(self._spelling, spelling, module, name)
 
     def _named(self, module: ModuleType, name: str) -> Iterator[Spelling]:
         """What the plan names in ``module``, globs spelled out."""
@@ -70,7 +65,7 @@ class Binder:
         for name in names:
             for spelling in self.index.classes.get((name, qualname), ()):
                 if member(cls, spelling.attribute) is not None:
-                    self._guard(self._attribute, spelling, cls, spelling.attribute, name)
+                    self._guard(self._attribute, spelling, cls, name)
         for base in mro_of(cls)[1:] if self._followed else ():
             if id(base) in self._followed:
                 for (attribute, _), target in list(self._followed[id(base)][1].items()):
@@ -79,62 +74,48 @@ class Binder:
             for name in names:
                 for glob, inside in self.index.globs_of(name):
                     for spelling in glob.spelled(cls) if inside in (None, qualname) else ():
-                        self._guard(self._attribute, spelling, cls, spelling.attribute, name)
+                        self._guard(self._attribute, spelling, cls, name)
 
-    def wanted_in_program(self, called: Iterable[str]) -> Callable[[str], bool] | None:
-        """See ``program.wanted``."""
-        names = {spelling.qualname for name in called for spelling in self.index.modules.get(name, ())}
-        functions = {name for name in names if "." not in name}
-        public = any(inside is None for name in called for _, inside in self.index.globs_of(name))
-        if not functions and not public:
-            return None
-        return lambda name: name in functions or (public and not name.startswith("_"))
-
-    def defined(self, program: ModuleType, function: str, called: Iterable[str]) -> None:
-        """The program, which lists call by any of these names, just made this function."""
-        for name in called:
-            for spelling in self._named(program, name):
-                if spelling.qualname == function:
-                    self._guard(self._spelling, spelling, program, name)
-
-    def program_over(self, module: ModuleType, name: str) -> None:
-        """The program ``module``, in lists called ``name``, ended: say which of its methods were never made, and which
-        of its functions were made where nobody saw it."""
+    def over(self, module: ModuleType, name: str, unseen: str) -> None:
+        """The process ends: say what of ``module``, in lists called ``name``, was made where nobody saw it (``unseen``
+        is the reason), and which of its methods were never made."""
         for spelling in self.index.modules.get(name, ()):
-            owner: Any = module
-            for word in spelling.qualname.split(".") if spelling.target.key not in self._tried else ():
-                value = member(owner, word)
-                if value is None and "." in spelling.qualname:
-                    self._guard(self._missing, spelling, module, owner, word, module.__name__)
-                if type(value) is FunctionType and owner is module:
-                    self.report(spelling.target.key, f"{name}:{word}", "failed", _UNSEEN.format(word))
-                if not isinstance(value, type):
-                    break
-                owner = value
+            made = "." in spelling.qualname or member(module, spelling.qualname) is not None
+            if made and spelling.target.key not in self._tried:
+                self._guard(self._over, spelling, module, name, unseen)
+
+    def _over(self, spelling: Spelling, module: ModuleType, name: str, unseen: str) -> None:
+        if self._owner(spelling, module, name) is not None:
+            self._say(spelling, name, "failed", unseen.format(spelling.qualname))
 
     # -- one name ---------------------------------------------------------------------------------------------------
 
     def _spelling(self, spelling: Spelling, module: ModuleType, name: str) -> None:
+        owner = self._owner(spelling, module, name)
+        if owner is not None:
+            self._attribute(spelling, owner, name)
+
+    def _owner(self, spelling: Spelling, module: ModuleType, name: str) -> Any:
+        """The class, or the module itself, that has what is named. None: nothing does, which is reported."""
         owner: Any = module
         *path, attribute = spelling.qualname.split(".")
-        location = f"{name}:{spelling.qualname}"
         for word in path:
             value = member(owner, word)
             if isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{word}":
-                return  # the name means that submodule; it has an occasion of its own
+                return None  # the name means that submodule; it has an occasion of its own
             if value is None:
                 self._missing(spelling, module, owner, word, name)
-                return
+                return None
             owner = adapting.class_behind(value)
             if not issubclass(type(owner), _OWNERS):
                 kind = f"{type(owner).__module__}.{type(owner).__qualname__}"
                 reason = f"`{word}` is an instance: name its class, {kind}.{attribute}"
-                self.report(spelling.target.key, location, "refused", reason)
-                return
+                self._say(spelling, name, "refused", reason)
+                return None
         if member(owner, attribute) is None:
             self._missing(spelling, module, owner, attribute, name)
-            return
-        self._attribute(spelling, owner, attribute, name)
+            return None
+        return owner
 
     def _missing(self, spelling: Spelling, module: ModuleType, owner: Any, word: str, name: str) -> None:
         """Say so where that cannot be another way to read the name, or another release's spelling of the target."""
@@ -144,19 +125,17 @@ class Binder:
             return  # may be a submodule
         nearest = difflib.get_close_matches(word, list(vars(owner)), 1)
         hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
-        where = name if owner is module else f"{name}.{name_of(owner)}"
-        self.report(
-            spelling.target.key,
-            f"{name}:{spelling.qualname}",
-            "pending",
-            f"{where} has no `{word}` yet{hint}",
-        )
+        where = module.__name__ if owner is module else f"{module.__name__}.{name_of(owner)}"
+        self._say(spelling, name, "pending", f"{where} has no `{word}` yet{hint}")
 
-    def _attribute(self, spelling: Spelling, owner: Any, attribute: str, module: str) -> None:
-        target = spelling.target
+    def _say(self, spelling: Spelling, name: str, state: str, reason: str) -> None:
+        self.report(spelling.target.key, f"{name}:{spelling.qualname}", state, reason)
+
+    def _attribute(self, spelling: Spelling, owner: Any, module: str) -> None:
+        target, attribute = spelling.target, spelling.attribute
         qualname = f"{name_of(owner)}.{attribute}" if isinstance(owner, type) else attribute
         if spelling.glob:  # what another target records is left to it
-            recorded = recorded_for(member(owner, attribute), owner, attribute) is not None
+            recorded = recorded_for(owner, attribute) is not None
             taken = recorded or excluded(target, f"{module}.{qualname}")
         else:  # a better alternative of the same target is bound already
             taken = self._ranks.get(target.key, spelling.rank) < spelling.rank
@@ -169,7 +148,7 @@ class Binder:
         if isinstance(owner, type) and (target.subclasses or not spelling.glob):
             followed = self._followed.setdefault(id(owner), (owner, {}))[1]
             followed[attribute, target.key] = target
-            for cls in _descendants(owner):
+            for cls in _descendants(owner, {}).values():
                 self._override(target, cls, attribute)
 
     def _override(self, target: Target, cls: type, attribute: str) -> None:
@@ -195,9 +174,7 @@ class Binder:
             held = attach(owner, attribute, target.key, depth)
             if held is not None:
                 self.report(target.key, location, "bound", held)
-                return True
-            other = recorded_for(member(owner, attribute), owner, attribute)
-            if other is not None and other != target.key and target.key not in self._ranks:
+            elif (other := recorded_for(owner, attribute)) not in (None, target.key) and target.key not in self._ranks:
                 self.report(target.key, location, "refused", f"its calls are recorded for the target `{other}` already")
         except Refused as refusal:
             self.report(target.key, location, "refused", str(refusal))
@@ -213,11 +190,7 @@ class Binder:
 
     def _released(self, target: Target) -> bool:
         """Whether the installed release is one the target is meant for; reported once as ``refused`` if not."""
-        if target.versions is None:
-            return True
-        if target.versions not in self._gates:
-            self._gates[target.versions] = outside(target.versions)
-        reason = self._gates[target.versions]
+        reason = None if target.versions is None else self._outside(target.versions)
         if reason is not None:
             self.report(target.key, target.names[0], "refused", reason)
         return reason is None
@@ -229,19 +202,10 @@ class Binder:
             faults.failed("bind", error)
 
 
-def member(owner: Any, name: str) -> Any:
-    """``owner.name`` without triggering descriptors or a module's lazy attributes; None when there is none."""
-    if issubclass(type(owner), ModuleType):  # ``isinstance`` asks what is no module for its ``__class__``
-        return vars(owner).get(name)
-    return attribute_of(owner, name)
-
-
-def _descendants(cls: type) -> Iterator[type]:
-    seen: set[int] = set()
-    waiting: list[type] = list(type.__subclasses__(cls))
-    while waiting:
-        child = waiting.pop()
-        if id(child) not in seen:
-            seen.add(id(child))
-            yield child
-            waiting.extend(type.__subclasses__(child))
+def _descendants(cls: type, found: dict[int, type]) -> dict[int, type]:
+    children: list[type] = type.__subclasses__(cls)
+    for child in children:
+        if id(child) not in found:
+            found[id(child)] = child
+            _descendants(child, found)
+    return found

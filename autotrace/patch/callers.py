@@ -29,23 +29,20 @@ def looks_at_caller(function: FunctionType, owner: Any = None) -> bool:
     """
     functions = [original_of(function)]
     for level in range(1, _DECORATORS + 1):
-        if any(_looks(one, owner, level) or _returns_one(one, owner) for one in functions):
+        if any(_looks(one, owner, level) for one in functions):
             return True
         functions = [inner for one in functions for inner in _enclosed(one)]
     return False
 
 
 def _looks(function: FunctionType, owner: Any, level: int) -> bool:
-    """Whether ``function`` looks ``level`` frames up, or a function that it calls one more."""
-    return _reach_of(function) >= level or any(_reach_of(other) > level for other in _called(function, owner))
-
-
-def _returns_one(function: FunctionType, owner: Any) -> bool:
-    """Whether ``function`` may return one that looks at its caller: what a plain function returns to be run later is
-    run by a frame of ours."""
-    if function.__code__.co_flags & LATER:
-        return False
-    return any(_looks(other, owner, 1) for other in _called(function, owner) if other.__code__.co_flags & LATER)
+    """Whether ``function`` looks ``level`` frames up, or a function that it calls one more. What a plain function
+    returns to be run later is run by a frame of ours, and must not look at its caller."""
+    plain = not function.__code__.co_flags & LATER
+    return _reach_of(function) >= level or any(
+        _reach_of(other) > level or (plain and other.__code__.co_flags & LATER and _looks(other, owner, 1))
+        for other in _called(function, owner)
+    )
 
 
 def _reach_of(function: FunctionType) -> int:

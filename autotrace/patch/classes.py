@@ -29,27 +29,21 @@ def hook(created: Callable[[type, str | None], None]) -> None:
 
     @transparent
     def __build_class__(function: Any, name: str, /, *bases: Any, **keywords: Any) -> Any:
+        ordinary = "metaclass" not in keywords
         for base in bases:
-            if id(type(base)) not in _ORDINARY:
-                break
+            ordinary = ordinary and id(type(base)) in _ORDINARY
+        if ordinary:
+            cls = original(function, name, *bases, **keywords)
         else:
-            if "metaclass" not in keywords:
-                cls = original(function, name, *bases, **keywords)
-                _tell(created, cls, function)
-                return cls
-        cls = _in_the_place_of(sys._getframe(1), partial(original, function, name, *bases, **keywords))
-        _tell(created, cls, function)
+            cls = _in_the_place_of(sys._getframe(1), partial(original, function, name, *bases, **keywords))
+        if issubclass(type(cls), type):
+            try:
+                created(cls, function.__code__.co_filename if type(function) is FunctionType else None)
+            except Exception as error:
+                faults.failed("class", error)
         return cls
 
     adapting.put(builtins, "__build_class__", __build_class__)
-
-
-def _tell(created: Callable[[type, str | None], None], cls: Any, body: Any) -> None:
-    if issubclass(type(cls), type):
-        try:
-            created(cls, body.__code__.co_filename if type(body) is FunctionType else None)
-        except Exception as error:
-            faults.failed("class", error)
 
 
 @transparent

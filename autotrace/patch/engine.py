@@ -8,7 +8,7 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 from weakref import WeakSet
@@ -16,7 +16,7 @@ from weakref import WeakSet
 from autotrace.config import environment
 from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch import adapting, attach, classes, program, wrapper
-from autotrace.patch.binder import Binder, member
+from autotrace.patch.binder import Binder
 from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import PlanIndex
 from autotrace.patch.program_hooks import LineHook, ScriptHook, hook_compile
@@ -29,6 +29,10 @@ from autotrace.run import remote_node
 _UNSEEN = (
     "autotrace did not see `{}` being imported (its loader: {}), so nothing in it was wrapped: import it with a plain "
     "`import`, or before autotrace starts"
+)
+_UNSEEN_IN_PROGRAM = (
+    "autotrace did not see the program define `{}` (imported from elsewhere, typed at a prompt, read from stdin, or in "
+    "a program that another one runs): name the module that defines it, or move it into one"
 )
 
 
@@ -47,34 +51,37 @@ class Engine:
         self._program: list[ScriptHook | LineHook] = []
         """What sees the functions of the program being made."""
         for library, adapter in adapters.items():  # of a library that is imported already, `start` does it
-            adapting.waiting.setdefault(library, []).append(_adapter(adapter))
+            adapting.waiting.setdefault(library, []).append(functools.partial(_install, adapter))
 
     def start(self) -> None:
         """Hook class creation and imports, then take what is imported already."""
         classes.hook(self._created)
-        program.wanted, program.on_definition = self.binder.wanted_in_program, self._defined
+        program.wanted, program.on_definition = self.index.functions_of, self._defined
         self.imports.install()
         self._take_imported()
         self._take_program()
-        atexit.register(self._program_over)  # runs before the flusher's own, which was registered before
+        atexit.register(self._over)  # runs before the flusher's own, which was registered before
 
     def _take_imported(self) -> None:
         """Take the modules that were imported before the engine started; first those that an adapter waits for, whose
         rules hold for the others."""
         for name, module in sorted(sys.modules.items(), key=lambda item: item[0] not in adapting.waiting):
             try:
-                if isinstance(module, ModuleType) and self._wanted(name) and module not in self._seen:
-                    if not adapting.initialising(module):
-                        self._imported(module)
-                    elif module not in self._late:
-                        self._late.append(module)
+                if isinstance(module, ModuleType) and self._wanted(name):
+                    self._take(module)
             except Exception as error:  # a module object of the host's own making
                 faults.failed("modules", error)
 
+    def _take(self, module: ModuleType) -> None:
+        if adapting.initialising(module):
+            self._late.append(module)
+        elif module not in self._seen:
+            self._imported(module)
+
     def stop(self) -> None:
         """Put everything back that was replaced, by adapters too, and hook nothing any more."""
-        self._program_over()
-        atexit.unregister(self._program_over)
+        self._over()
+        atexit.unregister(self._over)
         program.wanted = program.on_definition = None
         self.imports.remove()
         for hook in self._program:
@@ -86,20 +93,19 @@ class Engine:
         if engine is not self:
             return
         self.binder.created(cls, file)
-        if adapting.expected and (module := module_of(cls)) in program.MAINS:
-            callback = adapting.expected.pop((program.name_of(module) or "", name_of(cls)), None)
-            if callback is not None:
+        if (module := module_of(cls)) in program.MAINS:
+            for callback in adapting.waiting.pop(f"{program.name_of(module)}:{name_of(cls)}", ()):
                 callback(cls)
 
     def _wanted(self, name: str) -> bool:
-        if name in adapting.waiting or self.index.wanted(name):
-            return True
-        return name in program.modules() and self.index.wanted("__main__")
+        program_wanted = name in program.modules() and self.index.wanted("__main__")
+        return program_wanted or name in adapting.waiting or self.index.wanted(name)
 
     def _defined(self, module: str, function: str, value: Any, called: tuple[str, ...]) -> Any:
         made = ModuleType(module)  # what another program runs need not be a module
         setattr(made, function, value)
-        self.binder.defined(made, function, called)
+        for name in called:
+            self.binder.module(made, name, only=function)
         return vars(made)[function]
 
     def _imported(self, module: ModuleType) -> None:
@@ -112,35 +118,22 @@ class Engine:
         """Take those that were half imported, as far as they are ready."""
         late, self._late = self._late, []
         for module in late:
-            if adapting.initialising(module):
-                self._late.append(module)
-            else:
-                self._imported(module)
+            self._take(module)
 
-    def _program_over(self) -> None:
+    def _over(self) -> None:
+        """Say which targets are in modules that came in without the import system or with a loader of its own kind, or
+        in the program, which is never imported."""
         try:
-            main: Any = sys.modules.get("__main__")
             # Python takes a script's `__file__` away when it ends
-            name = program.name_of("__main__") or program.stem(program.script())
-            for called in ("__main__", name) if main is not None else ():
-                if called is not None:
-                    self.binder.program_over(main, called)
-            self._report_unseen()
+            called = ("__main__", program.name_of("__main__") or program.stem(program.script()))
+            for name in self.index.modules:
+                module = sys.modules.get("__main__" if name in called else name)
+                if isinstance(module, ModuleType) and (name in called or module not in self._seen):
+                    loader = type(getattr(module, "__loader__", None))
+                    unseen = _UNSEEN.format(name, f"{loader.__module__}.{loader.__qualname__}")
+                    self.binder.over(module, name, _UNSEEN_IN_PROGRAM if name in called else unseen)
         except Exception as error:
-            faults.failed("program", error)
-
-    def _report_unseen(self) -> None:
-        """Say which targets are in modules that came in without the import system or with a loader of its own kind."""
-        for name in self.index.modules:
-            module = sys.modules.get(name)
-            if name in program.MAINS or not isinstance(module, ModuleType) or module in self._seen:
-                continue
-            loader = type(getattr(module, "__loader__", None))
-            reason = _UNSEEN.format(name, f"{loader.__module__}.{loader.__qualname__}")
-            for spelling in self.index.modules[name]:
-                value = member(module, spelling.qualname.partition(".")[0])
-                if value is not None and not isinstance(value, ModuleType):  # that has an occasion of its own
-                    report(spelling.target.key, f"{name}:{spelling.qualname}", "failed", reason)
+            faults.failed("over", error)
 
     def _take_program(self) -> None:
         """Take the functions of the program that are made already, and see that the others come as they are made."""
@@ -154,7 +147,7 @@ class Engine:
             self._program.append(ScriptHook(script))
         elif names := program.show(ast.parse(program.source_of(main)), called).difference(vars(main)):
             self._program.append(LineHook(main, names, called))
-        if any(self.binder.wanted_in_program((other, "__main__")) for other in program.others().values()):
+        if any(self.index.functions_of((other, "__main__")) for other in program.others().values()):
             hook_compile()
         for hook in self._program:
             hook.install()
@@ -192,7 +185,9 @@ def start(
         if plan is None:
             plan = Plan.loads(remote_node.plan_text(os.environ))
         folder = run_folder or remote_node.run_folder(os.environ)
-        load(plan)
+        for target in plan.targets:
+            add(target, plan.settings)
+        calls.decide = sampling.decision(plan.settings.sampling)
         flusher.calls_of, flusher.paths_of = _calls, _paths
         flusher.on_open = functools.partial(remote_node.start_relay, folder)
         flusher.configure(folder, run_id or os.environ.get(environment.RUN_ID, ""), plan.settings, plan.digest)
@@ -245,13 +240,6 @@ def record_function(function: Any, *, key: str, role: str = "span", name: str | 
     wrapper.place(function, key)
 
 
-def load(plan: Plan) -> None:
-    """Make the probes of ``plan``."""
-    for target in plan.targets:
-        add(target, plan.settings)
-    calls.decide = sampling.decision(plan.settings.sampling)
-
-
 def add(target: Target, settings: Settings) -> Probe:
     """Make the probe of one target."""
     probe = calls.probes[target.key] = Probe(target, settings)
@@ -290,8 +278,5 @@ def _after_fork_in_child() -> None:
         faults.failed("fork", error)
 
 
-def _adapter(name: str) -> Callable[[ModuleType], None]:
-    def install(_: ModuleType) -> None:
-        importlib.import_module(name).install()
-
-    return install
+def _install(adapter: str, _: ModuleType) -> None:
+    importlib.import_module(adapter).install()

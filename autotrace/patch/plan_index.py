@@ -7,9 +7,10 @@ lazy proxy that does something, or raises, when it is asked.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -78,13 +79,17 @@ class PlanIndex:
         for module, qualname in splits(bare):
             spelling = Spelling(target, name, qualname, rank, depth)
             self.modules.setdefault(module, []).append(spelling)
-            owner = qualname.rpartition(".")[0]
-            if owner:
-                self.classes.setdefault((module, owner), []).append(spelling)
+            self.classes.setdefault((module, qualname.rpartition(".")[0]), []).append(spelling)
 
     def wanted(self, module: str) -> bool:
         """Whether something of the plan may be in ``module``."""
         return module in self.modules or any(True for _ in self.globs_of(module))
+
+    def functions_of(self, called: Iterable[str]) -> set[str]:
+        """See ``program.wanted``."""
+        named = {spelling.qualname for name in called for spelling in self.modules.get(name, ())}
+        public = any(inside is None for name in called for _, inside in self.globs_of(name))
+        return {name for name in named if "." not in name}.union(["[!_]*"] * public)
 
     def globs_of(self, module: str) -> Iterator[tuple[Glob, str | None]]:
         """Globs that reach into ``module``, with the class they name there (None: the whole module)."""
@@ -108,18 +113,11 @@ def splits(name: str) -> Iterator[tuple[str, str]]:
 
 def members_of_module(module: ModuleType) -> tuple[list[str], list[type]]:
     """Names of the functions, and the classes, that were defined in ``module``."""
-    functions: list[str] = []
-    classes: list[type] = []
-    for name, value in list(vars(module).items()):
-        if name.startswith("_"):
-            continue
-        kind = type(value)
-        if kind is FunctionType:
-            if value.__module__ == module.__name__:
-                functions.append(name)
-        elif issubclass(kind, type) and module_of(value) == module.__name__ and name_of(value) == name:
-            classes.append(value)
-    return functions, classes
+    here = module.__name__
+    public = [(name, value) for name, value in list(vars(module).items()) if not name.startswith("_")]
+    functions = [name for name, value in public if type(value) is FunctionType and value.__module__ == here]
+    classes = [(name, value) for name, value in public if issubclass(type(value), type) and module_of(value) == here]
+    return functions, [cls for name, cls in classes if name_of(cls) == name]
 
 
 def members_of_class(cls: type) -> list[str]:
@@ -151,9 +149,7 @@ def outside(requirement: str) -> str | None:
     except metadata.PackageNotFoundError:
         module = sys.modules.get(wanted.name.replace("-", "_"))
         installed = str(getattr(module, "__version__", ""))
-    try:
-        if not installed or wanted.specifier.contains(Version(installed), prereleases=True):
-            return None
-    except InvalidVersion:
-        return None
-    return f"for {requirement}, installed is {installed}"
+    with contextlib.suppress(InvalidVersion):
+        if installed and not wanted.specifier.contains(Version(installed), prereleases=True):
+            return f"for {requirement}, installed is {installed}"
+    return None

@@ -1,13 +1,14 @@
 """The program that is being run: what lists call it, and how its functions show themselves.
 
 Classes of ``__main__`` come through ``__build_class__`` as all others do. Functions do not come at all: the program is
-never imported. So its code is compiled with one more statement after each ``def`` that a list may name, which shows the
+never imported. So its code is compiled with one more decorator above each ``def`` that a list may name, which shows the
 function to the engine. Who compiles the program: ``import_hook``, ``program_hooks``.
 """
 
 from __future__ import annotations
 
 import ast
+import fnmatch
 import functools
 import importlib.util
 import os
@@ -22,11 +23,10 @@ from autotrace.run.process import arguments, program
 
 MAINS = ("__main__", "__mp_main__")
 """What ``__name__`` is in the program itself, and in a child that ``multiprocessing`` spawned of it."""
-_MODULE = ("-m", "--module")
 
-wanted: Callable[[tuple[str, ...]], Callable[[str], bool] | None] | None = None
-"""Asked with the names by which lists may call a program. Returns whether lists name a function; None if they name no
-function. Set by the engine."""
+wanted: Callable[[tuple[str, ...]], set[str]] | None = None
+"""Asked with the names by which lists may call a program. Returns the names of the functions that lists name, as
+patterns. Set by the engine."""
 on_definition: Callable[[str, str, Any, tuple[str, ...]], Any] | None = None
 """``(module, name, value, called)``: what replaces ``value``. Set by the engine."""
 
@@ -64,7 +64,7 @@ def others() -> dict[str, str]:
     words = arguments(sys.orig_argv)
     for before, word in zip(["", *words], words, strict=False):
         name = stem(word)
-        if before in _MODULE:
+        if before in ("-m", "--module"):
             found.update((f"{os.sep}{module.replace('.', os.sep)}.py", module) for module in (word, f"{word}.__main__"))
         elif name is not None and os.path.isfile(word):
             found[os.path.realpath(word)] = name
@@ -100,13 +100,15 @@ def stem(path: str | None) -> str | None:
 def show(tree: ast.Module, called: tuple[str, ...]) -> set[str]:
     """Put a decorator above the others of each top-level function that lists name; returns the functions' names.
     ``called``: what lists may call the program."""
-    named = wanted(called) if wanted is not None else None
-    functions = [function for function in _functions(tree) if named is not None and named(function.name)]
-    for function in functions:
-        first = function.decorator_list[0] if function.decorator_list else function
-        shown = _call("defined", f"__name__, {function.name!r}, {called!r}", first)
-        function.decorator_list.insert(0, shown.value)
-    return {function.name for function in functions}
+    patterns = wanted(called) if wanted is not None else ()
+    shown = set()
+    for function in _functions(tree):
+        if any(fnmatch.fnmatchcase(function.name, pattern) for pattern in patterns):
+            first = function.decorator_list[0] if function.decorator_list else function
+            call = _call("defined", f"__name__, {function.name!r}, {called!r}", first)
+            function.decorator_list.insert(0, call.value)
+            shown.add(function.name)
+    return shown
 
 
 def _functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -144,7 +146,7 @@ def source_of(main: ModuleType) -> str:
     path = getattr(main, "__file__", None)
     kind, word = program(sys.orig_argv)
     if path is None:
-        return word if kind == "c" and not is_spawned() else ""
+        return word if kind == "c" else ""
     return _read(path) if stem(path) else ""
 
 

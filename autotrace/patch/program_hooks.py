@@ -45,8 +45,7 @@ class ScriptHook:
 
     def remove(self) -> None:
         """Be asked no more."""
-        if self in sys.path_hooks:
-            sys.path_hooks.remove(self)
+        sys.path_hooks[:] = [hook for hook in sys.path_hooks if hook is not self]
 
     def __call__(self, path: str) -> ScriptHook:
         """This object, if ``path`` is the script; ``ImportError`` says no, as the protocol has it."""
@@ -78,17 +77,6 @@ def hook_compile() -> None:
     IPython, debugpy. Only where a list names functions of a program on the command line."""
     original = builtins.compile
 
-    def shown(source: Any, filename: Any) -> Any:
-        try:
-            path = os.fsdecode(filename)
-            name = program.run_by_another(path) if type(source) in (str, bytes) else None
-            if name is not None:
-                tree = ast.parse(source, path)
-                return tree if program.show(tree, (name, "__main__")) else source
-        except Exception as error:  # what cannot be parsed, Python itself complains about
-            faults.failed("compile", error)
-        return source
-
     @transparent
     def compile(
         source: Any,
@@ -104,7 +92,14 @@ def hook_compile() -> None:
             flags |= caller.f_code.co_flags & _FUTURE
         # the import system writes what it compiles to a file
         if mode == "exec" and not flags & ast.PyCF_ONLY_AST and "importlib" not in caller.f_code.co_filename:
-            source = shown(source, filename)
+            try:
+                path = os.fsdecode(filename)
+                name = program.run_by_another(path) if type(source) in (str, bytes) else None
+                if name is not None:
+                    tree = ast.parse(source, path)
+                    source = tree if program.show(tree, (name, "__main__")) else source
+            except Exception as error:  # what cannot be parsed, Python itself complains about
+                faults.failed("compile", error)
         try:
             return original(source, filename, mode, flags, True, optimize, **more)
         except BaseException as error:
@@ -123,7 +118,7 @@ class LineHook:
         self._called = called
         self._globals = vars(main)
         self._calls = 0
-        self._installed: Any = None
+        self._watch = self._call
         self._frame: FrameType | None = None
 
     def install(self) -> None:
@@ -135,16 +130,15 @@ class LineHook:
             frame = frame.f_back
         if frame is not None:
             self._frame, frame.f_trace = frame, self._line
-        self._installed = self._call
-        sys.settrace(self._installed)
+        sys.settrace(self._watch)
 
     def remove(self) -> None:
         """Watch no more."""
-        if self._installed is not None and sys.gettrace() is self._installed:
+        if sys.gettrace() is self._watch:
             sys.settrace(None)
-        if self._frame is not None and self._frame.f_trace is not None:
+        if self._frame is not None:
             self._frame.f_trace = None
-        self._installed = self._frame = None
+        self._frame = None
 
     def _is_program(self, frame: FrameType) -> bool:
         return frame.f_globals is self._globals and frame.f_code.co_name == "<module>"

@@ -7,6 +7,7 @@ what it holds, is ``record.template``'s.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import linecache
@@ -21,35 +22,32 @@ from autotrace.record.arguments import described
 
 _placed: WeakSet[FunctionType] = WeakSet()
 """Functions of this process that have another code."""
-guarded = False
-"""Whether torch's compiler may meet the code."""
 
 
 def place(function: FunctionType, key: str) -> None:
     """Have the calls of ``function`` recorded for the target ``key``. A function that ``contextlib`` made a context
     manager of stays as it is, and the generator inside of it is placed."""
     inner = _managed(function)
-    target = function if inner is None else inner
+    target = inner or function
     original = _twin(target)
     if inner is not None and (known_as := function.__dict__.get("__wrapped__", inner)) is not inner:
         described[original] = known_as
-    _give(target, original, key, inner is not None)
+    _give(target, key, original, inner is not None)
     _placed.add(target)
 
 
 def copied(function: FunctionType) -> FunctionType:
     """A function like ``function``, for a place where ``function`` itself shall not be recorded: the subclass that
     inherits it, a module that took it from a library that recording uses."""
-    inner, below = _managed(function), function.__dict__.get("__wrapped__")
-    closure = function.__closure__
+    inner, closure = _managed(function), function.__closure__
     if inner is not None:
         again = copied(inner)
-        closure, below = (CellType(again),), again if below is inner else below
+        closure = (CellType(again),)
     made = _like(function, function.__globals__, closure)
     functools.update_wrapper(made, function)
-    made.__dict__.pop("__wrapped__", None)
-    if below is not None:
-        made.__dict__["__wrapped__"] = below
+    made.__dict__ = dict(function.__dict__)  # which the line above gave a `__wrapped__`
+    if inner is not None and made.__dict__.get("__wrapped__") is inner:
+        made.__dict__["__wrapped__"] = again
     return made
 
 
@@ -92,8 +90,9 @@ def _twin(function: FunctionType) -> FunctionType:
     return made
 
 
-def _give(function: FunctionType, original: FunctionType, key: str, managed: bool) -> None:
+def _give(function: FunctionType, key: str, original: FunctionType, managed: bool) -> None:
     apart = original.__globals__ is not function.__globals__
+    guarded = hasattr(builtins, template.COMPILING)
     function.__code__ = template.code_for(original, key, managed, apart, guarded)
     file = original.__code__.co_filename
     if not os.path.isfile(file):  # the path of the code leads to no file that could be read
@@ -103,15 +102,11 @@ def _give(function: FunctionType, original: FunctionType, key: str, managed: boo
 
 
 def guard() -> None:
-    """From now on code asks whether torch compiles it; also the code that was given before."""
-    global guarded
-    if not guarded:
-        guarded = True
-        for function in list(_placed):
-            marked = _mark(function.__code__)
-            if marked is not None:
-                _, key, original, managed = marked
-                _give(function, original, key, managed)
+    """``template.COMPILING`` is there from now on: the code that was given before asks it, too."""
+    for function in list(_placed):
+        marked = _mark(function.__code__)
+        if marked is not None:
+            _give(function, *marked[1:])
 
 
 def restore() -> None:

@@ -21,7 +21,7 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import CellType, CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 PLAIN, COROUTINE, GENERATOR, ASYNC_GENERATOR = "plain", "coroutine", "generator", "async_generator"
 MANAGER, ASYNC_MANAGER = "manager", "async_manager"
@@ -44,45 +44,23 @@ IN_PLACE = (str(_TEXT.parent) + "/.." * _UP, "<autotrace importlib._bootstrap of
 original's file: a program that looks for what lies beside it (hydra's ``main``) finds that. The second is for what is
 no file, as ``<stdin>``."""
 
-_FUNCTION, _KEY, _SYS = "_autotrace_function", "_autotrace_key", "_autotrace_sys"
+_FUNCTION, _KEY = "_autotrace_function", "_autotrace_key"
 _MADE, _CELL = "_autotrace_made", "_autotrace_cell"
-_CELLS = {"function": _FUNCTION, "key": _KEY, "sys": _SYS}
-"""What the text calls what a wrapper holds."""
 _BUILTINS = (BaseException, Exception, NameError, StopAsyncIteration, StopIteration)
 """What the text uses of them. They are constants of the code: the function's globals may have other builtins, or none,
 or other things by these names."""
-_CONSTANTS: dict[Any, Any] = {_SYS: sys, **{f"_autotrace_{kind.__name__}": kind for kind in _BUILTINS}}
-_NAMES = re.compile(rf"(?<![\w.'])({'|'.join(kind.__name__ for kind in _BUILTINS)})\b")
+_CONSTANTS: dict[Any, Any] = {"_autotrace_sys": sys, **{f"_autotrace_{kind.__name__}": kind for kind in _BUILTINS}}
+_NAMES = re.compile(rf"(?<![\w.'])({'|'.join(['key', 'sys', *(kind.__name__ for kind in _BUILTINS)])})\b")
+"""The constants as the text calls them. ``_body`` writes a string for each, and the code gets the value."""
+_VARIABLE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
 _BEGIN = re.compile(r"\bargs, kwargs\)")
 
-
-class Shape(NamedTuple):
-    """A function's parameters. The text gives them names of its own, and the code their own ones again."""
-
-    positional: int
-    """How many can be passed by position."""
-    only: int
-    """How many of them cannot be passed by name."""
-    named: tuple[str, ...]
-    """Those that can only be passed by name."""
-    rest: bool
-    """There is ``*args``."""
-    others: bool
-    """There is ``**kwargs``."""
-
-
-class Source(NamedTuple):
-    """A shape as source text."""
-
-    declared: str
-    """Between the parentheses of ``def``; defaults are not part of the code."""
-    call: str
-    """What passes them on."""
-    args: str
-    """The positional ones as a tuple."""
-    kwargs: str
-    """The others as a dict."""
+Parameters = tuple[str, str, str, str]
+"""A function's parameters as source text: between the parentheses of ``def`` (defaults are not part of the code); what
+passes them on; the positional ones as a tuple; the others as a dict. Their names are ours here. The code has the
+original's names again."""
+_ONE: Parameters = ("_autotrace_p0", "_autotrace_p0", "(_autotrace_p0,)", "{}")
 
 
 def kind_of(code: CodeType) -> str:
@@ -104,21 +82,21 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
     kind = kind_of(original)
     if managed:
         kind = MANAGER if kind == GENERATOR else ASYNC_MANAGER
-    code = _compiled(kind, _shape(original), len(original.co_freevars), _MADE if apart else _FUNCTION, guarded)
+    names, count = _names(original), original.co_argcount
+    keywords = names[count : count + original.co_kwonlyargcount]
+    parameters = _parameters(count, original.co_posonlyargcount, keywords, original.co_flags & _VARIABLE)
+    code = _compiled(kind, parameters, len(original.co_freevars), _MADE if apart else _FUNCTION, guarded)
     held = {**_CONSTANTS, _FUNCTION: function, _KEY: key}
-    constants = [
-        original if type(const) is CodeType else held.get(const, const) if type(const) is str else const
-        for const in code.co_consts
-    ]
-    parameters = original.co_varnames[: _parameters(original)]
+    constants = [original if type(const) is CodeType else held.get(const, const) for const in code.co_consts]
+    file, (there, nowhere) = original.co_filename, IN_PLACE
     more: dict[str, Any] = {"co_qualname": function.__qualname__} if sys.version_info >= (3, 11) else {}
     return code.replace(
         co_name=original.co_name,
-        co_filename=_file_of(original.co_filename),
+        co_filename=there + file if file.startswith("/") else f"{nowhere}{file}>",
         co_firstlineno=original.co_firstlineno,
         co_linetable=_one_line(len(code.co_code)),
         co_consts=(*constants, (MARK, key, function, managed)),
-        co_varnames=(*parameters, *code.co_varnames[len(parameters) :]),
+        co_varnames=(*names, *code.co_varnames[len(names) :]),
         co_freevars=original.co_freevars,
         # CO_ITERABLE_COROUTINE: types.coroutine made this generator awaitable
         co_flags=code.co_flags | (original.co_flags & inspect.CO_ITERABLE_COROUTINE),
@@ -126,56 +104,44 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
     )
 
 
-def _file_of(file: str) -> str:
-    there, nowhere = IN_PLACE
-    return there + file if file.startswith("/") else f"{nowhere}{file}>"
-
-
 def function_for(kind: str, function: Callable[..., Any], name: str, key: str = "") -> Callable[..., Any]:
     """A wrapper of ``function`` for no target but a use of our own, whose one parameter it passes on. It is an object
     of its own, which the garbage collector sees through."""
-    code = _compiled(kind, Shape(1, 0, (), False, False), 0, _CELL, False)
+    code = _compiled(kind, _ONE, 0, _CELL, False)
     held = {**_CONSTANTS, _KEY: key}
-    constants = tuple(held.get(const, const) if type(const) is str else const for const in code.co_consts)
-    return FunctionType(
-        code.replace(co_name=name, co_consts=constants), {"__name__": __name__}, name, None, (CellType(function),)
-    )
+    code = code.replace(co_name=name, co_consts=tuple(held.get(const, const) for const in code.co_consts))
+    return FunctionType(code, {"__name__": __name__}, name, None, (CellType(function),))
 
 
 def takes_one(code: CodeType) -> bool:
     """Whether a function has one parameter and no more, as ``function_for`` wants it."""
-    return code.co_argcount == 1 and _parameters(code) == 1
+    return code.co_argcount == len(_names(code)) == 1
 
 
-def _parameters(code: CodeType) -> int:
-    variable = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
-    return code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in variable)
+def _names(code: CodeType) -> tuple[str, ...]:
+    """The names of its parameters, in the order of ``co_varnames``."""
+    count = code.co_argcount + code.co_kwonlyargcount + (code.co_flags & _VARIABLE).bit_count()
+    return code.co_varnames[:count]
 
 
-def _shape(code: CodeType) -> Shape:
-    last = code.co_argcount + code.co_kwonlyargcount
-    rest, others = (bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
-    return Shape(
-        code.co_argcount, code.co_posonlyargcount, tuple(code.co_varnames[code.co_argcount : last]), rest, others
-    )
-
-
-def _source(shape: Shape) -> Source:
-    positional = [f"_autotrace_p{number}" for number in range(shape.positional)]
-    named = {name: f"_autotrace_n{number}" for number, name in enumerate(shape.named)}
-    rest, others = ["*_autotrace_rest"] * shape.rest, ["**_autotrace_others"] * shape.others
+@functools.lru_cache(maxsize=1024)
+def _parameters(count: int, only: int, keywords: tuple[str, ...], flags: int) -> Parameters:
+    """``count`` parameters can be passed by position. The first ``only`` cannot be passed by name."""
+    positional = [f"_autotrace_p{number}" for number in range(count)]
+    named = {name: f"_autotrace_n{number}" for number, name in enumerate(keywords)}
+    rest = ["*_autotrace_rest"] * bool(flags & inspect.CO_VARARGS)
+    others = ["**_autotrace_others"] * bool(flags & inspect.CO_VARKEYWORDS)
     declared = [*positional, *(rest or ["*"] * bool(named)), *named.values(), *others]
-    if shape.only:
-        declared.insert(shape.only, "/")
-    passed = [f"{name}={own}" if _usable(name) else f"**{{{name!r}: {own}}}" for name, own in named.items()]
+    if only:
+        declared.insert(only, "/")
+    passed = [
+        f"{name}={own}" if name.isidentifier() and not keyword.iskeyword(name) else f"**{{{name!r}: {own}}}"
+        for name, own in named.items()
+    ]
     args = "_autotrace_rest" if rest and not positional else f"({''.join(f'{one}, ' for one in [*positional, *rest])})"
     pairs = [*(f"{name!r}: {own}" for name, own in named.items()), *others]
     kwargs = "_autotrace_others" if others and not named else f"{{{', '.join(pairs)}}}"
-    return Source(", ".join(declared), ", ".join([*positional, *rest, *passed, *others]), args, kwargs)
-
-
-def _usable(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name)
+    return ", ".join(declared), ", ".join([*positional, *rest, *passed, *others]), args, kwargs
 
 
 def _one_line(size: int) -> bytes:
@@ -198,14 +164,10 @@ _FUNCTION_TEXT = re.compile(r"^(?:async )?def (\w+)\(.*?\):\n(.*?)(?=^\S|\Z)", r
 _PART = re.compile(r"^( *)# part (\w+)\n(.*?)^ *# end\n", re.MULTILINE | re.DOTALL)
 
 
-def _text() -> str:
-    return _TEXT.read_text(encoding="utf-8")
-
-
 @functools.lru_cache(maxsize=8)
 def _body(kind: str) -> str:
     """The body of the wrapper of this kind. Its variables have a prefix."""
-    text = _text()
+    text = _TEXT.read_text(encoding="utf-8")
     functions = dict(_FUNCTION_TEXT.findall(text))
     bodies = [functions[name] for name in _PARTS.get(kind, (kind,))]
     others = {name: textwrap.dedent(part) for body in bodies[1:] for _, name, part in _PART.findall(body)}
@@ -214,24 +176,22 @@ def _body(kind: str) -> str:
     )
     codes = compile(text, FILE, "exec").co_consts
     names = {name for code in codes if isinstance(code, CodeType) for name in code.co_varnames} - {"args", "kwargs"}
-    own = re.compile(rf"(?<![\w.])({'|'.join(sorted(names.union(_CELLS)))})\b")
+    own = re.compile(rf"(?<![\w.])({'|'.join(sorted(names | {'function'}))})\b")
     return _NAMES.sub(r"'_autotrace_\1'", own.sub(r"_autotrace_\1", body))
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(kind: str, shape: Shape, count: int, callee: str, guarded: bool) -> CodeType:
+def _compiled(kind: str, parameters: Parameters, count: int, callee: str, guarded: bool) -> CodeType:
     """``count``: of free variables. ``callee``: the name of what is called."""
-    source = _source(shape)
+    declared, call, args, kwargs = parameters
     body = _body(kind)
     free = [f"_autotrace_f{number:03}" for number in range(count)]
-    body = body.replace("# before", _before(kind, source.call, free, callee, guarded), 1)
-    body = _BEGIN.sub(lambda _: f"{source.args}, {source.kwargs})", body)
+    body = body.replace("# before", _before(kind, call, free, callee, guarded), 1)
+    body = _BEGIN.sub(lambda _: f"{args}, {kwargs})", body)
     awaited = "await " * (kind == COROUTINE)
-    body = _CALL.sub(lambda _: f"{awaited}{callee}({source.call})", body)
-    for name in (_KEY, _SYS):
-        body = re.sub(rf"\b{name}\b", repr(name), body)
+    body = _CALL.sub(lambda _: f"{awaited}{callee}({call})", body)
     prefix = "async " if kind in (COROUTINE, ASYNC_GENERATOR, ASYNC_MANAGER) else ""
-    text = f"def outer({', '.join([*free, _CELL])}):\n {prefix}def wrapper({source.declared}):\n{body}\n"
+    text = f"def outer({', '.join([*free, _CELL])}):\n {prefix}def wrapper({declared}):\n{body}\n"
     outer = next(const for const in compile(text, FILE, "exec").co_consts if isinstance(const, CodeType))
     return next(const for const in outer.co_consts if isinstance(const, CodeType))
 

@@ -258,17 +258,32 @@ def test_a_module_that_nobody_imported_is_said_not_to_be_traced(host: Host) -> N
     code = """
 import importlib.util, sys, types, seen
 made = types.ModuleType("made")
-exec("def f(): return 1\\nother = 2", vars(made))
+exec("def f(): return 1\\nother = 2\\nclass C:\\n    def run(self): return 1", vars(made))
 sys.modules["made"] = made
 import made
 assert made.f() == 1
 """
     host.write("seen", "def f(): return 1\n")
-    spec = "- made.f\n- made.gone\n- seen.f\n"
+    spec = "- made.f\n- made.gone\n- made.C.run\n- made.C.gone\n- seen.f\n"
     ran = run(host.folder, spec, "-c", f"import sys; sys.path.insert(0, {str(host.code)!r})\n{code}")
     state, reason = ran.reports()["made:f"]
     assert state == "failed" and reason.startswith("autotrace did not see `made` being imported (its loader: builtins.")
     assert ran.reports()["seen:f"][0] == "bound" and "made:gone" not in ran.reports()
+    assert ran.reports()["made:C.run"][0] == "bound"  # every class is seen when it is made
+    assert ran.reports()["made:C.gone"] == ("pending", "made.C has no `gone` yet")
+
+
+def test_an_adapter_hears_of_a_class_of_the_program(host: Host) -> None:
+    """``python -m`` runs a module that is never imported."""
+    host.write("prog", "class Trainer: pass\nclass Other: pass\n")
+    code = f"""
+import runpy, sys; sys.path.insert(0, {str(host.code)!r})
+from autotrace.patch.adapting import when_run
+when_run("prog", "Trainer", lambda cls: print("made", cls.__name__))
+when_run("other", "Other", print)
+runpy.run_module("prog", run_name="__main__", alter_sys=True)
+"""
+    assert run(host.folder, "- __main__.absent\n", "-c", code).stdout == "made Trainer\n"
 
 
 def test_an_adapter_is_called_once_after_its_library(host: Host) -> None:
