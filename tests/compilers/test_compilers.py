@@ -136,7 +136,7 @@ def test_a_program_whose_functions_are_compiled(tmp_path: Path, numba: Any) -> N
     spec = "- compiled_program.fast\n- compiled_program.solve\n"
     ran = run(tmp_path, spec, str(tmp_path / "compiled_program.py"))
     assert ran.stdout == "45 1\n" and [name for _, name in ran.calls()] == ["solve"]
-    assert "numba compiles it" in ran.reports()["__main__:fast"][1]
+    assert "numba compiles it" in ran.reports()["compiled_program:fast"][1]
     assert os.listdir(tmp_path / "__pycache__"), "numba's cache lies beside the program"
 
 
