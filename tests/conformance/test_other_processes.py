@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -86,8 +88,11 @@ def test_py_spy_names_the_function_and_its_file(tmp_path: Path) -> None:
     with subprocess.Popen([*command, "watched.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as program:
         try:
             assert program.stdout is not None and program.stdout.readline() == "ready\n"
-            spy = [str(Path(sys.executable).with_name("py-spy")), "dump", "--pid", pid.read_text()]
-            dumped = subprocess.run(spy, capture_output=True, text=True, check=True).stdout
+            spy = shutil.which("py-spy", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+            assert spy is not None
+            dumped = subprocess.run(
+                [spy, "dump", "--pid", pid.read_text()], capture_output=True, text=True, check=True
+            ).stdout
         finally:
             program.terminate()
     lines = [line.strip() for line in dumped.splitlines() if "watched.py" in line or "busy" in line]
