@@ -57,8 +57,8 @@ def prepared(suite: Suite, folder: Path, python: str) -> tuple[Path, Path]:
         source = next((home / "source").iterdir())
         subprocess.run([*pip, "install", str(source), *(suite.needs or _extras(source))], check=True)
     # the tree as it is now; the wheel brings its .pth file along
+    subprocess.run([*pip, "install", str(ROOT)], check=True)
     subprocess.run([*pip, "install", "--force-reinstall", "--no-deps", str(ROOT)], check=True)
-    subprocess.run([*pip, "install", "msgspec", "wrapt", "pyyaml", "click", "rich", "packaging"], check=True)
     return interpreter, next((home / "source").iterdir())
 
 
