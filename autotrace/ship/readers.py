@@ -14,7 +14,7 @@ from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, not_readable
 from autotrace.ship.live import Live
 from autotrace.tables.committed import table_folders
-from autotrace.tables.line_files import line_files
+from autotrace.tables.line_files import LineFile, line_files
 from autotrace.tables.reader import Reader
 from autotrace.tables.runs import Runs
 from autotrace.tables.sources import Place, Source
@@ -71,10 +71,7 @@ def stored_places(path: Path) -> list[Place]:
     with contextlib.suppress(PermissionError):  # it is said where runs are looked for
         for kind in (line_files, table_folders) if not is_run(path) else ():
             find: Callable[[Path], list[Source]] = kind  # type: ignore[assignment]  # lists of one kind each
-            found += [
-                Place(source.path, source.info, partial(_again, find, path, source, source.fingerprint()))
-                for source in find(path)
-            ]
+            found += [Place(source.path, source.info, partial(_again, find, path, source)) for source in find(path)]
     return found
 
 
@@ -85,9 +82,9 @@ def _run(folder: Path) -> Place:
         raise not_readable(folder / layout.RUN_JSON) from None
 
 
-def _again(find: Callable[[Path], list[Source]], path: Path, first: Source, before: object) -> Source:
-    """The run of ``first`` as it stands there now; ``first`` if nothing has changed, or nothing of it is left.
-    ``before``: its fingerprint then."""
-    if first.fingerprint() == before:
+def _again(find: Callable[[Path], list[Source]], path: Path, first: Source) -> Source:
+    """The run of ``first`` as it stands there now; ``first`` where nothing of it is left. A file of lines that has not
+    changed is not read again for each of its runs."""
+    if isinstance(first, LineFile) and first.seen is not None and first.seen == first.fingerprint():
         return first
     return next((source for source in find(path) if source.info.run_id == first.info.run_id), first)

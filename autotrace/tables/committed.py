@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from autotrace.run import files, layout
 from autotrace.run.status import Status
 from autotrace.tables import metrics
-from autotrace.tables.commits import FILE, FOLDER, snapshot
+from autotrace.tables.commits import FILE, FOLDER, Snapshot, snapshot
 from autotrace.tables.engine import connect, read
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
@@ -44,9 +44,10 @@ class Committed:
                 text = files.read(self.folder.parent, FOLDER, FILE)
             except FileNotFoundError:
                 text = b""
-            self._snapshot = snapshot(text)
+            found = snapshot(text)
             try:
-                self._files = {table: self._found(table) for table in TABLES}
+                self._files = {table: self._found(found, table) for table in TABLES}
+                self._snapshot = found
                 return
             except FileNotFoundError:
                 if attempt == TRIES - 1:
@@ -65,8 +66,8 @@ class Committed:
         """Of ``table``, oldest first."""
         return self._files[table]
 
-    def _found(self, table: str) -> Sequence[str]:
-        paths = [self.folder / path for path in self._snapshot.paths(table)]
+    def _found(self, found: Snapshot, table: str) -> Sequence[str]:
+        paths = [self.folder / path for path in found.paths(table)]
         if any(not _NAME.fullmatch(path.name) or path.parent != self.folder / table for path in paths):
             raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
         linked = (self.folder / table).is_symlink()
@@ -77,8 +78,14 @@ class Committed:
         try:
             return self._load(trace_ids)
         except Gone:  # the end of the run made one file of some
+            before = self._files
+            try:
+                self._look()
+            except (OSError, QueryError) as error:
+                raise Gone(str(error)) from error
+            if self._files == before:
+                raise
             self.close()
-            self._look()
             return self._load(trace_ids)
 
     def _load(self, trace_ids: Sequence[str]) -> dict[str, Trajectory]:

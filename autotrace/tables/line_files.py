@@ -69,7 +69,11 @@ _decoder = msgspec.json.Decoder(_Line)
 class LineFile(Source):
     """The trajectories of one run in one file. Of several lines of a trajectory the last one counts."""
 
-    def __init__(self, path: Path, run_id: str, at: dict[str, tuple[int, int, int | None]]) -> None:
+    def __init__(
+        self, path: Path, run_id: str, at: dict[str, tuple[int, int, int | None]], seen: tuple[int, int] | None
+    ) -> None:
+        """``seen``: what ``fingerprint`` returned before the file was read."""
+        self.seen = seen
         super().__init__(path, stored_info(run_id, min((start for start, _, _ in at.values()), default=None)))
         self._at = at
         """Trace id -> start, where its line begins, step."""
@@ -117,6 +121,7 @@ def line_files(path: Path) -> list[LineFile]:
     if not file.is_file() or (file != path and file.is_symlink()) or (not path.is_dir() and path.suffix != SUFFIX):
         return []
     runs: dict[str, dict[str, tuple[int, int, int | None]]] = {}
+    seen = changed(file)
     for at, one in _read(file):
         if not _ID.fullmatch(one.trace_id):
             raise QueryError(f"{one.trace_id[:40]!r} is no id of a trajectory: it has to be 32 lower-case hex digits")
@@ -124,7 +129,7 @@ def line_files(path: Path) -> list[LineFile]:
             raise QueryError(f"{file} cannot be read: a time of trace {one.trace_id} is too large for a clock")
         step = integer(one.attributes.get("step"))
         runs.setdefault(one.run_id, {})[one.trace_id] = (one.root.start_ns, at, step)
-    return [LineFile(file, run_id, found) for run_id, found in runs.items()]
+    return [LineFile(file, run_id, found, seen) for run_id, found in runs.items()]
 
 
 def _read(path: Path) -> Iterator[tuple[int, Trajectory]]:

@@ -11,8 +11,10 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
+import autotrace
 from autotrace.export import jsonl, parquet
 from autotrace.ship.readers import of_run, stored_places
+from autotrace.tables import line_files
 from autotrace.tables.conditions import condition
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.reader import LINE
@@ -166,3 +168,24 @@ def test_what_went_away_is_said(stored: Path) -> None:
 
 def test_run_folders_are_no_such_places(run: Path, tmp_path: Path) -> None:
     assert stored_places(run) == stored_places(run.parent) == stored_places(tmp_path / "missing") == []
+
+
+def test_what_was_appended_while_the_file_was_read_is_there_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a file is known by is looked at before it is read."""
+    lines = tmp_path / "stored.jsonl"
+    span = {"span_id": "1", "parent_id": None, "name": "x", "role": "trajectory", "key": "k", "start_ns": 1}
+    line = json.dumps({"trace_id": "%s", "run_id": "r", "spans": [span]}) + "\n"
+    lines.write_text(line % ("a" * 32))
+    read = line_files._read
+
+    def slowly(path: Path) -> Iterator[tuple[int, Trajectory]]:
+        yield from read(path)
+        with lines.open("a") as file:
+            file.write(line % ("b" * 32))
+
+    monkeypatch.setattr(line_files, "_read", slowly)
+    runs = autotrace.open(lines)
+    monkeypatch.undo()
+    assert len(runs.trajectories()) == 2

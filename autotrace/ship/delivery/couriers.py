@@ -122,7 +122,10 @@ class Couriers:
         """Those that still have something to deliver, except for those that wait for another one of them."""
         found = [c for c in self._couriers if c.busy or self._queue.next(c.name, 1, c.share)]
         names = {c.name for c in found}
-        return [c for c in found if c.after not in names]
+        return [
+            c for c in found
+            if c.busy or c.after not in names or self._queue.next(c.name, 1, c.share, after=c.after)
+        ]  # fmt: skip
 
     @staticmethod
     def gave_up(courier: Courier) -> bool:
