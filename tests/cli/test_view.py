@@ -65,7 +65,7 @@ def test_it_prints_a_link_that_shows_the_run(run: Path) -> None:
 
 def test_a_folder_of_runs_and_one_trajectory(run: Path, runs: Path, call: Call) -> None:
     trace = json.loads(call("ls", "--json").output.splitlines()[0])["trace_id"]
-    with serving(runs, "--port", "0", "--trace", trace[:9]) as link:
+    with serving(runs, "--port", "0", "--trace", trace[:9]) as link, let_in(link):
         assert link.endswith(f"#/run/{run.name}/trace/{trace}")
 
 
