@@ -122,8 +122,8 @@ class Crew:
                 before.stop()
 
     def put_in_order(self) -> None:
-        """Close the sinks, some of which put their files in order then, and make them anew. Nothing may be on its
-        way."""
+        """Close the sinks and make them anew. Some sinks put their files in order when they are closed. Call it only
+        while nothing is on its way."""
         if self._workers is None:
             self._remake()
         else:  # their sinks are in other processes
