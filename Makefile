@@ -18,7 +18,8 @@ FRAMEWORKS ?= $(patsubst tests/agent_frameworks/%/requirements.txt,%,$(wildcard 
 FRAMEWORKS_HERE = openai anthropic mcp httpx
 HOOKS = tests/conformance tests/faults
 SHIPPING = tests/ship tests/sinks tests/cli
-PROGRAMS = $(addprefix tests/,verl adapters launch bootstrap agent_frameworks hostile findings packaging secrets security)
+PROGRAMS = $(addprefix tests/,verl adapters launch bootstrap agent_frameworks packaging)
+HOSTILE_INPUT = $(addprefix tests/,hostile findings secrets security)
 # what runs in an environment of its own
 APART = $(addprefix --ignore=tests/,browser e2e engines harbor multinode weave_server backends host torch compilers \
     $(addprefix agent_frameworks/,$(filter-out $(FRAMEWORKS_HERE),$(FRAMEWORKS))))
@@ -61,18 +62,20 @@ format: environment ## apply the formatter and the linter's own fixes
 	$(VENV)/bin/ruff format .
 
 test: environment ## the test suite
-	$(MAKE) --no-print-directory -k -j2 -O test-programs test-rest test-shipping test-hooks
+	$(MAKE) --no-print-directory -k -j3 -O test-programs test-hostile-input test-rest test-shipping test-hooks
 
-# two at a time, the longest first: most of it is waiting for processes. What puts hooks into its own process has one to
+# three at a time, the longest first: most of it is waiting for processes. What puts hooks into its own process has one to
 # itself; what imports veRL and torch burdens no test that forks or collects garbage
 test-programs:
 	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) $(PROGRAMS)
+test-hostile-input:
+	$(VENV)/bin/python -m pytest $(PYTEST) $(HOSTILE_INPUT)
 test-hooks:
 	$(VENV)/bin/python -m pytest $(PYTEST) $(HOOKS)
 test-shipping:
 	$(VENV)/bin/python -m pytest $(PYTEST) $(SHIPPING)
 test-rest:
-	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) $(addprefix --ignore=,$(HOOKS) $(SHIPPING) $(PROGRAMS)) tests
+	$(VENV)/bin/python -m pytest $(PYTEST) $(APART) $(addprefix --ignore=,$(HOOKS) $(SHIPPING) $(PROGRAMS) $(HOSTILE_INPUT)) tests
 
 view: environment ## the page of `autotrace view`, driven in Chromium (on PATH, or Playwright's own)
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/browser

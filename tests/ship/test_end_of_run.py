@@ -6,11 +6,13 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autotrace.run import layout
 from autotrace.ship.shipper import Shipper
+from autotrace.sinks.mlflow.uri import initialise
 from autotrace.spool.records import Seal
 from tests.ship.spools import Process, new_run, trajectory
 from tests.ship.test_live_findings import CONFIG, found, group
@@ -33,12 +35,19 @@ def rounds_without_need(shipper: Shipper) -> int:
     return idle
 
 
+@pytest.mark.parametrize("backends", [["jsonl"], ["jsonl", "mlflow"]], ids="+".join)
 @pytest.mark.parametrize("how", ["exit", "die"])
 @pytest.mark.parametrize("keep", [None, ["errors"]], ids=["all", "keep-rules"])
 def test_what_all_processes_have_written_is_delivered_without_a_wait(
-    tmp_path: Path, how: str, keep: list[str] | None
+    tmp_path: Path, how: str, keep: list[str] | None, backends: list[str]
 ) -> None:
-    run = new_run(tmp_path, main_pid=os.getpid(), **({} if keep is None else {"keep": keep}))
+    settings: dict[str, Any] = {"backends": backends}
+    if "mlflow" in backends:  # a database that exists: making one takes seconds
+        settings["tracking_uri"] = f"sqlite:///{tmp_path}/store.db"
+        initialise(settings["tracking_uri"])
+    if keep is not None:
+        settings["keep"] = keep
+    run = new_run(tmp_path, main_pid=os.getpid(), **settings)
     process = Process(run)
     process.bind("config", **CONFIG)
     (failed, *others) = group(process, 1, "u0", failing=1)
