@@ -265,6 +265,12 @@ def test_nesting_that_is_too_deep_is_declined() -> None:
         deep = deep.pop()
 
 
+def test_many_frozen_sets_are_declined() -> None:
+    """CPython's fast mode loses count of them, and raises a KeyError behind 50."""
+    value = [[{frozenset({number})} for number in range(80)] for _ in range(3)]
+    assert pickled._pickled(value) is None
+
+
 def test_what_was_declined_is_copied_for_a_while() -> None:
     limits, value = Limits(), [*history(9), Data(1)]
     assert type(captured(value, limits)) is list
