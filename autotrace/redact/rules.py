@@ -38,9 +38,9 @@ class Place(Rule):
     """Where a credential stands that has no shape of its own. ``pattern`` matches what leads to it as ``head``, and
     the credential; each text with a match contains ``sign`` (a character: found in no time) and one of ``needles``.
 
-    ``needles`` stand under the fragment of a name (``named_values.FRAGMENTS``) that such a text has in small letters,
-    too, as most texts have none; under ``""`` those of which one is in ``SIGNS``; under ``run`` those that stand beside
-    a run of ``SHORTEST`` characters."""
+    ``needles`` are grouped by the fragment of a name (``named_values.FRAGMENTS``) that such a text has in small letters:
+    most texts have none. Under ``""`` are those that contain one of ``SIGNS``. Under ``run`` are those that stand beside
+    ``SHORTEST`` characters of a token."""
 
     sign: str
     needles: Mapping[str, tuple[str, ...]] = field(hash=False)
