@@ -38,9 +38,9 @@ class Place(Rule):
     """Where a credential stands that has no shape of its own. ``pattern`` matches what leads to it as ``head``, and
     the credential; each text with a match contains ``sign`` (a character: found in no time) and one of ``needles``.
 
-    ``needles`` are grouped by the fragment of a name (``named_values.FRAGMENTS``) that such a text has in small letters:
-    most texts have none. Under ``""`` are those that contain one of ``SIGNS``. Under ``run`` are those that stand beside
-    ``SHORTEST`` characters of a token."""
+    ``needles`` are grouped by the fragment of a name (``named_values.FRAGMENTS``) that such a text has in small
+    letters: most texts have none. Under ``""`` are those that contain one of ``SIGNS``. Under ``run`` are those that
+    stand beside ``SHORTEST`` characters of a token."""
 
     sign: str
     needles: Mapping[str, tuple[str, ...]] = field(hash=False)
