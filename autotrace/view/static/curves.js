@@ -15,8 +15,7 @@ export function curve(box, lines, how) {
   const xs = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
   const on = (/** @type {Line} */ line, /** @type {any[] | undefined} */ values) => { const by = new Map(line.steps.map((step, place) => [step, values?.[place]])); return xs.map((x) => by.get(x) ?? null); };
   const shown = (/** @type {any} */ value) => (how.isTime ? seconds(value) : number(value, 4));
-  const [own, ...others] = lines;
-  const unseen = { stroke: "transparent", points: { show: false } };
+  const [[own, ...others], unseen] = [lines, { stroke: "transparent", points: { show: false } }];
   const series = [{ label: "step" }, { label: "high", ...unseen }, { label: "low", ...unseen }, { label: own.label, stroke: ink("--accent"), width: 2, points: { show: xs.length < 40 } },
     ...others.map((line, place) => ({ label: line.label, stroke: ink(OVER[place][0]), width: 2, dash: OVER[place][1] }))];
   const axis = { stroke: ink("--dim"), grid: { stroke: ink("--line"), width: 1 }, ticks: { stroke: ink("--line") }, font: "11px system-ui" };
@@ -60,9 +59,8 @@ function mark(chart, xs, marks) {
 /** @param {any} chart @param {How} how */
 function selected(chart, how) {
   const { left, width } = chart.select;
-  if (width < 6) return;
   const [from, to] = [Math.ceil(chart.posToVal(left, "x")), Math.floor(chart.posToVal(left + width, "x"))];
-  if (to >= from) how.selected?.(from, to);
+  if (width >= 6 && to >= from) how.selected?.(from, to);
 }
 
 /** The runs that lie over the one that is shown. @returns {string[]} */
@@ -76,7 +74,10 @@ export function overlays(run, runs, page) {
   const [chosen, others] = [overlaid(), runs.filter((each) => each.run !== run)];
   if (!others.length) return null;
   const box = h("details", { class: "with", open: chosen.length > 0 }, h("summary", {}, "lay other runs over it"));
-  const change = () => go(["run", run, page], { with: written([...box.querySelectorAll("input:checked")].map((/** @type {any} */ each) => each.value)) });
+  const change = () => {
+    const now = [...box.querySelectorAll("input:checked")].map((/** @type {any} */ each) => each.value);
+    go(["run", run, page], { with: written([...chosen.filter((name) => now.includes(name)), ...now.filter((name) => !chosen.includes(name))]) }); // colours stay
+  };
   for (const { run: name, trajectories } of others) {
     const place = chosen.indexOf(name);
     const free = place >= 0 || chosen.length < OVER.length;

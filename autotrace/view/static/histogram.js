@@ -8,8 +8,8 @@ export class Histogram {
   /** @param {((low: number, high: number) => void) | null} chosen list those of one bar; null: that cannot be asked here */
   constructor(chosen) {
     this.chosen = chosen;
+    this.title = h("figcaption");
     this.bars = h("div", { class: "histogram-bars" });
-    this.title = h("figcaption", {});
     this.element = h("figure", { class: "histogram" }, this.title, this.bars);
   }
 

@@ -5,9 +5,6 @@ import { source } from "./data.js";
 import { fill, h } from "./dom.js";
 import { clock, counted } from "./format.js";
 
-/** Parts of the reward that get a curve. */
-const PARTS_SHOWN = 7;
-
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showOverview(present, run) {
   const [{ runs }, state] = await Promise.all([source.runs(), source.state(run)]);
@@ -24,12 +21,9 @@ class Overview {
     this.others = source.exported ? [] : overlaid();
     /** What `findings` of steps.py says, of this run and of those over it. @type {any[]} */
     this.all = [];
-    /** @type {any[]} */
-    this.charts = [];
-    /** When a run that grows is diagnosed again. */
-    this.next = 0;
-    /** Nobody reads this any more. */
-    this.closed = false;
+    this.charts = /** @type {any[]} */ ([]);
+    this.next = 0; // when a run that grows is diagnosed again
+    this.closed = false; // nobody reads this any more
     this.facts = h("dl", { class: "run-facts" });
     this.found = h("ol", { class: "found-list" });
     this.only = h("div", { class: "dim" });
@@ -92,14 +86,13 @@ class Overview {
 
   /** The reward and its parts over steps, with marks where findings begin. */
   draw() {
-    this.close();
-    this.closed = false;
+    this.charts.forEach((chart) => chart.destroy());
     if (!this.all.length) return;
     const begins = new Map();
     for (const { code, since } of this.all[0].found) if (since !== null) begins.set(since, [...(begins.get(since) ?? []), code]);
     const marks = new Map([...begins].sort(([a], [b]) => a - b).map(([step, codes]) => [step, `${codes.join(", ")} ${codes.length > 1 ? "begin" : "begins"}`]));
     const how = { marks: () => marks, chosen: (/** @type {number} */ step) => go(["run", this.run, "steps"], { step }) };
-    const parts = [...new Set(this.all.flatMap(({ rewards }) => rewards.flatMap((/** @type {any} */ each) => Object.keys(each.parts))))].slice(0, PARTS_SHOWN);
+    const parts = [...new Set(this.all.flatMap(({ rewards }) => rewards.flatMap((/** @type {any} */ each) => Object.keys(each.parts))))].slice(0, 7); // curves enough
     const line = (/** @type {(each: any) => any} */ value) => this.all.map(({ rewards }, place) => ({ label: [this.run, ...this.others][place], steps: rewards.map((/** @type {any} */ each) => each.step), middle: rewards.map((/** @type {any} */ each) => value(each) ?? null) }));
     const curves = [{ title: "reward, mean", lines: line((each) => each.reward), how }, ...parts.map((part) => ({ title: part, lines: line((each) => each.parts[part]), how }))];
     this.charts = drawn(this.curves, curves.filter(({ lines }) => lines[0].middle.some((/** @type {any} */ value) => value !== null)));
@@ -110,5 +103,4 @@ class Overview {
   close() { this.closed = true; this.charts.forEach((chart) => chart.destroy()); this.charts = []; }
 }
 
-/** @param {number} share */
-const percent = (share) => `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))} %`;
+const percent = (/** @type {number} */ share) => `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))} %`;

@@ -21,8 +21,6 @@ const GRID = SHOWN.map(([, , width]) => width).join(" ");
 const HEIGHT = 26;
 /** What is shown, and takes longer to be read. */
 const LATER = ["advantage", "findings"];
-/** What makes the server read the texts of those that are in no table yet. */
-const LAST = ["prompt"];
 const TIES = "rollouts of this prompt with the same reward; all: the group teaches nothing";
 /** Milliseconds without a key until a condition is asked. */
 const TYPED = 150;
@@ -35,13 +33,13 @@ export async function showTable(present, run) {
   const table = new Table(run, await rowsOf(run));
   present(table.element);
   table.apply();
-  rowsOf(run, LATER).then((rows) => { rows.tie(); table.apply(); return rowsOf(run, LAST); }).then(() => table.apply(), () => table.say("Findings or prompts could not be read."));
+  rowsOf(run, LATER).then((rows) => { rows.tie(); table.apply(); return rowsOf(run, ["prompt"]); }).then(() => table.apply(), () => table.say("Findings or prompts could not be read."));
   return {
     title: "trajectories",
     keys: {
       j: () => table.move(1), k: () => table.move(-1), Enter: () => table.open(), g: () => table.open("group"), "/": () => table.filter.focus(),
     },
-    again: async () => { table.rows = await rowsOf(run, [...LATER, ...LAST]); table.rows.tie(); table.passing = null; table.apply(); },
+    again: async () => { table.rows = await rowsOf(run, [...LATER, "prompt"]); table.rows.tie(); table.passing = null; table.apply(); },
     close: () => table.searching?.abort(),
   };
 }
@@ -63,6 +61,7 @@ class Table {
     this.passing = null;
     this.typed = /** @type {any} */ (0);
     this.turn = 0;
+    this.more = "";
     this.filter = h("input", { type: "search", class: "where", placeholder: "reward < 0.5 and turns > 3 and error contains 'Timeout'", "aria-label": "filter, in the words of --where",
       list: "where-names", spellcheck: "false", autocomplete: "off", oninput: () => { note({ where: this.filter.value }); clearTimeout(this.typed); this.typed = setTimeout(() => this.apply(), TYPED); } });
     this.names = h("datalist", { id: "where-names" });
@@ -140,11 +139,12 @@ class Table {
     this.current = Math.min(this.current, Math.max(0, this.order.length - 1));
     for (const cell of this.head.children) cell.setAttribute("aria-sort", cell.dataset.column === sort ? (descending ? "descending" : "ascending") : "none");
     this.scroller.reset(this.order.length);
-    this.say("");
+    this.say();
   }
 
-  /** @param {string} more */
-  say(more) {
+  /** How many are shown, and what else is to be said until something else is. @param {string} [more] */
+  say(more = this.more) {
+    this.more = more;
     const all = this.rows.count;
     const shown = this.order.length;
     const said = shown === all ? counted(all, "trajectory", "trajectories") : `${shown.toLocaleString("en")} of ${counted(all, "trajectory", "trajectories")}`;
@@ -232,7 +232,7 @@ class Table {
     this.searching?.abort();
     const words = this.words.value;
     note({ q: words });
-    this.hits = null;
+    [this.hits, this.more] = [null, ""];
     if (!words) { this.apply(); return; }
     const abort = new AbortController();
     [this.searching, this.hits] = [abort, new Map()];

@@ -136,17 +136,14 @@ export class Rows {
     /** @type {Map<string, number>} */
     const words = new Map();
     const codes = groups.map((group, row) => {
-      const of = counts[group];
-      const same = of?.get(reward[row]) ?? 0;
-      if (!of || same < 2) return -1;
+      const [of, same] = [counts[group], counts[group]?.get(reward[row]) ?? 0];
+      if (same < 2) return -1;
       const word = of.size === 1 ? `all ${same}` : `${same} of ${[...of.values()].reduce((a, b) => a + b)}`;
       if (!words.has(word)) words.set(word, words.size);
       return words.get(word) ?? -1;
     });
     this.texts.ties = { words: [...words.keys()], codes };
-    this.sorted.delete("ties true");
-    this.sorted.delete("ties false");
-    this.ranks.delete("ties");
+    this.sorted.clear();
   }
 
   /** Rows of the same group as `row`. @param {number} row */

@@ -60,8 +60,7 @@ export class Scatter {
 
   /** Go on to a point by its place from left to right. @param {number} by */
   step(by) {
-    const xs = this.xs;
-    if (!xs) return;
+    const xs = this.xs ?? new Float64Array(0);
     const order = this.rows.filter((row) => xs[row] === xs[row] && this.ys[row] === this.ys[row]).sort((a, b) => xs[a] - xs[b] || this.ys[a] - this.ys[b]);
     this.tell(order[Math.max(0, Math.min(order.length - 1, order.indexOf(this.at) + by))] ?? -1);
   }
@@ -75,8 +74,7 @@ export class Scatter {
     if (row < 0 || !this.xs) return;
     const [x, y] = [this.px(this.xs[row]), this.py(this.ys[row])];
     this.tip.textContent = visible(this.describe(row));
-    const right = x > this.surface.width / 2;
-    Object.assign(this.tip.style, { left: right ? "auto" : `${x + 8}px`, right: right ? `${this.surface.width - x + 8}px` : "auto", top: `${Math.max(0, y - 28)}px` });
+    Object.assign(this.tip.style, { ...(x > this.surface.width / 2 ? { left: "auto", right: `${this.surface.width - x + 8}px` } : { left: `${x + 8}px`, right: "auto" }), top: `${Math.max(0, y - 28)}px` });
   }
 
   /** @param {Float64Array} xs @param {Float64Array} ys @param {Float64Array | null} third @param {Uint32Array} rows @param {[string, string, string]} names @param {Brush} brush */
