@@ -29,8 +29,8 @@ Part = tuple[int, float, float]
 
 
 def findings(reader: Reader, rows: Sequence[Any] | None = None) -> dict[str, Any]:
-    """What ``autotrace diagnose`` says of the run, or of the steps of ``rows`` (lines of trajectories, which are the
-    only ones that are named as places then). ``found``: the findings, most costly first; ``steps``: step -> code -> how
+    """What ``autotrace diagnose`` finds in the run, or in the steps of ``rows`` (lines of trajectories; then only
+    these are named as places). ``found``: the findings, most costly first; ``steps``: step -> code -> how
     many trajectories; ``titles``: what the codes mean; ``rewards``: mean reward and parts of the training of each
     step; ``trajectories``: how many were looked at."""
     numbers = None if rows is None else {row.step for row in rows}

@@ -11,6 +11,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from autotrace.ship.readers import of_run
+from autotrace.ship.shipper import ship
 from tests.browser.conftest import Visit
 from tests.run_folder import recorded, rollout
 from tests.ship.spools import Process, new_run, trajectory
@@ -74,6 +75,7 @@ def test_what_was_dropped_is_said(tmp_path: Path, visit: Open) -> None:
     trajectory(process)
     process.count({"demo.step": 1}, {"queue full": 3})
     process.exit()
+    ship(folder, once=True)
     facts = visit(folder, at="overview").page.locator(".run-facts")
     expect(facts.locator("dd.loss")).to_contain_text("3")
 
