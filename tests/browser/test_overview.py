@@ -73,11 +73,11 @@ def test_what_was_dropped_is_said(tmp_path: Path, visit: Open) -> None:
     folder = new_run(tmp_path, "dropped")
     process = Process(folder)
     trajectory(process)
-    process.count({"demo.step": 1}, {"queue full": 3})
+    process.count({"demo.step": 1}, {"drop:stuck": 3})
     process.exit()
     ship(folder, once=True)
     facts = visit(folder, at="overview").page.locator(".run-facts")
-    expect(facts.locator("dd.loss")).to_contain_text("3")
+    expect(facts.locator("dd.loss")).to_contain_text("3 records not written")
 
 
 def test_several_runs_lie_over_each_other(tmp_path: Path, visit: Open) -> None:
