@@ -6,6 +6,7 @@ import contextlib
 import gc
 import logging
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -110,7 +111,13 @@ def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: 
             backlog=BACKLOG, log_level="error", access_log=False, timeout_graceful_shutdown=1,
         )
     )  # fmt: skip
+
+    def interrupted(*_: object) -> None:
+        server.should_exit = True  # Python drops an exception that is raised while it frees an object
+        raise KeyboardInterrupt
+
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as ending:
+        signal.signal(signal.SIGINT, interrupted)
         click.echo(f"autotrace view: {link}\nCtrl-C ends it", err=True)
         if not no_browser:
             with contextlib.suppress(Exception):  # there is none on this machine

@@ -23,6 +23,7 @@ from autotrace.redact.rules import (
     SHORTEST,
     SIGNS,
     TOKENS,
+    Place,
     any_of,
 )  # fmt: skip
 
@@ -87,15 +88,23 @@ def without_credentials(
     if "bearer" in known or "basic " in known:
         text = _SCHEME.sub(lambda match: match["scheme"] + mask, text)
     for place, pattern, needed in _PLACES:
-        if needed.isdisjoint(known) or place.sign not in plain:
+        if needed.isdisjoint(known) or place.sign not in plain or not _is_near(place, plain, known):
             continue
-        if any(needle in plain for name in (*names, "") for needle in place.needles.get(name, ())):
-            if place.reach is None or _has_folded(text):
-                text = pattern.sub(lambda match: match["head"] + mask, text)
-            else:
-                having = [name for name in names if name in place.needles]
-                text = _without_passwords(text, pattern, name_starts(_plain(text).lower(), having), place.reach, mask)
+        if place.reach is None or _has_folded(text):
+            text = pattern.sub(lambda match: match["head"] + mask, text)
+        else:
+            having = [name for name in names if name in place.needles]
+            text = _without_passwords(text, pattern, name_starts(_plain(text).lower(), having), place.reach, mask)
     return text
+
+
+def _is_near(place: Place, plain: str, known: frozenset[str]) -> bool:
+    for name, needles in place.needles.items():
+        if not name or name in known:
+            for needle in needles:
+                if needle in plain:
+                    return True
+    return False
 
 
 def in_command(words: Sequence[object], mask: str) -> Iterator[tuple[int, str]]:

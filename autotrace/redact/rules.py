@@ -39,7 +39,8 @@ class Place(Rule):
     the credential; each text with a match contains ``sign`` (a character: found in no time) and one of ``needles``.
 
     ``needles`` stand under the fragment of a name (``named_values.FRAGMENTS``) that such a text has in small letters,
-    too, as most texts have none; under ``""`` those of which one is in ``SIGNS``."""
+    too, as most texts have none; under ``""`` those of which one is in ``SIGNS``; under ``run`` those that stand beside
+    a run of ``SHORTEST`` characters."""
 
     sign: str
     needles: Mapping[str, tuple[str, ...]] = field(hash=False)
@@ -69,8 +70,9 @@ SCHEME = (
 """``Bearer X`` and ``Basic X`` where no name of a header stands before them."""
 
 SIGNS = {
-    "b": ("bearer", "basic "), "d": ("identified ",), "-": ("-u", " -p", " -a ", " -w "), "@": ("@",),
-    "=": ("sig=", "ignature="), "?": ("?code=",), "&": ("&code=",),
+    "b": ("bearer", "basic "), "d": ("identified ",), "-": ("-u", " -p", " -a ", " -w ", "-securestring"), "@": ("@",),
+    "=": ("sig=", "ignature="), "?": ("?code=", "??", "contrase?a"), "&": ("&code=",), "%": ("%40",),
+    ":": (":5432:",),
 }  # fmt: skip
 """One of these, or a fragment of a secret's name, stands in small letters in each text that holds a credential without
 a run of ``SHORTEST``: in front of hosts, behind schemes, in ``PLACES``. None is longer than that. Each stands under a
