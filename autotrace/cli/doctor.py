@@ -68,13 +68,14 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
     yield from _activation(interpreter or sys.executable)
     yield from _first_on_path(interpreter)
     yield Finding("ok", "versions", ", ".join(_versions()))
+    unknown = unknown_variables(os.environ)
     given = [
         f"{name}={masked_variable(name, value)}"
         for name, value in sorted(os.environ.items())
-        if name.startswith("AUTOTRACE")
+        if name.startswith("AUTOTRACE") and not any(f" {name};" in sentence for sentence in unknown)
     ]
     yield Finding("ok", "environment", ", ".join(given) or "no AUTOTRACE_* variable is set")
-    for sentence in unknown_variables(os.environ):
+    for sentence in unknown:
         yield Finding("warn", "environment", sentence)
     try:
         options = Options.from_environment()

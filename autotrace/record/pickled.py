@@ -180,8 +180,8 @@ def _pickled(value: Any) -> Pickled | None:
     except _Declined:
         return None
     except (_pickle.PicklingError, RuntimeError, ValueError, OverflowError, MemoryError, KeyError) as error:
-        # nested too deeply or without end, changed by another thread meanwhile, a ``PickleBuffer``. KeyError: in its fast
-        # mode CPython counts each frozenset as a level that never ends, and after 50 of them misses one
+        # nested too deeply or without end, changed by another thread meanwhile, a ``PickleBuffer``. KeyError: in its
+        # fast mode CPython counts each frozenset as a level that never ends, and after 50 of them misses one
         if is_hosts(error):
             raise
         return None

@@ -49,7 +49,7 @@ class Place(Rule):
     A pattern takes a hundred times as long as to find such fragments."""
 
     def signs(self) -> frozenset[str]:
-        """Fragments and ``SIGNS`` of which one is in each text with a match."""
+        """Fragments and ``SIGNS``: each text with a match has at least one of them."""
         near = " ".join(self.needles.get("", ())).lower()
         return frozenset(self.needles) | {sign for others in SIGNS.values() for sign in others if sign in near}
 

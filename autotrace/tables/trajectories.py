@@ -10,6 +10,7 @@ from autotrace.insight.profile import codes, decode, has_tool_error, is_truncate
 from autotrace.tables.columns import IDENTITY, Column, Table, duration
 from autotrace.tables.rollout import Rollout, exact, json, word
 from autotrace.trajectory.numbers import integer, number
+from autotrace.trajectory.span_text import prompt_line
 
 
 def _attribute(name: str, convert: Callable[[Any], Any]) -> Callable[[Rollout], Any]:
@@ -111,6 +112,8 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
            lambda one: one.untold.prompt_text if one.untold else None, text=True),
     Column("response_text", "string", "the whole response, where no turn has text",
            lambda one: one.untold.response_text if one.untold else None, text=True),
+    Column("prompt", "string", "the first line of what the user asked, at most 200 characters",
+           lambda one: prompt_line(one.trajectory), text=True),
     Column("tokenizer", "string", "what decoded the texts", lambda one: one.trajectory.tokenizer, text=True),
     Column("findings", "list<string>", "[findings](findings.md) of it: `AT-RETOKENIZED`, ...",
            lambda one: codes(decode(one.trajectory.profile))),

@@ -81,8 +81,10 @@ def _own(column: Column) -> Word:
 
 
 _COLUMNS = {
-    column.name: _own(column) for column in TRAJECTORIES.columns if column.type in _TYPES and not column.text
-}  # fmt: skip
+    column.name: _own(column)
+    for column in TRAJECTORIES.columns
+    if column.type in _TYPES and (not column.text or column.name == "prompt")
+}
 ALIASES = {
     "sample": "sample_index", "turns": "llm_calls", "duration": "duration_s", "finding": "findings",
 }  # fmt: skip

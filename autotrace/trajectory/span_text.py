@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotrace.trajectory.jsonable import jsonable
-from autotrace.trajectory.model import Span
+from autotrace.trajectory.model import Span, Trajectory
 
 PROMPTS = frozenset({"input", "prompt", "question", "query", "text", "message", "instruction"})
 """Arguments that may be the whole prompt as text."""
 ANSWERS = ("content", "text")
 """Members of an agent's own result that may be the answer as text."""
+PROMPT_LINE = 200
+"""Characters of a prompt that stand in a line of a list."""
 
 
 def input_text(span: Span) -> str | None:
@@ -96,6 +98,26 @@ def answered_as(output: Any) -> str | None:
     if not isinstance(output, dict):
         return None
     return next((name for name in ANSWERS if isinstance(output.get(name), str) and output[name]), None)
+
+
+def question(trajectory: Trajectory) -> str:
+    """What the user said last before the model first answered; else what the first turn, or the function that is the
+    trajectory, was given. Empty: not known."""
+    first = trajectory.llm_spans[:1]
+    asked = [message for span in first for message in span.messages or () if message.get("role") == "user"]
+    if asked:
+        content = asked[-1].get("content")
+        parts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        texts = [text for text in parts if isinstance(text, str)]
+        return "\n".join(texts) if texts else "" if content is None else one_line(content)
+    told = [asked_words(span) for span in first]
+    return next((text for text in told if text), None) or input_text(trajectory.root) or ""
+
+
+def prompt_line(trajectory: Trajectory) -> str | None:
+    """The first line of ``question`` that has text, at most ``PROMPT_LINE`` characters; None: not known."""
+    lines = (line.strip() for line in question(trajectory).splitlines())
+    return next((line[:PROMPT_LINE] for line in lines if line), None)
 
 
 def thoughts(span: Span) -> str | None:

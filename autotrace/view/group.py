@@ -9,7 +9,7 @@ from typing import Any
 from autotrace.trajectory.divergence import UNKNOWN, Divergence, calls, calls_parted, parted
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.span_text import answer, shown_answer
+from autotrace.trajectory.span_text import answer, question, shown_answer
 from autotrace.view.detail import FEW_IDS, message_item
 
 MOST = 64
@@ -29,7 +29,7 @@ def beside(trajectories: Sequence[Trajectory], base: str | None = None, *, every
     bases = rollouts if every else [chosen]
     plain: dict[str, Any] = jsonable({
         "base": chosen.trace_id,
-        "asked": _question(chosen)[:MAX_TEXT],
+        "asked": question(chosen)[:MAX_TEXT],
         "left_out": len(trajectories) - len(rollouts),
         "rollouts": [_rollout(one) for one in rollouts],
         "forks": {one.trace_id: {other.trace_id: _fork(one, other) for other in rollouts} for one in bases},
@@ -40,12 +40,6 @@ def beside(trajectories: Sequence[Trajectory], base: str | None = None, *, every
 def _reward(one: Trajectory) -> float:
     reward = one.facts.get("reward")
     return float(reward) if isinstance(reward, (int, float)) else float("-inf")
-
-
-def _question(one: Trajectory) -> str:
-    """What the user said last before the model first answered."""
-    asked = [message for span in one.llm_spans[:1] for message in span.messages or () if message.get("role") == "user"]
-    return message_item(asked[-1])["text"] if asked else ""
 
 
 def _rollout(one: Trajectory) -> dict[str, Any]:

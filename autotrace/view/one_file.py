@@ -60,7 +60,7 @@ def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tu
     yield "state", _json({**state, "error": None})
     yield "names", _json(names)
     yield "columns", _encoded(columns.packed(reader, ["group", *names["numbers"], *names["texts"]], wanted))
-    yield "findings", _json(steps.findings(reader, {row.step for row in rows if row.step is not None}))
+    yield "findings", _json(steps.findings(reader, rows))
     by_group: dict[str, list[Any]] = defaultdict(list)
     by_step: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from autotrace.insight import registry
+from autotrace.insight import registry, words
 from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.finding import Finding
+from autotrace.insight.step_lines import line as step_line
 from autotrace.tables import steps as query
 from autotrace.tables.conditions import condition
 from autotrace.tables.reader import Reader
@@ -26,18 +28,50 @@ Part = tuple[int, float, float]
 """Which of ``KINDS``, start, duration; seconds."""
 
 
-def findings(reader: Reader, numbers: Collection[int] | None = None) -> dict[str, Any]:
-    """What ``autotrace diagnose`` finds in each step (or in ``numbers``): step -> code -> how many
-    trajectories; and what the codes mean."""
-    diagnosis, steps = Diagnosis(), {}
-    for step in query.steps(reader):
+def findings(reader: Reader, rows: Sequence[Any] | None = None) -> dict[str, Any]:
+    """What ``autotrace diagnose`` finds in the run, or in the steps of ``rows`` (lines of trajectories; then only
+    these are named as places). ``found``: the findings, most costly first; ``steps``: step -> code -> how
+    many trajectories; ``titles``: what the codes mean; ``rewards``: mean reward and parts of the training of each
+    step; ``trajectories``: how many were looked at."""
+    numbers = None if rows is None else {row.step for row in rows}
+    named = None if rows is None else {row.trace_id for row in rows}
+    diagnosis, shown, steps, rewards = Diagnosis(), Diagnosis(), {}, []
+    for step in query.steps(reader, texts=True):
         concerned: dict[str, set[str]] = {}
         for hit in diagnosis.add(step):
             concerned.setdefault(hit.code, set()).add(hit.record.trace_id)
-        if step.number is not None and concerned and (numbers is None or step.number in numbers):
+        if numbers is not None and step.number not in numbers:
+            continue
+        shown.put(diagnosis.of_step(step.number))
+        if step.number is None:
+            continue
+        if concerned:
             steps[str(step.number)] = {code: len(ids) for code, ids in concerned.items()}
+        if step.training:
+            of_step = step_line(step, step.training, validate=False)
+            rewards.append({"step": step.number, "reward": of_step.reward_mean, "parts": of_step.reward_parts})
     used = {code for of_step in steps.values() for code in of_step}
-    return {"steps": steps, "titles": {name: code.title for name, code in registry.codes().items() if name in used}}
+    titles = {name: code.title for name, code in registry.codes().items() if name in used}
+    found = [_finding(finding, named) for finding in shown.findings()]
+    plain: dict[str, Any] = jsonable(
+        {"found": found, "steps": steps, "titles": titles, "rewards": rewards, "trajectories": shown.trajectories}
+    )
+    return plain
+
+
+def _finding(finding: Finding, named: Collection[str] | None) -> dict[str, Any]:
+    """A finding in the words of ``autotrace diagnose``."""
+    places = [place for place in finding.places if named is None or place.trace_id in named]
+    return {
+        "code": finding.code, "title": finding.title, "share": finding.share, "unit": finding.unit,
+        "since": finding.since_step, "amount": words.amount(finding),
+        "lines": [line for line in words.lines(finding) if line[0] != "much"],
+        "places": [
+            {"trace": place.trace_id, "turn": place.turn, "token": place.token, "where": words.where(place),
+             "note": place.note}
+            for place in places
+        ],
+    }  # fmt: skip
 
 
 def lanes(reader: Reader, step: int) -> dict[str, Any]:

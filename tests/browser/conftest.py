@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
@@ -20,6 +21,7 @@ from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 from autotrace.run import layout
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
+from autotrace.view.open_runs import newest_address
 from tests.browser.figures import pytest_terminal_summary as pytest_terminal_summary  # the table at the end
 from tests.ship.spools import new_run
 
@@ -108,17 +110,19 @@ class Visit:
 
 @pytest.fixture
 def visit(browser: Browser, serve: Callable[[Path], Server]) -> Iterator[Callable[..., Visit]]:
-    """``visit(run)``: a new tab of its page, let in. At the end nothing must have gone wrong in it."""
+    """``visit(run)``: a new tab of its trajectories (``at="overview"``: of another page), let in. At the end nothing
+    must have gone wrong in it."""
     visits: list[Visit] = []
 
-    def open_tab(folder: Path, **options: Any) -> Visit:
+    def open_tab(folder: Path, *, at: str = "table", **options: Any) -> Visit:
         server = serve(folder)
         page = browser.new_page(viewport={"width": 1440, "height": 860}, **options)
         page.set_default_timeout(180_000)
         link = server.link
         visit = Visit(page, server.base)
         visits.append(visit)
-        page.goto(link)
+        one = folder.is_file() or (folder / layout.RUN_JSON).exists()
+        page.goto(f"{link}#/run/{quote(newest_address(folder), safe='')}/{at}" if one else link)
         return visit
 
     yield open_tab

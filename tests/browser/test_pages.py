@@ -31,7 +31,8 @@ def first_of(page: Page, order: str) -> str:
 
 
 def test_the_table_filters_and_sorts_and_says_so_in_the_address(demo: Path, visit: Open) -> None:
-    page = visit(demo).page
+    tab = visit(demo)
+    page = tab.page
     expect(page.locator(".count")).to_contain_text("27 trajectories")
     page.fill(".where", "reward > 1 and step = 1")
     expect(page.locator(".count")).to_contain_text("6 of 27 trajectories")
@@ -45,6 +46,8 @@ def test_the_table_filters_and_sorts_and_says_so_in_the_address(demo: Path, visi
     expect(page.locator(".count")).to_contain_text("6 of 27 trajectories")
     page.fill(".where", "rewad > 1")
     expect(page.locator(".problem")).to_contain_text('there is no column "rewad"')
+    assert tab.wrong and all("400" in line for line in tab.wrong)
+    tab.wrong.clear()
 
 
 def test_the_scatter_selects(demo: Path, visit: Open) -> None:
@@ -225,9 +228,10 @@ def test_another_run_lies_over_the_curves(tmp_path: Path, visit: Open) -> None:
         return curve.locator("figcaption").inner_text()
 
     assert said_at_the_first_step() == "reward step 1: 0.375"
-    page.select_option("select", other.name)
+    page.click(".with summary")
+    page.check(f".with input[value={other.name}]")
     expect(page).to_have_url(re.compile(f"with={other.name}$"))
-    page.wait_for_selector("option[value=other]:checked", state="attached")
+    page.wait_for_selector(".with input[value=other]:checked", state="attached")
     page.wait_for_selector(".curve canvas")
     assert said_at_the_first_step() == "reward step 1: 0.375 / 0.375"
 
@@ -360,10 +364,13 @@ def test_the_exported_page_opens_from_the_disk(demo: Path, browser: Browser, tmp
     page = browser.new_page()
     visit = Visit(page, file.as_uri())
     page.goto(file.as_uri())
+    expect(page.locator(".found-list li").first).to_contain_text("of the trajectories (2 of 12), since step 1")
+    assert page.locator(".found-list .place a").count() > 0
+    page.keyboard.press("t")
     page.wait_for_selector(ROWS)
     expect(page.locator(".count")).to_contain_text("12 trajectories")
-    page.fill(".where", "facts.reward_extra_info.right = 0")
-    expect(page.locator(".count")).to_contain_text("of 12")
+    assert page.locator(".where").count() == 0, "the server answers that"
+    assert page.locator(f"{ROWS} .c-prompt").first.inner_text().startswith("How many")
     page.locator(ROWS).first.click()
     page.wait_for_selector(".item")
     page.keyboard.press("2")

@@ -41,6 +41,7 @@ def test_an_environment_that_is_not_activated_is_no_failure(call: Call, monkeypa
     assert done.exit_code == 0 and said[0].startswith(f"ok    activation  {sys.executable} loads the agent")
     assert "has no autotrace: activate this environment, or start" in said[1] and said[1].startswith("note")
     assert "warn  environment there is no variable AUTOTRACE_SAMPLE_RAET; did you mean" in done.output
+    assert "AUTOTRACE_SAMPLE_RAET=" not in done.output, "it is not among those that are ok"
 
 
 def test_an_installed_interpreter_activates_and_a_bare_one_does_not(place: Place) -> None:  # noqa: F811

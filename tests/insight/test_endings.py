@@ -233,6 +233,7 @@ def test_a_reward_judges_what_the_rollout_said(judged_text: str, other: bool) ->
         ([*range(20), *[3, 4, 5] * 100], "AT-REPETITION"),
         ([*[3, 4, 5] * 60, END], None),  # ends by itself
         ([*range(20), *[3, 4, 5, 6] * 90, END], "AT-REPETITION"),  # too, but says nothing else for 90 times
+        ([*range(20, 500), *[3, 4, 5, 6] * 90, END], "AT-REPETITION"),  # the same at the end of a long answer
         ([*[n for row in range(12) for n in (*range(24), 7)], END], None),  # a list of equal lines
         ([*range(400)], None),
         ([*range(20), *[*range(100, 200)] * 9], "AT-REPETITION"),  # a paragraph

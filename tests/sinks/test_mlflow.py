@@ -26,6 +26,7 @@ from autotrace.insight.profile import Mark, Profile
 from autotrace.sinks.mlflow.info import describe
 from autotrace.sinks.mlflow.sending import PATIENCE, Delivery, StoreError, isolate
 from autotrace.sinks.mlflow.sink import MlflowSink
+from autotrace.sinks.mlflow.sql import SqlStore
 from autotrace.sinks.mlflow.uri import check_uri, initialise, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.trajectory.model import Trajectory
@@ -530,3 +531,48 @@ def test_a_passing_500_loses_nothing_and_a_lasting_one_costs_its_trajectory() ->
     for _ in range(2 * PATIENCE):
         with pytest.raises(Unavailable):  # alone it proves nothing: the server may be down for all
             isolate([batch[1]], send, Counter())
+
+
+@pytest.mark.row("findings")
+def test_findings_are_issues_that_mlflows_client_reads_back(
+    uri: str, project: str, rollout: Callable[..., Trajectory]
+) -> None:
+    from mlflow.tracking._tracking_service.utils import _get_store
+
+    one, other = rollout(reward=0.5), rollout(rollout=1)
+    for sent in (one, other):
+        marks = [Mark("AT-RETOKENIZED", 2, 117, "31 tokens are missing"), Mark("AT-OF-SOMEBODY-ELSE")]
+        sent.profile = profile.encode(Profile("1", marks=marks))
+        make(uri, project).deliver([sent])  # a sink of its own: it finds what the first one made
+    make(uri, project).deliver([one])
+    experiment = mlflow.get_experiment_by_name(project)
+    assert experiment is not None
+    issues = _get_store().search_issues(experiment_id=experiment.experiment_id, include_trace_count=True)
+    by_name = {issue.name.partition(":")[0]: issue for issue in issues}
+    assert by_name.keys() == {"AT-RETOKENIZED", "AT-OF-SOMEBODY-ELSE"} and len(issues) == 2
+    issue = by_name["AT-RETOKENIZED"]
+    assert (issue.created_by, issue.status.value, issue.trace_count) == ("autotrace", "pending", 2)
+    assert issue.severity is not None and issue.categories == ["tokens"] and issue.root_causes
+    assert _get_store().get_issue(issue.issue_id).description == issue.description != ""
+    (read,) = [trace for trace in traces(project, "") if trace.info.trace_id == f"tr-{one.trace_id}"]
+    (reference,) = [said for said in read.info.assessments if said.name == issue.issue_id]
+    assert reference.issue.issue_name == issue.name
+    assert reference.rationale == "turn 2, token 117: 31 tokens are missing"
+    assert reference.span_id == one.llm_spans[1].span_id and reference.span_id in {s.span_id for s in read.data.spans}
+
+
+def test_an_mlflow_without_issues_gets_the_feedback_alone(
+    uri: str, project: str, rollout: Callable[..., Trajectory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, sent = make(uri, project), rollout(reward=0.5)
+    sent.profile = profile.encode(Profile("1", marks=[Mark("AT-RETOKENIZED", 2)]))
+    opened = sink._opened()
+    if isinstance(opened, SqlStore):
+        assert opened._tables is not None
+        without = {name: table for name, table in opened._tables._tables.items() if name != "issues"}
+        monkeypatch.setattr(opened._tables, "_tables", without)
+    else:
+        monkeypatch.setattr(opened, "_version", (3, 10))
+    sink.deliver([sent])
+    (found,) = traces(project, "feedback.finding = 'AT-RETOKENIZED'")
+    assert not any(said.name.startswith("iss-") for said in found.info.assessments)

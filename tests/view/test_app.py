@@ -305,3 +305,11 @@ def test_search_finds_the_first_place_in_each_trajectory(client: TestClient) -> 
     assert {hit["trace_id"] for hit in hits} < set(ids(client))
     assert hits[0]["before"].endswith("TimeoutError: ") and hits[0]["role"] == "tool"
     assert json.loads(lines[-1]) == {"done": 8, "of": 8}, "ids that nobody decoded may have it"
+
+
+def test_the_prompt_is_a_column_and_a_condition(client: TestClient) -> None:
+    header, arrays = columns(client, "prompt")
+    assert len(arrays["prompt"]) == 8
+    assert "prompt" in client.get(f"/api/runs/{NAME}/names").json()["texts"]
+    known = [header["words"]["prompt"][code] for code in arrays["prompt"] if code >= 0]
+    assert all("\n" not in prompt and len(prompt) <= 200 for prompt in known)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from starlette.testclient import TestClient
 
+from autotrace.insight.diagnose import diagnose
+from autotrace.insight.words import amount
+from autotrace.ship.readers import of_run
+from autotrace.tables import steps as query
+from autotrace.view import steps
 from autotrace.view.app import application
 from tests.ship.spools import Process, attributes, new_run
 from tests.view.test_app import NAME, served
@@ -16,6 +22,28 @@ def test_the_findings_of_each_step(client: TestClient) -> None:
     assert found["steps"].keys() == {"1", "2"}
     assert found["steps"]["1"]["AT-TRUNCATED"] == 1
     assert all(found["titles"][code] for codes in found["steps"].values() for code in codes)
+
+
+def test_the_findings_are_those_of_diagnose(client: TestClient, run: Path) -> None:
+    answer = client.get(f"/api/runs/{NAME}/findings").json()
+    with contextlib.closing(of_run(run)) as reader:
+        said = diagnose(query.steps(reader, texts=True))
+    assert [one["code"] for one in answer["found"]] == [one.code for one in said] != []
+    assert [one["amount"] for one in answer["found"]] == [amount(one) for one in said]
+    for one, finding in zip(answer["found"], said, strict=True):
+        assert [place["trace"] for place in one["places"]] == [place.trace_id for place in finding.places]
+        assert dict(one["lines"])["try"] == finding.remedy and one["since"] == finding.since_step
+    assert [(one["step"], one["reward"]) for one in answer["rewards"]] == [(1, 0.375), (2, 0.375)]
+    assert answer["rewards"][0]["parts"] == {"acc": 0.25, "format": 0.25} and answer["trajectories"] == 8
+
+
+def test_the_findings_of_some_trajectories_name_no_others(run: Path) -> None:
+    with contextlib.closing(of_run(run)) as reader:
+        rows = [row for row in reader.select() if row.step == 1 and row.reward == 0.25]
+        found = steps.findings(reader, rows)
+    assert found["steps"].keys() == {"1"} and found["trajectories"] == 4
+    named = {place["trace"] for one in found["found"] for place in one["places"]}
+    assert found["found"] and named <= {row.trace_id for row in rows}
 
 
 def test_the_rollouts_of_a_step_with_what_they_waited_for(client: TestClient) -> None:

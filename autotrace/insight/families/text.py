@@ -58,6 +58,9 @@ def loops(evidence: Evidence) -> Iterator[Mark]:
         window, longest = (2 * WINDOW, LONG_PERIOD) if length >= LONG else (WINDOW, STUCK if ended else PERIOD)
         start = max(0, end - window)
         period = _period(piece(data, start, end), EXACT if ended else COVERED, longest)
+        if not period and ended and window > WINDOW:  # it was stuck at the end of something longer
+            start = end - WINDOW
+            period = _period(piece(data, start, end), EXACT, STUCK)
         if not period and not ended:
             start = end - SOON
             period = _period(piece(data, start, end), EXACT, SOON_PERIOD)

@@ -6,11 +6,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from autotrace.insight import registry
 from autotrace.insight.profile import codes, decode, marks
 from autotrace.insight.registry import by_weight
 from autotrace.insight.words import at
@@ -26,6 +27,8 @@ SOURCE = "autotrace"
 FINDING = "finding"
 """Name of the feedback that is a finding's code."""
 MAX_FINDINGS, MAX_RATIONALE = 16, 500
+HIGH, MEDIUM = 0.7, 0.3
+"""From which weight on a finding's issue is severe."""
 TOKEN_USAGE = "mlflow.trace.tokenUsage"
 
 
@@ -44,6 +47,37 @@ class Feedback:
     """Text where the number is not finite."""
     rationale: str | None = None
     """Why, where it is known."""
+    issue: str | None = None
+    """Name of the issue that this refers to; ``name`` is its id. None: it is feedback."""
+    span_id: str | None = None
+    """The call that it is about."""
+
+    @property
+    def kind(self) -> str:
+        """As MLflow calls it."""
+        return "feedback" if self.issue is None else "issue"
+
+
+@dataclass(frozen=True)
+class Issue:
+    """A kind of finding, as MLflow lists it for an experiment."""
+
+    name: str
+    description: str
+    severity: str
+    root_causes: tuple[str, ...]
+    categories: tuple[str, ...]
+
+    @classmethod
+    def of(cls, code: str) -> Issue:
+        """The issue of a finding's code."""
+        known = registry.codes().get(code)
+        if known is None:  # of a detector of another package, which is not installed here
+            name = _no_nul(text(code))[:LONGEST]
+            return cls(name, name, "medium", (), ())
+        severity = "high" if known.weight >= HIGH else "medium" if known.weight >= MEDIUM else "low"
+        words = "\n\n".join(part for part in (known.what, known.remedy) if part)
+        return cls(f"{code}: {known.title}"[:LONGEST], words, severity, (known.why,), (known.family or FINDING,))
 
 
 @dataclass(frozen=True)
@@ -87,14 +121,16 @@ class TraceDescription:
             "source": {"source_type": "CODE", "source_id": SOURCE},
             "create_time": at,
             "last_update_time": at,
-            "feedback": {"value": feedback.value},
+            **({"feedback": {"value": feedback.value}} if feedback.issue is None else {}),
+            **({"issue": {"issue_name": feedback.issue}} if feedback.issue is not None else {}),
+            **({"span_id": feedback.span_id} if feedback.span_id else {}),
             "valid": True,
             **({"rationale": feedback.rationale} if feedback.rationale else {}),
         }
 
 
-def describe(trajectory: Trajectory, run_id: str | None) -> TraceDescription:
-    """The trace of ``trajectory``, linked to the run ``run_id``.
+def describe(trajectory: Trajectory, run_id: str | None, issues: Mapping[str, str] | None = None) -> TraceDescription:
+    """The trace of ``trajectory``, linked to the run ``run_id``. ``issues``: code of a finding -> id of its issue.
 
     Its times are those of all of its spans and not the root's alone: so MLflow computes them from spans, and what it
     computes again when some of the spans are replaced is then the same.
@@ -111,7 +147,7 @@ def describe(trajectory: Trajectory, run_id: str | None) -> TraceDescription:
         "OK" if root.status == OK else "ERROR",
         _metadata(trajectory, run_id),
         tags_of(trajectory),
-        (*_facts(trajectory), *_findings(trajectory)),
+        (*_facts(trajectory), *_findings(trajectory, issues or {})),
         question or None,
         answer or None,
     )
@@ -123,11 +159,22 @@ def _facts(trajectory: Trajectory) -> Iterator[Feedback]:
         yield Feedback(assessment_id(trajectory.trace_id, name), name, shown)
 
 
-def _findings(trajectory: Trajectory) -> Iterator[Feedback]:
-    """Each code once, all under one name, so that ``feedback.finding = 'AT-...'`` finds them."""
+def _findings(trajectory: Trajectory, issues: Mapping[str, str]) -> Iterator[Feedback]:
+    """Each code once, all under one name, so that ``feedback.finding = 'AT-...'`` finds them; and a reference to its
+    issue, at the call of its turn, where there is one."""
+    calls = trajectory.llm_spans
     for mark in by_weight(marks(trajectory.profile))[:MAX_FINDINGS]:
         code, why = text(mark.code)[:LONGEST], text(at(mark))[:MAX_RATIONALE]
         yield Feedback(assessment_id(trajectory.trace_id, f"{FINDING}/{code}"), FINDING, code, why or None)
+        if (issue := issues.get(mark.code)) is not None:
+            at_call = calls[mark.turn - 1].span_id if mark.turn and mark.turn <= len(calls) else None
+            own = assessment_id(trajectory.trace_id, f"issue/{code}")
+            yield Feedback(own, issue, code, why or None, Issue.of(mark.code).name, at_call)
+
+
+def shown_codes(trajectory: Trajectory) -> list[str]:
+    """The codes of its findings that MLflow gets."""
+    return [mark.code for mark in by_weight(marks(trajectory.profile))[:MAX_FINDINGS]]
 
 
 def _metadata(trajectory: Trajectory, run_id: str | None) -> dict[str, str]:

@@ -109,15 +109,18 @@ class Rows:
 
     def _assessment(self, trace: TraceDescription, feedback: Feedback, experiment_id: int) -> Row:
         # MLflow's messages know one kind of number
-        value = float(feedback.value) if type(feedback.value) is int else feedback.value
+        value: Any = float(feedback.value) if type(feedback.value) is int else feedback.value
+        if feedback.issue is not None:
+            value = {"issue_name": feedback.issue}
         row: Row = {
             "assessment_id": feedback.id,
             "trace_id": trace.trace_id,
             "name": feedback.name,
-            "assessment_type": "feedback",
+            "assessment_type": feedback.kind,
             "value": json.dumps(value),
             "error": None,
             "rationale": feedback.rationale,
+            "span_id": feedback.span_id,
             "created_timestamp": trace.end_ms,
             "last_updated_timestamp": trace.end_ms,
             "source_type": "CODE",

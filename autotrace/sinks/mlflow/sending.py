@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from autotrace.run import files
 from autotrace.sinks.delivered import Delivered
-from autotrace.sinks.mlflow.info import TOKEN_USAGE, TraceDescription
+from autotrace.sinks.mlflow.info import TOKEN_USAGE, Issue, TraceDescription
 from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.protocol import Refused, Unavailable
 
@@ -202,6 +202,9 @@ class Store(Protocol):
 
     def experiment_id(self, name: str) -> str:
         """Id of the experiment ``name``, which is created if need be."""
+
+    def issue(self, experiment_id: str, issue: Issue) -> str | None:
+        """Id of ``issue``, which is created if need be; None: this MLflow has no issues (before 3.11)."""
 
     def write(self, experiment_id: str, deliveries: Sequence[Delivery], run_id: str | None) -> Sequence[Delivery]:
         """Store ``deliveries`` whole and in one go, in the cheapest way; those that this way cannot take are returned,

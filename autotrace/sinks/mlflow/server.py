@@ -6,6 +6,7 @@ import gzip
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -16,7 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from autotrace.redact.masking import without_password
 from autotrace.sinks.http import retry_after
-from autotrace.sinks.mlflow.info import TraceDescription
+from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
 from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, put_text
 from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.protocol import Refused, Unavailable
@@ -27,6 +28,7 @@ ANSWER_TIMEOUT = 10.0
 _HERE = ("127.0.0.1", "::1", "localhost")
 """Hosts to which nothing goes over a network: to pack it costs 35 us a span, and the server the rest."""
 _TRUE = ("1", "true", "yes")
+_ISSUES = "/api/3.0/mlflow/issues"
 
 
 class ServerStore:
@@ -82,6 +84,20 @@ class ServerStore:
         if answer.status_code == 400 and (existing := self._find(name)):
             return existing
         return str(self._json(answer)["experiment_id"])
+
+    def issue(self, experiment_id: str, issue: Issue) -> str | None:
+        """See ``Store``."""
+        if self._release() < (3, 11):
+            return None
+        wanted: dict[str, Any] = {"experiment_id": experiment_id, "max_results": 1000}
+        answer = self._ask("POST", f"{_ISSUES}/search", json=wanted)
+        if answer.status_code in (404, 405, 501):  # a store without them
+            return None
+        for known in self._json(answer).get("issues", []):
+            if known.get("name") == issue.name and known.get("created_by") == SOURCE:
+                return str(known["issue_id"])
+        body = {**asdict(issue), "experiment_id": experiment_id, "status": "pending", "created_by": SOURCE}
+        return str(self._json(self._ask("POST", _ISSUES, json=body))["issue"]["issue_id"])
 
     @property
     def adds_usage(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -15,7 +16,7 @@ from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, registry
 from autotrace.sinks.backend import extra
-from autotrace.sinks.mlflow.info import describe, linked, trace_id_of
+from autotrace.sinks.mlflow.info import Issue, describe, linked, shown_codes, trace_id_of
 from autotrace.sinks.mlflow.lean import import_entities
 from autotrace.sinks.mlflow.sending import Encoded, Sender, Store, StoreError
 from autotrace.sinks.mlflow.spans import encode
@@ -45,6 +46,8 @@ class MlflowSink:
         self._store: Store | None = None
         self._uri = ""
         self._experiment_of: dict[str, str] = {}
+        self._issues_of: dict[str, dict[str, str]] = {}
+        """Experiment -> code of a finding -> id of its issue."""
         self._sender = Sender()
 
     # -- where ---------------------------------------------------------------------------------------------------------
@@ -148,11 +151,23 @@ class MlflowSink:
             groups.setdefault((experiment, run_id if linked(trajectory) else None), []).append(trajectory)
         try:
             for (experiment, own_run), group in groups.items():
-                rejected.update(self._sender.send(store, experiment, own_run, _encoded(group, own_run, rejected)))
+                issues = self._issues(store, experiment, group)
+                encoded = _encoded(group, own_run, issues, rejected)
+                rejected.update(self._sender.send(store, experiment, own_run, encoded))
         finally:
             self.sent = self._sender.sent
         if rejected:
             raise Rejected(rejected)
+
+    def _issues(self, store: Store, experiment: str, group: Iterable[Trajectory]) -> Mapping[str, str]:
+        """Code of each finding of ``group`` -> id of its issue; empty where this MLflow has none, or takes none."""
+        known = self._issues_of.setdefault(experiment, {})
+        for code in {code for trajectory in group for code in shown_codes(trajectory)} - known.keys():
+            with contextlib.suppress(StoreError):  # the feedback says the same
+                if (issue := store.issue(experiment, Issue.of(code))) is None:
+                    break
+                known[code] = issue
+        return known
 
     def size(self, trajectory: Trajectory) -> int:
         """Bytes of its spans."""
@@ -171,12 +186,14 @@ class MlflowSink:
             self._store.close()
 
 
-def _encoded(group: Iterable[Trajectory], run_id: str | None, rejected: dict[str, str]) -> Iterator[Encoded]:
+def _encoded(
+    group: Iterable[Trajectory], run_id: str | None, issues: Mapping[str, str], rejected: dict[str, str]
+) -> Iterator[Encoded]:
     """Each as it is sent, when it is its turn: all at once take as much memory again as the trajectories. Those that
     cannot be are added to ``rejected``."""
     for trajectory in group:
         try:
-            encoded = describe(trajectory, run_id), encode(trajectory)
+            encoded = describe(trajectory, run_id, issues), encode(trajectory)
         except Exception as error:  # an unforeseen failure of one trajectory must not hold up the others
             rejected[trajectory.trace_id] = f"cannot be encoded: {type(error).__name__}"
             continue

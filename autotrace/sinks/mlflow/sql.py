@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from autotrace.sinks.mlflow.content import Contents
-from autotrace.sinks.mlflow.info import TraceDescription
+from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
 from autotrace.sinks.mlflow.lean import store_class
 from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, put_text
 from autotrace.sinks.mlflow.spans import MlflowSpan
@@ -108,6 +108,25 @@ class SqlStore:
                 if experiment is None:
                     raise
         return str(experiment.experiment_id), experiment.lifecycle_stage != "deleted"
+
+    def issue(self, experiment_id: str, issue: Issue) -> str | None:
+        """See ``Store``."""
+        if self._tables is not None:
+            found: str | None = self._do(self._tables.issue, experiment_id, issue)
+            return found
+        return self._do(self._issue, experiment_id, issue) if hasattr(self._store, "create_issue") else None
+
+    def _issue(self, experiment_id: str, issue: Issue) -> str:
+        from mlflow.entities.issue import IssueSeverity
+
+        for known in self._store.search_issues(experiment_id=experiment_id):
+            if known.name == issue.name and known.created_by == SOURCE:
+                return str(known.issue_id)
+        made = self._store.create_issue(
+            experiment_id, issue.name, issue.description, severity=IssueSeverity(issue.severity),
+            root_causes=list(issue.root_causes), categories=list(issue.categories), created_by=SOURCE,
+        )  # fmt: skip
+        return str(made.issue_id)
 
     @property
     def max_traces(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -22,7 +23,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
 from autotrace.sinks.mlflow.content import Contents
-from autotrace.sinks.mlflow.info import TraceDescription
+from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
 from autotrace.sinks.mlflow.rows import IN_DATABASE, SPANS_LOCATION, Row, Rows
 from autotrace.sinks.mlflow.schema import SCHEMAS, Schema, installed_revision
 from autotrace.sinks.mlflow.sending import Delivery
@@ -42,7 +43,7 @@ _uris: Any = import_module("mlflow.utils.uri")  # comes without types
 _EXPERIMENTS, _INFOS, _TAGS, _METADATA, _METRICS = (
     "experiments", "trace_info", "trace_tags", "trace_request_metadata", "trace_metrics",
 )  # fmt: skip
-_SPANS, _ASSESSMENTS, _LINKS = "spans", "assessments", "entity_associations"
+_SPANS, _ASSESSMENTS, _LINKS, _ISSUES = "spans", "assessments", "entity_associations", "issues"
 _ACTIVE = "active"
 _WORKSPACE = "default"
 """MLflow's workspace for everything, if workspaces are not used."""
@@ -77,7 +78,9 @@ class TableWriter:
             if schema is None or revision != installed_revision():
                 return None
             names = [_EXPERIMENTS, _INFOS, _TAGS, _METADATA, _SPANS, _ASSESSMENTS, _LINKS]
-            tables.reflect(connection, only=[*names, *([_METRICS] if schema.metrics else [])], resolve_fks=False)
+            names += [_METRICS] if schema.metrics else []
+            names += [_ISSUES] if inspect(connection).has_table(_ISSUES) else []
+            tables.reflect(connection, only=names, resolve_fks=False)
         return cls(engine, tables, revision, schema, artifacts)
 
     def experiment(self, name: str) -> tuple[str, bool]:
@@ -102,6 +105,23 @@ class TableWriter:
                 own = (table.c.experiment_id == known.experiment_id) & table.c.artifact_location.is_(None)
                 connection.execute(update(table).where(own).values(artifact_location=place))
         return str(known.experiment_id), known.lifecycle_stage == _ACTIVE
+
+    def issue(self, experiment_id: str, issue: Issue) -> str | None:
+        """Id of ``issue``, which is created if need be; None: the database has no issues."""
+        if (table := self._tables.get(_ISSUES)) is None:
+            return None
+        own = {"experiment_id": int(experiment_id), "name": issue.name, "created_by": SOURCE}
+        wanted = select(table.c.issue_id).where(*(table.c[name] == value for name, value in own.items()))
+        with self._transaction() as connection:
+            self._check(connection)
+            known = connection.execute(wanted.order_by(table.c.created_timestamp).limit(1)).scalar()
+            if known is None:
+                now, known = time.time_ns() // 1_000_000, f"iss-{uuid.uuid4().hex}"
+                row: Row = {"issue_id": known, "description": issue.description, "status": "pending"}
+                row |= {"severity": issue.severity, "created_timestamp": now, "last_updated_timestamp": now}
+                row |= {"root_causes": json.dumps(issue.root_causes), "categories": json.dumps(issue.categories)}
+                connection.execute(table.insert(), {**row, **own})
+        return str(known)
 
     def _check(self, connection: Connection) -> None:
         revision = _revision(connection)

@@ -3,7 +3,7 @@
 /** @typedef {{path: string[], query: URLSearchParams}} Address */
 
 /** Whatever somebody typed. @param {string} part */
-const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } };
+export const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } };
 
 /** @returns {Address} */
 export function address() {

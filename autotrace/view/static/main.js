@@ -3,6 +3,7 @@ import { address, link, note } from "./address.js";
 import { Problem, source } from "./data.js";
 import { fill, h } from "./dom.js";
 import { showGroup } from "./page_group.js";
+import { showOverview } from "./page_overview.js";
 import { showRuns } from "./page_runs.js";
 import { showSteps } from "./page_steps.js";
 import { showTable } from "./page_table.js";
@@ -14,7 +15,7 @@ import { forget } from "./rows.js";
 const [top_, wrong, said, page, help] = ["top", "wrong", "said", "page", "help"].map((id) => /** @type {any} */ (document.getElementById(id)));
 const KEYS = [
   ["j k", "next and previous: row, trajectory, rollout, step"], ["Enter", "open it"], ["g", "the group of this trajectory"], ["b w", "in a group: compare with the best, the worst"],
-  ["1 2 3", "conversation, tokens, timeline"], ["n p", "next and previous finding; among tokens without one, the least likely"], ["← →", "among tokens: the next"], ["/", "filter or search"], ["t", "trajectories"], ["s", "steps"], ["r", "runs"], ["d", "dark or light"], ["?", "this"],
+  ["1 2 3", "conversation, tokens, timeline"], ["n p", "next and previous finding; among tokens without one, the least likely"], ["← →", "among tokens: the next"], ["/", "filter or search"], ["o", "overview"], ["t", "trajectories"], ["s", "steps"], ["r", "runs"], ["d", "dark or light"], ["?", "this"],
 ];
 /** Seconds between two looks at a run that is being written; longer for many rows. */
 const LOOK = 2;
@@ -41,11 +42,11 @@ async function route() {
       current = "";
       const [begun, { runs }] = [location.hash, await source.runs()];
       if (mine !== turn || location.hash !== begun) return; // the reader went elsewhere, also where that is not announced yet
-      if (runs.length === 1 && first !== "runs") { location.replace(link(["run", runs[0].run, "table"], Object.fromEntries(query))); return; }
+      if (runs.length === 1 && first !== "runs") { location.replace(link(["run", runs[0].run, "overview"], Object.fromEntries(query))); return; }
     }
     /** @type {Present} */
     const present = (...children) => { if (mine === turn) fill(page, ...children); else throw new Problem("The reader went elsewhere while this was read."); };
-    const next = await (first !== "run" || !run ? showRuns(present) : what === "steps" ? showSteps(present, run) : what === "trace" && trace ? showTrace(present, run, trace) : what === "group" && trace ? showGroup(present, run, trace) : showTable(present, run));
+    const next = await (first !== "run" || !run ? showRuns(present) : what === "steps" ? showSteps(present, run) : what === "trace" && trace ? showTrace(present, run, trace) : what === "group" && trace ? showGroup(present, run, trace) : what === "table" ? showTable(present, run) : showOverview(present, run));
     clearTimeout(slow);
     if (mine !== turn) { next.close?.(); return; }
     shown = next;
@@ -62,9 +63,9 @@ async function route() {
 
 /** @param {string | undefined} run @param {string | undefined} what */
 function bar(run, what) {
-  const tab = (/** @type {string} */ name, /** @type {string} */ label) => h("a", { href: link(["run", run ?? "", name]), "aria-current": name === (what ?? "table") ? "page" : null }, label);
+  const tab = (/** @type {string} */ name, /** @type {string} */ label) => h("a", { href: link(["run", run ?? "", name]), "aria-current": name === (what ?? "overview") ? "page" : null }, label);
   fill(top_, h("a", { class: "brand", href: "#/runs" }, "autotrace"), run ? h("span", { class: "run" }, run) : null,
-    run ? h("nav", { "aria-label": "pages of the run" }, tab("table", "Trajectories"), tab("steps", "Steps")) : null, h("span", { class: "live", id: "live" }),
+    run ? h("nav", { "aria-label": "pages of the run" }, tab("overview", "Overview"), tab("table", "Trajectories"), tab("steps", "Steps")) : null, h("span", { class: "live", id: "live" }),
     h("button", { class: "quiet", onclick: theme, title: "key d" }, "light / dark"), h("button", { class: "quiet", onclick: keys, title: "key ?" }, "keys"));
 }
 
@@ -112,7 +113,7 @@ function keys() {
 
 /** @type {Record<string, () => void>} */
 const EVERYWHERE = {
-  "?": keys, d: theme, r: () => { location.hash = "#/runs"; }, t: () => { if (current) location.hash = link(["run", current, "table"]); }, s: () => { if (current) location.hash = link(["run", current, "steps"]); },
+  "?": keys, d: theme, r: () => { location.hash = "#/runs"; }, o: () => { if (current) location.hash = link(["run", current, "overview"]); }, t: () => { if (current) location.hash = link(["run", current, "table"]); }, s: () => { if (current) location.hash = link(["run", current, "steps"]); },
 };
 
 addEventListener("keydown", (event) => {

@@ -74,7 +74,7 @@ class Group {
     return h("div", { class: `card ${base ? "base" : ""} ${place === this.current ? "now" : ""}`, "data-place": place },
       h("div", {}, h("a", { href: link(["run", this.run, "trace", one.trace_id]) }, h("code", {}, one.trace_id.slice(0, 8))), one.rollout_n === null ? "" : ` n ${one.rollout_n}`,
         one.status === "OK" ? null : h("span", { class: "badge", "data-status": one.status }, one.status)),
-      h("div", { class: "big" }, one.reward === undefined || one.reward === null ? "no reward" : `reward ${number(one.reward)}`),
+      h("div", { class: "big" }, one.reward === undefined || one.reward === null ? "no reward" : `reward ${number(one.reward)}`, this.rollouts.filter((other) => typeof one.reward === "number" && other.reward === one.reward).length > 1 ? h("span", { class: "badge", title: "another rollout of this prompt has the same reward" }, "tie") : null),
       h("div", { class: "dim" }, [one.advantage === null || one.advantage === undefined ? "" : `advantage ${number(one.advantage)}`, `${one.tokens} tokens`, seconds(one.duration)].filter(Boolean).join(" · ")),
       h("p", { class: fork ? "fork" : "dim" }, where), sides,
       called ? h("p", { class: "fork" }, `tool call ${called.number}: ${called.part === "end" ? "run for only one of them" : PARTS[called.part] ?? called.part}`) : null,

@@ -1,8 +1,9 @@
 // A run over its training steps: curves, and of one step where its rollouts waited.
 import { address, go, link, note } from "./address.js";
+import { drawn, overlaid, overlays } from "./curves.js";
 import { source } from "./data.js";
-import { fill, h, ink } from "./dom.js";
-import { counted, number, seconds } from "./format.js";
+import { fill, h } from "./dom.js";
+import { counted } from "./format.js";
 import { showLanes } from "./lanes.js";
 import { rowsOf } from "./rows.js";
 
@@ -13,17 +14,14 @@ const CURVES = [
   ["advantage", "advantage", "spread", false], ["mismatch, mean of a token", "mismatch_mean", "spread", false], ["entropy", "facts.entropy", "spread", false], ["trained later, in steps", "staleness", "spread", false], ["trajectories", "step", "count", false],
 ];
 const READ = [...CURVES.map(([, column]) => column), "trained_in_step"];
-const WHOLE_STEPS = Array.from({ length: 48 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showSteps(present, run) {
   const { query } = address();
-  const other = query.get("with") ?? "";
-  const [rows, beside, { runs }] = await Promise.all([rowsOf(run, READ), other ? rowsOf(other, READ) : null, source.runs()]);
-  const curves = new Curves(run, rows, beside, other);
-  const choice = h("select", { "aria-label": "another run over this one", onchange: () => go(["run", run, "steps"], { with: choice.value }) },
-    ["", ...runs.map((/** @type {any} */ each) => each.run).filter((/** @type {string} */ name) => name !== run)].map((value) => h("option", { value, selected: value === other }, value || "no other run")));
-  present(h("section", { class: "steps-page" }, h("div", { class: "bar" }, h("h1", {}, "Steps"), source.exported ? null : choice, curves.said), curves.found, curves.element, curves.lanes));
+  const others = source.exported ? [] : overlaid();
+  const [rows, beside, { runs }] = await Promise.all([rowsOf(run, READ), Promise.all(others.map((other) => rowsOf(other, READ))), source.runs()]);
+  const curves = new Curves(run, rows, beside, others);
+  present(h("section", { class: "steps-page" }, h("div", { class: "bar" }, h("h1", {}, "Steps"), source.exported ? null : overlays(run, runs, "steps"), curves.said), curves.found, curves.element, curves.lanes));
   curves.draw();
   curves.step(query.get("step"));
   curves.look();
@@ -31,12 +29,12 @@ export async function showSteps(present, run) {
 }
 
 class Curves {
-  /** @param {string} run @param {import("./rows.js").Rows} rows @param {import("./rows.js").Rows | null} beside @param {string} other */
-  constructor(run, rows, beside, other) {
+  /** @param {string} run @param {import("./rows.js").Rows} rows @param {import("./rows.js").Rows[]} beside @param {string[]} others */
+  constructor(run, rows, beside, others) {
     this.run = run;
     this.rows = rows;
     this.beside = beside;
-    this.other = other;
+    this.others = others;
     /** What diagnose finds: step -> code -> how many trajectories; what the codes mean. @type {{steps: Record<string, Record<string, number>>, titles: Record<string, string>}} */
     this.findings = { steps: {}, titles: {} };
     this.found = h("div", { class: "found bar", role: "status" });
@@ -86,79 +84,20 @@ class Curves {
     fill(this.found, h("b", {}, `▲ ${step === undefined ? "findings" : `findings of step ${step}`}`), chips.length ? chips : h("span", { class: "dim" }, "none"));
   }
 
-  /** Marks of findings along the top of a curve. @param {any} chart */
-  marks(chart) {
-    const { ctx, bbox } = chart;
-    ctx.save();
-    ctx.fillStyle = ink("--bad");
-    for (const step of Object.keys(this.findings.steps)) {
-      const [x, size] = [chart.valToPos(Number(step), "x", true), 4 * devicePixelRatio];
-      if (!this.steps.has(Number(step)) || x < bbox.left || x > bbox.left + bbox.width) continue;
-      ctx.beginPath();
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x + size, bbox.top + 2 * size);
-      ctx.lineTo(x - size, bbox.top + 2 * size);
-      ctx.fill();
-    }
-    ctx.restore();
-  }
-
   draw() {
     this.close();
     this.steps = this.bySteps(this.rows);
-    const second = this.beside ? this.bySteps(this.beside) : null;
-    const boxes = CURVES.map(([title, column, how, isTime]) => {
-      const own = figures(this.rows, this.steps, column, how);
-      if (!own || (how !== "failed" && own.middle.every((value) => value === null))) return null;
-      const box = h("figure", { class: "curve" }, h("figcaption", {}, title));
-      return { box, own, isTime, isShare: how === "failed", others: second && this.beside ? figures(this.beside, second, column, how) : null, second };
-    }).filter(Boolean);
-    fill(this.element, boxes.map((each) => /** @type {any} */ (each).box));
+    const others = this.beside.map((rows) => ({ rows, steps: this.bySteps(rows) }));
+    const selected = (/** @type {number} */ from, /** @type {number} */ to) => go(["run", this.run, "table"], { where: `step >= ${from} and step <= ${to}` });
+    const marks = () => new Map(Object.keys(this.findings.steps).map((step) => [Number(step), ""]));
+    const curves = CURVES.map(([title, column, how, isTime]) => {
+      const lines = [{ rows: this.rows, steps: this.steps }, ...others].map(({ rows, steps }, place) => ({ label: [this.run, ...this.others][place], steps: [...steps.keys()], ...(figures(rows, steps, column, how) ?? { middle: [] }) }));
+      const isThere = how === "failed" ? lines[0].middle.length : lines[0].middle.some((value) => value !== null);
+      return isThere ? { title, lines, how: { isTime, isShare: how === "failed", marks, selected, chosen: (/** @type {number} */ step) => this.step(step) } } : null;
+    });
+    this.charts = drawn(this.element, curves.flatMap((each) => each ?? []));
     if (!this.steps.size) fill(this.element, h("p", { class: "empty" }, "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one)."));
     this.said.textContent = `${counted(this.steps.size, "step")}; drag over steps to list their trajectories, click a step to see where its time went`;
-    for (const each of boxes) this.chart(/** @type {any} */ (each));
-  }
-
-  /** @param {any} curve */
-  chart({ box, own, isTime, isShare, others, second }) {
-    const xs = [...new Set([...this.steps.keys(), ...(second ? second.keys() : [])])].sort((a, b) => a - b);
-    const on = (/** @type {Map<number, any>} */ steps, /** @type {any[]} */ values) => { const by = new Map([...steps.keys()].map((step, place) => [step, values[place]])); return xs.map((x) => by.get(x) ?? null); };
-    const [accent, second_] = [ink("--accent"), ink("--second")];
-    const shown = (/** @type {any} */ _, /** @type {any} */ value) => (isTime ? seconds(value) : number(value, 4));
-    const series = [{ label: "step" }, { label: "high", stroke: "transparent", points: { show: false }, value: shown }, { label: "low", stroke: "transparent", points: { show: false }, value: shown }, { label: this.run, stroke: accent, width: 2, value: shown, points: { show: xs.length < 40 } }];
-    const data = [xs, on(this.steps, own.high), on(this.steps, own.low), on(this.steps, own.middle)];
-    if (others && second) { series.push(/** @type {any} */ ({ label: this.other, stroke: second_, width: 2, dash: [6, 4], value: shown })); data.push(on(second, others.middle)); }
-    const axis = { stroke: ink("--dim"), grid: { stroke: ink("--line"), width: 1 }, ticks: { stroke: ink("--line") }, font: "11px system-ui" };
-    const options = {
-      width: box.clientWidth || 380, height: 160, series, legend: { show: false }, bands: [{ series: [1, 2], fill: ink("--band") }],
-      scales: { x: { time: false, range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => (low === high ? [low - 1, high + 1] : [low, high]) }, ...(isShare ? { y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ high) => [0, Math.max(0.1, high)] } } : {}) },
-      axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS }, { ...axis, size: 58, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((value) => (isTime ? seconds(value) : number(value, 3))) }],
-      cursor: { y: false, sync: { key: "steps" }, drag: { x: true, y: false, setScale: false } },
-      hooks: {
-        draw: [(/** @type {any} */ chart) => this.marks(chart)],
-        setSelect: [(/** @type {any} */ chart) => this.selected(chart)],
-        setCursor: [(/** @type {any} */ chart) => this.tell(chart, box, own, isTime)],
-        ready: [(/** @type {any} */ chart) => chart.over.addEventListener("click", () => this.step(xs[chart.cursor.idx ?? 0]))],
-      },
-    };
-    this.charts.push(new uPlot(options, data, box));
-  }
-
-  /** Say the values under the pointer. @param {any} chart @param {any} box @param {any} own @param {boolean} isTime */
-  tell(chart, box, own, isTime) {
-    const at = chart.cursor.idx;
-    const caption = box.querySelector("figcaption");
-    caption.dataset.title ??= caption.textContent;
-    const values = at === null || at === undefined ? "" : [3, 4].map((series) => chart.data[series]?.[at]).filter((value) => value !== undefined && value !== null).map((value) => (isTime ? seconds(value) : number(value))).join(" / ");
-    caption.textContent = values ? `${caption.dataset.title}  step ${chart.data[0][at]}: ${values}` : caption.dataset.title;
-  }
-
-  /** @param {any} chart */
-  selected(chart) {
-    const { left, width } = chart.select;
-    if (width < 6) return;
-    const [from, to] = [Math.ceil(chart.posToVal(left, "x")), Math.floor(chart.posToVal(left + width, "x"))];
-    if (to >= from) go(["run", this.run, "table"], { where: `step >= ${from} and step <= ${to}` });
   }
 
   /** @param {number} by */

@@ -3,6 +3,7 @@ import { address, go, link, note } from "./address.js";
 import { Problem, source } from "./data.js";
 import { fill, h, visible } from "./dom.js";
 import { counted, number, seconds } from "./format.js";
+import { Histogram } from "./histogram.js";
 import { rowsOf } from "./rows.js";
 import { Scatter } from "./scatter.js";
 import { Scroller } from "./scroller.js";
@@ -10,16 +11,17 @@ import { Scroller } from "./scroller.js";
 /** Name of a column, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
   ["trace_id", "trace", "5em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "4em", (value) => value ?? ""],
-  ["rollout_n", "n", "3em", number], ["status", "status", "6.5em", (value) => value ?? ""], ["reward", "reward", "4.5em", number], ["group_reward", "group mean", "7em", number],
+  ["rollout_n", "n", "3em", number], ["prompt", "prompt", "minmax(8em, 2fr)", (value) => value ?? ""], ["status", "status", "6.5em", (value) => value ?? ""], ["reward", "reward", "4.5em", number], ["ties", "ties", "4em", (value) => value ?? ""], ["group_reward", "group mean", "7em", number],
   ["advantage", "advantage", "5.5em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
   ["prompt_tokens", "prompt", "4.5em", number], ["response_tokens", "written", "4.5em", number], ["duration", "duration", "6em", seconds],
   ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["findings", "findings", "minmax(6em, 1fr)", (value) => value ?? ""], ["error", "error", "minmax(6em, 2fr)", (value) => value ?? ""],
 ];
-const RIGHT = new Set(["step", "sample_index", "rollout_n", "reward", "group_reward", "advantage", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration"]);
+const RIGHT = new Set(["ties", "step", "sample_index", "rollout_n", "reward", "group_reward", "advantage", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration"]);
 const GRID = SHOWN.map(([, , width]) => width).join(" ");
 const HEIGHT = 26;
 /** What is shown, and takes longer to be read. */
 const LATER = ["advantage", "findings"];
+const TIES = "rollouts of this prompt with the same reward; all: the group teaches nothing";
 /** Milliseconds without a key until a condition is asked. */
 const TYPED = 150;
 
@@ -31,13 +33,13 @@ export async function showTable(present, run) {
   const table = new Table(run, await rowsOf(run));
   present(table.element);
   table.apply();
-  rowsOf(run, LATER).then(() => table.apply(), () => table.say("Findings could not be read."));
+  rowsOf(run, LATER).then((rows) => { rows.tie(); table.apply(); return rowsOf(run, ["prompt"]); }).then(() => table.apply(), () => table.say("Findings or prompts could not be read."));
   return {
     title: "trajectories",
     keys: {
       j: () => table.move(1), k: () => table.move(-1), Enter: () => table.open(), g: () => table.open("group"), "/": () => table.filter.focus(),
     },
-    again: async () => { table.rows = await rowsOf(run, LATER); table.passing = null; table.apply(); },
+    again: async () => { table.rows = await rowsOf(run, [...LATER, "prompt"]); table.rows.tie(); table.passing = null; table.apply(); },
     close: () => table.searching?.abort(),
   };
 }
@@ -59,6 +61,7 @@ class Table {
     this.passing = null;
     this.typed = /** @type {any} */ (0);
     this.turn = 0;
+    this.more = "";
     this.filter = h("input", { type: "search", class: "where", placeholder: "reward < 0.5 and turns > 3 and error contains 'Timeout'", "aria-label": "filter, in the words of --where",
       list: "where-names", spellcheck: "false", autocomplete: "off", oninput: () => { note({ where: this.filter.value }); clearTimeout(this.typed); this.typed = setTimeout(() => this.apply(), TYPED); } });
     this.names = h("datalist", { id: "where-names" });
@@ -66,10 +69,11 @@ class Table {
       onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.search(); }, oninput: () => { if (!this.words.value) this.search(); } });
     this.count = h("span", { class: "count", role: "status" });
     this.problem = h("span", { class: "problem", role: "alert" });
-    this.scatter = new Scatter((brush) => { note({ brush: brush ? [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") : null }); this.apply(); });
+    this.histogram = new Histogram(source.exported ? null : (low, high) => { this.filter.value = [this.filter.value && `(${this.filter.value})`, `reward >= ${low} and reward <= ${high}`].filter(Boolean).join(" and "); note({ where: this.filter.value }); this.apply(); });
+    this.scatter = new Scatter((row) => this.described(row), (row) => this.openRow(row), (brush) => { note({ brush: brush ? [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") : null }); this.apply(); });
     this.axes = Object.fromEntries([["x", "step"], ["y", "reward"], ["c", ""]].map(([name]) => [name, h("select", { "aria-label": `${name} of the scatter`, onchange: () => { note({ [name]: this.axes[name].value, brush: null }); this.apply(); } })]));
     this.head = h("div", { class: "row head", role: "row", style: { gridTemplateColumns: GRID } }, SHOWN.map(([name, label]) => h("button", {
-      class: `cell ${RIGHT.has(name) ? "n" : ""}`, role: "columnheader", title: name, "data-column": name, onclick: () => this.sortBy(name) }, label)));
+      class: `cell ${RIGHT.has(name) ? "n" : ""}`, role: "columnheader", title: name === "ties" ? TIES : name, "data-column": name, onclick: () => this.sortBy(name) }, label)));
     this.scroller = new Scroller(HEIGHT, () => this.emptyRow(), (element, position) => this.fillRow(element, position));
     this.scroller.element.setAttribute("role", "rowgroup");
     this.scroller.element.setAttribute("aria-label", "trajectories");
@@ -80,7 +84,7 @@ class Table {
     this.element = h("section", { class: "table-page" }, h("h1", { class: "unseen" }, "Trajectories"),
       h("div", { class: "bar" }, source.exported ? null : [this.filter, this.names, this.words], this.count, this.problem),
       h("details", { class: "scatter-box", open: query.get("plot") !== "no", ontoggle: (/** @type {any} */ event) => note({ plot: event.target.open ? null : "no" }) },
-        h("summary", {}, "scatter"), h("div", { class: "axes dim" }, this.axes.y, " over ", this.axes.x, " coloured by ", this.axes.c, " drag to select"), this.scatter.element),
+        h("summary", {}, "rewards and scatter"), h("div", { class: "plots" }, this.histogram.element, h("div", { class: "plot" }, h("div", { class: "axes dim" }, this.axes.y, " over ", this.axes.x, " coloured by ", this.axes.c, " drag to select; a point opens its trajectory"), this.scatter.element))),
       h("div", { class: "grid", role: "table", "aria-label": "trajectories" }, h("div", { role: "rowgroup" }, this.head), this.scroller.element));
     if (this.words.value) this.search();
   }
@@ -131,14 +135,16 @@ class Table {
     const [xs, ys] = [this.rows.keys(x), this.rows.keys(y)];
     this.order = brush ? passed.filter((row) => within(xs[row], brush.x) && within(ys[row], brush.y)) : passed;
     this.scatter.show(xs, ys, third ? rows.keys(third) : null, passed, [x, y, third], brush);
+    this.histogram.show(rows.numbers.reward, this.order);
     this.current = Math.min(this.current, Math.max(0, this.order.length - 1));
     for (const cell of this.head.children) cell.setAttribute("aria-sort", cell.dataset.column === sort ? (descending ? "descending" : "ascending") : "none");
     this.scroller.reset(this.order.length);
-    this.say("");
+    this.say();
   }
 
-  /** @param {string} more */
-  say(more) {
+  /** How many are shown, and what else is to be said until something else is. @param {string} [more] */
+  say(more = this.more) {
+    this.more = more;
     const all = this.rows.count;
     const shown = this.order.length;
     const said = shown === all ? counted(all, "trajectory", "trajectories") : `${shown.toLocaleString("en")} of ${counted(all, "trajectory", "trajectories")}`;
@@ -184,7 +190,8 @@ class Table {
       if (node.data === text) return;
       node.data = text;
       if (name === "status") cell.dataset.status = text;
-      if (name === "findings" || name === "error") cell.title = text;
+      if (name === "findings" || name === "error" || name === "prompt") cell.title = text;
+      if (name === "ties") { cell.title = text && TIES; cell.classList.toggle("flat", text.startsWith("all")); }
     });
   }
 
@@ -209,12 +216,23 @@ class Table {
     go(["run", this.run, what, id], { q: this.hits?.get(id)?.hit });
   }
 
+  /** What a point of the scatter is. @param {number} row */
+  described(row) {
+    const { rows } = this;
+    const names = [...new Set(["step", "sample_index", "rollout_n", "reward", ...Object.values(this.axes).map((axis) => axis.value)])];
+    const values = names.filter((name) => name && rows.value(name, row) !== null).map((name) => `${SHOWN.find(([shown]) => shown === name)?.[1] ?? name} ${number(rows.value(name, row))}`);
+    return [rows.id(row).slice(0, 8), ...values, rows.value("prompt", row)].filter(Boolean).join(" · ");
+  }
+
+  /** @param {number} row */
+  openRow(row) { this.remember(); go(["run", this.run, "trace", this.rows.id(row)]); }
+
   /** Look for words in the texts, which the server reads one by one. */
   async search() {
     this.searching?.abort();
     const words = this.words.value;
     note({ q: words });
-    this.hits = null;
+    [this.hits, this.more] = [null, ""];
     if (!words) { this.apply(); return; }
     const abort = new AbortController();
     [this.searching, this.hits] = [abort, new Map()];

@@ -123,6 +123,29 @@ export class Rows {
     return Float64Array.from(texts.codes, (code) => (code < 0 ? NaN : rank[code]));
   }
 
+  /** Say of each row how many rewards of its group are the same as its own: `2 of 4`, `all 4`. */
+  tie() {
+    const [{ codes: groups }, { reward }] = [this.texts.group, this.numbers];
+    /** @type {Map<number, number>[]} */
+    const counts = [];
+    groups.forEach((group, row) => {
+      if (Number.isNaN(reward[row])) return;
+      const of = (counts[group] ??= new Map());
+      of.set(reward[row], (of.get(reward[row]) ?? 0) + 1);
+    });
+    /** @type {Map<string, number>} */
+    const words = new Map();
+    const codes = groups.map((group, row) => {
+      const [of, same] = [counts[group], counts[group]?.get(reward[row]) ?? 0];
+      if (same < 2) return -1;
+      const word = of.size === 1 ? `all ${same}` : `${same} of ${[...of.values()].reduce((a, b) => a + b)}`;
+      if (!words.has(word)) words.set(word, words.size);
+      return words.get(word) ?? -1;
+    });
+    this.texts.ties = { words: [...words.keys()], codes };
+    this.sorted.clear();
+  }
+
   /** Rows of the same group as `row`. @param {number} row */
   group(row) {
     const { codes } = this.texts.group;

@@ -1,5 +1,5 @@
 // Any two numbers of all trajectories as points, coloured by a third. A dragged rectangle selects.
-import { Surface, follow, h, ink } from "./dom.js";
+import { Surface, follow, h, ink, visible } from "./dom.js";
 import { number, ticks } from "./format.js";
 
 const [LEFT, BOTTOM, PAD] = [56, 22, 8];
@@ -9,9 +9,13 @@ const SCALE = [[30, 70, 140], [70, 90, 130], [110, 112, 120], [150, 144, 112], [
 /** @typedef {{x: [number, number], y: [number, number]} | null} Brush */
 
 export class Scatter {
-  /** @param {(brush: Brush) => void} selected */
-  constructor(selected) {
+  /** @param {(row: number) => string} describe what a point is @param {(row: number) => void} open @param {(brush: Brush) => void} selected */
+  constructor(describe, open, selected) {
+    this.describe = describe;
+    this.open = open;
     this.selected = selected;
+    /** The row whose point is described, -1: none. */
+    this.at = -1;
     /** @type {Brush} */
     this.brush = null;
     this.xs = /** @type {Float64Array | null} */ (null);
@@ -23,12 +27,54 @@ export class Scatter {
     this.rangeX = [0, 1];
     /** @type {[number, number]} */
     this.rangeY = [0, 1];
-    this.canvas = h("canvas", { class: "scatter-canvas", role: "img", "aria-label": "scatter; the filter can say the same in words" });
+    this.canvas = h("canvas", { class: "scatter-canvas", role: "application", tabindex: "0", "aria-label": "scatter: arrow keys go from point to point, Enter opens; the filter can say the same in words" });
+    this.tip = h("div", { class: "tip", role: "status", hidden: true });
     this.box = h("div", { class: "brush", hidden: true });
     this.key = h("div", { class: "legend scatter-key" });
-    this.element = h("div", { class: "scatter" }, this.canvas, this.box, this.key);
+    this.element = h("div", { class: "scatter" }, this.canvas, this.box, this.tip, this.key);
     this.surface = new Surface(this.canvas, () => this.draw());
     this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.drag(event));
+    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => { if (!event.buttons) this.tell(this.near(event)); });
+    for (const left of ["pointerleave", "blur"]) this.canvas.addEventListener(left, () => this.tell(-1));
+    this.canvas.addEventListener("focus", () => { if (this.canvas.matches(":focus-visible")) this.step(0); });
+    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      const by = /** @type {Record<string, number>} */ ({ ArrowRight: 1, ArrowLeft: -1 })[event.key];
+      if (by === undefined && (event.key !== "Enter" || this.at < 0)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      if (by === undefined) this.open(this.at); else this.step(by);
+    });
+  }
+
+  /** The row whose point is under the pointer, -1: none. @param {PointerEvent} event */
+  near(event) {
+    const frame = this.canvas.getBoundingClientRect();
+    const [x, y] = [event.clientX - frame.left, event.clientY - frame.top];
+    let [found, best] = [-1, 64];
+    for (const row of this.xs ? this.rows : []) {
+      const [dx, dy] = [this.px(/** @type {Float64Array} */ (this.xs)[row]) - x, this.py(this.ys[row]) - y];
+      if (dx * dx + dy * dy < best) [found, best] = [row, dx * dx + dy * dy];
+    }
+    return found;
+  }
+
+  /** Go on to a point by its place from left to right. @param {number} by */
+  step(by) {
+    const xs = this.xs ?? new Float64Array(0);
+    const order = this.rows.filter((row) => xs[row] === xs[row] && this.ys[row] === this.ys[row]).sort((a, b) => xs[a] - xs[b] || this.ys[a] - this.ys[b]);
+    this.tell(order[Math.max(0, Math.min(order.length - 1, order.indexOf(this.at) + by))] ?? -1);
+  }
+
+  /** Say what a point is, beside it. @param {number} row */
+  tell(row) {
+    if (row === this.at) return;
+    this.at = row;
+    this.tip.hidden = row < 0;
+    this.canvas.style.cursor = row < 0 ? "" : "pointer";
+    if (row < 0 || !this.xs) return;
+    const [x, y] = [this.px(this.xs[row]), this.py(this.ys[row])];
+    this.tip.textContent = visible(this.describe(row));
+    Object.assign(this.tip.style, { ...(x > this.surface.width / 2 ? { left: "auto", right: `${this.surface.width - x + 8}px` } : { left: `${x + 8}px`, right: "auto" }), top: `${Math.max(0, y - 28)}px` });
   }
 
   /** @param {Float64Array} xs @param {Float64Array} ys @param {Float64Array | null} third @param {Uint32Array} rows @param {[string, string, string]} names @param {Brush} brush */
@@ -113,7 +159,12 @@ export class Scatter {
       this.brush = Math.abs(x1 - x0) > 3 && Math.abs(y1 - y0) > 3 ? { x: [left, right], y: [low, high] } : null;
       this.place();
     };
-    follow(move, (next) => { move(next); this.selected(this.brush); });
+    const had = this.brush !== null;
+    follow(move, (next) => {
+      move(next);
+      const row = this.brush || had ? -1 : this.near(next);
+      if (row >= 0) this.open(row); else this.selected(this.brush);
+    });
   }
 }
 

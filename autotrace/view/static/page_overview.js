@@ -1,0 +1,106 @@
+// What is wrong with a run, most costly first, and what its rewards did: the page on which a run opens.
+import { go, link } from "./address.js";
+import { drawn, overlaid, overlays } from "./curves.js";
+import { source } from "./data.js";
+import { fill, h } from "./dom.js";
+import { clock, counted } from "./format.js";
+
+/** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
+export async function showOverview(present, run) {
+  const [{ runs }, state] = await Promise.all([source.runs(), source.state(run)]);
+  const view = new Overview(run, runs, state);
+  present(view.element);
+  view.read();
+  return { title: "overview", again: () => view.again(), close: () => view.close(), restyle: () => view.draw() };
+}
+
+class Overview {
+  /** @param {string} run @param {any[]} runs @param {any} state */
+  constructor(run, runs, state) {
+    this.run = run;
+    this.others = source.exported ? [] : overlaid();
+    /** What `findings` of steps.py says, of this run and of those over it. @type {any[]} */
+    this.all = [];
+    this.charts = /** @type {any[]} */ ([]);
+    this.next = 0; // when a run that grows is diagnosed again
+    this.closed = false; // nobody reads this any more
+    this.facts = h("dl", { class: "run-facts" });
+    this.found = h("ol", { class: "found-list" });
+    this.only = h("div", { class: "dim" });
+    this.curves = h("div", { class: "curves" });
+    this.begins = h("p", { class: "dim begins" });
+    this.said = h("p", { class: "big", role: "status" }, "Looking for findings…");
+    const to = (/** @type {string} */ label, /** @type {string} */ page, /** @type {Record<string, any>} */ query = {}) => h("a", { class: "button", href: link(["run", run, page], query) }, label);
+    this.element = h("section", { class: "overview-page" }, h("h1", { class: "unseen" }, "Overview"), this.said, this.found, this.only,
+      h("div", { class: "bar" }, h("h2", {}, "Reward"), source.exported ? null : overlays(run, runs, "overview")), this.curves, this.begins,
+      h("h2", {}, "This run"), this.facts,
+      h("nav", { class: "bar", "aria-label": "tables of the run" }, to("All trajectories", "table"), to("Lowest rewards first", "table", { sort: "reward" }), to("Longest first", "table", { sort: "duration", desc: "1" }), to("Step by step", "steps"), h("a", { class: "button", href: "#/runs" }, "All runs")));
+    this.tell(state);
+  }
+
+  /** How the run is, and what was dropped of it. @param {any} state */
+  tell(state) {
+    const facts = { state: state.live ? `${state.state}, being written` : state.state, trajectories: state.open ? `${state.trajectories?.toLocaleString("en")}, ${state.open} of them running` : state.trajectories?.toLocaleString("en"),
+      dropped: state.losses.length ? state.losses.join("; ") : "nothing", error: state.error, started: clock(state.created), command: state.command };
+    fill(this.facts, Object.entries(facts).filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", { class: state.losses.length && name === "dropped" ? "loss" : "" }, value)]));
+  }
+
+  /** Ask what is wrong, which may take the server a while. */
+  async read() {
+    const begun = performance.now();
+    try {
+      const all = await Promise.all([this.run, ...this.others].map((run) => source.findings(run)));
+      if (this.closed) return;
+      this.all = all;
+      this.show();
+    } catch (error) { fill(this.said, h("span", { class: "problem" }, error instanceof Error ? error.message : String(error))); }
+    this.next = performance.now() + 10 * (performance.now() - begun);
+  }
+
+  async again() {
+    this.tell(await source.state(this.run));
+    if (performance.now() > this.next) await this.read();
+  }
+
+  show() {
+    const [{ found, trajectories }] = this.all;
+    const many = counted(trajectories, "trajectory", "trajectories");
+    fill(this.said, found.length ? `${counted(found.length, "finding")} in ${many}, most costly first` : trajectories ? `${many}: nothing found` : "This run has no trajectory yet; autotrace status says what was bound, called and dropped.");
+    fill(this.found, found.map((/** @type {any} */ finding) => this.finding(finding)));
+    const known = new Set(found.map((/** @type {any} */ finding) => finding.code));
+    fill(this.only, this.others.map((name, place) => {
+      const rest = this.all[place + 1].found.filter((/** @type {any} */ finding) => !known.has(finding.code));
+      return rest.length ? h("p", {}, "only in ", h("a", { href: link(["run", name, "overview"]) }, name), ": ", rest.map((/** @type {any} */ each) => `${each.code} (${percent(each.share)})`).join(", ")) : null;
+    }));
+    this.draw();
+  }
+
+  /** @param {any} finding */
+  finding({ code, title, share, amount, lines, places }) {
+    const [of, link_] = [link(["run", this.run, "table"], { where: `finding = '${code}'` }), (/** @type {any} */ place) => link(["run", this.run, "trace", place.trace], { view: place.token === null ? null : "tokens", turn: place.turn })];
+    const beside = this.others.map((name, at) => `${name}: ${percent(this.all[at + 1].found.find((/** @type {any} */ each) => each.code === code)?.share ?? 0)}`);
+    return h("li", { "data-code": code }, h("h2", {}, h("b", { class: "loss" }, code), " ", title), h("p", { class: "amount" }, h("i", { class: "share", role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })), amount, beside.length ? h("span", { class: "dim" }, ` · ${beside.join(", ")}`) : null),
+      h("dl", {}, lines.map((/** @type {[string, string]} */ [name, words]) => [h("dt", {}, name), h("dd", {}, words)]),
+        h("dt", {}, "where"), h("dd", {}, places.map((/** @type {any} */ place) => h("div", { class: "place" }, h("a", { href: link_(place) }, h("code", {}, place.trace.slice(0, 8)), ` ${place.where}`), place.note ? h("span", { class: "dim" }, `  ${place.note}`) : null)), source.exported ? null : h("a", { href: of }, "all of them"))));
+  }
+
+  /** The reward and its parts over steps, with marks where findings begin. */
+  draw() {
+    this.charts.forEach((chart) => chart.destroy());
+    if (!this.all.length) return;
+    const begins = new Map();
+    for (const { code, since } of this.all[0].found) if (since !== null) begins.set(since, [...(begins.get(since) ?? []), code]);
+    const marks = new Map([...begins].sort(([a], [b]) => a - b).map(([step, codes]) => [step, `${codes.join(", ")} ${codes.length > 1 ? "begin" : "begins"}`]));
+    const how = { marks: () => marks, chosen: (/** @type {number} */ step) => go(["run", this.run, "steps"], { step }) };
+    const parts = [...new Set(this.all.flatMap(({ rewards }) => rewards.flatMap((/** @type {any} */ each) => Object.keys(each.parts))))].slice(0, 7); // curves enough
+    const line = (/** @type {(each: any) => any} */ value) => this.all.map(({ rewards }, place) => ({ label: [this.run, ...this.others][place], steps: rewards.map((/** @type {any} */ each) => each.step), middle: rewards.map((/** @type {any} */ each) => value(each) ?? null) }));
+    const curves = [{ title: "reward, mean", lines: line((each) => each.reward), how }, ...parts.map((part) => ({ title: part, lines: line((each) => each.parts[part]), how }))];
+    this.charts = drawn(this.curves, curves.filter(({ lines }) => lines[0].middle.some((/** @type {any} */ value) => value !== null)));
+    if (!this.charts.length) fill(this.curves, h("p", { class: "empty" }, "No step of this run has a reward."));
+    fill(this.begins, [...marks].map(([step, words]) => h("span", {}, h("b", { class: "loss" }, "▲"), ` step ${step}: ${words}  `)));
+  }
+
+  close() { this.closed = true; this.charts.forEach((chart) => chart.destroy()); this.charts = []; }
+}
+
+const percent = (/** @type {number} */ share) => `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))} %`;

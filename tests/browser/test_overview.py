@@ -1,0 +1,197 @@
+"""What a run opens on, several runs over each other, and what the table shows beside its rows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from autotrace.ship.readers import of_run
+from autotrace.ship.shipper import ship
+from tests.browser.conftest import Visit
+from tests.run_folder import recorded, rollout
+from tests.ship.spools import Process, new_run, trajectory
+
+Open = Callable[..., Visit]
+ROWS = ".scroller .row:not([hidden])"
+
+
+def test_a_run_opens_on_what_diagnose_says(tmp_path: Path, visit: Open) -> None:
+    folder = recorded(tmp_path)
+    command = [sys.executable, "-m", "autotrace", "diagnose", str(folder)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    codes = re.findall(r"^\d+\. (AT-\S+)", said, re.M)
+    page = visit(folder, at="").page
+    expect(page.locator("nav a[aria-current]")).to_have_text("Overview")
+    expect(page.locator("#page .big")).to_have_text(f"{len(codes)} findings in 8 trajectories, most costly first")
+    assert [each.get_attribute("data-code") for each in page.locator(".found-list li").all()] == codes
+    for amount in re.findall(r"^   (?:much|try) +(.*)$", said, re.M):
+        expect(page.locator(".found-list")).to_contain_text(amount)
+    assert all(1 <= box.locator(".place a").count() <= 3 for box in page.locator(".found-list li").all())
+    expect(page.locator(".begins")).to_contain_text("step 1: ")
+    assert page.locator(".overview-page .curve figcaption").all_inner_texts() == ["reward, mean", "acc", "format"]
+    page.locator(".curve .u-over").first.hover(position={"x": 3, "y": 40})
+    expect(page.locator(".curve figcaption").first).to_have_text(re.compile(r"mean\s+step 1: 0.375\s+▲ AT-.* begin"))
+    expect(page.locator(".run-facts")).to_contain_text("nothing")
+
+
+def test_places_and_links_lead_there(tmp_path: Path, visit: Open) -> None:
+    folder = recorded(tmp_path)
+    tab = visit(folder, at="overview")
+    page = tab.page
+    box = page.locator('.found-list li[data-code="AT-TRUNCATED"]')
+    place = box.locator(".place a").first
+    expect(place).to_contain_text("step 1, turn 2")
+    place.click()
+    page.wait_for_selector(".tokens-view, .item")
+    assert "turn=2" in page.url or "token=" in page.url
+    page.keyboard.press("o")
+    box.locator("a", has_text="all of them").click()
+    expect(page.locator(".count")).to_contain_text("2 of 8")
+    page.keyboard.press("o")
+    page.locator(".overview-page nav a", has_text="Lowest rewards first").click()
+    page.wait_for_selector(ROWS)
+    assert page.locator(f"{ROWS} .c-reward").first.inner_text() == "0"
+
+
+def test_nothing_found_and_nothing_there(tmp_path: Path, visit: Open) -> None:
+    folder = new_run(tmp_path, "clean")
+    process = Process(folder)
+    trajectory(process)
+    process.exit()
+    expect(visit(folder, at="overview").page.locator("#page .big")).to_have_text("1 trajectory: nothing found")
+    (tmp_path / "more").mkdir()
+    empty = new_run(tmp_path / "more", "empty")
+    expect(visit(empty, at="overview").page.locator("#page .big")).to_contain_text("has no trajectory yet")
+
+
+def test_what_was_dropped_is_said(tmp_path: Path, visit: Open) -> None:
+    folder = new_run(tmp_path, "dropped")
+    process = Process(folder)
+    trajectory(process)
+    process.count({"demo.step": 1}, {"drop:stuck": 3})
+    process.exit()
+    ship(folder, once=True)
+    facts = visit(folder, at="overview").page.locator(".run-facts")
+    expect(facts.locator("dd.loss")).to_contain_text("3 records not written")
+
+
+def test_several_runs_lie_over_each_other(tmp_path: Path, visit: Open) -> None:
+    """Steps, rewards and findings of each; chosen on the list of runs, or on the page of one."""
+    one = recorded(tmp_path, "one")
+    for name, reward in (("better", 1.0), ("worse", 0.5)):
+        process = Process(new_run(tmp_path, name), run_id=name)
+        for step in (1, 2, 3):
+            rollout(process, step=step, rollout=0, uid=f"u{step}", reward=reward)
+            rollout(process, step=step, rollout=1, uid=f"u{step}", reward=reward / 2)
+        process.exit()
+    page = visit(tmp_path).page
+    over = page.locator("button", has_text="over each other")
+    expect(over).to_be_disabled()
+    for name in ("one", "better"):
+        page.check(f".runs input[value={name}]")
+    over.click()
+    page.wait_for_selector(".overview-page .curve canvas")
+    first = page.url.split("/run/")[1].split("/")[0]
+    assert {first, *re.findall(r"with=(\w+)", page.url)} == {"one", "better"}
+    page.goto(page.url.partition("#")[0] + "#/run/one/overview?with=better")
+    truncated = page.locator('.found-list li[data-code="AT-TRUNCATED"] .amount')
+    expect(truncated).to_contain_text("25.0% of the trajectories (2 of 8), since step 1, in 2 steps · better: 0 %")
+    page.check(".with input[value=worse]")
+    page.wait_for_selector(".overview-page .curve canvas")
+    expect(truncated).to_contain_text("better: 0 %, worse: 0 %")
+
+    def told(place: float) -> str:
+        box = page.locator(".curve .u-over").first.bounding_box()
+        assert box
+        page.mouse.move(box["x"] + box["width"] * place, box["y"] + 50)
+        expect(page.locator(".curve figcaption").first).to_contain_text("step")
+        return page.locator(".curve figcaption").first.inner_text()
+
+    assert re.search(r"step 1: 0.375 / 0.75 / 0.375", told(0.01))
+    assert re.search(r"step 3: 0.75 / 0.375", told(0.99)), "a step that only the others have"
+    page.goto(page.url.partition("#")[0] + "#/run/better/overview?with=one")
+    expect(page.locator(".overview-page")).to_contain_text(re.compile(r"only in one: .*AT-TRUNCATED \(25 %\)"))
+    page.goto(page.url.partition("#")[0] + "#/run/one/steps?with=better,worse")
+    page.wait_for_selector(".steps-page .curve canvas")
+    assert re.search(r"reward step 1: 0.375 / 0.75 / 0.375", told(0.01))
+    assert one.exists()
+
+
+def described(page: Page) -> str:
+    expect(page.locator(".tip")).to_be_visible()
+    return page.locator(".tip").inner_text()
+
+
+def test_prompts_ties_and_the_rewards_of_the_table(demo: Path, visit: Open) -> None:
+    page = visit(demo).page
+    expect(page.locator(f"{ROWS} .c-prompt").first).to_have_text("How many apples and pears are in stock?")
+    page.fill(".where", "prompt contains 'cherries' and step = 1")
+    expect(page.locator(".count")).to_contain_text("4 of 27")
+    ties = dict(zip(
+        page.locator(f"{ROWS} .c-rollout_n").all_inner_texts(), page.locator(f"{ROWS} .c-ties").all_inner_texts(),
+        strict=True,
+    ))  # fmt: skip
+    assert ties == {"0": "2 of 4", "1": "2 of 4", "2": "", "3": ""}
+    page.fill(".where", "")
+    expect(page.locator(".count")).to_have_text("27 trajectories")
+    bars = page.locator(".histogram-bar")
+    titles = [bar.get_attribute("title") or "" for bar in bars.all()]
+    assert len(titles) == 20 and sum(int(title.split(": ")[1].split()[0]) for title in titles) == 27
+    bars.last.click()
+    right = int(titles[-1].split(": ")[1].split()[0])
+    expect(page.locator(".count")).to_contain_text(f"{right} of 27")
+    assert {*page.locator(f"{ROWS} .c-reward").all_inner_texts()} == {"1.1"}
+
+
+def test_a_group_with_equal_rewards_is_marked(tmp_path: Path, visit: Open) -> None:
+    folder = recorded(tmp_path)
+    tab = visit(folder)
+    tab.page.fill(".where", "reward = 0.25")
+    expect(tab.page.locator(".count")).to_contain_text("4 of 8")
+    expect(tab.page.locator(f"{ROWS} .c-ties").first).to_have_text("all 2")
+    expect(tab.page.locator(f"{ROWS} .c-ties").first).to_have_class(re.compile("flat"))
+    tab.page.keyboard.press("Escape")
+    tab.page.locator(ROWS).first.click()
+    tab.page.keyboard.press("g")
+    expect(tab.page.locator(".card .badge", has_text="tie")).to_have_count(2)
+
+
+def test_points_say_what_they_are(demo: Path, visit: Open) -> None:
+    """Under the pointer, and from the keyboard."""
+    page = visit(demo).page
+    expect(page.locator(f"{ROWS} .c-prompt").first).not_to_be_empty()
+    page.locator(".where").focus()
+    page.locator(".scatter-canvas").focus()
+    page.keyboard.press("ArrowRight")
+    before = described(page)
+    assert re.match(r"[0-9a-f]{8} · step \d · sample \d+ · n \d · reward [\d.]+ · written \d+ · How many", before)
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".tip")).not_to_have_text(before)
+    trace = described(page)[:8]
+    tip, canvas = page.locator(".tip").bounding_box(), page.locator(".scatter-canvas").bounding_box()
+    assert tip and canvas and canvas["x"] <= tip["x"] and tip["x"] + tip["width"] <= canvas["x"] + canvas["width"]
+    page.keyboard.press("Enter")
+    expect(page).to_have_title(re.compile(trace))
+
+
+def test_a_click_on_a_point_opens_it(demo: Path, visit: Open) -> None:
+    page = visit(demo).page
+    reader = of_run(demo)
+    rows = [row for row in reader.select() if row.response_tokens is not None]
+    longest = max(rows, key=lambda row: row.response_tokens)
+    expect(page.locator(f"{ROWS} .c-prompt").first).not_to_be_empty()
+    canvas = page.locator(".scatter-canvas").bounding_box()
+    assert canvas
+    for down in range(2, int(canvas["height"]) - 22, 4):  # somewhere above its place on the axis
+        page.mouse.move(canvas["x"] + canvas["width"] - 8 - 0.03 / 1.06 * (canvas["width"] - 64), canvas["y"] + down)
+        if page.locator(".tip").is_visible():
+            break
+    assert f"written {longest.response_tokens}" in described(page)
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_selector(".item")
