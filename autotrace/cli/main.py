@@ -28,6 +28,8 @@ COMMANDS = {
     "ship": ("autotrace.cli.ship", "ship"),
     "export": ("autotrace.cli.export", "export"),
     "init": ("autotrace.cli.init", "init"),
+    "mcp": ("autotrace.cli.mcp", "serve"),
+    "skill": ("autotrace.cli.help", "skill"),
     "check": ("autotrace.cli.check", "check"),
     "doctor": ("autotrace.cli.doctor", "doctor"),
     "help": ("autotrace.cli.help", "help_page"),
