@@ -28,6 +28,7 @@ COMMANDS = {
     "ship": ("autotrace.cli.ship", "ship"),
     "export": ("autotrace.cli.export", "export"),
     "init": ("autotrace.cli.init", "init"),
+    "label": ("autotrace.cli.label", "label"),
     "mcp": ("autotrace.cli.mcp", "serve"),
     "skill": ("autotrace.cli.help", "skill"),
     "check": ("autotrace.cli.check", "check"),

@@ -27,7 +27,8 @@ QUERIES = {
 
 
 def lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
+    """The objects of an answer; a line of something else is a note for people."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
 ANSWERS: dict[str, tuple[Call, Callable[[str], bool]]] = {

@@ -26,7 +26,7 @@ export async function showTrace(present, run, trace) {
     title: `${trace.slice(0, 8)}`,
     keys: {
       j: () => view.neighbour(1), k: () => view.neighbour(-1), g: () => go(["run", run, "group", detail.trace_id]), "/": () => view.sought.focus(),
-      1: () => view.show("conversation"), 2: () => view.show("tokens"), 3: () => view.show("timeline"), n: () => view.finding(1), p: () => view.finding(-1),
+      1: () => view.show("conversation"), 2: () => view.show("tokens"), 3: () => view.show("timeline"), n: () => view.finding(1), p: () => view.finding(-1), l: () => view.label(),
     },
     again: async () => view.refresh(await source.trace(run, trace)),
     close: () => view.close(),
@@ -62,6 +62,16 @@ class TrajectoryPage {
       h("span", {}, h("b", {}, "took"), ` ${seconds(detail.duration) || "open"}`), this.timesBar(), h("span", { class: "dim spent" }, this.spent()),
       h("a", { class: "button", href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "its group"),
       source.exported ? null : h("button", { class: "quiet", onclick: async () => h("a", { href: URL.createObjectURL(await (await source.ask(source.path(this.run, "traces", detail.trace_id, "perfetto"))).blob()), download: `${detail.trace_id.slice(0, 12)}.perfetto.json` }).click() }, "Perfetto"));
+  }
+
+  /** Ask what this trajectory is to be called, and keep it. */
+  async label() {
+    const { facts, trace_id: trace } = this.detail;
+    const given = source.exported ? null : prompt("A label, such as good, and why after a colon. Empty: no label.", [facts.label, facts.label_why].filter(Boolean).join(": "));
+    if (given === null) return;
+    const [label, ...why] = given.split(":");
+    await source.label(this.run, trace, label.trim(), why.join(":").trim());
+    this.refresh(await source.trace(this.run, trace));
   }
 
   /** What most of the time went on. */
