@@ -82,9 +82,9 @@ def _own_folder(run_folder: Path, layout: str) -> Path:
 
 
 def _trajectories(reader: Reader, wanted: Condition, left_out: Counter[str]) -> Iterator[Trajectory]:
-    """In veRL's order."""
-    rows = reader.select(wanted, ("trace_id", "step", "uid", "rollout_n", "start_ns"))
-    rows.sort(key=lambda row: (row.step or 0, row.uid or "", row.rollout_n or 0, row.start_ns or 0))
+    """In veRL's order, groups together."""
+    rows = reader.select(wanted, ("trace_id", "step", "uid", "group_id", "rollout_n", "start_ns"))
+    rows.sort(key=lambda row: (row.step or 0, row.uid or "", row.group_id or "", row.rollout_n or 0, row.start_ns or 0))
     for _, one in reader.each(progress.shown(rows, "trajectories")):
         if one is None:
             left_out[GONE] += 1

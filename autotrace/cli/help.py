@@ -33,3 +33,9 @@ def help_page(topic: str | None) -> None:
         raise terminal.fail(f"there is no page {topic!r}; {hint}")
     text = terminal.safe(pages[name].read_text(encoding="utf-8"))
     click.echo_via_pager(text) if terminal.console().is_terminal else click.echo(text, nl=False)
+
+
+@click.command(short_help="Print the page that tells an agent how to read a run (SKILL.md).")
+def skill() -> None:
+    """Print SKILL.md: how an agent reads a run with these commands. Save it where your agent looks for skills."""
+    click.echo((_PACKAGE / "SKILL.md").read_text(encoding="utf-8"), nl=False)

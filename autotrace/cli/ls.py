@@ -134,6 +134,7 @@ def columns(rows: Sequence[Any], pages: Mapping[str, str]) -> list[Column]:
         Column("duration", cells(lambda row: seconds(nanoseconds(row))), True),
         Column("status", statuses, styles=lambda n: terminal.STATUS_STYLE.get(statuses[n], "")),
         Column("error", words("error"), styles=lambda n: "red"),
+        *([Column("label", given)] if any(given := words("label")) else []),
         *([Column("findings", found, styles=lambda n: "red")] if any(found) else []),
     ]
 

@@ -36,9 +36,8 @@ def locate(run: str | None) -> Path:
 
     Raises ``click.exceptions.Exit`` after one line on stderr.
     """
-    parent = Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR)
     try:
-        found, closed = find_runs(_chosen(run, parent))
+        found, closed = find_runs(chosen(run))
         folder = found[-1]
         for path, problem in closed.items():
             if path.name > folder.name:
@@ -55,9 +54,10 @@ def locate(run: str | None) -> Path:
     return folder
 
 
-def _chosen(run: str | None, parent: Path) -> Path:
+def chosen(run: str | None) -> Path:
     """A run folder or a folder of runs. Raises ``click.exceptions.Exit`` after one line on stderr, ``OSError`` with one
     sentence."""
+    parent = Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR)
     if run is None:
         inside = os.environ.get(env.RUN_FOLDER)
         chosen = Path(inside) if inside and os.path.isdir(inside) else parent

@@ -53,7 +53,7 @@ def view(
     run: str | None, selection: filters.Selection, trace: str | None, host: str, port: int | None, no_browser: bool,
     page: Path | None, timeline: Path | None,
 ) -> None:  # fmt: skip
-    """Read the rollouts of a run, or of all runs of a folder, in the browser. Nothing is written into run folders.
+    """Read the rollouts of a run, or of all runs of a folder, in the browser. Only labels are written.
 
     RUN may also be a file that autotrace export --format jsonl wrote, or the folder of Parquet files of a run.
 

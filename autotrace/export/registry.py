@@ -11,6 +11,7 @@ FORMATS = {
     "parquet": "the tables of `autotrace help data`, for polars, DuckDB, Ray Data; --out may be s3://bucket/folder",
     "verl": "veRL's rollout dump: one {step}.jsonl a step, for its rollout viewer",
     "sft": "rows of messages and tools, one a trajectory, for supervised fine-tuning",
+    "dpo": "the best and the worst rollout of each group, as pairs for preference training",
     "atif": "Harbor's Agent Trajectory Interchange Format: one JSON file a trajectory, with token ids",
 }
 """Name, which is that of the module -> what it writes; the modules are imported when used."""

@@ -15,6 +15,7 @@ from typing import Any
 from autotrace.export.conversation import conversation
 from autotrace.export.format import ExportError, Format, Written
 from autotrace.export.staging import Row, Staging, write_lines
+from autotrace.tables.rollout import word
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 
@@ -48,6 +49,7 @@ def identity(trajectory: Trajectory) -> dict[str, Any]:
         "step": step if isinstance(step, int) else None,
         "sample_index": None if index is None else str(index),
         "reward": float(reward) if isinstance(reward, (int, float)) else None,
+        "label": word(facts.get("label")),
     }
 
 
@@ -60,7 +62,7 @@ def _write_parquet(trajectories: Iterable[Trajectory], path: Path) -> Written:
     message = arrow.struct([("role", arrow.string()), ("content", arrow.string())])
     schema = arrow.schema([
         ("messages", arrow.list_(message)), ("trace_id", arrow.string()), ("step", arrow.int64()),
-        ("sample_index", arrow.string()), ("reward", arrow.float64()),
+        ("sample_index", arrow.string()), ("reward", arrow.float64()), ("label", arrow.string()),
     ])  # fmt: skip
     written = Written()
     with Staging(path.parent) as staging:

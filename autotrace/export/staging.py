@@ -88,37 +88,44 @@ class Staging:
 def write_lines(
     trajectories: Iterable[Trajectory], out: str, row_of: Callable[[Trajectory], Row | str], *, one_file: bool
 ) -> Written:
-    """Write one line of JSON a trajectory. ``row_of`` gives a file's name and the line, or says why it cannot.
+    """Write one line of JSON a trajectory. ``row_of`` gives a file's name and the line, or says why it cannot. See
+    ``write_rows``."""
+    written = Written()
+    return write_rows(_rows(trajectories, row_of, written), out, written, one_file=one_file)
+
+
+def write_rows(rows: Iterable[Row], out: str, written: Written, *, one_file: bool) -> Written:
+    """Write lines of JSON; ``written`` is filled while ``rows`` are taken.
 
     ``out``: a folder; with ``one_file`` also a file (its name ends with ``.jsonl`` or ``.json``) or ``STDOUT``.
     Raises ``ExportError`` and ``OSError``.
     """
-    written = Written()
     to_file = out.endswith((".jsonl", ".json"))
     if (to_file or out == STDOUT) and not one_file:
         raise ExportError(f"this format is several files, so --out must be a folder, not {out}")
     if out == STDOUT:
         shown = sys.stdout.isatty()
-        for _, line in _lines(trajectories, row_of, written):
+        for _, row in rows:
+            line = msgspec.json.encode(row) + b"\n"
             # a terminal would act on what a model wrote
             sys.stdout.buffer.write(json.dumps(msgspec.json.decode(line)).encode() + b"\n" if shown else line)
         sys.stdout.flush()
         written.files = 1
         return written
     with Staging(Path(out).parent if to_file else Path(out)) as staging:
-        for name, line in _lines(trajectories, row_of, written):
-            staging.append(os.path.basename(out) if to_file else name, line)
+        for name, row in rows:
+            staging.append(os.path.basename(out) if to_file else name, msgspec.json.encode(row) + b"\n")
         written.files = len(staging)
     return written
 
 
-def _lines(
+def _rows(
     trajectories: Iterable[Trajectory], row_of: Callable[[Trajectory], Row | str], written: Written
-) -> Iterable[tuple[str, bytes]]:
+) -> Iterable[Row]:
     for trajectory in trajectories:
         row = row_of(trajectory)
         if isinstance(row, str):
             written.left_out[row] += 1
             continue
-        yield row[0], msgspec.json.encode(row[1]) + b"\n"
+        yield row
         written.trajectories += 1

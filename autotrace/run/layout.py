@@ -18,6 +18,7 @@
             collector.json          where their relays send to, and the token they show (0600)
             tables/commits.jsonl    what is in the tables: a line a commit
             tables/TABLE/N.parquet  their files
+            labels.jsonl            what people called trajectories (0600)
             drain                   exists once the run's first process asks for delivery of everything
 """
 
@@ -33,6 +34,7 @@ STATE_DB = "state.db"
 SHIPPER_LOCK = "shipper.lock"
 SHIPPER_LOG = "shipper.log"
 STATUS_JSON = "status.json"
+LABELS = "labels.jsonl"
 DRAIN = "drain"
 LISTEN = "listen"
 COLLECTOR_JSON = "collector.json"

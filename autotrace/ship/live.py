@@ -24,10 +24,11 @@ from autotrace.ship.store.delivery_queue import TABLES as IN_TABLES
 from autotrace.ship.store.migrations import NewerDatabase
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments, unreadable
-from autotrace.tables import metrics
+from autotrace.tables import labels, metrics
 from autotrace.tables.commits import FILE, FOLDER
 from autotrace.tables.committed import Committed
 from autotrace.tables.errors import Gone
+from autotrace.tables.labels import Label
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.reader import mapping
 from autotrace.tables.rollout import ROLES, json, word
@@ -46,7 +47,7 @@ if TYPE_CHECKING:  # what assembles and decodes is imported where something is: 
 _TYPES: dict[str, Callable[[Any], Any]] = {"float64": number, "int64": integer, "json": json, "string": word}
 _OF_FACTS = (
     "reward_extra_info", "advantage", "mismatch_mean", "mismatch_max", "entropy", "token_facts", "trained_in_step",
-    "trained_in_steps", "dropped", "num_turns",
+    "trained_in_steps", "dropped", "num_turns", "label", "label_why",
 )  # fmt: skip
 _GIVEN = {
     **{name: name for name in (
@@ -273,6 +274,10 @@ class Live(Source):
         """See ``Source``."""
         return dict(self._state.db.execute("SELECT trace_id, page FROM deliveries WHERE page IS NOT NULL").fetchall())
 
+    def labels(self) -> Mapping[str, Label]:
+        """See ``Source``."""
+        return labels.read(self.path)
+
     def backends(self) -> Mapping[str, Mapping[str, str]]:
         """See ``Source``."""
         return {name: self._state.metas(f"backend:{name}:") for name in self.info.backends}
@@ -290,7 +295,12 @@ class Live(Source):
 def fingerprint(folder: Path) -> object:
     """Changes when something was added to the run ``folder``."""
     state = folder / layout.STATE_DB
-    stats: list[Any] = [_changed(state), _changed(Path(f"{state}-wal")), _changed(folder / FOLDER / FILE)]
+    stats: list[Any] = [
+        _changed(state),
+        _changed(Path(f"{state}-wal")),
+        _changed(folder / FOLDER / FILE),
+        _changed(folder / layout.LABELS),
+    ]
     if shipper_alive(str(folder)) is not True:
         stats += [(file.name, file.size) for file in segments(folder)]
     return tuple(stats)

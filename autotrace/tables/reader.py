@@ -20,6 +20,7 @@ from autotrace.tables.columns import Column, Table
 from autotrace.tables.conditions import EVERY, Condition
 from autotrace.tables.engine import connect, duck_type, put, read
 from autotrace.tables.errors import Gone, QueryError, known
+from autotrace.tables.labels import Label
 from autotrace.tables.rollout import GROUP_FINDINGS, Rollout, json
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, rows
 from autotrace.tables.sources import Source, Steps, assembled
@@ -50,7 +51,7 @@ LINE = (
     "run_id", "trace_id", "name", "role", "status", "step", "sample_index", "rollout_n", "validate", "uid",
     "data_source", "project_name", "experiment_name", "group_id", "attempt", "start_ns", "end_ns", "duration_s",
     "llm_calls", "tool_calls", "spans", "late_spans", "prompt_tokens", "response_tokens", "reward", "advantage",
-    "error", "findings", "complete",
+    "error", "findings", "label", "label_why", "complete",
 )  # fmt: skip
 """Columns of a trajectory's line."""
 SORTS = {name: word for name, word in WORDS.items() if word.kind != LIST}
@@ -89,6 +90,8 @@ _LATEST = {
     ),
     "facts": "late.facts",
 }
+LABELS = ("label", "label_why")
+"""Columns that people fill."""
 NEWEST = {"facts": "trace_id", "metrics": "run_id, step"}
 """Table -> of what the rows with the largest version count."""
 OWN = {"trajectories": "is_trajectory", "turns": "coalesce(own, true)"}
@@ -248,7 +251,7 @@ class Reader:
         of = Condition("trace_id = ?", (trace_id,), frozenset({"trace_id"}))
         (row,) = self.select(of, ("run_id",), limit=1, roots=True)
         source = next(source for source in self.sources if source.info.run_id == row.run_id)
-        return source.load(trace_id, texts=texts)
+        return self._labelled(source.load(trace_id, texts=texts))
 
     def forget(self, steps: Steps) -> None:
         """Let go of what was read of some steps alone."""
@@ -272,7 +275,20 @@ class Reader:
                 if one is None:
                     with suppress(KeyError):
                         one = self.load(row.trace_id, texts=texts)
-                yield row, one
+                yield row, one and self._labelled(one)
+
+    @cached_property
+    def _labels(self) -> dict[str, Label]:
+        return {trace_id: one for source in self.sources for trace_id, one in source.labels().items()}
+
+    def _labelled(self, trajectory: Trajectory) -> Trajectory:
+        """With what somebody called it among its facts."""
+        given = self._labels.get(trajectory.trace_id)
+        if given is not None:
+            facts = {name: value for name, value in trajectory.facts.items() if name not in LABELS}
+            values = zip(LABELS, (given.label, given.why), strict=True)
+            trajectory.facts = facts | {name: value for name, value in values if value is not None}
+        return trajectory
 
     @property
     def run(self) -> Source:
@@ -308,6 +324,9 @@ class Reader:
                 superseded += source.superseded().items()
         trace_id, version = (_column(TRAJECTORIES.name, name) for name in ("trace_id", "version"))
         self._is_beside, self._is_superseded = bool(beside), bool(superseded)
+        put(database, "own.labels", [trace_id, *(_column(TRAJECTORIES.name, name) for name in LABELS)], [
+            (one.trace_id, one.label, one.why) for one in self._labels.values()
+        ])  # fmt: skip
         put(database, "own.beside", [trace_id], beside)
         put(database, "own.superseded", [trace_id, version], superseded)
         return database
@@ -326,7 +345,14 @@ class Reader:
             raise QueryError(f"there is no column of {table.name} called {min(missing)}")
         parts = self._of_files(table, columns, steps)
         parts.append(f"SELECT * FROM {self._beside(table, columns, steps, view)}")
-        self._database.execute(f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL BY NAME '.join(parts)}")
+        every_row = " UNION ALL BY NAME ".join(parts)
+        if table is TRAJECTORIES and self._labels and (given := [name for name in LABELS if name in needed]):
+            replaced = ", ".join(
+                f"CASE WHEN given.trace_id IS NULL THEN one.{name} ELSE given.{name} END AS {name}" for name in given
+            )
+            joined = f"FROM ({every_row}) AS one LEFT JOIN own.labels AS given ON given.trace_id = one.trace_id"
+            every_row = f"SELECT one.* REPLACE ({replaced}) {joined}"
+        self._database.execute(f"CREATE OR REPLACE VIEW {view} AS {every_row}")
         self._there[key] = needed
         return view
 

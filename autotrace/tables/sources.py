@@ -11,6 +11,7 @@ from typing import Any
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.tables.errors import Gone
+from autotrace.tables.labels import Label
 from autotrace.tables.metrics import OfStep
 from autotrace.trajectory.model import Trajectory
 
@@ -86,6 +87,10 @@ class Source:
 
     def pages(self) -> Mapping[str, str]:
         """Trace id -> URL of its page in a backend, for those that have one."""
+        return {}
+
+    def labels(self) -> Mapping[str, Label]:
+        """Trace id -> what somebody called it."""
         return {}
 
     def backends(self) -> Mapping[str, Mapping[str, str]]:

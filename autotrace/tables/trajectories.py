@@ -70,6 +70,8 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("trained_in_step", "int64", "the step whose update used it", _fact("trained_in_step", integer)),
     Column("trained_in_steps", "json", "all of them, where there are several", _fact("trained_in_steps", json)),
     Column("dropped", "string", "why the trainer left it out", _fact("dropped", word)),
+    Column("label", "string", "what somebody called it with `autotrace label`", _fact("label", word)),
+    Column("label_why", "string", "the reason for the label", _fact("label_why", word)),
     Column("num_turns", "int64", "turns as the agent loop counts them (veRL: messages)", _fact("num_turns", integer)),
     Column("llm_calls", "int64", "rows in `turns`", lambda one: len(one.turns)),
     Column("tool_calls", "int64", "calls of tools", attrgetter("tool_calls")),

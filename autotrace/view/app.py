@@ -1,4 +1,4 @@
-"""The routes of the server. All of them read."""
+"""The routes of the server. All of them read, except for the one that keeps a label."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import autotrace
+from autotrace.tables import labels
 from autotrace.tables.conditions import WhereError, condition
 from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
@@ -118,6 +119,16 @@ def application(folder: Path) -> Starlette:
             raise HTTPException(400, "name the trajectories: ids=A,B,...")
         return as_json(asked(request, lambda reader: group.beside([reader.load(id) for id in ids], base)))
 
+    def label(request: Request) -> Response:
+        """Keep a label; it is part of the address, whose length is bounded."""
+        trace, given = request.path_params["trace"], request.query_params
+        path, trace_id = asked(request, lambda reader: (reader.run.path, reader.resolve(trace)))
+        try:
+            labels.write(path, trace_id, given.get("label"), given.get("why"))
+        except (ValueError, OSError) as error:
+            raise HTTPException(403, f"the label was not kept: {error}") from None
+        return Response(status_code=204)
+
     def findings(request: Request) -> Response:
         return as_json(of_run(request, OpenRun.findings))
 
@@ -162,6 +173,7 @@ def application(folder: Path) -> Starlette:
             Route("/api/runs/{run}/steps/{step}", one_step),
             Route("/api/runs/{run}/traces/{trace}", trajectory),
             Route("/api/runs/{run}/traces/{trace}/tokens", token_arrays),
+            Route("/api/runs/{run}/traces/{trace}/label", label, methods=["POST"]),
             Route("/api/runs/{run}/traces/{trace}/calls/{span}", one_call),
             Route("/api/runs/{run}/traces/{trace}/perfetto", timeline),
             Mount("/static", StaticFiles(directory=STATIC)),

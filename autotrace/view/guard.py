@@ -6,8 +6,8 @@ of each question, which no browser adds by itself (a cookie goes to every port).
 nothing of a run, go to anybody.
 
 Refused are a ``Host`` that is another machine's name (a page that had its own name resolve to us), requests of other
-pages, and anything but reading. Connections that have not shown the session are strangers': there are at most
-``STRANGERS`` of them, each for ``PATIENCE`` seconds, with ``HEAD`` bytes before a request is whole.
+pages, and anything but reading and labelling. Connections that have not shown the session are strangers': there are at
+most ``STRANGERS`` of them, each for ``PATIENCE`` seconds, with ``HEAD`` bytes before a request is whole.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import re
 import secrets
 import socket
 import time
@@ -41,6 +42,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+_LABEL = re.compile(r"/api/runs/[^/]+/traces/[^/]+/label")
+"""The one thing that is written here."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -123,7 +126,8 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and urlsplit(origin).netloc != host:
             return PlainTextResponse("pages of other origins may not ask this server", 403)
-        if scope["method"] not in ("GET", "HEAD"):
+        writes = scope["method"] == "POST" and _LABEL.fullmatch(scope["path"])
+        if scope["method"] not in ("GET", "HEAD") and not writes:
             return PlainTextResponse("runs are only read here", 405)
         path, shown = scope["path"], headers.get(b"authorization", "")
         if path == "/session":

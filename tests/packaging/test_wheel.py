@@ -43,7 +43,7 @@ def environment(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: p
 def test_the_wheel_holds_activation_files_and_lists(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
 
-    assert {"autotrace.pth", "autotrace.start", "autotrace/py.typed"} <= names
+    assert {"autotrace.pth", "autotrace.start", "autotrace/py.typed", "autotrace/SKILL.md"} <= names
     assert wheel.name.startswith("autotrace_rl-")
     shipped = {f"autotrace/patch_specs/{path.name}" for path in ROOT.glob("patch_specs/*.yaml")}
     assert shipped and shipped <= names

@@ -30,10 +30,10 @@ if (code) history.replaceState(null, "", location.pathname + location.hash);
 export class Server {
   exported = false;
 
-  /** @param {string} path @param {AbortSignal} [signal] */
-  async ask(path, signal) {
+  /** @param {string} path @param {AbortSignal} [signal] @param {string} [method] */
+  async ask(path, signal, method = "GET") {
     await entered;
-    const answer = await fetch(path, { signal, headers: { authorization: `Bearer ${localStorage.getItem("autotrace")}` } }).catch((error) => { throw signal?.aborted ? error : new Problem("The server does not answer: it was ended, or the connection is gone. Start autotrace view again."); });
+    const answer = await fetch(path, { method, signal, headers: { authorization: `Bearer ${localStorage.getItem("autotrace")}` } }).catch((error) => { throw signal?.aborted ? error : new Problem("The server does not answer: it was ended, or the connection is gone. Start autotrace view again."); });
     if (!answer.ok) throw new Problem((await answer.text()) || `The server answered ${answer.status}.`);
     return answer;
   }
@@ -68,6 +68,9 @@ export class Server {
   async tokens(run, trace) { return unpack(await (await this.ask(this.path(run, "traces", trace, "tokens"))).arrayBuffer()); }
   /** @param {string} run @param {string} trace @param {string} span @returns {Promise<any>} */
   async call(run, trace, span) { return (await this.ask(this.path(run, "traces", trace, "calls", span))).json(); }
+
+  /** Keeps what somebody calls a trajectory. @param {string} run @param {string} trace @param {string} label @param {string} why */
+  async label(run, trace, label, why) { await this.ask(`${this.path(run, "traces", trace, "label")}?${new URLSearchParams({ label, why })}`, undefined, "POST"); }
 
   /** @param {string} run @param {string[]} ids @param {string} [base] @returns {Promise<any>} */
   async group(run, ids, base) {

@@ -26,7 +26,7 @@ export async function showTrace(present, run, trace) {
     title: `${trace.slice(0, 8)}`,
     keys: {
       j: () => view.neighbour(1), k: () => view.neighbour(-1), g: () => go(["run", run, "group", detail.trace_id]), "/": () => view.sought.focus(),
-      1: () => view.show("conversation"), 2: () => view.show("tokens"), 3: () => view.show("timeline"), n: () => view.finding(1), p: () => view.finding(-1),
+      1: () => view.show("conversation"), 2: () => view.show("tokens"), 3: () => view.show("timeline"), n: () => view.finding(1), p: () => view.finding(-1), l: () => view.called?.focus(),
     },
     again: async () => view.refresh(await source.trace(run, trace)),
     close: () => view.close(),
@@ -44,8 +44,11 @@ class TrajectoryPage {
     this.tabs = VIEWS.map((name, place) => h("button", { role: "tab", "data-view": name, title: `key ${place + 1}`, onclick: () => this.show(name) }, name));
     this.sought = h("input", { type: "search", class: "words", placeholder: "search here", "aria-label": "search in this trajectory", value: address().query.get("q"),
       oninput: () => { note({ q: this.sought.value }); if (this.view === "conversation") this.conversation(); } });
+    const { label, label_why: why } = detail.facts;
+    this.called = source.exported ? null : h("input", { class: "words", placeholder: "label: why (l)", "aria-label": "label of this trajectory", title: "a label, such as good, and why after a colon", value: [label, why].filter(Boolean).join(": "),
+      onchange: () => this.label(this.called.value) });
     this.head = this.heading();
-    this.element = h("section", { class: "trace-page" }, this.head, h("div", { class: "bar tabs" }, h("div", { role: "tablist" }, this.tabs), this.sought),
+    this.element = h("section", { class: "trace-page" }, this.head, h("div", { class: "bar tabs" }, h("div", { role: "tablist" }, this.tabs), this.sought, this.called),
       h("div", { class: "columns" }, this.body, this.aside));
     this.known();
   }
@@ -62,6 +65,13 @@ class TrajectoryPage {
       h("span", {}, h("b", {}, "took"), ` ${seconds(detail.duration) || "open"}`), this.timesBar(), h("span", { class: "dim spent" }, this.spent()),
       h("a", { class: "button", href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "its group"),
       source.exported ? null : h("button", { class: "quiet", onclick: async () => h("a", { href: URL.createObjectURL(await (await source.ask(source.path(this.run, "traces", detail.trace_id, "perfetto"))).blob()), download: `${detail.trace_id.slice(0, 12)}.perfetto.json` }).click() }, "Perfetto"));
+  }
+
+  /** Keep what this trajectory is to be called. @param {string} given */
+  async label(given) {
+    const [label, ...why] = given.split(":");
+    await source.label(this.run, this.detail.trace_id, label.trim(), why.join(":").trim());
+    this.refresh(await source.trace(this.run, this.detail.trace_id));
   }
 
   /** What most of the time went on. */

@@ -1,0 +1,33 @@
+"""``autotrace label``: keep a judgement about a trajectory."""
+
+from __future__ import annotations
+
+import contextlib
+
+import click
+
+from autotrace.cli import runs, terminal
+from autotrace.tables import labels
+
+
+@click.command(no_args_is_help=True, short_help='Label a trajectory: autotrace label 3f9c1a good "why".')
+@click.argument("trace")
+@click.argument("label", required=False, default="")
+@click.argument("why", required=False, default="")
+@click.option("--run", metavar="RUN", help="The run; default: the newest.")
+@click.option("--remove", is_flag=True, help="Take the label away.")
+def label(trace: str, label: str, why: str, run: str | None, remove: bool) -> None:
+    """Give TRACE (an id or its beginning) a LABEL, any text, and say why.
+
+    ls and show print it, exports have it, and --where "label = 'good'" finds it. A new label replaces the old one.
+    Labels are kept in the run folder, which must be yours.
+    """
+    if remove == bool(label):
+        raise click.UsageError("name a label, or take it away with --remove")
+    try:
+        with contextlib.closing(runs.reader(run)) as reader:
+            trace_id = reader.resolve(trace)
+            labels.write(reader.run.path, trace_id, label, why)
+    except (KeyError, ValueError) as error:
+        raise terminal.fail(error.args[0]) from None
+    click.echo(f"{trace_id[:12]}  {terminal.one_line(label) or 'no label'}")

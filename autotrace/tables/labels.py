@@ -1,0 +1,60 @@
+"""What people called trajectories: lines that are appended to a file of the run folder, and joined when it is read."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from autotrace.run import files, layout
+
+MOST = 500
+"""Characters of a label, and of the reason."""
+
+
+class Label(msgspec.Struct):
+    """One line. The last one about a trajectory counts."""
+
+    trace_id: str
+    label: str | None
+    """None: it has no label any more."""
+    why: str | None
+    at_ns: int
+
+
+_decode = msgspec.json.Decoder(Label).decode
+
+
+def read(folder: Path) -> Mapping[str, Label]:
+    """Trace id -> its label, also None. A line that was not written whole, or not by us, is passed over."""
+    found: dict[str, Label] = {}
+    try:
+        lines = files.read(folder, layout.LABELS).splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        try:
+            one = _decode(line)
+        except (msgspec.MsgspecError, RecursionError):
+            continue
+        found[one.trace_id] = one
+    return found
+
+
+def write(folder: Path, trace_id: str, label: str | None, why: str | None) -> None:
+    """Label a trajectory of this user's run. Raises ``ValueError`` with a sentence, and ``OSError``."""
+    if not (folder / layout.RUN_JSON).exists():
+        raise ValueError(f"{folder} is not a run folder; labels are kept there")
+    if not files.is_own(folder):
+        raise ValueError(f"{folder} is another user's, or others may write there: only its owner labels trajectories")
+    if len(label or "") > MOST or len(why or "") > MOST:
+        raise ValueError(f"a label and its reason have at most {MOST} characters each")
+    line = msgspec.json.encode(Label(trace_id, label or None, why or None, time.time_ns()))
+    fd = files.append(folder / layout.LABELS)
+    try:
+        os.write(fd, b"\n" + line + b"\n")  # a line that was torn before ends here
+    finally:
+        os.close(fd)
