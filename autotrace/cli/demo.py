@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 
 from autotrace.cli import runs, terminal
-from autotrace.cli.diagnose import diagnose
+from autotrace.cli.diagnose import print_findings
 from autotrace.cli.show import show
 from autotrace.cli.view import view
 from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.finding import Finding
 from autotrace.run.info import RunInfo
 from autotrace.tables.steps import steps
 
@@ -43,10 +44,12 @@ def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
     except OSError as error:
         raise terminal.fail(f"the recorded run cannot be copied: {error}") from None
     shown = shlex.quote(str(folder))
-    click.echo(f"A recorded run of a veRL agent that answers questions about jam sales with SQL: {terminal.safe(shown)}")
+    click.echo(
+        f"A recorded run of a veRL agent that answers questions about jam sales with SQL: {terminal.safe(shown)}"
+    )
     _say(f"autotrace diagnose {shown}")
-    context.invoke(diagnose, run=str(folder))
-    worst = _worst(str(folder))
+    found = _findings(folder)
+    worst = found[0].places[0].trace_id[:12]
     _say(f"autotrace show {worst} {shown}")
     context.invoke(show, trace=worst, run=str(folder))
     click.echo("\nNext:")
@@ -55,6 +58,17 @@ def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
         click.echo(f"    autotrace {terminal.safe(words)}")
     if opens:
         context.invoke(view, run=str(folder), host="127.0.0.1")
+
+
+def _findings(folder: Path) -> list[Finding]:
+    """Print what is wrong. The texts are left out: reading them takes seconds, and no finding of this run needs them."""
+    diagnosis = Diagnosis()
+    with contextlib.closing(runs.reader(str(folder))) as reader:
+        for step in steps(reader):
+            diagnosis.add(step)
+    found = diagnosis.findings()
+    print_findings(terminal.console(), diagnosis, found)
+    return found
 
 
 def _say(command: str) -> None:
@@ -87,12 +101,3 @@ def _copy(source: Path, to: Path) -> None:
             descriptor = os.open(to / path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as file:
                 file.write(path.read_bytes())
-
-
-def _worst(folder: str) -> str:
-    """The first trajectory that the most costly finding names."""
-    diagnosis = Diagnosis()
-    with contextlib.closing(runs.reader(folder)) as reader:
-        for step in steps(reader, texts=True):
-            diagnosis.add(step)
-    return diagnosis.findings()[0].places[0].trace_id[:12]

@@ -20,11 +20,24 @@ OPENINGS = (
     "I will ask the database, as I cannot know this number.", "Okay, one query should be enough for this.",
 )  # fmt: skip
 ENDINGS = (
-    "That is the answer.", "So the result is clear.", "I have checked the number.", "This is what the table says.",
-    "No more queries are needed.", "The table has one row for it, so this is final.", "I trust the database here.",
-    "It answers the question directly.", "This seems plausible for such a shop.", "I am sure about this.",
+    "That is the answer.",
+    "So the result is clear.",
+    "I have checked the number.",
+    "This is what the table says.",
+    "No more queries are needed.",
+    "The table has one row for it, so this is final.",
+    "I trust the database here.",
+    "It answers the question directly.",
+    "This seems plausible for such a shop.",
+    "I am sure about this.",
 )
-BEGINNINGS = ("The result is {}.", "The query returned {}.", "It says {}.", "So the number is {}.", "The tool answers {}.")
+BEGINNINGS = (
+    "The result is {}.",
+    "The query returned {}.",
+    "It says {}.",
+    "So the number is {}.",
+    "The tool answers {}.",
+)
 SORRY = (
     "The tool failed and did not return an amount, so I cannot give an answer.",
     "The conversion is not available. I cannot answer this question.",
@@ -50,8 +63,8 @@ class Task:
         if self.kind == "easy":
             return "How many shops are in the table of sales? Answer with #### and the number."
         if self.kind == "list":
-            return f"How many jars did the {self.shop} shop sell in {self.month} and the month before, all kinds of jam "\
-                   "together? Look at the single rows, and answer with #### and the number."  # fmt: skip
+            return f"How many jars did the {self.shop} shop sell in {self.month} and the month before, all kinds of "\
+                   "jam together? Look at the single rows, and answer with #### and the number."  # fmt: skip
         if self.kind == "count":
             return f"How many jars of {self.jam} jam did the {self.shop} shop sell in {self.month}? Answer with #### "\
                    "and the number."  # fmt: skip
@@ -67,7 +80,9 @@ class Task:
             before = MONTHS[MONTHS.index(self.month) - 1]
             return f"SELECT * FROM sales WHERE shop = '{self.shop}' AND month IN ('{before}', '{self.month}')"
         if self.kind == "count":
-            return f"SELECT jars FROM sales WHERE shop = '{self.shop}' AND jam = '{self.jam}' AND month = '{self.month}'"
+            return (
+                f"SELECT jars FROM sales WHERE shop = '{self.shop}' AND jam = '{self.jam}' AND month = '{self.month}'"
+            )
         return f"SELECT sum(jars * price) FROM sales WHERE shop = '{self.shop}' AND jam = '{self.jam}'"
 
 

@@ -125,7 +125,9 @@ class Engine:
         extra = {"global_steps": self.step - 1}
         return TokenOutput(token_ids=ids, log_probs=log_probs, stop_reason=stop, extra_fields=extra)
 
-    def probed(self, ids: list[int], start: int, count: int, noise: float, seed: int) -> tuple[list[float], list[float]]:
+    def probed(
+        self, ids: list[int], start: int, count: int, noise: float, seed: int
+    ) -> tuple[list[float], list[float]]:
         """Log-probability and entropy of the ``count`` tokens from ``start`` on, to a thousandth: they are stored in
         a package."""
         log_probs, entropies = [], []
@@ -169,10 +171,9 @@ async def train(folder: Path) -> None:
     """The three steps."""
     store = played_trainer.Store()
     store.install()
+    import agent  # noqa: F401  registers itself
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
     from verl.utils.tracking import Tracking
-
-    import agent  # noqa: F401  registers itself
 
     sales.fill(folder)
     tokenizer = make_model(folder)

@@ -23,45 +23,45 @@ def run(*words: str | Path) -> str:
     return done.output
 
 
-def test_it_prints_what_was_planted_and_commands_that_work(tmp_path: Path) -> None:
-    said = run("demo", "--run-dir", tmp_path / "with space")
-    assert "384 trajectories in 3 steps" in said
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The run's folder, and what the command said."""
+    runs = tmp_path_factory.mktemp("demo") / "with space"
+    said = run("demo", "--run-dir", runs)
+    (folder,) = runs.iterdir()
+    return folder, said
+
+
+def test_it_prints_what_was_planted_as_diagnose_does(demo: tuple[Path, str]) -> None:
+    folder, said = demo
+    assert "384 trajectories in 3 steps" in said and "convert: KeyError: CHF" in said
     assert {code for code in PLANTED if code in said} == PLANTED
-    assert "convert: KeyError: CHF" in said
-    (folder,) = (tmp_path / "with space").iterdir()
-    _, _, following = said.partition("\nNext:\n")
-    commands = [shlex.split(line) for line in following.splitlines()]
-    assert len(commands) >= 4 and all(command[0] == "autotrace" and str(folder) in command for command in commands)
-    for command in commands:
-        if command[1] != "view":
-            assert run(*command[1:])
+    assert run("diagnose", folder) in said
 
 
-def test_the_copy_is_private_and_made_once(tmp_path: Path) -> None:
-    run("demo", "--run-dir", tmp_path)
-    (folder,) = tmp_path.iterdir()
+def test_the_commands_that_it_names_work(demo: tuple[Path, str]) -> None:
+    folder, said = demo
+    commands = [shlex.split(line) for line in said.partition("\nNext:\n")[2].splitlines()]
+    assert len(commands) >= 4 and all(words[0] == "autotrace" and str(folder) in words for words in commands)
+    for words in commands:
+        assert words[1] == "view" or run(*words[1:])
+
+
+def test_the_copy_is_private_and_made_once(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
     made = [folder, *folder.rglob("*")]
     assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700, 0o600}
     (folder / "mine").touch()
-    run("demo", "--run-dir", tmp_path)
-    assert list(tmp_path.iterdir()) == [folder] and (folder / "mine").exists()
+    run("demo", "--run-dir", folder.parent)
+    assert list(folder.parent.iterdir()) == [folder] and (folder / "mine").exists()
 
 
-@pytest.mark.parametrize("command", ["ls", "steps", "status", "diagnose"])
-def test_commands_read_it(command: str, tmp_path: Path) -> None:
-    run("demo", "--run-dir", tmp_path)
-    assert run(command, tmp_path)
-
-
-def test_every_colour_of_the_token_view_has_its_values(tmp_path: Path) -> None:
-    from autotrace.ship.readers import of_run
-
-    run("demo", "--run-dir", tmp_path)
-    reader = of_run(tmp_path)
-    assert not [row.trace_id for row in reader.select() if row.advantage is None]
-    rows = reader.sql("SELECT count(*), count(entropy), count(mismatch_mean) FROM trajectories WHERE is_trajectory")
-    del rows
-    reader.close()
+def test_every_trajectory_has_what_the_token_view_colours(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    sql = "SELECT count(*) FROM trajectories WHERE is_trajectory AND (advantage IS NULL OR entropy IS NULL"
+    assert '"n": 0' in run(
+        "sql", "--json", sql.replace("count(*)", "count(*) AS n") + " OR mismatch_mean IS NULL)", folder
+    )
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
