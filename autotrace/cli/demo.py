@@ -61,7 +61,7 @@ def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
 
 
 def _findings(folder: Path) -> list[Finding]:
-    """Print what is wrong. The texts are left out: reading them takes seconds, and no finding of this run needs them."""
+    """Print what is wrong. Texts are not read: that takes seconds, and no finding of this run needs them."""
     diagnosis = Diagnosis()
     with contextlib.closing(runs.reader(str(folder))) as reader:
         for step in steps(reader):
