@@ -62,7 +62,7 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], as_json: b
             out.file.write(terminal.json_line(replace(finding, places=every).as_dict()))
     if as_json:
         return
-    _print(out, diagnosis, found)
+    print_findings(out, diagnosis, found)
     for _, place in places:
         out.print(_place(place), soft_wrap=True)
 
@@ -92,7 +92,8 @@ def _diagnosed(found: Iterable[Step], codes: Sequence[str]) -> tuple[Diagnosis, 
     return diagnosis, places
 
 
-def _print(out: Console, diagnosis: Diagnosis, found: Sequence[Finding]) -> None:
+def print_findings(out: Console, diagnosis: Diagnosis, found: Sequence[Finding]) -> None:
+    """What the command prints."""
     whole = f"{counted(diagnosis.trajectories, 'trajectory', 'trajectories')} in {counted(diagnosis.steps, 'step')}"
     if not found:
         out.print(Text(f"{whole}: nothing found" if diagnosis.trajectories else "this run has no trajectory"))

@@ -15,6 +15,7 @@ import autotrace
 from autotrace.cli.escaping import escaped
 
 COMMANDS = {
+    "demo": ("autotrace.cli.demo", "demo"),
     "runs": ("autotrace.cli.list_runs", "runs"),
     "ls": ("autotrace.cli.ls", "ls"),
     "show": ("autotrace.cli.show", "show"),

@@ -137,3 +137,13 @@ def test_commands_without_the_libraries_of_extras(environment: Path, tmp_path: P
     done = run("autotrace", "view", "--no-browser")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
     assert "pip install 'autotrace-rl[view]'" in done.stderr
+
+
+def test_the_demo_needs_nothing_else(environment: Path, tmp_path: Path) -> None:
+    """The recorded run is in the wheel, and is read without veRL and MLflow."""
+    words = [environment / "autotrace", "demo", "--run-dir", tmp_path / "runs"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert all(code in done.stdout for code in ("AT-RETOKENIZED", "AT-TOOL-RAISES", "AT-MISMATCH", "AT-STRAGGLER"))
+    for package in ("verl", "mlflow"):
+        assert subprocess.run([environment / "python", "-c", f"import {package}"], capture_output=True).returncode != 0

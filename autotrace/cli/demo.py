@@ -1,0 +1,103 @@
+"""``autotrace demo``: a recorded run to try the commands on, which the package carries."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import tempfile
+from pathlib import Path
+
+import click
+
+from autotrace.cli import runs, terminal
+from autotrace.cli.diagnose import print_findings
+from autotrace.cli.show import show
+from autotrace.cli.view import view
+from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.finding import Finding
+from autotrace.run.info import RunInfo
+from autotrace.tables.steps import steps
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_FOLDERS = (_PACKAGE / "recorded_run", _PACKAGE.parent / "examples" / "recorded_run" / "run")
+"""In an installation, and beside the package in a source tree."""
+
+
+@click.command(short_help="Try the commands on a recorded run: no GPU, no trainer, no network.")
+@click.option("--run-dir", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
+              help="Put the run into this folder of runs; default: a new temporary folder.")  # fmt: skip
+@click.option("--view", "opens", is_flag=True, help="Then open the run in the browser.")
+@click.pass_context
+def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
+    """Try the commands on a recorded run of veRL's agent loops: 3 steps of 16 prompts with 8 rollouts each.
+
+    Prints what is wrong with the run and one trajectory, and says what to run next. Needs no GPU, no trainer and no
+    network. examples/recorded_run/program.py in the repository says how the run was made.
+    """
+    source = next((folder for folder in _FOLDERS if folder.is_dir()), None)
+    if source is None:
+        raise terminal.fail("this installation does not carry the recorded run; install the wheel")
+    try:
+        folder = _copied(source, run_dir)
+    except OSError as error:
+        raise terminal.fail(f"the recorded run cannot be copied: {error}") from None
+    shown = shlex.quote(str(folder))
+    click.echo(
+        f"A recorded run of a veRL agent that answers questions about jam sales with SQL: {terminal.safe(shown)}"
+    )
+    _say(f"autotrace diagnose {shown}")
+    found = _findings(folder)
+    worst = found[0].places[0].trace_id[:12]
+    _say(f"autotrace show {worst} {shown}")
+    context.invoke(show, trace=worst, run=str(folder))
+    click.echo("\nNext:")
+    for words in (f"steps {shown}", f"ls {shown} --step 2 --sort reward", f"compare {shown} --step 2 --sample 206",
+                  f"grep KeyError {shown}", f"view {shown}"):  # fmt: skip
+        click.echo(f"    autotrace {terminal.safe(words)}")
+    if opens:
+        context.invoke(view, run=str(folder), host="127.0.0.1")
+
+
+def _findings(folder: Path) -> list[Finding]:
+    """Print what is wrong. Texts are not read: that takes seconds, and no finding of this run needs them."""
+    diagnosis = Diagnosis()
+    with contextlib.closing(runs.reader(str(folder))) as reader:
+        for step in steps(reader):
+            diagnosis.add(step)
+    found = diagnosis.findings()
+    print_findings(terminal.console(), diagnosis, found)
+    return found
+
+
+def _say(command: str) -> None:
+    click.secho(f"\n$ {terminal.safe(command)}", bold=True)
+
+
+def _copied(source: Path, run_dir: Path | None) -> Path:
+    """The run in a folder that only this user can read. It appears there when it is whole; one that is there stays."""
+    name = RunInfo.read(source).run_id
+    if run_dir is None:
+        run_dir = Path(tempfile.mkdtemp(prefix="autotrace-demo-"))
+    run_dir.mkdir(parents=True, exist_ok=True)
+    folder = (run_dir / name).absolute()
+    if not folder.is_dir():
+        making = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=run_dir))
+        try:
+            _copy(source, making)
+            os.rename(making, folder)
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+    return folder
+
+
+def _copy(source: Path, to: Path) -> None:
+    for path in source.iterdir():
+        if path.is_dir():
+            (to / path.name).mkdir(0o700)
+            _copy(path, to / path.name)
+        else:
+            descriptor = os.open(to / path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(path.read_bytes())
