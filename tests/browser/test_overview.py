@@ -157,6 +157,7 @@ def test_a_group_with_equal_rewards_is_marked(tmp_path: Path, visit: Open) -> No
     expect(tab.page.locator(f"{ROWS} .c-ties").first).to_have_class(re.compile("flat"))
     tab.page.keyboard.press("Escape")
     tab.page.locator(ROWS).first.click()
+    tab.page.wait_for_selector(".item")
     tab.page.keyboard.press("g")
     expect(tab.page.locator(".card .badge", has_text="tie")).to_have_count(2)
 
