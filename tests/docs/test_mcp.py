@@ -66,7 +66,7 @@ ANSWERS: dict[str, tuple[Call, Callable[[str], bool]]] = {
     ),
     "Where does a phrase occur?": (
         ("search", {"pattern": "no answer"}),
-        lambda text: len(lines(text)) == 2 and "no answer from the index" in text,
+        lambda text: len(lines(text)) == 2 and {one["after"] for one in lines(text)} == {" from the index"},
     ),
     "Is a turn's prompt the continuation of the turn before?": (
         ("sql", {"query": QUERIES["prompt_keep"]}),
