@@ -339,6 +339,20 @@ def a_frame_of_no_end(folder: Path, mine: Path) -> Path:
     return run
 
 
+@place
+def labels_obeyed(folder: Path, mine: Path) -> Path:
+    """What people are said to have called trajectories."""
+    run, process = honest(folder)
+    given: list[Any] = [
+        {"trace_id": ONE.hex(), "label": EVIL, "why": f"'); COPY (SELECT 1) TO '{mine}/written'; --", "at_ns": 1},
+        {"trace_id": TWO.hex(), "label": "x" * 1_000_000, "why": None, "at_ns": -1},
+        {"trace_id": ONE.hex(), "label": ["x"], "why": {}, "at_ns": 1}, {"trace_id": EVIL}, [[[]]], "x", None, 1e999,
+    ]  # fmt: skip
+    lines = [json.dumps(one) for one in given] + ["[" * 100_000, "\ud800", "\0", "{"]
+    (run / layout.LABELS).write_bytes("\n".join(lines).encode(errors="surrogatepass"))
+    return ended(run, process)
+
+
 # -- files that are none -----------------------------------------------------------------------------------------------
 
 FILES = {
@@ -348,7 +362,7 @@ FILES = {
     "state": ("state.db-wal", "state.db-shm", "state.db-journal", "blobs/theirs", "plan.json"),
     "rest": ("plan.json", "status.json", "state.db", "shipper.lock", "spool/node-9-aa-0.seg", "drain",
              "blobs/theirs/tokenizer.json", "listen", "collector.json", "trajectories.jsonl", "trajectories.lock",
-             "parquet.lock", "shipper.log"),
+             "parquet.lock", "shipper.log", "labels.jsonl"),
 }  # fmt: skip
 """Files of a run folder in whose place something else stands, some at a time: others are not read where one is."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from autotrace.cli.main import COMMANDS
 
-READS_NO_RUN = {"init", "check", "doctor", "help", "skill"}
+READS_NO_RUN = {"init", "check", "doctor", "help", "skill", "demo"}
 OTHERS = {"mcp", "label"}
 """The first runs the commands below; the second is asked to write, and its own test says where it does not."""
 MEMORY, SECONDS = 2 << 30, 30.0
