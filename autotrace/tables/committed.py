@@ -12,7 +12,7 @@ from autotrace.run import files, layout
 from autotrace.run.status import Status
 from autotrace.tables import metrics
 from autotrace.tables.commits import FILE, FOLDER, Snapshot, snapshot
-from autotrace.tables.engine import connect, read
+from autotrace.tables.engine import connect, of_file, read
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
@@ -122,7 +122,9 @@ class Committed:
         paths = self.files(name)
         if not paths:
             return None
-        columns = ", ".join(f'"{column.name}"' for column in OF_TRAJECTORIES[name].columns)
+        described = self._database.execute(f"DESCRIBE SELECT * FROM {read(paths)}").fetchall()
+        present = {row[0] for row in described}  # tables of an earlier release lack some
+        columns = ", ".join(of_file(column, present) for column in OF_TRAJECTORIES[name].columns)
         last = "" if name == "facts" else " QUALIFY version = max(version) OVER (PARTITION BY trace_id)"
         sql = f"SELECT {columns} FROM {read(paths)} WHERE {where}{last}"
         return self._database.sql(sql, params={"ids": list(trace_ids)}).to_arrow_table()

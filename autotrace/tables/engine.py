@@ -68,3 +68,11 @@ def put(
         f"CREATE OR REPLACE TABLE {name} AS SELECT {unnested} FROM (SELECT from_json(?, '{structure}') AS document)",
         [document],
     )
+
+
+def of_file(column: Column, present: set[str], one: str = "") -> str:
+    """A column of a file; of one that an earlier release wrote, what follows from the others."""
+    if column.name in present:
+        return f'{one}"{column.name}"'
+    value = "true" if column.name == "complete" else "NULL"
+    return f'CAST({value} AS {duck_type(column.type)}) AS "{column.name}"'

@@ -18,7 +18,7 @@ import msgspec
 
 from autotrace.tables.columns import Column, Table
 from autotrace.tables.conditions import EVERY, Condition
-from autotrace.tables.engine import connect, duck_type, put, read
+from autotrace.tables.engine import connect, of_file, put, read
 from autotrace.tables.errors import Gone, QueryError, known
 from autotrace.tables.labels import Label
 from autotrace.tables.rollout import GROUP_FINDINGS, Rollout, json
@@ -377,7 +377,7 @@ class Reader:
         if table is TRAJECTORIES:
             return [self._with_facts(found, columns)]
         present = self._present(files)
-        return [f"SELECT {', '.join(_of_file(column, present) for column in columns)} FROM ({found})"]
+        return [f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"]
 
     def _present(self, files: Sequence[str]) -> set[str]:
         """The columns that ``files`` have: those of an earlier release lack some."""
@@ -389,7 +389,7 @@ class Reader:
         present = self._present([file for source in self.sources for file in source.files(TRAJECTORIES.name)])
         names = [column.name for column in columns if column.name in (*OF_FACTS, "findings", "facts")]
         if not files or not names:
-            return f"SELECT {', '.join(_of_file(column, present) for column in columns)} FROM ({found})"
+            return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
         later = "" if "facts" in names else " WHERE version > 1"  # the first one is in the row itself
         known = ", ".join(f"{_KNOWN[name]} AS {name}" for name in names)
         facts = (
@@ -401,7 +401,7 @@ class Reader:
             if column.name in names
             else 'greatest(one.version, late.version) AS "version"'
             if column.name == "version"
-            else _of_file(column, present, "one.")
+            else of_file(column, present, "one.")
             for column in columns
         )
         return f"SELECT {shown} FROM ({found}) AS one LEFT JOIN ({facts}) AS late USING (trace_id)"
@@ -468,11 +468,3 @@ def mapping(text: str | None) -> dict[str, Any]:
 
 def _wanted(condition: Condition, roots: bool) -> str:
     return condition.sql if roots else f"is_trajectory AND ({condition.sql})"
-
-
-def _of_file(column: Column, present: set[str], one: str = "") -> str:
-    """A column of a file; of one that an earlier release wrote, what follows from the others."""
-    if column.name in present:
-        return f'{one}"{column.name}"'
-    value = "true" if column.name == "complete" else "NULL"
-    return f'CAST({value} AS {duck_type(column.type)}) AS "{column.name}"'

@@ -1,0 +1,36 @@
+"""Tables of an earlier release lack the columns that came later; everything reads them."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from autotrace.ship.readers import of_run
+from autotrace.tables.conditions import EVERY
+from tests.places import ROOT
+
+LATER = {
+    "trajectories": ["label", "label_why", "prompt", "entropy"],
+    "turns": ["cached_tokens"],
+    "spans": ["error_type"],
+}
+
+
+def test_columns_that_came_later_are_empty(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "recorded_run" / "run", tmp_path, dirs_exist_ok=True)
+    (folder,) = [path.parent for path in tmp_path.rglob("run.json")]
+    lacking = set()
+    for name, later in LATER.items():
+        for path in (folder / "tables" / name).glob("*.parquet"):
+            rows = pq.read_table(path)
+            lacking |= {(name, column) for column in later if column in rows.column_names}
+            pq.write_table(rows.drop_columns([column for column in later if column in rows.column_names]), path)
+    assert {name for name, _ in lacking} == LATER.keys(), "no column was taken away"
+    with contextlib.closing(of_run(folder)) as reader:
+        rows = reader.select(EVERY, ("trace_id", "label", "prompt"), limit=5)
+        assert len(rows) == 5 and {(row.label, row.prompt) for row in rows} == {(None, None)}
+        for row, one in reader.each(rows):
+            assert one is not None and one.trace_id == row.trace_id and len(one.spans) > 3
