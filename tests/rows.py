@@ -22,6 +22,7 @@ ROWS = {
     "budgets": "what is sent stays within its budget",
     "rewards and advantages": "the trainer's own numbers",
     "comparing a group": "the rollouts of a prompt side by side",
+    "findings": "findings are issues of MLflow, at the call that they are about",
     "secrets": "no credential anywhere",
     "MLflow releases": "both ways into MLflow's tables, read back by its client: equal, field by field",
     "server faults": "down, slow, 401, 413, 429, 500 after commit",

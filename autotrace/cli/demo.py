@@ -6,7 +6,6 @@ import contextlib
 import os
 import shlex
 import shutil
-import tempfile
 from pathlib import Path
 
 import click
@@ -17,6 +16,7 @@ from autotrace.cli.show import show
 from autotrace.cli.view import view
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.finding import Finding
+from autotrace.run import files
 from autotrace.run.info import RunInfo
 from autotrace.tables.steps import steps
 
@@ -78,26 +78,18 @@ def _say(command: str) -> None:
 def _copied(source: Path, run_dir: Path | None) -> Path:
     """The run in a folder that only this user can read. It appears there when it is whole; one that is there stays."""
     name = RunInfo.read(source).run_id
-    if run_dir is None:
-        run_dir = Path(tempfile.mkdtemp(prefix="autotrace-demo-"))
-    run_dir.mkdir(parents=True, exist_ok=True)
+    run_dir = Path(run_dir or files.temporary_folder("autotrace-demo-"))
+    files.folder(run_dir)
     folder = (run_dir / name).absolute()
     if not folder.is_dir():
-        making = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=run_dir))
+        making = files.temporary_folder(f".{name}-", run_dir)
         try:
-            _copy(source, making)
+            for path in source.rglob("*"):
+                if path.is_file():
+                    to = Path(making, path.relative_to(source))
+                    files.folder(to.parent)
+                    files.replace(to, path.read_bytes())
             os.rename(making, folder)
         finally:
             shutil.rmtree(making, ignore_errors=True)
     return folder
-
-
-def _copy(source: Path, to: Path) -> None:
-    for path in source.iterdir():
-        if path.is_dir():
-            (to / path.name).mkdir(0o700)
-            _copy(path, to / path.name)
-        else:
-            descriptor = os.open(to / path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(path.read_bytes())

@@ -242,6 +242,7 @@ def test_what_is_chosen_is_in_the_address(demo: Path, visit: Open) -> None:
     page, run = tab.page, f"#/run/{demo.name}"
     page.wait_for_selector("option[value=tool_s]", state="attached")
     page.fill(".where", "step = 1")
+    expect(page.locator(".count")).to_contain_text(" of ")
     page.locator(".axes select").nth(1).select_option("tool_s")
     page.click('[data-column="reward"]')
     order = page.locator(f"{ROWS} .c-trace_id").all_inner_texts()
