@@ -105,7 +105,7 @@ class Committed:
             steps = [step for _, _, step in found]
             within = "" if not steps or None in steps else f" AND step BETWEEN {min(steps)} AND {max(steps)}"
             tables = {name: self._rows(name, of + within, list(versions)) for name in OF_TRAJECTORIES}
-        except duckdb.Error as error:
+        except (duckdb.Error, OSError) as error:
             raise Gone(f"{self.folder} cannot be read: {first_line(error)}") from error
         loaded = {}
         try:

@@ -107,6 +107,8 @@ class Reader:
         self.progress = progress
         self._there: dict[tuple[str, Steps | None], set[str]] = {}
         """Table, steps -> columns of it that are in the database."""
+        self._opened: list[str] = []
+        """Files that the database may read."""
         self._is_beside = self._is_superseded = False
         """Trajectories are beside the files; rows in files are superseded."""
 
@@ -314,7 +316,8 @@ class Reader:
 
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:
-        database = connect([file for source in self.sources for name in TABLES for file in source.files(name)])
+        self._opened = self._files()
+        database = connect(self._opened)
         database.execute("CREATE SCHEMA own")
         beside: list[tuple[str]] = []
         superseded: list[tuple[str, int]] = []
@@ -331,8 +334,15 @@ class Reader:
         put(database, "own.superseded", [trace_id, version], superseded)
         return database
 
+    def _files(self) -> list[str]:
+        return [file for source in self.sources for name in TABLES for file in source.files(name)]
+
     def _provide(self, table: Table, needs: Iterable[str], steps: Steps | None) -> str:
         """The name of a view of ``table`` that has the columns ``needs`` at least."""
+        if "_database" in self.__dict__ and self._files() != self._opened:  # the end of the run made one file of some
+            self._database.close()
+            del self._database
+            self._there.clear()
         needed = set(needs) | _KEYS.get(table.name, {"run_id"})
         key = (table.name, steps)
         view = _view(table.name, steps)

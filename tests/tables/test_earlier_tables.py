@@ -34,3 +34,19 @@ def test_columns_that_came_later_are_empty(tmp_path: Path) -> None:
         assert len(rows) == 5 and {(row.label, row.prompt) for row in rows} == {(None, None)}
         for row, one in reader.each(rows):
             assert one is not None and one.trace_id == row.trace_id and len(one.spans) > 3
+
+
+def test_files_that_were_exchanged_are_read_by_a_reader_that_is_open(tmp_path: Path) -> None:
+    """The end of a run makes one file of some."""
+    shutil.copytree(ROOT / "examples" / "recorded_run" / "run", tmp_path, dirs_exist_ok=True)
+    (tables,) = [path.parent for path in tmp_path.rglob("commits.jsonl")]
+    with contextlib.closing(of_run(tables.parent)) as reader:
+        rows = reader.select(EVERY, ("trace_id",), limit=1)
+        commits = (tables / "commits.jsonl").read_text()
+        for path in tables.glob("*/*.parquet"):
+            exchanged = path.with_name("9" + path.name[1:])
+            commits = commits.replace(path.name, exchanged.name)
+            path.rename(exchanged)
+        (tables / "commits.jsonl").write_text(commits)
+        assert [one is not None for _, one in reader.each(rows)] == [True]
+        assert len(reader.select(EVERY, ("trace_id", "reward", "step"))) == 384
