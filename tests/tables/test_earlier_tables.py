@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import zlib
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -44,9 +45,11 @@ def test_files_that_were_exchanged_are_read_by_a_reader_that_is_open(tmp_path: P
         rows = reader.select(EVERY, ("trace_id",), limit=1)
         commits = (tables / "commits.jsonl").read_text()
         for path in tables.glob("*/*.parquet"):
-            exchanged = path.with_name("9" + path.name[1:])
+            exchanged = path.with_suffix(".c.parquet")
             commits = commits.replace(path.name, exchanged.name)
             path.rename(exchanged)
-        (tables / "commits.jsonl").write_text(commits)
+        lines = [line.rpartition(',"crc":')[0] for line in commits.splitlines()]
+        whole = [f'{line},"crc":{zlib.crc32(f"{line}}}".encode())}}}\n' for line in lines]
+        (tables / "commits.jsonl").write_text("".join(whole))
         assert [one is not None for _, one in reader.each(rows)] == [True]
         assert len(reader.select(EVERY, ("trace_id", "reward", "step"))) == 384
