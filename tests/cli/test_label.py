@@ -116,3 +116,9 @@ def test_the_page_keeps_a_label_for_a_session_alone(run: Path) -> None:
         assert client.get(f"/api/runs/{run.name}", headers=mine).json()["version"] > before
         run.chmod(0o777)
         assert client.post(address, headers=mine).status_code == 403
+
+
+def test_what_cannot_be_kept_is_one_sentence(run: Path) -> None:
+    (run / layout.LABELS).mkdir()
+    done = call("label", ids(run)[0], "good", "--run", run)
+    assert done.exit_code == 2 and "the label was not kept" in done.output and done.output.count("\n") == 1
