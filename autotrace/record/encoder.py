@@ -208,6 +208,8 @@ class RecordEncoder:
 
         try:
             blob = claim_tokenizer(self._run_folder, str(value.get("path") or ""))
+        except FileNotFoundError:  # the program deleted the folder before this thread came to it: the shipper says so
+            return value
         except OSError as error:  # then the shipper tries
             faults.failed("tokenizer", error)
             return value

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from autotrace.run import files, layout
@@ -42,7 +41,8 @@ def keep_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
     content. None when ``folder`` is not a local folder with a tokenizer, or too large. Raises ``OSError``."""
     if not os.path.isdir(folder):
         return None
-    sources = sorted(_files(Path(folder)))
+    # a model folder of the hub's cache is links into its blobs: what they point to is copied
+    sources = sorted({file for pattern in PATTERNS for file in Path(folder).glob(pattern) if file.is_file()})
     if not sources or sum(file.stat().st_size for file in sources) > MAX_BYTES:
         return None
     digest = hashlib.blake2b(digest_size=16)
@@ -67,13 +67,3 @@ def keep_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
         if not kept.is_dir():  # another process made it meanwhile
             raise
     return name
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    seen = set()
-    for pattern in PATTERNS:
-        for file in folder.glob(pattern):
-            # a model folder of the hub's cache is links into its blobs: what they point to is copied
-            if file.name not in seen and file.is_file():
-                seen.add(file.name)
-                yield file

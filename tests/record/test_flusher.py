@@ -16,7 +16,7 @@ from autotrace.record import faults, flusher, own_thread, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.spool.records import Bind, Close, Counters, Open, Report, Seal
 from autotrace.spool.writer import SpoolWriter
 from tests.record.conftest import Recorder
@@ -71,6 +71,21 @@ def test_the_tokenizer_of_a_temporary_folder_is_copied_by_the_process_that_has_i
 
     statements.bind("tokenizer", {"path": "some/model-of-the-hub"})
     assert "blob" not in recorder.records(Bind)[-1].value
+    assert not faults.counts
+
+
+def test_a_tokenizer_that_is_deleted_while_it_is_copied_is_no_failure(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = recorder.folder / "model"
+    model.mkdir()
+    (model / "tokenizer.json").write_text('{"model": 1}')
+    monkeypatch.setattr(files, "overwrite", lambda _path: shutil.rmtree(model) or os.open(os.devnull, os.O_WRONLY))
+    (model / "vocab.json").write_text("{}")
+    statements.bind("tokenizer", {"path": str(model), "trust_remote_code": False})
+    flusher.flush()
+    (bind,) = recorder.records(Bind)
+    assert not model.exists() and bind.value["path"] == str(model) and "blob" not in bind.value
     assert not faults.counts
 
 
